@@ -1,0 +1,117 @@
+//! What a transcript may demand of the bytes that come from the server, and the judgement of it.
+//!
+//! Pure: works on bytes that somebody else read. One file so that the whole matching language fits in view.
+
+use serde_json::Value;
+
+/// Whether `bytes` fit a pattern in which `*` stands for any bytes and `?` for exactly one.
+pub(crate) fn glob(pattern: &[u8], bytes: &[u8]) -> bool {
+    let (mut p, mut b) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while b < bytes.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p + 1, b));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == bytes[b] => {
+                p += 1;
+                b += 1;
+            }
+            _ => match star {
+                Some((after, from)) => {
+                    star = Some((after, from + 1));
+                    p = after;
+                    b = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+/// Where `actual` falls short of `expected`, as a sentence, or `None` when it has everything asked for.
+///
+/// Objects may hold more than is asked. An expected `null` means that the field must be absent, an expected
+/// `"*"` that it must be there with whatever value.
+pub(crate) fn lacking(expected: &Value, actual: &Value) -> Option<String> {
+    let (Value::Object(expected), Value::Object(actual)) = (expected, actual) else {
+        return (expected != actual && expected != "*").then(|| format!("expected {expected}, got {actual}"));
+    };
+    for (name, wanted) in expected {
+        let shortfall = match actual.get(name) {
+            None if wanted.is_null() => None,
+            None => Some("is missing".to_owned()),
+            Some(found) if wanted.is_null() => Some(format!("must be absent, is {found}")),
+            Some(found) => lacking(wanted, found),
+        };
+        if let Some(shortfall) = shortfall {
+            return Some(format!("{name}: {shortfall}"));
+        }
+    }
+    None
+}
+
+/// The length of the first whole protocol frame in `bytes`: a line, with its payload if it is a message.
+/// `None` while more bytes are needed.
+pub(crate) fn frame(bytes: &[u8]) -> Option<usize> {
+    let line = line(bytes)?;
+    let text = &bytes[..line];
+    if !text.starts_with(b"MSG ") && !text.starts_with(b"HMSG ") {
+        return Some(line);
+    }
+    let size = text.trim_ascii_end().rsplit(|&b| b == b' ').next()?;
+    let size: usize = std::str::from_utf8(size).ok()?.parse().ok()?;
+    let whole = line + size + b"\r\n".len();
+    (bytes.len() >= whole).then_some(whole)
+}
+
+/// The length of the first whole line in `bytes`, its end included.
+pub(crate) fn line(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|&b| b == b'\n').map(|end| end + 1)
+}
+
+/// Splits a protocol line such as `INFO {…}` into its verb and its JSON.
+///
+/// # Errors
+/// A sentence when there is no JSON after the verb.
+pub(crate) fn json_line(line: &[u8]) -> Result<(&str, Value), String> {
+    let text = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?;
+    let (verb, json) = text.split_once(' ').ok_or("no JSON after the verb")?;
+    serde_json::from_str(json).map(|value| (verb, value)).map_err(|e| format!("not JSON: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_star_takes_any_run_and_a_question_mark_one_byte() {
+        assert!(glob(b"MSG a ? 0\r\n*", b"MSG a 2 0\r\n\r\n"));
+        assert!(glob(b"*b*d", b"abcbd"));
+        assert!(glob(b"", b""));
+        assert!(!glob(b"*b*d", b"abc"));
+        assert!(!glob(b"a?", b"a"));
+        assert!(!glob(b"a", b"ab"));
+    }
+
+    #[test]
+    fn json_may_hold_more_but_not_less() {
+        let info = json!({"proto": 1, "headers": true, "limits": {"a": 1}});
+        assert_eq!(lacking(&json!({"proto": 1, "limits": {"a": "*"}, "nonce": null}), &info), None);
+        assert_eq!(lacking(&json!({"proto": 2}), &info).unwrap(), "proto: expected 2, got 1");
+        assert_eq!(lacking(&json!({"nonce": "*"}), &info).unwrap(), "nonce: is missing");
+        assert_eq!(lacking(&json!({"headers": null}), &info).unwrap(), "headers: must be absent, is true");
+        assert_eq!(lacking(&json!({"limits": {"a": 2}}), &info).unwrap(), "limits: a: expected 2, got 1");
+    }
+
+    #[test]
+    fn a_frame_is_a_line_and_the_payload_it_announces() {
+        assert_eq!(frame(b"PONG\r\nMSG"), Some(6));
+        assert_eq!(frame(b"MSG a 1 2\r\nhi\r\nPONG\r\n"), Some(15));
+        assert_eq!(frame(b"MSG a 1 2\r\nhi\r"), None);
+        assert_eq!(frame(b"PON"), None);
+    }
+}

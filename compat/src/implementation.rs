@@ -1,0 +1,68 @@
+//! Which servers there are to play against: where their programs are found.
+//!
+//! The only place that decides whether one side of the comparison is skipped, and says why.
+
+use crate::transcript::Side;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The release whose behaviour the transcripts record.
+pub const REFERENCE_VERSION: &str = "v2.15.2";
+
+/// A program that can be played against.
+#[derive(Debug, Clone)]
+pub struct Implementation {
+    /// Which of the two it is.
+    pub side: Side,
+    /// Where its program is.
+    pub program: PathBuf,
+}
+
+/// The reference server, from `NATS_SERVER`, `PATH`, `~/go/bin` or `$(go env GOPATH)/bin`.
+///
+/// # Errors
+/// A sentence saying why it is skipped.
+pub fn reference() -> Result<Implementation, String> {
+    let found = env::var_os("NATS_SERVER").map(PathBuf::from).into_iter().chain(candidates());
+    let mut seen = Vec::new();
+    for program in found.filter(|path| path.is_file()) {
+        match version(&program) {
+            Some(version) if version == REFERENCE_VERSION => {
+                return Ok(Implementation { side: Side::Reference, program });
+            }
+            other => seen.push(format!("{} is {}", program.display(), other.as_deref().unwrap_or("broken"))),
+        }
+    }
+    let seen = if seen.is_empty() { String::new() } else { format!(" ({})", seen.join(", ")) };
+    Err(format!("nats-server {REFERENCE_VERSION} was not found{seen}"))
+}
+
+/// Our server, from `MYELIN_SERVER`.
+///
+/// # Errors
+/// A sentence saying why it is skipped.
+pub fn myelin() -> Result<Implementation, String> {
+    let program = env::var_os("MYELIN_SERVER").ok_or("MYELIN_SERVER is not set")?;
+    Ok(Implementation { side: Side::Myelin, program: program.into() })
+}
+
+fn candidates() -> impl Iterator<Item = PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let in_path: Vec<PathBuf> = env::split_paths(&path).collect();
+    let in_home = env::home_dir().map(|home| home.join("go/bin"));
+    in_path.into_iter().chain(in_home).chain(go_path()).map(|folder| folder.join("nats-server"))
+}
+
+fn go_path() -> Option<PathBuf> {
+    let said = Command::new("go").args(["env", "GOPATH"]).output().ok()?;
+    let path = String::from_utf8(said.stdout).ok()?;
+    (!path.trim().is_empty()).then(|| Path::new(path.trim()).join("bin"))
+}
+
+/// The version that a server program tells about itself (`nats-server: v2.15.2`).
+fn version(program: &Path) -> Option<String> {
+    let said = Command::new(program).arg("-v").output().ok()?;
+    let text = String::from_utf8(said.stdout).ok()?;
+    text.split_whitespace().last().map(str::to_owned)
+}

@@ -1,0 +1,164 @@
+//! Plays a transcript against a server: starts it, walks the steps, and says at which line it went wrong.
+//!
+//! Owns the connections by name. What a step means is decided here and nowhere else.
+
+use crate::connection::Connection;
+use crate::implementation::Implementation;
+use crate::server::Server;
+use crate::transcript::{Cut, Line, Step, Transcript};
+use std::collections::BTreeMap;
+
+/// Where a conversation departed from its transcript.
+#[derive(Debug)]
+pub struct Failure {
+    /// The line of the transcript, counted from 1; `None` when the server did not even start.
+    pub line: Option<usize>,
+    /// What was expected and what came.
+    pub reason: String,
+    /// The end of the server's log.
+    pub log: String,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.reason)?,
+            None => f.write_str(&self.reason)?,
+        }
+        if self.log.is_empty() { Ok(()) } else { write!(f, "\n  the server's log:\n{}", self.log) }
+    }
+}
+
+/// Plays the whole transcript, and once more in pieces if it asks for that.
+///
+/// # Errors
+/// The first departure.
+pub fn play(transcript: &Transcript, implementation: &Implementation) -> Result<(), Failure> {
+    Player::start(transcript, implementation, None)?.play(transcript)?;
+    let Some(pieces) = transcript.setup.pieces else { return Ok(()) };
+    let in_pieces = |mut failure: Failure| {
+        failure.reason = format!("sent in pieces of {pieces}: {}", failure.reason);
+        failure
+    };
+    Player::start(transcript, implementation, Some(pieces))?.play(transcript).map_err(in_pieces)
+}
+
+struct Player<'a> {
+    implementation: &'a Implementation,
+    greeting: &'a [u8],
+    server: Server,
+    connections: BTreeMap<String, Connection>,
+    pieces: Option<usize>,
+}
+
+impl<'a> Player<'a> {
+    fn start(
+        transcript: &'a Transcript,
+        implementation: &'a Implementation,
+        pieces: Option<usize>,
+    ) -> Result<Self, Failure> {
+        let server = Server::start(implementation, &transcript.setup).map_err(|reason| Failure {
+            line: None,
+            reason,
+            log: String::new(),
+        })?;
+        let greeting = &transcript.setup.greeting;
+        Ok(Self { implementation, greeting, server, connections: BTreeMap::new(), pieces })
+    }
+
+    fn play(mut self, transcript: &Transcript) -> Result<(), Failure> {
+        let side = self.implementation.side;
+        for line in transcript.lines.iter().filter(|line| line.only.is_none_or(|only| only == side)) {
+            self.step(&line.step).map_err(|reason| self.failure(Some(line), reason))?;
+        }
+        let connections = std::mem::take(&mut self.connections);
+        for (name, mut connection) in connections {
+            let nothing_left = connection.expect_nothing_left();
+            nothing_left
+                .map_err(|e| self.failure(transcript.lines.last(), format!("at the end, {name}: {e}")))?;
+        }
+        Ok(())
+    }
+
+    fn failure(&self, line: Option<&Line>, reason: String) -> Failure {
+        Failure { line: line.map(|line| line.number), reason, log: self.server.log_tail() }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), String> {
+        if !step.continues_nameless() {
+            self.retire_nameless()?;
+        }
+        match step {
+            Step::Open { conn, raw } => self.open(conn, *raw),
+            Step::Refused => match Connection::open(self.server.address()) {
+                Ok(_) => Err("the server takes a connection".into()),
+                Err(_) => Ok(()),
+            },
+            Step::Fresh(bytes) => self.fresh(bytes),
+            Step::Send { conn, bytes, cut } => {
+                let offsets = self.offsets(bytes, cut);
+                self.connection(conn)?.send(bytes, &offsets);
+                Ok(())
+            }
+            Step::Expect { conn, what } => self.connection(conn)?.expect(what),
+            Step::Close { conn } => self.close(conn),
+            Step::Shut { conn } => self.connection(conn).map(|connection| connection.shut()),
+            Step::Signal(name) => self.server.signal(name),
+            Step::Exit(code) => self.exit(*code),
+            Step::Log(pattern) => self.server.wait_for_log(pattern),
+        }
+    }
+
+    fn open(&mut self, name: &str, raw: bool) -> Result<(), String> {
+        let mut connection =
+            Connection::open(self.server.address()).map_err(|e| format!("cannot connect: {e}"))?;
+        if !raw {
+            connection.read_info()?;
+        }
+        match self.connections.insert(name.to_owned(), connection) {
+            Some(mut former) => former.expect_nothing_left(),
+            None => Ok(()),
+        }
+    }
+
+    fn fresh(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.open("", false)?;
+        let all = [self.greeting, bytes].concat();
+        let offsets = self.offsets(&all, &Cut::Whole);
+        self.connection("")?.send(&all, &offsets);
+        Ok(())
+    }
+
+    /// Ends the nameless connection in good order, so that its subscriptions are no longer in the way of
+    /// what follows.
+    fn retire_nameless(&mut self) -> Result<(), String> {
+        self.connections.remove("").map_or(Ok(()), Connection::retire)
+    }
+
+    fn close(&mut self, name: &str) -> Result<(), String> {
+        let mut connection = self.connections.remove(name).ok_or_else(|| no_such(name))?;
+        connection.expect_nothing_left()
+    }
+
+    fn exit(&mut self, code: i32) -> Result<(), String> {
+        let status = self.server.wait_for_end()?;
+        if status.code() == Some(code) { Ok(()) } else { Err(format!("the server ended with {status}")) }
+    }
+
+    fn connection(&mut self, name: &str) -> Result<&mut Connection, String> {
+        self.connections.get_mut(name).ok_or_else(|| no_such(name))
+    }
+
+    fn offsets(&self, bytes: &[u8], cut: &Cut) -> Vec<usize> {
+        let every = |step: usize| (step..bytes.len()).step_by(step).collect();
+        match cut {
+            Cut::At(offsets) => offsets.clone(),
+            Cut::Every(step) => every(*step),
+            Cut::Whole => self.pieces.map(every).unwrap_or_default(),
+        }
+    }
+}
+
+fn no_such(name: &str) -> String {
+    format!("there is no connection {name:?}")
+}

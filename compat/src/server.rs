@@ -1,0 +1,170 @@
+//! A server process for one conversation: started on a free port, watched through its log, ended for sure.
+//!
+//! Owns the child, its temporary files and its log. Never speaks the protocol.
+
+use crate::expect;
+use crate::implementation::Implementation;
+use crate::transcript::Setup;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long anything may take that a server is expected to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    address: SocketAddr,
+    log: Arc<Log>,
+    folder: PathBuf,
+}
+
+impl Server {
+    /// Starts a server as `setup` asks and waits until it says that it is ready.
+    ///
+    /// # Errors
+    /// What prevented it, with what the server had to say.
+    pub(crate) fn start(implementation: &Implementation, setup: &Setup) -> Result<Self, String> {
+        let port = free_port().map_err(|e| format!("no free port: {e}"))?;
+        let folder = scratch_folder().map_err(|e| format!("no scratch folder: {e}"))?;
+        let mut command = Command::new(&implementation.program);
+        command.args(["-a", "127.0.0.1", "-p", &port.to_string()]).args(&setup.flags);
+        if let Some(config) = &setup.config {
+            let file = folder.join("server.conf");
+            fs::write(&file, config).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+            command.arg("-c").arg(file);
+        }
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("cannot start {}: {e}", implementation.program.display()))?;
+        let log = Log::follow(child.stderr.take().expect("stderr was piped"));
+        let server = Self { child, address: (Ipv4Addr::LOCALHOST, port).into(), log, folder };
+        server.wait_for_log(b"*Server is ready*")?;
+        Ok(server)
+    }
+
+    /// Where clients connect.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends the signal called `name`, without `SIG`.
+    ///
+    /// # Errors
+    /// When `kill` knows no such signal or the process is gone.
+    pub(crate) fn signal(&self, name: &str) -> Result<(), String> {
+        let status = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("kill -{name}: {status}")),
+            Err(e) => Err(format!("kill: {e}")),
+        }
+    }
+
+    /// Waits until the process has ended.
+    ///
+    /// # Errors
+    /// When it is still running after [`PATIENCE`].
+    pub(crate) fn wait_for_end(&mut self) -> Result<ExitStatus, String> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+                Ok(None) => return Err("the server is still running".into()),
+                Err(e) => return Err(format!("cannot wait for the server: {e}")),
+            }
+        }
+    }
+
+    /// Waits until a line of the log fits `pattern`.
+    ///
+    /// # Errors
+    /// When none does within [`PATIENCE`], or the log ends without it.
+    pub(crate) fn wait_for_log(&self, pattern: &[u8]) -> Result<(), String> {
+        let fits = |line: &String| expect::glob(pattern, line.as_bytes());
+        let mut state = self.log.lock();
+        let deadline = Instant::now() + PATIENCE;
+        while !state.lines.iter().any(fits) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.ended {
+                let pattern = String::from_utf8_lossy(pattern);
+                return Err(format!("no line like {pattern:?} in the log:\n{}", state.lines.join("\n")));
+            }
+            state = self.log.grown.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+
+    /// The last lines of the log, for a failure to show.
+    pub(crate) fn log_tail(&self) -> String {
+        let state = self.log.lock();
+        let from = state.lines.len().saturating_sub(6);
+        state.lines[from..].join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be gone already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What a server has written so far; a thread of its own reads it, so that the pipe never fills.
+#[derive(Debug, Default)]
+struct Log {
+    state: Mutex<LogState>,
+    grown: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct LogState {
+    lines: Vec<String>,
+    ended: bool,
+}
+
+impl Log {
+    fn follow(pipe: ChildStderr) -> Arc<Self> {
+        let log = Arc::new(Self::default());
+        let writer = Arc::clone(&log);
+        thread::spawn(move || {
+            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                writer.lock().lines.push(line);
+                writer.grown.notify_all();
+            }
+            writer.lock().ended = true;
+            writer.grown.notify_all();
+        });
+        log
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, LogState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn scratch_folder() -> io::Result<PathBuf> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("myelin-compat-{}-{number}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}

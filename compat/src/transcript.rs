@@ -1,0 +1,402 @@
+//! A transcript as data, and how it is read from its text (the format is described in `README.md`).
+//!
+//! Owns the grammar. Never opens a socket or starts anything: see `player` for that.
+
+use crate::text;
+use serde_json::Value;
+use std::time::Duration;
+
+/// One conversation with a server of its own.
+#[derive(Debug)]
+pub struct Transcript {
+    /// How the server is started and how nameless connections greet it.
+    pub(crate) setup: Setup,
+    /// The conversation, in order.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// What comes before the conversation.
+#[derive(Debug, Default)]
+pub(crate) struct Setup {
+    /// Flags beside the address and the port, which the runner chooses.
+    pub(crate) flags: Vec<String>,
+    /// The text of the configuration file, if there is one.
+    pub(crate) config: Option<String>,
+    /// What a nameless connection sends before its first bytes.
+    pub(crate) greeting: Vec<u8>,
+    /// Play the conversation a second time with everything sent in pieces of so many bytes.
+    pub(crate) pieces: Option<usize>,
+}
+
+/// One step, with where it stands in the file and to whom it applies.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// Counted from 1.
+    pub(crate) number: usize,
+    /// `None`: everybody.
+    pub(crate) only: Option<Side>,
+    /// What is done.
+    pub(crate) step: Step,
+}
+
+/// The two servers that a transcript is played against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The real nats-server.
+    Reference,
+    /// Ours.
+    Myelin,
+}
+
+/// One thing that is done or demanded. Connections go by name; the empty name is the fresh connection of
+/// the latest nameless `>`.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Opens a connection; reads the first INFO unless `raw`.
+    Open { conn: String, raw: bool },
+    /// Demands that the server no longer takes connections.
+    Refused,
+    /// Opens the nameless connection anew, greets and sends.
+    Fresh(Vec<u8>),
+    /// Sends bytes.
+    Send { conn: String, bytes: Vec<u8>, cut: Cut },
+    /// Demands what must come next.
+    Expect { conn: String, what: Expectation },
+    /// Closes a connection at once.
+    Close { conn: String },
+    /// Closes the sending half of a connection.
+    Shut { conn: String },
+    /// Sends a signal (its name without `SIG`) to the server.
+    Signal(String),
+    /// Demands that the server's process ends with this code.
+    Exit(i32),
+    /// Demands that a line of the server's log fits the pattern, now or soon.
+    Log(Vec<u8>),
+}
+
+impl Step {
+    /// Whether this step goes on with the nameless connection that there is.
+    pub(crate) fn continues_nameless(&self) -> bool {
+        matches!(self, Step::Expect { conn, .. } if conn.is_empty())
+    }
+}
+
+/// How a send is divided into writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// One write, or the pieces of the replay.
+    Whole,
+    /// Pieces of so many bytes.
+    Every(usize),
+    /// Pieces that end at these offsets.
+    At(Vec<usize>),
+}
+
+/// What must come next on a connection.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Expectation {
+    /// Exactly these bytes.
+    Bytes(Vec<u8>),
+    /// Exactly these pieces, in whatever order.
+    AnyOrder(Vec<Vec<u8>>),
+    /// One protocol frame that fits the pattern.
+    Frame(Vec<u8>),
+    /// A line with this verb whose JSON has at least these fields.
+    Json { verb: String, fields: Value },
+    /// A line with this verb whose JSON object has exactly these names in this order.
+    Names { verb: String, names: Vec<String> },
+    /// The end of the connection and nothing before it.
+    Closed,
+    /// The end of the connection, whatever comes before it.
+    Gone,
+    /// Nothing for so long.
+    Silence(Duration),
+}
+
+/// Where and why a text is not a transcript.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+impl std::fmt::Display for ParseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.reason)
+    }
+}
+
+impl Transcript {
+    /// Reads a transcript.
+    ///
+    /// # Errors
+    /// The first line that is not understood, and why.
+    pub fn parse(source: &str) -> Result<Self, ParseError> {
+        Reader::default().read(source)
+    }
+}
+
+/// The state of reading: what has been understood so far.
+#[derive(Default)]
+struct Reader {
+    setup: Setup,
+    lines: Vec<Line>,
+    config: Option<String>,
+    only: Option<Side>,
+    reason_due: bool,
+}
+
+impl Reader {
+    fn read(mut self, source: &str) -> Result<Transcript, ParseError> {
+        let mut last = 0;
+        for (index, line) in source.lines().enumerate() {
+            last = index + 1;
+            self.line(last, line.trim_end()).map_err(|reason| ParseError { line: last, reason })?;
+        }
+        let unfinished = if self.config.is_some() {
+            Some("the configuration lacks its closing >>>")
+        } else {
+            self.only.map(|_| "the `only` section lacks its `end`")
+        };
+        match unfinished {
+            Some(reason) => Err(ParseError { line: last, reason: reason.to_owned() }),
+            None => Ok(Transcript { setup: self.setup, lines: self.lines }),
+        }
+    }
+
+    fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
+        if let Some(config) = &mut self.config {
+            if line == ">>>" {
+                self.setup.config = self.config.take();
+            } else {
+                config.push_str(line);
+                config.push('\n');
+            }
+            return Ok(());
+        }
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(());
+        }
+        if let Some(reason) = line.strip_prefix("Compat:") {
+            return self.reason(reason);
+        }
+        if self.reason_due {
+            return Err("an `only` section begins with `Compat:` and the reason of the difference".into());
+        }
+        if let Some((key, value)) = line.split_once(':').filter(|(key, _)| SETTINGS.contains(key)) {
+            return self.setting(key, value.trim());
+        }
+        match line {
+            "only reference" => self.section(Side::Reference),
+            "only myelin" => self.section(Side::Myelin),
+            "end" => self.only.take().map(|_| ()).ok_or_else(|| "`end` without `only`".into()),
+            _ => self.push(number, step(line)?),
+        }
+    }
+
+    fn reason(&mut self, reason: &str) -> Result<(), String> {
+        if self.only.is_none() || reason.trim().is_empty() {
+            return Err("`Compat:` gives the reason of an `only` section".into());
+        }
+        self.reason_due = false;
+        Ok(())
+    }
+
+    fn section(&mut self, side: Side) -> Result<(), String> {
+        if self.only.is_some() {
+            return Err("an `only` section inside another".into());
+        }
+        self.only = Some(side);
+        self.reason_due = true;
+        Ok(())
+    }
+
+    fn setting(&mut self, key: &str, value: &str) -> Result<(), String> {
+        if !self.lines.is_empty() {
+            return Err(format!("`{key}:` must come before the conversation"));
+        }
+        match key {
+            "server" => self.setup.flags = value.split_whitespace().map(str::to_owned).collect(),
+            "greet" => self.setup.greeting = bytes(value)?,
+            "pieces" => self.setup.pieces = Some(count(value)?),
+            _ if value == "<<<" => self.config = Some(String::new()),
+            _ => return Err("`config:` is followed by <<<".into()),
+        }
+        Ok(())
+    }
+
+    /// Adds a step; the members of a group that may come in any order become one.
+    fn push(&mut self, number: usize, step: Step) -> Result<(), String> {
+        if let Step::Expect { conn, what: Expectation::AnyOrder(more) } = &step
+            && let Some(Line { only, step: Step::Expect { conn: same, what }, .. }) = self.lines.last_mut()
+            && let Expectation::AnyOrder(group) = what
+            && same == conn
+            && *only == self.only
+        {
+            group.extend(more.iter().cloned());
+            return Ok(());
+        }
+        self.lines.push(Line { number, only: self.only, step });
+        Ok(())
+    }
+}
+
+const SETTINGS: [&str; 4] = ["server", "config", "greet", "pieces"];
+
+fn step(line: &str) -> Result<Step, String> {
+    let name = line.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(line.len());
+    let (conn, rest) = line.split_at(name);
+    if let Some(rest) = rest.strip_prefix('>') {
+        return send(conn, rest);
+    }
+    if let Some(rest) = rest.strip_prefix('<') {
+        return Ok(Step::Expect { conn: conn.to_owned(), what: expectation(rest)? });
+    }
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        ["conn", name] => Ok(Step::Open { conn: name.to_owned(), raw: false }),
+        ["conn", name, "raw"] => Ok(Step::Open { conn: name.to_owned(), raw: true }),
+        ["refused"] => Ok(Step::Refused),
+        ["signal", signal] => Ok(Step::Signal(signal.to_owned())),
+        ["exit", code] => code.parse().map(Step::Exit).map_err(|_| format!("bad exit code {code:?}")),
+        ["log", ..] => Ok(Step::Log(bytes(line["log".len()..].trim_start())?)),
+        [name, "close"] => Ok(Step::Close { conn: name.to_owned() }),
+        [name, "shut"] => Ok(Step::Shut { conn: name.to_owned() }),
+        _ => Err(format!("not a step: {line:?}")),
+    }
+}
+
+fn send(conn: &str, rest: &str) -> Result<Step, String> {
+    let (how, text) = rest.split_once(' ').ok_or("nothing to send")?;
+    let cut = match how.split_at_checked(1) {
+        None => Cut::Whole,
+        Some(("/", every)) => Cut::Every(count(every)?),
+        Some(("|", offsets)) => Cut::At(offsets.split(',').map(count).collect::<Result<_, _>>()?),
+        Some(_) => return Err(format!("unknown way to send {how:?}")),
+    };
+    let bytes = bytes(text)?;
+    match (conn, cut) {
+        ("", Cut::Whole) => Ok(Step::Fresh(bytes)),
+        ("", _) => Err("a nameless connection sends whole: name it to cut".into()),
+        (conn, cut) => Ok(Step::Send { conn: conn.to_owned(), bytes, cut }),
+    }
+}
+
+fn expectation(rest: &str) -> Result<Expectation, String> {
+    let (how, text) = rest.split_once(' ').unwrap_or((rest, ""));
+    match how {
+        "" => Ok(Expectation::Bytes(bytes(text)?)),
+        "?" => Ok(Expectation::AnyOrder(vec![bytes(text)?])),
+        "~" => Ok(Expectation::Frame(bytes(text)?)),
+        "json" => {
+            let (verb, fields) = text.split_once(' ').ok_or("expected a verb and JSON")?;
+            let fields = serde_json::from_str(fields).map_err(|e| format!("bad JSON: {e}"))?;
+            Ok(Expectation::Json { verb: verb.to_owned(), fields })
+        }
+        "names" => {
+            let mut words = text.split_whitespace().map(str::to_owned);
+            let verb = words.next().ok_or("expected a verb and names")?;
+            Ok(Expectation::Names { verb, names: words.collect() })
+        }
+        "eof" => Ok(Expectation::Closed),
+        "gone" => Ok(Expectation::Gone),
+        "silence" => {
+            let millis = text.strip_suffix("ms").ok_or("expected a time such as 200ms")?;
+            Ok(Expectation::Silence(Duration::from_millis(count(millis)? as u64)))
+        }
+        _ => Err(format!("unknown expectation {how:?}")),
+    }
+}
+
+fn bytes(text: &str) -> Result<Vec<u8>, String> {
+    text::decode(text).map_err(|e| e.to_string())
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&n| n > 0).ok_or_else(|| format!("expected a count, got {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(source: &str) -> Vec<Step> {
+        Transcript::parse(source).unwrap().lines.into_iter().map(|line| line.step).collect()
+    }
+
+    fn reason(source: &str) -> (usize, String) {
+        let error = Transcript::parse(source).unwrap_err();
+        (error.line, error.reason)
+    }
+
+    #[test]
+    fn a_conversation_is_read_step_by_step() {
+        let conn = || "a".to_owned();
+        assert_eq!(
+            steps(
+                "# hello\nconn a raw\na> PING\\r\\n\na>/2 PING\na>|1,3 PING\na< PONG\na<eof\na shut\nexit 1"
+            ),
+            [
+                Step::Open { conn: conn(), raw: true },
+                Step::Send { conn: conn(), bytes: b"PING\r\n".to_vec(), cut: Cut::Whole },
+                Step::Send { conn: conn(), bytes: b"PING".to_vec(), cut: Cut::Every(2) },
+                Step::Send { conn: conn(), bytes: b"PING".to_vec(), cut: Cut::At(vec![1, 3]) },
+                Step::Expect { conn: conn(), what: Expectation::Bytes(b"PONG".to_vec()) },
+                Step::Expect { conn: conn(), what: Expectation::Closed },
+                Step::Shut { conn: conn() },
+                Step::Exit(1),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_may_come_in_any_order_is_one_expectation() {
+        let group = |what: &[&str]| Step::Expect {
+            conn: "a".into(),
+            what: Expectation::AnyOrder(what.iter().map(|s| s.as_bytes().to_vec()).collect()),
+        };
+        let other = Step::Expect { conn: "b".into(), what: Expectation::AnyOrder(vec![b"z".to_vec()]) };
+        assert_eq!(steps("a<? x\na<? y\nb<? z"), [group(&["x", "y"]), other]);
+    }
+
+    #[test]
+    fn the_setup_comes_first() {
+        let setup = Transcript::parse("server: -D -V\nconfig: <<<\na: 1\n\n>>>\ngreet: HI\\r\npieces: 1")
+            .unwrap()
+            .setup;
+        assert_eq!(setup.flags, ["-D", "-V"]);
+        assert_eq!(setup.config.as_deref(), Some("a: 1\n\n"));
+        assert_eq!((setup.greeting.as_slice(), setup.pieces), (&b"HI\r"[..], Some(1)));
+        assert_eq!(reason("conn a\nserver: -D"), (2, "`server:` must come before the conversation".into()));
+    }
+
+    #[test]
+    fn a_difference_needs_its_reason() {
+        let transcript = Transcript::parse("only myelin\nCompat: safer\na<eof\nend\na< x").unwrap();
+        let only: Vec<_> = transcript.lines.iter().map(|line| line.only).collect();
+        assert_eq!(only, [Some(Side::Myelin), None]);
+        assert_eq!(reason("only reference\na<eof\nend").0, 2);
+        assert_eq!(reason("only reference\nCompat:\na<eof\nend").0, 2);
+        assert_eq!(reason("only reference\nCompat: x\na<eof").1, "the `only` section lacks its `end`");
+    }
+
+    #[test]
+    fn every_transcript_can_be_read() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let file = entry.unwrap().path();
+            let transcript = Transcript::parse(&std::fs::read_to_string(&file).unwrap());
+            assert!(transcript.is_ok_and(|t| !t.lines.is_empty()), "{}", file.display());
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_with_its_line() {
+        assert_eq!(reason("conn a\nnonsense"), (2, "not a step: \"nonsense\"".into()));
+        assert_eq!(reason("a<soon").1, "unknown expectation \"soon\"");
+        assert_eq!(reason("a>/0 x").1, "expected a count, got \"0\"");
+        assert_eq!(reason("a<silence 2s").1, "expected a time such as 200ms");
+    }
+}

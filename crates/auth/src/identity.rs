@@ -1,0 +1,73 @@
+//! Who a connection is once it is let in.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::config::User;
+use crate::credentials::Credentials;
+use crate::permissions::Permissions;
+
+/// The name of an account. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AccountName(Arc<str>);
+
+impl AccountName {
+    /// The account of everybody who has no other.
+    #[must_use]
+    pub fn global() -> Self {
+        Self("$G".into())
+    }
+
+    /// The default system account.
+    #[must_use]
+    pub fn system() -> Self {
+        Self("$SYS".into())
+    }
+
+    /// The account called `name`; any text is a name.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// The name itself.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AccountName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Who a connection is.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The account in which all its subjects live.
+    pub account: AccountName,
+    /// What `/connz` shows as `authorized_user`. A token shows as `[REDACTED]`.
+    pub user: Option<String>,
+    /// What it may publish and subscribe to; `None` is everything.
+    pub permissions: Option<Arc<Permissions>>,
+}
+
+impl Identity {
+    /// Somebody in the global account who may do everything, shown as what they call themselves.
+    pub(crate) fn global(credentials: &Credentials) -> Self {
+        let token = credentials.token.as_ref().filter(|token| !token.is_empty());
+        let name = credentials.nkey().or(credentials.user()).or(token.map(|_| "[REDACTED]"));
+        Self { account: AccountName::global(), user: name.map(str::to_owned), permissions: None }
+    }
+
+    /// The configured `user`. Compat: shown by the nkey that came along, although that proved nothing.
+    pub(crate) fn of(user: &User, credentials: &Credentials) -> Self {
+        Self {
+            account: user.account.clone(),
+            user: Some(credentials.nkey().unwrap_or(&user.name).to_owned()),
+            permissions: user.permissions.clone(),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! An account: the space inside which subjects are routed.
+
+use crate::subscription::Subscription;
+use myelin_subject::Interest;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// What an account may use; `None` is unlimited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AccountLimits {
+    /// Client connections at once.
+    pub max_connections: Option<usize>,
+    /// Subscriptions at once, over all its connections.
+    pub max_subscriptions: Option<usize>,
+    /// Largest payload in bytes, below the server's own limit.
+    pub max_payload: Option<u32>,
+}
+
+/// Messages published in an account reach subscriptions of that account and no other.
+pub struct Account {
+    /// Dense number, part of the route cache's key.
+    pub(crate) id: u32,
+    name: String,
+    is_system: bool,
+    limits: AccountLimits,
+    pub(crate) interest: Interest<Arc<Subscription>>,
+    connections: AtomicUsize,
+}
+
+impl Account {
+    pub(crate) fn new(id: u32, name: &str, is_system: bool, limits: AccountLimits) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            is_system,
+            limits,
+            interest: Interest::new(),
+            connections: AtomicUsize::new(0),
+        }
+    }
+
+    /// The configured name, `$G` for the global account.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether this is the system account.
+    pub fn is_system(&self) -> bool {
+        self.is_system
+    }
+
+    /// The configured limits.
+    pub fn limits(&self) -> &AccountLimits {
+        &self.limits
+    }
+
+    /// Client connections bound to it now.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Relaxed)
+    }
+
+    /// Subscriptions in it now.
+    pub fn subscriptions(&self) -> usize {
+        self.interest.len()
+    }
+
+    /// Calls `f` for every subscription, for monitoring.
+    pub fn for_each_subscription(&self, mut f: impl FnMut(&Subscription)) {
+        self.interest.for_each(|sub| f(sub));
+    }
+
+    /// Takes a place for a connection; `false` when the limit is reached.
+    pub(crate) fn enter(&self) -> bool {
+        let limit = self.limits.max_connections.unwrap_or(usize::MAX);
+        self.connections.fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1)).is_ok()
+    }
+
+    pub(crate) fn leave(&self) {
+        self.connections.fetch_sub(1, Relaxed);
+    }
+
+    pub(crate) fn has_room_for_subscription(&self) -> bool {
+        self.limits.max_subscriptions.is_none_or(|limit| self.interest.len() < limit)
+    }
+}

@@ -1,0 +1,327 @@
+//! A connection as other threads see it: where to put bytes for it, and what monitoring may know.
+//!
+//! The protocol state of a connection is its [`Session`](crate::Session), owned by one shard. What is
+//! here is shared: any shard may append to the outbox and, holding its claim, write the socket.
+
+use crate::account::Account;
+use crate::outbox::{Load, Outbox, Queued, Staged};
+use crate::subscription::Subscription;
+use crate::traffic::Counter;
+use hashbrown::HashTable;
+use myelin_stdx::mem::Accountant;
+use myelin_auth::{Permissions, ReplyGrants};
+use myelin_wire::error::CloseReason;
+use std::hash::BuildHasher;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// The transport under a connection. Implemented by the server over a socket.
+pub trait Sink: Send + Sync {
+    /// Writes what the transport takes now, from any thread that holds the outbox's claim.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing can be taken; anything else is final.
+    fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Hands the outbox's claim to the owner shard, which goes on when the transport takes bytes again.
+    fn wait_writable(&self, conn: &Arc<Conn>);
+
+    /// Tells the owner shard to end the connection; the reason is in [`Conn::close_requested`].
+    fn kick(&self, conn: &Arc<Conn>);
+}
+
+/// Where a connection comes from and when it came.
+#[derive(Debug, Clone, Copy)]
+pub struct Endpoint {
+    /// The peer.
+    pub peer: SocketAddr,
+    /// When it was accepted.
+    pub start: SystemTime,
+}
+
+/// What monitoring shows of a connection, beyond counters.
+#[derive(Debug, Clone, Default)]
+pub struct ConnDetails {
+    /// CONNECT's `name`.
+    pub name: String,
+    /// CONNECT's `lang`.
+    pub lang: String,
+    /// CONNECT's `version`.
+    pub version: String,
+    /// Who logged in; never a secret.
+    pub user: Option<String>,
+    /// The account's name.
+    pub account: String,
+    /// The last measured round trip.
+    pub rtt: Option<Duration>,
+}
+
+/// A connection, shared between shards.
+pub struct Conn {
+    cid: u64,
+    slot: u32,
+    endpoint: Endpoint,
+    pub(crate) outbox: Outbox,
+    sink: Box<dyn Sink>,
+    /// Whether it takes HMSG. Changes only with CONNECT, which drops all subscriptions.
+    headers: AtomicBool,
+    closing: Mutex<Option<CloseReason>>,
+    is_closing: AtomicBool,
+    details: Mutex<ConnDetails>,
+    subs: Mutex<Subs>,
+    rights: RightsCell,
+    /// Perf: spares routes the lock of `rights` for connections without any.
+    has_rights: AtomicBool,
+    pub(crate) in_msgs: Counter,
+    pub(crate) in_bytes: Counter,
+    /// Milliseconds since `endpoint.start`.
+    last_activity: AtomicU64,
+    pub(crate) stalls: AtomicU64,
+    commons: Arc<Commons>,
+}
+
+/// The permissions that deliveries must respect; replaced by each CONNECT.
+type RightsCell = Mutex<Option<Arc<Rights>>>;
+
+/// What deliveries to a connection must respect.
+pub(crate) struct Rights {
+    pub(crate) permissions: Arc<Permissions>,
+    /// Present with `allow_responses`.
+    pub(crate) grants: Option<Mutex<ReplyGrants>>,
+}
+
+impl Rights {
+    pub(crate) fn new(permissions: Arc<Permissions>, now: Instant) -> Arc<Self> {
+        let grants = permissions.responses().map(|rule| Mutex::new(ReplyGrants::new(rule, now)));
+        Arc::new(Self { permissions, grants })
+    }
+}
+
+/// Subscriptions by sid: keyed by the subscription's own text, no second copy.
+#[derive(Default)]
+struct Subs {
+    table: HashTable<Arc<Subscription>>,
+}
+
+/// The hash of sids. Clients choose them, so it is seeded.
+fn sid_hash(sid: &[u8]) -> u64 {
+    static SEED: OnceLock<foldhash::fast::RandomState> = OnceLock::new();
+    SEED.get_or_init(foldhash::fast::RandomState::default).hash_one(sid)
+}
+
+impl Conn {
+    pub(crate) fn new(cid: u64, endpoint: Endpoint, sink: Box<dyn Sink>, commons: &Arc<Commons>) -> Arc<Self> {
+        Arc::new(Self {
+            cid,
+            slot: commons.slots.take(),
+            endpoint,
+            outbox: Outbox::default(),
+            sink,
+            headers: AtomicBool::new(false),
+            closing: Mutex::new(None),
+            is_closing: AtomicBool::new(false),
+            details: Mutex::default(),
+            subs: Mutex::default(),
+            rights: Mutex::default(),
+            has_rights: AtomicBool::new(false),
+            in_msgs: Counter::default(),
+            in_bytes: Counter::default(),
+            last_activity: AtomicU64::new(0),
+            stalls: AtomicU64::new(0),
+            commons: Arc::clone(commons),
+        })
+    }
+
+    /// The client id of INFO and `/connz`.
+    pub fn cid(&self) -> u64 {
+        self.cid
+    }
+
+    /// A small number, unique among living connections: the index of shard-local tables.
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Where it comes from.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub(crate) fn memory(&self) -> &Accountant {
+        &self.commons.memory
+    }
+
+    pub(crate) fn sink(&self) -> &dyn Sink {
+        &*self.sink
+    }
+
+    pub(crate) fn headers(&self) -> bool {
+        self.headers.load(Relaxed)
+    }
+
+    pub(crate) fn set_headers(&self, on: bool) {
+        self.headers.store(on, Relaxed);
+    }
+
+    /// Bytes that wait to be written.
+    pub fn pending(&self) -> usize {
+        self.outbox.pending()
+    }
+
+    /// Messages and payload bytes delivered to it.
+    pub fn sent(&self) -> (u64, u64) {
+        self.outbox.sent()
+    }
+
+    /// Messages and payload bytes received from it.
+    pub fn received(&self) -> (u64, u64) {
+        (self.in_msgs.get(), self.in_bytes.get())
+    }
+
+    /// How often publishers were paused because this connection was far behind.
+    pub fn stalls(&self) -> u64 {
+        self.stalls.load(Relaxed)
+    }
+
+    /// When it last sent or got something.
+    pub fn last_activity(&self) -> SystemTime {
+        self.endpoint.start + Duration::from_millis(self.last_activity.load(Relaxed))
+    }
+
+    pub(crate) fn touch(&self, since_start: Duration) {
+        self.last_activity.store(since_start.as_millis() as u64, Relaxed);
+    }
+
+    /// What monitoring shows.
+    pub fn details(&self) -> ConnDetails {
+        lock(&self.details).clone()
+    }
+
+    pub(crate) fn update_details(&self, update: impl FnOnce(&mut ConnDetails)) {
+        update(&mut lock(&self.details));
+    }
+
+    pub(crate) fn rights(&self) -> Option<Arc<Rights>> {
+        if self.has_rights.load(Relaxed) { lock(&self.rights).clone() } else { None }
+    }
+
+    pub(crate) fn set_rights(&self, rights: Option<Arc<Rights>>) {
+        let mut held = lock(&self.rights);
+        self.has_rights.store(rights.is_some(), Relaxed);
+        *held = rights;
+    }
+
+    /// Asks the owner shard to end this connection. The first reason stays.
+    pub fn close(self: &Arc<Self>, reason: CloseReason) {
+        let mut closing = lock(&self.closing);
+        if closing.is_none() {
+            *closing = Some(reason);
+            self.is_closing.store(true, Relaxed);
+            drop(closing);
+            self.sink.kick(self);
+        }
+    }
+
+    /// Why the connection is to end, once someone has asked for it.
+    pub fn close_requested(&self) -> Option<CloseReason> {
+        if self.is_closing.load(Relaxed) { *lock(&self.closing) } else { None }
+    }
+
+    /// Refuses further bytes and throws away what waits. Called by the owner at the very end.
+    pub fn discard(&self) {
+        self.outbox.close(self.memory());
+    }
+
+    /// Number of subscriptions.
+    pub fn subscription_count(&self) -> usize {
+        lock(&self.subs).table.len()
+    }
+
+    /// All subscriptions, for monitoring.
+    pub fn subscriptions(&self) -> Vec<Arc<Subscription>> {
+        lock(&self.subs).table.iter().cloned().collect()
+    }
+
+    pub(crate) fn subscription(&self, sid: &[u8]) -> Option<Arc<Subscription>> {
+        lock(&self.subs).table.find(sid_hash(sid), |s| s.sid() == sid).cloned()
+    }
+
+    pub(crate) fn remember(&self, sub: Arc<Subscription>) {
+        lock(&self.subs).table.insert_unique(sid_hash(sub.sid()), sub, |s| sid_hash(s.sid()));
+    }
+
+    /// Ends one subscription; `false` when it had ended already.
+    pub(crate) fn unsubscribe(&self, account: &Account, sub: &Arc<Subscription>) -> bool {
+        let removed = {
+            let mut subs = lock(&self.subs);
+            match subs.table.find_entry(sid_hash(sub.sid()), |s| Arc::ptr_eq(s, sub)) {
+                Ok(entry) => {
+                    entry.remove();
+                    true
+                }
+                Err(_) => false,
+            }
+        };
+        removed && account.interest.remove(sub)
+    }
+
+    /// Ends all subscriptions.
+    pub(crate) fn unsubscribe_all(&self, account: &Account) {
+        let table = std::mem::take(&mut lock(&self.subs).table);
+        for sub in table {
+            account.interest.remove(&sub);
+        }
+    }
+
+    pub(crate) fn queue(&self, segments: &mut Staged, load: Load) -> Queued {
+        self.outbox.append(segments, load, self.memory())
+    }
+}
+
+impl Drop for Conn {
+    /// A slot is free again only when no shard can hold anything staged for it.
+    fn drop(&mut self) {
+        self.commons.slots.release(self.slot);
+    }
+}
+
+/// What all connections of a broker share.
+#[derive(Debug, Default)]
+pub(crate) struct Commons {
+    slots: Slots,
+    pub(crate) memory: Accountant,
+}
+
+/// Hands out the small numbers by which shards index their tables.
+#[derive(Debug, Default)]
+struct Slots {
+    free: Mutex<FreeSlots>,
+}
+
+#[derive(Debug, Default)]
+struct FreeSlots {
+    released: Vec<u32>,
+    next: u32,
+}
+
+impl Slots {
+    fn take(&self) -> u32 {
+        let mut free = lock(&self.free);
+        free.released.pop().unwrap_or_else(|| {
+            free.next += 1;
+            free.next - 1
+        })
+    }
+
+    fn release(&self, slot: u32) {
+        lock(&self.free).released.push(slot);
+    }
+}
+
+/// A poisoned lock only says that another thread panicked; the data behind ours is whole between calls.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

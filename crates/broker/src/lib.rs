@@ -1,0 +1,36 @@
+//! The broker: accounts, sessions as states, publish and fan-out, staging and outboxes.
+//!
+//! No socket, thread or clock lives here. A shell (`myelin-server`) owns one [`Shard`] per thread, gives
+//! the bytes of each connection to its [`Session`], and calls [`Shard::flush`] once per tick. What several
+//! threads share, the [`Broker`] with its accounts and the [`Conn`]s with their outboxes, is behind short
+//! locks; everything per message is local to a shard.
+//!
+//! The order that clients rely on comes from one rule (house.md 3.5): a flush first moves everything that
+//! the shard has staged into the outboxes, and only then writes sockets.
+
+mod account;
+mod broker;
+mod conn;
+mod log;
+mod outbox;
+mod registry;
+mod session;
+mod settings;
+mod shard;
+mod subscription;
+mod traffic;
+
+#[cfg(test)]
+mod tests;
+
+pub use account::{Account, AccountLimits};
+pub use broker::{Broker, SetupError};
+pub use conn::{Conn, ConnDetails, Endpoint, Sink};
+pub use log::{Level, Log};
+pub use outbox::{Drained, Segment};
+pub use registry::ClosedConn;
+pub use session::{AuthTask, Consumed, Session, Verdict, Why};
+pub use settings::Settings;
+pub use shard::Shard;
+pub use subscription::Subscription;
+pub use traffic::{Counters, Traffic};

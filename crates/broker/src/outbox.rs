@@ -1,0 +1,258 @@
+//! The outbox: bytes that wait for one connection's socket.
+//!
+//! Any shard appends; whoever takes the claim writes (house.md 3.6). A socket that would block leaves the
+//! claim with the owner shard, which goes on when the socket takes bytes again. The lock is held for a
+//! push or a swap, never over a system call.
+
+use crate::conn::Conn;
+use bytes::Bytes;
+use myelin_stdx::claim::{Append, Claimed, Finish};
+use myelin_stdx::mem::{Accountant, Kind};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Slices per write call: enough for a tick's worth of chunks, below IOV_MAX.
+const MAX_SLICES: usize = 128;
+
+/// Small appends to a queue that already waits are copied together, so that a slow receiver's memory is
+/// close to its accounted bytes.
+const COALESCE: usize = 4 * 1024;
+const COALESCED_CHUNK: usize = 32 * 1024;
+
+/// A run of bytes for a socket.
+#[derive(Debug)]
+pub enum Segment {
+    /// Written for this connection only.
+    Own(Vec<u8>),
+    /// Shared with other connections: a fan-out block or a large payload.
+    Shared(Bytes),
+}
+
+impl Segment {
+    /// Bytes that only this connection holds.
+    fn own_len(&self) -> usize {
+        match self {
+            Self::Own(bytes) => bytes.len(),
+            Self::Shared(_) => 0,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+/// The segments that one shard has staged for one connection in one tick: mostly one.
+pub(crate) type Staged = SmallVec<[Segment; 2]>;
+
+/// What an append adds to the counts.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Load {
+    /// Bytes on the wire.
+    pub(crate) wire: usize,
+    /// Those of them that no other connection shares.
+    pub(crate) own: usize,
+    pub(crate) msgs: u64,
+    /// Payload bytes.
+    pub(crate) payload: u64,
+}
+
+/// What became of an append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queued {
+    /// The caller holds the claim and must [`drain`].
+    Claimed,
+    /// Someone else will write it.
+    Left,
+    /// The connection takes nothing any more.
+    Closed,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    segments: VecDeque<Segment>,
+    /// Bytes of the first segment that are written already.
+    written: usize,
+}
+
+impl Queue {
+    fn push(&mut self, segment: Segment) {
+        if let Segment::Own(bytes) = &segment
+            && bytes.len() <= COALESCE
+            && !self.segments.is_empty()
+        {
+            if let Some(Segment::Own(last)) = self.segments.back_mut()
+                && last.capacity() - last.len() >= bytes.len()
+            {
+                last.extend_from_slice(bytes);
+                return;
+            }
+            let mut chunk = Vec::with_capacity(COALESCED_CHUNK);
+            chunk.extend_from_slice(bytes);
+            self.segments.push_back(Segment::Own(chunk));
+            return;
+        }
+        self.segments.push_back(segment);
+    }
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    queue: Claimed<Queue>,
+    pending: AtomicUsize,
+    out_msgs: AtomicU64,
+    out_bytes: AtomicU64,
+}
+
+impl Outbox {
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.load(Relaxed)
+    }
+
+    pub(crate) fn sent(&self) -> (u64, u64) {
+        (self.out_msgs.load(Relaxed), self.out_bytes.load(Relaxed))
+    }
+
+    /// Moves `segments` in. They are gone afterwards whatever the outcome.
+    pub(crate) fn append(&self, segments: &mut Staged, load: Load, memory: &Accountant) -> Queued {
+        self.pending.fetch_add(load.wire, Relaxed);
+        memory.charge(Kind::Outbox, load.own);
+        let outcome = self.queue.with_queue(|queue| segments.drain(..).for_each(|s| queue.push(s)));
+        if let Append::Closed = outcome {
+            segments.clear();
+            self.pending.fetch_sub(load.wire, Relaxed);
+            memory.release(Kind::Outbox, load.own);
+            return Queued::Closed;
+        }
+        if load.msgs > 0 {
+            self.out_msgs.fetch_add(load.msgs, Relaxed);
+            self.out_bytes.fetch_add(load.payload, Relaxed);
+        }
+        if let Append::Claimed = outcome { Queued::Claimed } else { Queued::Left }
+    }
+
+    pub(crate) fn close(&self, memory: &Accountant) {
+        let (dropped, own) = self.queue.close(|queue| {
+            let written = std::mem::take(&mut queue.written);
+            let own: usize = queue.segments.iter().map(Segment::own_len).sum();
+            let all: usize = queue.segments.drain(..).map(|s| s.bytes().len()).sum();
+            (all.saturating_sub(written), own)
+        });
+        memory.release(Kind::Outbox, own);
+        let _ = self.pending.fetch_update(Relaxed, Relaxed, |n| Some(n.saturating_sub(dropped)));
+    }
+}
+
+/// How far a drain came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Everything is written and the claim given back.
+    Empty,
+    /// The socket takes nothing more; the claim is still held. `progress` says whether any byte went out.
+    Blocked {
+        /// Whether this call wrote anything.
+        progress: bool,
+    },
+    /// The socket failed; the claim is given back and the connection must end.
+    Failed,
+}
+
+/// Writes the outbox of `conn`, whose claim the caller holds. Emptied buffers go to `recycle`.
+pub(crate) fn drain(conn: &Arc<Conn>, recycle: &mut dyn FnMut(Vec<u8>)) -> Drained {
+    let outbox = &conn.outbox;
+    let mut progress = false;
+    loop {
+        let (mut segments, mut written) =
+            outbox.queue.take(|q| (std::mem::take(&mut q.segments), std::mem::take(&mut q.written)));
+        let outcome = write_segments(conn, &mut segments, &mut written, recycle);
+        match outcome {
+            Wrote::All(n) => progress |= n > 0,
+            Wrote::Blocked(n) => {
+                outbox.queue.take(|q| put_back(q, segments, written));
+                return Drained::Blocked { progress: progress || n > 0 };
+            }
+            Wrote::Failed => {
+                // The rest can never be written; whatever arrives meanwhile goes with the close.
+                let own: usize = segments.iter().map(Segment::own_len).sum();
+                conn.memory().release(Kind::Outbox, own);
+                let _ = outbox.queue.finish(|_| true);
+                return Drained::Failed;
+            }
+        }
+        if let Finish::Released = outbox.queue.finish(|q| q.segments.is_empty()) {
+            return Drained::Empty;
+        }
+    }
+}
+
+/// Returns what could not be written to the front, ahead of what arrived meanwhile.
+fn put_back(queue: &mut Queue, mut rest: VecDeque<Segment>, written: usize) {
+    rest.append(&mut queue.segments);
+    queue.segments = rest;
+    queue.written = written;
+}
+
+enum Wrote {
+    All(usize),
+    Blocked(usize),
+    Failed,
+}
+
+fn write_segments(
+    conn: &Conn,
+    segments: &mut VecDeque<Segment>,
+    written: &mut usize,
+    recycle: &mut dyn FnMut(Vec<u8>),
+) -> Wrote {
+    let mut total = 0;
+    while !segments.is_empty() {
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+        let mut count = 0;
+        for (slice, segment) in slices.iter_mut().zip(segments.iter()) {
+            let skip = if count == 0 { *written } else { 0 };
+            *slice = IoSlice::new(&segment.bytes()[skip..]);
+            count += 1;
+        }
+        match conn.sink().try_write(&slices[..count]) {
+            Ok(0) => return Wrote::Failed,
+            Ok(n) => {
+                total += n;
+                conn.outbox.pending.fetch_sub(n, Relaxed);
+                advance(segments, written, n, conn.memory(), recycle);
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Wrote::Blocked(total),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return Wrote::Failed,
+        }
+    }
+    Wrote::All(total)
+}
+
+/// Drops `n` bytes from the front.
+fn advance(
+    segments: &mut VecDeque<Segment>,
+    written: &mut usize,
+    n: usize,
+    memory: &Accountant,
+    recycle: &mut dyn FnMut(Vec<u8>),
+) {
+    *written += n;
+    while let Some(first) = segments.front() {
+        let len = first.bytes().len();
+        if *written < len {
+            return;
+        }
+        *written -= len;
+        if let Some(Segment::Own(buffer)) = segments.pop_front() {
+            memory.release(Kind::Outbox, len);
+            recycle(buffer);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The handshake: INFO, CONNECT, credentials to identity, account limits.
+
+use super::{Ready, Session, State, Step, Verdict};
+use crate::conn::ConnDetails;
+use crate::log::Level;
+use crate::shard::Shard;
+use myelin_auth::{AuthConfig, ConnectionType, Credentials, Identity, Reject, Secret, authenticate};
+use myelin_wire::connect::Connect;
+use myelin_wire::error::{CloseReason, ErrorText};
+use myelin_wire::info::Info;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Credentials on their way to an identity. May take 100 ms (bcrypt): run it off the data path.
+pub struct AuthTask {
+    config: Arc<AuthConfig>,
+    credentials: Credentials,
+}
+
+impl AuthTask {
+    /// Checks the credentials.
+    ///
+    /// # Errors
+    /// When they are not those of anybody who may connect.
+    pub fn run(self) -> Result<Identity, Reject> {
+        authenticate(&self.config, &self.credentials, ConnectionType::Standard)
+    }
+}
+
+impl fmt::Debug for AuthTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuthTask")
+    }
+}
+
+impl Session {
+    /// Stages the first INFO.
+    pub(super) fn greet(&self, shard: &mut Shard) {
+        let line = Info { auth_required: self.broker.auth().advertised(), ..self.info() }.line();
+        shard.say(&self.conn, &line);
+    }
+
+    fn info(&self) -> Info {
+        Info {
+            client_id: self.conn.cid(),
+            client_ip: self.conn.endpoint().peer.ip().to_canonical().to_string(),
+            ..self.broker.info()
+        }
+    }
+
+    /// INFO with what only a connected client learns: its account and its own limits.
+    pub(super) fn personal_info(&self) -> Info {
+        let info = Info {
+            connect_info: true,
+            auth_required: self.broker.auth().required(),
+            max_payload: self.limits.max_payload.unwrap_or(self.broker.settings().max_payload),
+            ..self.info()
+        };
+        match &self.state {
+            State::Ready(ready) => Info {
+                remote_account: ready.account.name().to_owned(),
+                acc_is_sys: ready.account.is_system(),
+                ..info
+            },
+            _ => info,
+        }
+    }
+
+    /// Looks at the first byte of a client that has not authenticated. Anything but CONNECT ends it,
+    /// unless there is a user for clients without credentials.
+    pub(super) fn gate(&mut self, shard: &mut Shard, first: u8, now: Instant) -> Option<CloseReason> {
+        if matches!(first, b'C' | b'c') {
+            return None;
+        }
+        if self.broker.auth().anonymous(ConnectionType::Standard).is_none() {
+            return Some(self.violation(shard));
+        }
+        self.timers.connected(self.broker.settings(), now, self.conn.cid());
+        match self.enter_anonymously(shard) {
+            Verdict::Go => {
+                // Compat: this counts as CONNECT with the defaults.
+                if let State::Ready(ready) = &mut self.state {
+                    ready.connected = true;
+                }
+                None
+            }
+            Verdict::Close(reason) => Some(reason),
+        }
+    }
+
+    /// Gives a client without CONNECT its identity, where that is allowed.
+    pub(super) fn enter_anonymously(&mut self, shard: &mut Shard) -> Verdict {
+        match self.broker.auth().anonymous(ConnectionType::Standard) {
+            Some(identity) => self.enter(shard, identity, Instant::now()),
+            None => Verdict::Close(self.violation(shard)),
+        }
+    }
+
+    fn violation(&self, shard: &mut Shard) -> CloseReason {
+        match self.connect.user.as_str() {
+            "" => self.log(Level::Error, format_args!("authentication error")),
+            user => self.log(Level::Error, format_args!("authentication error - User {user:?}")),
+        }
+        shard.say_error(&self.conn, &ErrorText::AuthorizationViolation);
+        CloseReason::AuthenticationFailure
+    }
+
+    pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> Step {
+        if self.connect.read(json).is_err() {
+            return Step::Close(CloseReason::ParseError);
+        }
+        // A second CONNECT may lead to another account: nothing of the first may stay.
+        shard.settle();
+        self.leave_account();
+        self.timers.connected(self.broker.settings(), now, self.conn.cid());
+        let task = AuthTask { config: Arc::clone(self.broker.auth()), credentials: credentials(&self.connect) };
+        if task.config.is_slow(&task.credentials) {
+            self.state = State::Authenticating;
+            return Step::Authenticate(task);
+        }
+        match self.authenticated(shard, task.run(), now) {
+            Verdict::Go => Step::Go,
+            Verdict::Close(reason) => Step::Close(reason),
+        }
+    }
+
+    fn leave_account(&mut self) {
+        if let State::Ready(ready) = std::mem::replace(&mut self.state, State::AwaitConnect) {
+            self.conn.unsubscribe_all(&ready.account);
+            ready.account.leave();
+            self.keep_ping_state(&ready);
+        }
+    }
+
+    fn keep_ping_state(&mut self, ready: &Ready) {
+        self.timers.first_ping_done = ready.connected && ready.first_ping_done;
+    }
+
+    /// Goes on after CONNECT's credentials were checked.
+    pub fn authenticated(
+        &mut self,
+        shard: &mut Shard,
+        outcome: Result<Identity, Reject>,
+        now: Instant,
+    ) -> Verdict {
+        if let State::Closed = self.state {
+            return Verdict::Close(CloseReason::ClientClosed);
+        }
+        // Compat: naming an account is an error since accounts follow from credentials.
+        let refused = outcome.is_err() || self.connect.new_account || !self.connect.account.is_empty();
+        let Ok(identity) = outcome else { return Verdict::Close(self.violation(shard)) };
+        if refused {
+            return Verdict::Close(self.violation(shard));
+        }
+        if let Verdict::Close(reason) = self.enter(shard, identity, now) {
+            return Verdict::Close(reason);
+        }
+        self.accept(shard)
+    }
+
+    /// Binds the session to the account of its identity.
+    fn enter(&mut self, shard: &mut Shard, identity: Identity, now: Instant) -> Verdict {
+        let Some(account) = self.broker.account(identity.account.as_str()) else {
+            return Verdict::Close(self.violation(shard));
+        };
+        let account = Arc::clone(account);
+        if !account.enter() {
+            let text = ErrorText::MaximumAccountConnections;
+            self.log(Level::Error, format_args!("{text}"));
+            self.state = State::AwaitConnect;
+            return self.refuse(shard, &text, CloseReason::MaximumAccountConnections);
+        }
+        let server_limit = self.broker.settings().max_payload;
+        self.limits.max_payload = Some(account.limits().max_payload.map_or(server_limit, |n| n.min(server_limit)));
+        self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
+        self.conn.update_details(|details| {
+            details.user = identity.user;
+            details.account = account.name().to_owned();
+        });
+        self.state = State::Ready(Box::new(Ready {
+            account,
+            permissions: identity.permissions,
+            connected: false,
+            first_ping_done: self.timers.first_ping_done,
+        }));
+        Verdict::Go
+    }
+
+    /// The rest of CONNECT, once the client is who it says.
+    fn accept(&mut self, shard: &mut Shard) -> Verdict {
+        let headers = self.connect.headers && self.broker.settings().headers;
+        self.limits.headers = headers;
+        self.conn.set_headers(headers);
+        self.conn.update_details(|details| describe(details, &self.connect));
+        if let State::Ready(ready) = &mut self.state {
+            ready.connected = true;
+        }
+        if !(0..=1).contains(&self.connect.protocol) {
+            let text = ErrorText::InvalidClientProtocol;
+            return self.refuse(shard, &text, CloseReason::BadClientProtocolVersion);
+        }
+        if self.connect.no_responders && !headers {
+            let text = ErrorText::NoRespondersRequiresHeaders;
+            return self.refuse(shard, &text, CloseReason::NoRespondersRequiresHeaders);
+        }
+        if self.connect.verbose {
+            shard.say(&self.conn, myelin_wire::encode::OK);
+        }
+        Verdict::Go
+    }
+}
+
+fn describe(details: &mut ConnDetails, connect: &Connect) {
+    details.name.clone_from(&connect.name);
+    details.lang.clone_from(&connect.lang);
+    details.version.clone_from(&connect.version);
+}
+
+fn credentials(connect: &Connect) -> Credentials {
+    let given = |s: &String| (!s.is_empty()).then(|| s.clone());
+    Credentials {
+        user: given(&connect.user),
+        pass: given(&connect.pass).map(Secret::new),
+        token: given(&connect.auth_token).map(Secret::new),
+        // Compat: outside operator mode a JWT is thrown away unread.
+        jwt: None,
+        nkey: given(&connect.nkey),
+        sig: given(&connect.sig),
+    }
+}

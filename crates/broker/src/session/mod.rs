@@ -1,0 +1,368 @@
+//! A session: the protocol state of one client connection, as states that hold only valid data.
+//!
+//! Bytes go in through [`Session::ingest`], which stops at the end of what is whole, or earlier when the
+//! caller must do something first ([`Why`]); answers are staged in the [`Shard`]. Time is passed in.
+//!
+//! Before there is an identity, the operations that need one do not exist: [`State`] has no account then.
+
+mod handshake;
+mod publish;
+mod subscribe;
+mod timers;
+
+use crate::account::Account;
+use crate::broker::Broker;
+use crate::conn::{Conn, Rights};
+use crate::log::Level;
+use crate::registry::ClosedConn;
+use crate::shard::Shard;
+use bytes::Bytes;
+use myelin_auth::Permissions;
+use myelin_wire::connect::Connect;
+use myelin_wire::encode;
+use myelin_wire::error::{CloseReason, ErrorText};
+use myelin_wire::parser::{self, Limits, Next, Op, ParseError};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+use timers::Timers;
+
+pub use handshake::AuthTask;
+
+/// See the head of this file.
+pub struct Session {
+    conn: Arc<Conn>,
+    broker: Arc<Broker>,
+    state: State,
+    connect: Connect,
+    limits: Limits,
+    timers: Timers,
+    opened: Instant,
+    /// A receiver of this session's messages is far behind.
+    stalled: bool,
+    /// Messages and payload bytes of the current batch.
+    batch: (u64, u64),
+}
+
+enum State {
+    /// Authentication is required and CONNECT has not come.
+    AwaitConnect,
+    /// The credentials are being checked elsewhere.
+    Authenticating,
+    /// The client has an identity. Boxed: most of a session's life is this state, the others are small.
+    Ready(Box<Ready>),
+    /// Nothing more happens.
+    Closed,
+}
+
+/// What belongs to a client with an identity.
+struct Ready {
+    account: Arc<Account>,
+    permissions: Option<Arc<Permissions>>,
+    /// CONNECT has come; without, a session lives on the defaults.
+    connected: bool,
+    /// The first PING after CONNECT has been answered.
+    first_ping_done: bool,
+}
+
+/// What the caller must do now.
+#[derive(Debug)]
+pub enum Why {
+    /// Read more: the rest is an operation that takes at least this many bytes from its start.
+    More(usize),
+    /// Flush the shard, then offer the rest again.
+    Flush,
+    /// Flush the shard and pause this connection a little: a receiver is far behind.
+    Stall,
+    /// Run the task where it may take long, then call [`Session::authenticated`] and offer the rest again.
+    Authenticate(AuthTask),
+    /// Flush the shard and end the connection.
+    Close(CloseReason),
+}
+
+/// The outcome of [`Session::ingest`].
+#[derive(Debug)]
+pub struct Consumed {
+    /// Bytes of the buffer that are dealt with.
+    pub bytes: usize,
+    /// Why it stopped there.
+    pub why: Why,
+}
+
+/// Whether a session goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a closed session must be ended by its shell"]
+pub enum Verdict {
+    /// It does.
+    Go,
+    /// Flush the shard and end the connection.
+    Close(CloseReason),
+}
+
+/// What one operation asks for.
+enum Step {
+    Go,
+    Authenticate(AuthTask),
+    Close(CloseReason),
+}
+
+impl Session {
+    /// Begins the session of a connection that was just accepted: stages INFO, registers the connection.
+    pub fn open(shard: &mut Shard, conn: Arc<Conn>, now: Instant) -> (Self, Verdict) {
+        let broker = Arc::clone(shard.broker());
+        let count = broker.registry.add(&conn);
+        let settings = broker.settings();
+        let mut session = Self {
+            limits: Limits {
+                max_control_line: settings.max_control_line,
+                max_payload: Some(settings.max_payload),
+                headers: false,
+            },
+            timers: Timers::new(settings, now, conn.cid()),
+            conn,
+            state: State::AwaitConnect,
+            connect: Connect::default(),
+            opened: now,
+            stalled: false,
+            batch: (0, 0),
+            broker,
+        };
+        session.log(Level::Debug, format_args!("Client connection created"));
+        session.greet(shard);
+        let verdict = session.admit(shard, count);
+        (session, verdict)
+    }
+
+    fn admit(&mut self, shard: &mut Shard, count: usize) -> Verdict {
+        if self.broker.settings().max_connections.is_some_and(|max| count > max) {
+            self.log(Level::Error, format_args!("{}", ErrorText::MaximumConnections));
+            return self.refuse(shard, &ErrorText::MaximumConnections, CloseReason::MaximumConnections);
+        }
+        if self.broker.auth().required() {
+            self.timers.expect_connect(self.broker.settings());
+            return Verdict::Go;
+        }
+        self.enter_anonymously(shard)
+    }
+
+    /// The connection that this session speaks for.
+    pub fn conn(&self) -> &Arc<Conn> {
+        &self.conn
+    }
+
+    /// Takes whole operations from the front of `buf`, which must begin where the last call stopped.
+    ///
+    /// `backing` is the shared memory in which `buf` stands, if it does: large payloads are then passed
+    /// on without copying.
+    pub fn ingest(
+        &mut self,
+        shard: &mut Shard,
+        buf: &[u8],
+        backing: Option<&Bytes>,
+        now: Instant,
+    ) -> Consumed {
+        let consumed = self.operations(shard, buf, backing, now);
+        let (msgs, bytes) = std::mem::take(&mut self.batch);
+        if msgs > 0 {
+            self.conn.in_msgs.add(msgs);
+            self.conn.in_bytes.add(bytes);
+            shard.count_in(msgs, bytes);
+        }
+        self.conn.touch(now.duration_since(self.opened));
+        consumed
+    }
+
+    fn operations(
+        &mut self,
+        shard: &mut Shard,
+        buf: &[u8],
+        backing: Option<&Bytes>,
+        now: Instant,
+    ) -> Consumed {
+        let trace = self.broker.log().enabled(Level::Trace);
+        let mut at = 0;
+        loop {
+            if shard.is_full() {
+                return self.pause_at(at, Why::Flush);
+            }
+            let rest = &buf[at..];
+            if rest.is_empty() {
+                return self.pause_at(at, Why::More(1));
+            }
+            if let State::AwaitConnect = self.state
+                && let Some(close) = self.gate(shard, rest[0], now)
+            {
+                return Consumed { bytes: at, why: Why::Close(close) };
+            }
+            let step = match parser::next(rest, &self.limits) {
+                Ok(Next::Op(op, len)) => {
+                    at += len;
+                    if trace {
+                        self.trace_in(&op);
+                    }
+                    self.operate(shard, op, backing, now)
+                }
+                Ok(Next::Need(need)) => return self.pause_at(at, Why::More(need)),
+                Err(error) => Step::Close(self.parse_error(shard, error)),
+            };
+            match step {
+                Step::Go => {}
+                Step::Authenticate(task) => return Consumed { bytes: at, why: Why::Authenticate(task) },
+                Step::Close(reason) => return Consumed { bytes: at, why: Why::Close(reason) },
+            }
+        }
+    }
+
+    /// Stops the batch; a stall takes precedence over the reason to go on.
+    fn pause_at(&mut self, bytes: usize, why: Why) -> Consumed {
+        let stalled = std::mem::take(&mut self.stalled);
+        Consumed { bytes, why: if stalled { Why::Stall } else { why } }
+    }
+
+    #[inline]
+    fn operate(&mut self, shard: &mut Shard, op: Op<'_>, backing: Option<&Bytes>, now: Instant) -> Step {
+        match op {
+            Op::Pub(message) => {
+                self.publish(shard, &message, backing, now);
+                Step::Go
+            }
+            Op::Sub { subject, queue, sid } => {
+                self.timers.heard(now);
+                self.subscribe(shard, subject, queue, sid);
+                Step::Go
+            }
+            Op::Unsub { sid, max } => {
+                self.timers.heard(now);
+                self.unsubscribe(shard, sid, max);
+                Step::Go
+            }
+            Op::Ping => {
+                self.timers.heard(now);
+                self.ping(shard);
+                Step::Go
+            }
+            Op::Pong => {
+                self.pong(now);
+                Step::Go
+            }
+            Op::Connect(json) => self.connect(shard, json, now),
+            Op::Info(json) if serde_json::from_slice::<serde::de::IgnoredAny>(json).is_err() => {
+                Step::Close(CloseReason::ParseError)
+            }
+            Op::Info(_) | Op::Ok => Step::Go,
+            Op::PeerError(text) => {
+                self.log(Level::Error, format_args!("Client Error {}", String::from_utf8_lossy(text)));
+                Step::Close(CloseReason::ParseError)
+            }
+        }
+    }
+
+    fn ping(&mut self, shard: &mut Shard) {
+        shard.say(&self.conn, encode::PONG);
+        let State::Ready(ready) = &mut self.state else { return };
+        if !ready.connected || std::mem::replace(&mut ready.first_ping_done, true) {
+            return;
+        }
+        if self.connect.protocol >= 1 {
+            let line = self.personal_info().line();
+            shard.say(&self.conn, &line);
+        }
+    }
+
+    /// Answers bytes that are no operation, and says why the connection ends.
+    fn parse_error(&mut self, shard: &mut Shard, error: ParseError) -> CloseReason {
+        match error {
+            ParseError::UnknownOperation => {
+                shard.say_error(&self.conn, &ErrorText::UnknownOperation);
+                CloseReason::ProtocolViolation
+            }
+            ParseError::BadArguments => CloseReason::ProtocolViolation,
+            ParseError::HeadersNotSupported => CloseReason::MessageHeaderViolation,
+            ParseError::ControlLineTooLong => {
+                shard.say_error(&self.conn, &ErrorText::MaximumControlLine);
+                CloseReason::MaximumControlLine
+            }
+            ParseError::PayloadTooLarge { size, limit } => {
+                let what = ErrorText::MaximumPayload;
+                self.log(Level::Error, format_args!("maximum payload exceeded: {size} vs {limit}"));
+                shard.say_error(&self.conn, &what);
+                CloseReason::MaximumPayload
+            }
+        }
+    }
+
+    /// Stages an error that ends the connection.
+    fn refuse(&self, shard: &mut Shard, text: &ErrorText, reason: CloseReason) -> Verdict {
+        shard.say_error(&self.conn, text);
+        Verdict::Close(reason)
+    }
+
+    /// Tells the client something that changed for everybody, such as lame duck mode. Only clients that
+    /// have connected with protocol 1 understand an INFO out of turn.
+    pub fn announce(&mut self, shard: &mut Shard) {
+        if let State::Ready(ready) = &self.state
+            && ready.connected
+            && self.connect.protocol >= 1
+        {
+            let line = self.personal_info().line();
+            shard.say(&self.conn, &line);
+        }
+    }
+
+    /// Ends the session: its subscriptions, its place in the account, its entry in the registry. What is
+    /// staged or queued stays for the shell to flush.
+    pub fn end(&mut self, shard: &mut Shard, reason: CloseReason) {
+        let state = std::mem::replace(&mut self.state, State::Closed);
+        if let State::Closed = state {
+            return;
+        }
+        shard.settle();
+        let subscriptions = self.conn.subscription_count();
+        if let State::Ready(ready) = state {
+            self.conn.unsubscribe_all(&ready.account);
+            ready.account.leave();
+        }
+        self.log(Level::Debug, format_args!("Client connection closed: {}", reason.text()));
+        let record = ClosedConn {
+            cid: self.conn.cid(),
+            endpoint: *self.conn.endpoint(),
+            stop: SystemTime::now(),
+            reason,
+            details: self.conn.details(),
+            last_activity: self.conn.last_activity(),
+            received: self.conn.received(),
+            sent: self.conn.sent(),
+            subscriptions,
+            stalls: self.conn.stalls(),
+        };
+        self.broker.registry.remove(record, self.broker.settings().max_closed_clients);
+    }
+
+    fn log(&self, level: Level, line: std::fmt::Arguments<'_>) {
+        self.broker.log_for(level, &self.conn, line);
+    }
+
+    /// One received operation, for `-V`. Secrets never: CONNECT is named, not shown.
+    #[cold]
+    fn trace_in(&self, op: &Op<'_>) {
+        let show = |parts: &[&[u8]]| {
+            let words: Vec<_> = parts.iter().map(|p| String::from_utf8_lossy(p)).collect();
+            words.join(" ")
+        };
+        let line = match op {
+            Op::Pub(p) => format!("PUB {} {}", show(&[p.subject, p.reply]).trim_end(), p.body.len()),
+            Op::Sub { subject, queue, sid } => {
+                format!("SUB {}", show(&[*subject, queue.unwrap_or_default(), *sid]))
+            }
+            Op::Unsub { sid, max } => format!("UNSUB {} {}", show(&[*sid]), max.unwrap_or(0)),
+            Op::Connect(_) => "CONNECT [REDACTED]".to_owned(),
+            Op::Ping => "PING".to_owned(),
+            Op::Pong => "PONG".to_owned(),
+            Op::Info(_) | Op::Ok | Op::PeerError(_) => return,
+        };
+        self.log(Level::Trace, format_args!("<<- [{line}]"));
+    }
+
+    fn rights_of(permissions: Option<&Arc<Permissions>>, now: Instant) -> Option<Arc<Rights>> {
+        permissions.map(|p| Rights::new(Arc::clone(p), now))
+    }
+}

@@ -1,0 +1,64 @@
+//! PUB and HPUB: from the parsed operation to the shard's fan-out.
+
+use super::{Session, State};
+use crate::log::Level;
+use crate::shard::{Message, Published, Publisher, Shard};
+use bytes::Bytes;
+use myelin_wire::encode;
+use myelin_wire::error::{ErrorText, Quoted};
+use myelin_wire::parser::Pub;
+use std::time::Instant;
+
+impl Session {
+    /// Budget: with a cached route and a regular control line no allocation, no lock, no system call.
+    #[inline]
+    pub(super) fn publish(&mut self, shard: &mut Shard, op: &Pub<'_>, backing: Option<&Bytes>, now: Instant) {
+        self.timers.heard(now);
+        let State::Ready(ready) = &self.state else { return };
+        self.batch.0 += 1;
+        self.batch.1 += op.body.len() as u64;
+        if self.connect.pedantic && !myelin_subject::is_literal(op.subject) {
+            shard.say_error(&self.conn, &ErrorText::InvalidPublishSubject);
+        }
+        let rendered;
+        let (tail, backing) = if op.tail.is_empty() {
+            let mut tail = Vec::with_capacity(op.body.len() + op.reply.len() + 24);
+            encode::tail(&mut tail, op.reply, op.header_len as usize, op.body);
+            rendered = tail;
+            (&rendered[..], None)
+        } else {
+            (op.tail, backing)
+        };
+        let from = Publisher {
+            conn: &self.conn,
+            account: &ready.account,
+            permissions: ready.permissions.as_ref(),
+            echo: self.connect.echo,
+            verbose: self.connect.verbose,
+            no_responders: self.connect.no_responders,
+            now,
+        };
+        let message = Message {
+            subject: op.subject,
+            reply: op.reply,
+            header_len: op.header_len as usize,
+            body: op.body,
+            tail,
+            backing,
+        };
+        match shard.publish(from, message) {
+            Published::Done { stalled } => self.stalled |= stalled,
+            Published::Refused(text) => self.refuse_publish(shard, op, &text),
+        }
+    }
+
+    #[cold]
+    fn refuse_publish(&self, shard: &mut Shard, op: &Pub<'_>, text: &ErrorText) {
+        let what = match text {
+            ErrorText::ReplyViolation(reply) => format!("Reply {}", Quoted(reply)),
+            _ => format!("Subject {}", Quoted(&String::from_utf8_lossy(op.subject))),
+        };
+        self.log(Level::Error, format_args!("Publish Violation - {what}"));
+        shard.say_error(&self.conn, text);
+    }
+}

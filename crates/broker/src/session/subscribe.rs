@@ -1,0 +1,87 @@
+//! SUB and UNSUB.
+
+use super::{Session, State};
+use crate::log::Level;
+use crate::shard::Shard;
+use crate::subscription::Subscription;
+use myelin_wire::encode;
+use myelin_wire::error::ErrorText;
+use std::sync::Arc;
+
+/// Nobody may join this group: it is the reference's own.
+const SYSTEM_QUEUE: &[u8] = b"_sys_";
+
+impl Session {
+    /// The subscription is visible to every publish that is parsed later, on any shard, before the next
+    /// operation of this connection.
+    pub(super) fn subscribe(&mut self, shard: &mut Shard, subject: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
+        let State::Ready(ready) = &self.state else { return };
+        if let Err(text) = self.may_subscribe(subject, queue, sid) {
+            shard.say_error(&self.conn, &text);
+            return;
+        }
+        if self.conn.subscription(sid).is_none() {
+            if !myelin_subject::is_valid_pattern(subject) {
+                shard.say_error(&self.conn, &ErrorText::InvalidSubject);
+                return;
+            }
+            let sub = Arc::new(Subscription::new(Arc::clone(&self.conn), subject, queue, sid));
+            self.conn.remember(Arc::clone(&sub));
+            ready.account.interest.insert(sub);
+        }
+        self.say_ok(shard);
+    }
+
+    /// The checks in the reference's order; a duplicate sid at the limit is refused too.
+    fn may_subscribe(&self, subject: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> Result<(), ErrorText> {
+        let State::Ready(ready) = &self.state else { return Ok(()) };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let allowed = ready.permissions.as_ref().is_none_or(|p| p.can_subscribe(subject, queue));
+        if !allowed || queue == Some(SYSTEM_QUEUE) {
+            let refusal = ErrorText::SubscriptionViolation(text(subject), queue.map(text));
+            let (subject, sid) = (text(subject), text(sid));
+            self.log(Level::Error, format_args!("Subscription Violation - Subject {subject:?}, SID {sid}"));
+            return Err(refusal);
+        }
+        let settings = self.broker.settings();
+        if settings.max_sub_tokens.is_some_and(|max| myelin_subject::token_count(subject) > max) {
+            let (subject, sid) = (text(subject), text(sid));
+            self.log(
+                Level::Error,
+                format_args!("Subscription Violation Too Many Tokens - Subject {subject:?}, SID {sid}"),
+            );
+            return Err(ErrorText::TooManyTokens(subject));
+        }
+        let at_limit = settings.max_subscriptions.is_some_and(|max| self.conn.subscription_count() >= max);
+        if at_limit || !ready.account.has_room_for_subscription() {
+            self.log(Level::Error, format_args!("{}", ErrorText::MaximumSubscriptions));
+            return Err(ErrorText::MaximumSubscriptions);
+        }
+        Ok(())
+    }
+
+    pub(super) fn unsubscribe(&mut self, shard: &mut Shard, sid: &[u8], max: Option<u32>) {
+        let State::Ready(ready) = &self.state else { return };
+        if let Some(sub) = self.conn.subscription(sid) {
+            // `max` counts from the subscription's start, so the counts must be true now.
+            shard.settle();
+            match max {
+                Some(max) if u64::from(max) > sub.delivered() => {
+                    sub.set_max(max);
+                    // Routes that took it for unlimited must be built anew.
+                    ready.account.interest.touch(&sub);
+                }
+                _ => {
+                    self.conn.unsubscribe(&ready.account, &sub);
+                }
+            }
+        }
+        self.say_ok(shard);
+    }
+
+    fn say_ok(&self, shard: &mut Shard) {
+        if self.connect.verbose {
+            shard.say(&self.conn, encode::OK);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A session's clock: the time to authenticate, PINGs, and the end of peers that do not answer.
+
+use super::{Session, State, Verdict};
+use crate::log::Level;
+use crate::settings::Settings;
+use crate::shard::Shard;
+use myelin_wire::encode;
+use myelin_wire::error::{CloseReason, ErrorText};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// The first PING comes early: it measures the round trip.
+const FIRST_PING: Duration = Duration::from_secs(2);
+/// The round trip is measured again after this time even if the peer is busy.
+const MEASURE_AGAIN: Duration = Duration::from_secs(3600);
+
+/// When something is due, and what was heard.
+pub(super) struct Timers {
+    /// End of the time to authenticate.
+    auth: Option<Instant>,
+    ping: Instant,
+    opened: Instant,
+    last_heard: Instant,
+    /// When the last PING went out.
+    pinged: Option<Instant>,
+    unanswered: u32,
+    /// Carried over a second CONNECT: the INFO after the first PING comes once.
+    pub(super) first_ping_done: bool,
+}
+
+impl Timers {
+    pub(super) fn new(settings: &Settings, now: Instant, cid: u64) -> Self {
+        Self {
+            auth: None,
+            ping: now + first_ping(settings, cid),
+            opened: now,
+            last_heard: now,
+            pinged: None,
+            unanswered: 0,
+            first_ping_done: false,
+        }
+    }
+
+    pub(super) fn expect_connect(&mut self, settings: &Settings) {
+        self.auth = Some(self.opened + settings.auth_timeout);
+    }
+
+    /// CONNECT has come: its time is no longer limited, and the first PING is due anew.
+    pub(super) fn connected(&mut self, settings: &Settings, now: Instant, cid: u64) {
+        self.auth = None;
+        self.ping = now + first_ping(settings, cid);
+    }
+
+    #[inline]
+    pub(super) fn heard(&mut self, now: Instant) {
+        self.last_heard = now;
+    }
+}
+
+/// Spread by up to a fifth, so that a thousand clients that reconnect together do not ping together.
+fn first_ping(settings: &Settings, cid: u64) -> Duration {
+    let base = settings.ping_interval.min(FIRST_PING);
+    let spread = (cid.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
+    base + base.mul_f64(spread / 5.0)
+}
+
+impl Session {
+    /// When [`on_deadline`](Self::on_deadline) wants to be called next. It may move later, never earlier
+    /// than what was returned before without an operation in between.
+    pub fn deadline(&self) -> Instant {
+        self.timers.auth.map_or(self.timers.ping, |auth| auth.min(self.timers.ping))
+    }
+
+    /// Does what is due.
+    pub fn on_deadline(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
+        if self.timers.auth.is_some_and(|due| due <= now) {
+            self.timers.auth = None;
+            self.log(Level::Debug, format_args!("{}", ErrorText::AuthenticationTimeout));
+            return self.refuse(shard, &ErrorText::AuthenticationTimeout, CloseReason::AuthenticationTimeout);
+        }
+        if self.timers.ping <= now { self.ping_due(shard, now) } else { Verdict::Go }
+    }
+
+    fn ping_due(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
+        let interval = self.broker.settings().ping_interval;
+        self.timers.ping = now + interval;
+        let measured = self.timers.pinged.is_some_and(|at| now.duration_since(at) < MEASURE_AGAIN);
+        if now.duration_since(self.timers.last_heard) < interval && measured {
+            return Verdict::Go;
+        }
+        if self.timers.unanswered >= self.broker.settings().ping_max {
+            self.broker.counters().stale_connections.fetch_add(1, Relaxed);
+            self.log(Level::Debug, format_args!("Stale Client Connection - Closing"));
+            return self.refuse(shard, &ErrorText::StaleConnection, CloseReason::StaleConnection);
+        }
+        self.timers.unanswered += 1;
+        self.timers.pinged = Some(now);
+        shard.say(&self.conn, encode::PING);
+        Verdict::Go
+    }
+
+    pub(super) fn pong(&mut self, now: Instant) {
+        self.timers.unanswered = 0;
+        if let (Some(pinged), State::Ready(_)) = (self.timers.pinged, &self.state) {
+            let rtt = now.duration_since(pinged);
+            self.conn.update_details(|details| details.rtt = Some(rtt));
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The broker's own small configuration: what the rules of a session need to know.
+
+use std::time::Duration;
+
+/// Limits and timings, with the reference's defaults.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Longest argument part of a control line, in bytes.
+    pub max_control_line: usize,
+    /// Largest payload in bytes, headers included.
+    pub max_payload: u32,
+    /// Bytes that may wait for one receiver before it is cut off as a slow consumer.
+    pub max_pending: usize,
+    /// Client connections at once; `None` is unlimited.
+    pub max_connections: Option<usize>,
+    /// Subscriptions of one connection; `None` is unlimited.
+    pub max_subscriptions: Option<usize>,
+    /// Tokens of a subscription's subject; `None` is unlimited.
+    pub max_sub_tokens: Option<usize>,
+    /// Quiet time after which the server sends PING.
+    pub ping_interval: Duration,
+    /// Unanswered PINGs that are tolerated.
+    pub ping_max: u32,
+    /// Time for a client to authenticate.
+    pub auth_timeout: Duration,
+    /// How long a blocked socket may make no progress.
+    pub write_deadline: Duration,
+    /// Whether headers are offered to clients.
+    pub headers: bool,
+    /// Drop for a receiver that is far behind instead of pausing its publishers.
+    pub no_fast_producer_stall: bool,
+    /// Closed connections that monitoring remembers.
+    pub max_closed_clients: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_control_line: 4096,
+            max_payload: 1024 * 1024,
+            max_pending: 64 * 1024 * 1024,
+            max_connections: Some(65536),
+            max_subscriptions: None,
+            max_sub_tokens: None,
+            ping_interval: Duration::from_secs(120),
+            ping_max: 2,
+            auth_timeout: Duration::from_secs(2),
+            write_deadline: Duration::from_secs(10),
+            headers: true,
+            no_fast_producer_stall: false,
+            max_closed_clients: 10_000,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Fan-out: one published message to everything that its route names.
+//!
+//! Order within one message: plain subscriptions first, then one member of each queue group.
+
+use super::Shard;
+use super::route::{Delivery, Route, Scope, Shared, Target};
+use super::staging::{Frame, Staging};
+use crate::account::Account;
+use crate::conn::{Conn, lock};
+use crate::settings::Settings;
+use crate::subscription::{Admission, Subscription};
+use bytes::Bytes;
+use myelin_auth::Permissions;
+use myelin_stdx::rng::Rng;
+use myelin_wire::encode;
+use myelin_wire::error::ErrorText;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// Tails from this size on are not copied per receiver if they stand in memory that can be shared.
+const SHARE_TAIL: usize = 16 * 1024;
+
+/// A message as it came, ready to be passed on.
+#[derive(Clone, Copy)]
+pub(crate) struct Message<'a> {
+    pub(crate) subject: &'a [u8],
+    pub(crate) reply: &'a [u8],
+    pub(crate) header_len: usize,
+    /// Header block and payload.
+    pub(crate) body: &'a [u8],
+    /// Everything of the frame behind the sid.
+    pub(crate) tail: &'a [u8],
+    /// The shared memory in which `tail` stands, if it does.
+    pub(crate) backing: Option<&'a Bytes>,
+}
+
+/// Who publishes.
+#[derive(Clone, Copy)]
+pub(crate) struct Publisher<'a> {
+    pub(crate) conn: &'a Arc<Conn>,
+    pub(crate) account: &'a Arc<Account>,
+    pub(crate) permissions: Option<&'a Arc<Permissions>>,
+    pub(crate) echo: bool,
+    pub(crate) verbose: bool,
+    pub(crate) no_responders: bool,
+    pub(crate) now: Instant,
+}
+
+/// What became of a publish.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    /// Passed on to whoever listens. `stalled`: one of them is far behind and the publisher should pause.
+    Done { stalled: bool },
+    /// Not allowed; nobody got it.
+    Refused(ErrorText),
+}
+
+/// How one fan-out went.
+#[derive(Default)]
+struct Outcome {
+    delivered: bool,
+    stalled: bool,
+    /// Subscriptions that have had their last message.
+    finished: SmallVec<[Arc<Subscription>; 1]>,
+}
+
+impl Shard {
+    /// Routes one message. What receivers get is staged; nothing is written before the flush.
+    #[inline]
+    pub(crate) fn publish(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
+        let scope = Scope { account: from.account, permissions: from.permissions };
+        let route = self.routes.find(scope, message.subject, self.staging.cohorts());
+        if !route.allowed && !may_respond(&from, message.subject) {
+            return Published::Refused(ErrorText::PublishViolation(text(message.subject)));
+        }
+        if let Some(violation) = reserved(&from, &message) {
+            return Published::Refused(violation);
+        }
+        let settings = self.broker.settings();
+        if from.verbose {
+            self.staging.line(from.conn, encode::OK, &mut self.pool, settings);
+        }
+        let mut fanout = Fanout {
+            from: &from,
+            message: &message,
+            stripped: None,
+            staging: &mut self.staging,
+            pool: &mut self.pool,
+            settings,
+            outcome: Outcome::default(),
+        };
+        for target in &route.targets {
+            match target {
+                Target::Client(delivery) => fanout.client(route, delivery),
+                Target::Cohort(shared) => fanout.cohort(route, shared),
+            }
+        }
+        for group in &route.groups {
+            fanout.queue_group(route, group, &mut self.rng);
+        }
+        let outcome = fanout.outcome;
+        let pauses = !settings.no_fast_producer_stall;
+        if !route.targets.is_empty() {
+            self.touched.delivered(route);
+        }
+        for sub in &outcome.finished {
+            sub.conn().unsubscribe(from.account, sub);
+        }
+        if !outcome.delivered && from.no_responders && !message.reply.is_empty() {
+            self.say_no_responders(&from, &message);
+        }
+        if outcome.stalled {
+            self.broker.counters().stalls.fetch_add(1, Relaxed);
+        }
+        Published::Done { stalled: outcome.stalled && pauses }
+    }
+
+    #[cold]
+    fn say_no_responders(&mut self, from: &Publisher<'_>, message: &Message<'_>) {
+        if let Some(sub) = self.routes.own_subscription(from.account, message.reply, from.conn) {
+            let mut frame = Vec::with_capacity(64 + message.subject.len());
+            encode::no_responders(&mut frame, message.reply, sub.sid(), message.subject);
+            self.say(from.conn, &frame);
+        }
+    }
+}
+
+/// Whether the publisher may answer to `subject` because it was sent a message with that reply.
+fn may_respond(from: &Publisher<'_>, subject: &[u8]) -> bool {
+    let Some(rights) = from.conn.rights() else { return false };
+    rights.grants.as_ref().is_some_and(|grants| lock(grants).may_publish(subject, from.now))
+}
+
+/// Subjects and replies that clients must not use.
+#[inline]
+fn reserved(from: &Publisher<'_>, message: &Message<'_>) -> Option<ErrorText> {
+    if message.subject.starts_with(b"$NRG.") && !from.account.is_system() {
+        return Some(ErrorText::PublishViolation(text(message.subject)));
+    }
+    if matches!(message.reply.first(), Some(b'_' | b'$')) && is_reserved_reply(message.reply) {
+        return Some(ErrorText::ReplyViolation(text(message.reply)));
+    }
+    None
+}
+
+fn is_reserved_reply(reply: &[u8]) -> bool {
+    [&b"_R_."[..], b"$JS.ACK.", b"_GR_.", b"$GR."]
+        .iter()
+        .any(|prefix| reply.starts_with(prefix) && reply.len() > prefix.len())
+}
+
+/// Subjects in messages to people: whatever bytes the peer sent, as text.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// One message on its way to several targets.
+struct Fanout<'a> {
+    from: &'a Publisher<'a>,
+    message: &'a Message<'a>,
+    /// The tail without headers, rendered when the first receiver needs it.
+    stripped: Option<Vec<u8>>,
+    staging: &'a mut Staging,
+    pool: &'a mut super::pool::Pool,
+    settings: &'a Settings,
+    outcome: Outcome,
+}
+
+impl Fanout<'_> {
+    #[inline]
+    fn client(&mut self, route: &Route, delivery: &Delivery) {
+        let conn = delivery.sub.conn();
+        if self.is_own_echo(conn) {
+            if !delivery.careful {
+                delivery.sub.uncount();
+            }
+            return;
+        }
+        if !delivery.careful || self.admit(&delivery.sub) {
+            self.stage(conn, route.head(delivery));
+        }
+    }
+
+    fn is_own_echo(&self, conn: &Arc<Conn>) -> bool {
+        !self.from.echo && Arc::ptr_eq(conn, self.from.conn)
+    }
+
+    /// The look at a subscription with a delivery limit or a memory for replies.
+    #[cold]
+    fn admit(&mut self, sub: &Arc<Subscription>) -> bool {
+        match sub.admit() {
+            Admission::Exhausted => return false,
+            Admission::DeliverLast => self.outcome.finished.push(Arc::clone(sub)),
+            Admission::Deliver => {}
+        }
+        let reply = self.message.reply;
+        if !reply.is_empty()
+            && let Some(rights) = sub.conn().rights()
+            && let Some(grants) = &rights.grants
+            && !rights.permissions.can_publish(reply)
+        {
+            lock(grants).grant(reply, self.from.now);
+        }
+        true
+    }
+
+    fn cohort(&mut self, route: &Route, shared: &Shared) {
+        let head = route.shared_head(shared);
+        if self.from.echo || !self.publisher_is_in(shared) {
+            let frame = Self::frame(self.message, &mut self.stripped, head, shared.headers);
+            if let Some(stalled) = self.staging.cohort_frame(shared.cohort, frame, self.settings) {
+                self.outcome.delivered = true;
+                self.outcome.stalled |= stalled;
+                return;
+            }
+        }
+        for sub in &shared.subs {
+            if self.is_own_echo(sub.conn()) {
+                sub.uncount();
+            } else {
+                self.stage(sub.conn(), head);
+            }
+        }
+    }
+
+    /// Whether the publisher, which wants no echo, is a member of the cohort.
+    fn publisher_is_in(&self, shared: &Shared) -> bool {
+        shared.subs.iter().any(|sub| Arc::ptr_eq(sub.conn(), self.from.conn))
+    }
+
+    /// One member gets the message: a random one, or the next that can take it.
+    fn queue_group(&mut self, route: &Route, group: &[Delivery], rng: &mut Rng) {
+        let start = if group.len() == 1 { 0 } else { rng.below(group.len() as u64) as usize };
+        for delivery in group[start..].iter().chain(&group[..start]) {
+            let conn = delivery.sub.conn();
+            if self.is_own_echo(conn) || conn.close_requested().is_some() {
+                continue;
+            }
+            if delivery.careful && !self.admit(&delivery.sub) {
+                continue;
+            }
+            if self.stage(conn, route.head(delivery)) {
+                if !delivery.careful {
+                    delivery.sub.count(1);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Stages the message for one connection; `false` when it was dropped there.
+    #[inline]
+    fn stage(&mut self, conn: &Arc<Conn>, head: &[u8]) -> bool {
+        let headers = self.message.header_len > 0 && conn.headers();
+        let frame = Self::frame(self.message, &mut self.stripped, head, headers);
+        let stalled = self.staging.frame(conn, frame, self.pool, self.settings);
+        self.outcome.stalled |= stalled;
+        let dropped = stalled && self.settings.no_fast_producer_stall;
+        self.outcome.delivered |= !dropped;
+        !dropped
+    }
+
+    /// The frame for receivers that take headers, or for those that do not.
+    #[inline]
+    fn frame<'f>(
+        message: &Message<'f>,
+        stripped: &'f mut Option<Vec<u8>>,
+        head: &'f [u8],
+        headers: bool,
+    ) -> Frame<'f> {
+        if message.header_len > 0 && !headers {
+            let payload = &message.body[message.header_len..];
+            let tail = stripped.get_or_insert_with(|| {
+                let mut tail = Vec::with_capacity(payload.len() + message.reply.len() + 16);
+                encode::tail(&mut tail, message.reply, 0, payload);
+                tail
+            });
+            return Frame { head: &head[1..], tail, shared_tail: None, payload: payload.len() };
+        }
+        let head = if message.header_len > 0 { head } else { &head[1..] };
+        let shared_tail = message.backing.filter(|_| message.tail.len() >= SHARE_TAIL);
+        Frame { head, tail: message.tail, shared_tail, payload: message.body.len() }
+    }
+}

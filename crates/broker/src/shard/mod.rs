@@ -1,0 +1,163 @@
+//! A shard: everything of the data path that belongs to one thread.
+//!
+//! A session stages what it has to say here; [`Shard::flush`] moves it all into the outboxes and then
+//! writes the sockets (house.md 3.5). Budget per published message with a cached route: no lock, no
+//! allocation, no atomic read-modify-write, no system call.
+
+mod cohort;
+mod fanout;
+mod pool;
+mod route;
+mod staging;
+
+use crate::broker::Broker;
+use crate::conn::Conn;
+use crate::outbox::{Drained, Queued, drain};
+use crate::traffic::Traffic;
+use myelin_stdx::rng::Rng;
+use myelin_wire::error::{CloseReason, ErrorText};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub(crate) use fanout::{Message, Published, Publisher};
+use pool::Pool;
+use route::{Routes, Touched};
+use staging::Staging;
+
+/// Staged bytes at which a session should stop and let the shard flush: enough to amortise the writes,
+/// little enough to stay in the cache.
+const FLUSH_AT: usize = 256 * 1024;
+
+/// See the head of this file.
+pub struct Shard {
+    broker: Arc<Broker>,
+    routes: Routes,
+    touched: Touched,
+    staging: Staging,
+    pool: Pool,
+    rng: Rng,
+    traffic: Arc<Traffic>,
+    /// Connections whose outbox claim this flush has taken.
+    claimed: Vec<Arc<Conn>>,
+}
+
+impl Shard {
+    /// A shard of `broker`. `seed` decides which queue members are chosen.
+    pub fn new(broker: &Arc<Broker>, seed: u64) -> Self {
+        Self {
+            traffic: broker.add_shard(),
+            broker: Arc::clone(broker),
+            routes: Routes::new(),
+            touched: Touched::default(),
+            staging: Staging::default(),
+            pool: Pool::default(),
+            rng: Rng::seeded(seed),
+            claimed: Vec::new(),
+        }
+    }
+
+    /// The broker that all shards share.
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// Whether anything is staged that only a flush will send.
+    pub fn is_dirty(&self) -> bool {
+        self.staging.is_dirty()
+    }
+
+    /// Whether so much is staged that the session should stop reading until a flush.
+    pub fn is_full(&self) -> bool {
+        self.staging.bytes() >= FLUSH_AT
+    }
+
+    /// Stages bytes that are no message: PONG, +OK, INFO.
+    pub(crate) fn say(&mut self, conn: &Arc<Conn>, line: &[u8]) {
+        self.staging.line(conn, line, &mut self.pool, self.broker.settings());
+    }
+
+    /// Stages `-ERR`.
+    pub(crate) fn say_error(&mut self, conn: &Arc<Conn>, text: &ErrorText) {
+        let mut line = Vec::with_capacity(64);
+        myelin_wire::encode::error(&mut line, text);
+        self.say(conn, &line);
+    }
+
+    /// Counts messages and payload bytes that came in.
+    pub(crate) fn count_in(&mut self, msgs: u64, bytes: u64) {
+        self.traffic.in_msgs.add(msgs);
+        self.traffic.in_bytes.add(bytes);
+    }
+
+    /// Brings the delivery counts of subscriptions up to date, before someone asks for them.
+    pub(crate) fn settle(&mut self) {
+        self.routes.settle(&mut self.touched);
+    }
+
+    /// Sends everything that is staged: first all of it into the outboxes, then to the sockets.
+    pub fn flush(&mut self) {
+        self.routes.settle(&mut self.touched);
+        self.staging.seal_cohorts();
+        self.enqueue_all();
+        let mut claimed = std::mem::take(&mut self.claimed);
+        for conn in claimed.drain(..) {
+            self.resume(&conn);
+        }
+        self.claimed = claimed;
+    }
+
+    /// Goes on writing a connection whose claim this shard holds: after a flush, or on the owner shard
+    /// when the socket takes bytes again. A blocked socket is handed to its owner shard.
+    fn resume(&mut self, conn: &Arc<Conn>) {
+        match drain(conn, &mut |buffer| self.pool.put(buffer)) {
+            Drained::Empty => {}
+            Drained::Blocked { .. } => conn.sink().wait_writable(conn),
+            Drained::Failed => conn.close(CloseReason::WriteError),
+        }
+    }
+
+    /// For the owner shard: one more attempt at a blocked outbox whose claim it was handed.
+    pub fn drain(&mut self, conn: &Arc<Conn>) -> Drained {
+        let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
+        if let Drained::Failed = drained {
+            conn.close(CloseReason::WriteError);
+        }
+        drained
+    }
+
+    fn enqueue_all(&mut self) {
+        let max_pending = self.broker.settings().max_pending;
+        let (mut msgs, mut payload) = (0, 0);
+        while let Some(mut stage) = self.staging.pop() {
+            let load = stage.close_chunk();
+            msgs += load.msgs;
+            payload += load.payload;
+            let queued = stage.conn.queue(&mut stage.segments, load);
+            if queued == Queued::Claimed {
+                self.claimed.push(Arc::clone(&stage.conn));
+            }
+            let pending = stage.conn.pending();
+            if pending > max_pending && queued != Queued::Closed {
+                self.cut_off(&stage.conn, pending);
+            }
+        }
+        self.staging.take_bytes();
+        if msgs > 0 {
+            self.traffic.out_msgs.add(msgs);
+            self.traffic.out_bytes.add(payload);
+        }
+    }
+
+    /// Ends a receiver that is too far behind.
+    fn cut_off(&mut self, conn: &Arc<Conn>, pending: usize) {
+        if conn.close_requested().is_none() {
+            self.broker.counters().slow_consumers.fetch_add(1, Relaxed);
+            let max = self.broker.settings().max_pending;
+            self.broker.info_for(
+                conn,
+                format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded with {pending} total bytes"),
+            );
+        }
+        conn.close(CloseReason::SlowConsumerPendingBytes);
+    }
+}

@@ -1,0 +1,41 @@
+//! Buffers that a shard uses again and again.
+
+/// First chunk of a stage: most receivers get little per tick.
+pub(super) const SMALL: usize = 2 * 1024;
+/// Every further chunk.
+pub(super) const LARGE: usize = 64 * 1024;
+
+/// Buffers kept for reuse; what exceeds the counts goes back to the allocator.
+const KEEP_SMALL: usize = 1024;
+const KEEP_LARGE: usize = 32;
+
+/// See the head of this file.
+#[derive(Default)]
+pub(super) struct Pool {
+    small: Vec<Vec<u8>>,
+    large: Vec<Vec<u8>>,
+}
+
+impl Pool {
+    /// An empty buffer with room for `need` bytes, or more.
+    pub(super) fn get(&mut self, need: usize, first: bool) -> Vec<u8> {
+        if first && need <= SMALL {
+            return self.small.pop().unwrap_or_else(|| Vec::with_capacity(SMALL));
+        }
+        if need <= LARGE {
+            return self.large.pop().unwrap_or_else(|| Vec::with_capacity(LARGE));
+        }
+        Vec::with_capacity(need)
+    }
+
+    /// Takes a buffer back.
+    pub(super) fn put(&mut self, mut buffer: Vec<u8>) {
+        let kept = match buffer.capacity() {
+            SMALL if self.small.len() < KEEP_SMALL => &mut self.small,
+            LARGE if self.large.len() < KEEP_LARGE => &mut self.large,
+            _ => return,
+        };
+        buffer.clear();
+        kept.push(buffer);
+    }
+}

@@ -1,0 +1,341 @@
+//! Routes: what a subject resolves to, and the shard's cache of them.
+//!
+//! A route is built from the account's interest index, the permissions of the publisher and the delivery
+//! rules of the receivers: all decisions about a subject are taken here, once, and hold until the
+//! index says that the subject's interest may have changed.
+//!
+//! Perf: the cache is direct-mapped and admits a subject on its second touch, so that a flood of subjects
+//! that never return costs a lookup each and evicts nothing (rows "100,000 subjects").
+
+use super::cohort::{CohortId, Cohorts, SMALLEST};
+use crate::account::Account;
+use crate::conn::Conn;
+use crate::subscription::Subscription;
+use myelin_auth::Permissions;
+use myelin_subject::{Matched, Stamp};
+use myelin_wire::encode;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Entries of a shard's cache; a power of two.
+const SLOTS: usize = 8 * 1024;
+
+/// Longer subjects are never cached: they cost memory and nobody repeats them by the thousand.
+const LONGEST_CACHED: usize = 512;
+
+/// Who publishes, as far as routes depend on it.
+#[derive(Clone, Copy)]
+pub(super) struct Scope<'a> {
+    pub(super) account: &'a Account,
+    pub(super) permissions: Option<&'a Arc<Permissions>>,
+}
+
+impl Scope<'_> {
+    /// Publishers with equal keys share routes: same account, same permissions.
+    fn key(&self) -> Key {
+        Key(self.account.id, self.permissions.map_or(0, |p| Arc::as_ptr(p).addr()))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key(u32, usize);
+
+/// What can receive a message; one `match` in the fan-out decides.
+pub(super) enum Target {
+    /// One subscription.
+    Client(Delivery),
+    /// Connections that get the same bytes.
+    Cohort(Shared),
+}
+
+/// One subscription and the head of the frames that it gets.
+pub(super) struct Delivery {
+    pub(super) sub: Arc<Subscription>,
+    head: Range<u32>,
+    /// Needs a look per message: a delivery limit, or replies that must be remembered.
+    pub(super) careful: bool,
+}
+
+/// Several subscriptions with one head, on distinct connections that all take headers or all do not.
+pub(super) struct Shared {
+    pub(super) cohort: CohortId,
+    pub(super) subs: Vec<Arc<Subscription>>,
+    pub(super) headers: bool,
+    head: Range<u32>,
+}
+
+/// See the head of this file.
+pub(super) struct Route {
+    hash: u64,
+    key: Key,
+    subject: Vec<u8>,
+    /// Keeps the address in `key` from being used again.
+    permissions: Option<Arc<Permissions>>,
+    stamp: Option<Stamp>,
+    /// Publish permission, static part.
+    pub(super) allowed: bool,
+    pub(super) targets: Vec<Target>,
+    /// Queue groups: one member of each gets the message.
+    pub(super) groups: Vec<SmallVec<[Delivery; 2]>>,
+    /// Renderings of `HMSG <subject> <sid> `.
+    heads: Vec<u8>,
+    /// Messages that went to all plain targets and are not yet in their counts.
+    uncounted: u64,
+    /// A route of one message only: not in the cache.
+    pub(super) is_fleeting: bool,
+}
+
+impl Route {
+    fn empty() -> Self {
+        Self {
+            hash: 0,
+            key: Key(0, 0),
+            subject: Vec::new(),
+            permissions: None,
+            stamp: None,
+            allowed: true,
+            targets: Vec::new(),
+            groups: Vec::new(),
+            heads: Vec::new(),
+            uncounted: 0,
+            is_fleeting: true,
+        }
+    }
+
+    /// The head for a HMSG; without its first byte it is that of a MSG.
+    pub(super) fn head(&self, delivery: &Delivery) -> &[u8] {
+        &self.heads[delivery.head.start as usize..delivery.head.end as usize]
+    }
+
+    pub(super) fn shared_head(&self, shared: &Shared) -> &[u8] {
+        &self.heads[shared.head.start as usize..shared.head.end as usize]
+    }
+
+    /// Adds what was delivered since the last time to the subscriptions' counts.
+    fn settle(&mut self) {
+        let messages = std::mem::take(&mut self.uncounted);
+        if messages == 0 {
+            return;
+        }
+        for target in &self.targets {
+            match target {
+                Target::Client(delivery) if delivery.careful => {}
+                Target::Client(delivery) => delivery.sub.count(messages),
+                Target::Cohort(shared) => shared.subs.iter().for_each(|sub| sub.count(messages)),
+            }
+        }
+    }
+
+    fn forget(&mut self, cohorts: &mut Cohorts) {
+        self.settle();
+        for target in self.targets.drain(..) {
+            if let Target::Cohort(shared) = target {
+                cohorts.release(shared.cohort);
+            }
+        }
+        self.groups.clear();
+        self.heads.clear();
+        self.stamp = None;
+    }
+}
+
+struct Slot {
+    /// Hash of the last subject that missed here.
+    seen: u64,
+    route: Option<Box<Route>>,
+}
+
+/// All routes of a shard.
+pub(super) struct Routes {
+    slots: Box<[Slot]>,
+    hasher: foldhash::fast::RandomState,
+    fleeting: Route,
+    matched: Matched<Arc<Subscription>>,
+}
+
+/// Cache entries whose routes have uncounted deliveries.
+#[derive(Default)]
+pub(super) struct Touched(Vec<u32>);
+
+impl Touched {
+    /// Notes that `route` delivered one message to all its plain targets.
+    #[inline]
+    pub(super) fn delivered(&mut self, route: &mut Route) {
+        if route.is_fleeting {
+            route.uncounted = 1;
+            route.settle();
+            return;
+        }
+        if route.uncounted == 0 {
+            self.0.push(position(route.hash) as u32);
+        }
+        route.uncounted += 1;
+    }
+}
+
+fn position(hash: u64) -> usize {
+    (hash >> 8) as usize & (SLOTS - 1)
+}
+
+impl Routes {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: (0..SLOTS).map(|_| Slot { seen: 0, route: None }).collect(),
+            hasher: foldhash::fast::RandomState::default(),
+            fleeting: Route::empty(),
+            matched: Matched::new(),
+        }
+    }
+
+    /// The route of `subject` for publishers of this scope.
+    #[inline]
+    pub(super) fn find(&mut self, scope: Scope<'_>, subject: &[u8], cohorts: &mut Cohorts) -> &mut Route {
+        let key = scope.key();
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(subject);
+        hasher.write_u32(key.0);
+        let hash = hasher.finish() | 1;
+        let at = position(hash);
+        let slot = &mut self.slots[at];
+        let mut admit = slot.seen == hash && subject.len() <= LONGEST_CACHED;
+        if let Some(route) = &mut slot.route
+            && route.hash == hash
+            && route.key == key
+            && route.subject == subject
+        {
+            if route.stamp.is_some_and(|stamp| scope.account.interest.is_current(&stamp)) {
+                // Perf: looked up again because the borrow checker does not see that this returns.
+                return self.slots[at].route.as_deref_mut().expect("it was there a line ago");
+            }
+            admit = true;
+        }
+        if admit { self.admit(at, hash, scope, subject, cohorts) } else { self.fleet(at, hash, scope, subject, cohorts) }
+    }
+
+    #[cold]
+    fn admit(&mut self, at: usize, hash: u64, scope: Scope<'_>, subject: &[u8], cohorts: &mut Cohorts) -> &mut Route {
+        let route = self.slots[at].route.get_or_insert_with(|| Box::new(Route::empty()));
+        route.forget(cohorts);
+        route.is_fleeting = false;
+        route.hash = hash;
+        build(route, &mut self.matched, scope, subject, Some(cohorts));
+        route
+    }
+
+    fn fleet(&mut self, at: usize, hash: u64, scope: Scope<'_>, subject: &[u8], cohorts: &mut Cohorts) -> &mut Route {
+        self.slots[at].seen = hash;
+        self.fleeting.forget(cohorts);
+        build(&mut self.fleeting, &mut self.matched, scope, subject, None);
+        &mut self.fleeting
+    }
+
+    /// Brings all subscription counts up to date.
+    pub(super) fn settle(&mut self, touched: &mut Touched) {
+        for at in touched.0.drain(..) {
+            if let Some(route) = &mut self.slots[at as usize].route {
+                route.settle();
+            }
+        }
+    }
+
+    /// The publisher's own plain subscription that takes `reply`, for a 503.
+    pub(super) fn own_subscription(
+        &mut self,
+        account: &Account,
+        reply: &[u8],
+        conn: &Arc<Conn>,
+    ) -> Option<Arc<Subscription>> {
+        account.interest.collect(reply, &mut self.matched);
+        self.matched.plain.drain(..).find(|sub| Arc::ptr_eq(sub.conn(), conn))
+    }
+}
+
+/// Fills a forgotten route.
+fn build(
+    route: &mut Route,
+    matched: &mut Matched<Arc<Subscription>>,
+    scope: Scope<'_>,
+    subject: &[u8],
+    cohorts: Option<&mut Cohorts>,
+) {
+    route.key = scope.key();
+    route.permissions = scope.permissions.cloned();
+    route.subject.clear();
+    route.subject.extend_from_slice(subject);
+    route.allowed = scope.permissions.is_none_or(|p| p.can_publish(subject));
+    route.stamp = Some(scope.account.interest.collect(subject, matched));
+    let takes = |sub: &Arc<Subscription>| may_receive(sub, subject);
+    match cohorts {
+        Some(cohorts) => share(route, matched.plain.drain(..).filter(takes), cohorts),
+        None => {
+            for sub in matched.plain.drain(..).filter(takes) {
+                let delivery = deliver_to(&mut route.heads, subject, sub);
+                route.targets.push(Target::Client(delivery));
+            }
+        }
+    }
+    for group in &mut matched.queues {
+        let heads = &mut route.heads;
+        let members = group.members.drain(..).filter(takes);
+        let members: SmallVec<_> = members.map(|sub| deliver_to(heads, subject, sub)).collect();
+        if !members.is_empty() {
+            route.groups.push(members);
+        }
+    }
+    matched.clear();
+}
+
+/// The one place that decides whether a subscription may receive a subject (deny wins).
+fn may_receive(sub: &Subscription, subject: &[u8]) -> bool {
+    sub.conn().rights().is_none_or(|rights| {
+        !rights.permissions.needs_delivery_filter(sub.subject())
+            || rights.permissions.can_deliver(subject, sub.queue())
+    })
+}
+
+fn deliver_to(heads: &mut Vec<u8>, subject: &[u8], sub: Arc<Subscription>) -> Delivery {
+    let head = render_head(heads, subject, sub.sid());
+    let careful = is_careful(&sub);
+    Delivery { sub, head, careful }
+}
+
+fn render_head(heads: &mut Vec<u8>, subject: &[u8], sid: &[u8]) -> Range<u32> {
+    let start = heads.len() as u32;
+    encode::head(heads, subject, sid);
+    start..heads.len() as u32
+}
+
+fn is_careful(sub: &Subscription) -> bool {
+    sub.max() > 0 || sub.conn().rights().is_some_and(|rights| rights.grants.is_some())
+}
+
+/// Sorts plain subscriptions into cohorts of equal heads and the rest.
+fn share(route: &mut Route, subs: impl Iterator<Item = Arc<Subscription>>, cohorts: &mut Cohorts) {
+    let mut alike: HashMap<(Box<[u8]>, bool), Vec<Arc<Subscription>>> = HashMap::new();
+    let subject = std::mem::take(&mut route.subject);
+    for sub in subs {
+        if is_careful(&sub) {
+            let delivery = deliver_to(&mut route.heads, &subject, sub);
+            route.targets.push(Target::Client(delivery));
+        } else {
+            alike.entry((sub.sid().into(), sub.conn().headers())).or_default().push(sub);
+        }
+    }
+    // A connection cannot have a sid twice, so the connections of one entry are distinct.
+    for ((sid, headers), subs) in alike {
+        if subs.len() < SMALLEST {
+            for sub in subs {
+                let delivery = deliver_to(&mut route.heads, &subject, sub);
+                route.targets.push(Target::Client(delivery));
+            }
+            continue;
+        }
+        let head = render_head(&mut route.heads, &subject, &sid);
+        let cohort = cohorts.intern(subs.iter().map(|sub| Arc::clone(sub.conn())).collect());
+        route.targets.push(Target::Cohort(Shared { cohort, subs, headers, head }));
+    }
+    route.subject = subject;
+}

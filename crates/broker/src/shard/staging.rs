@@ -1,0 +1,271 @@
+//! Staging: what this shard has for each connection, until the next flush.
+//!
+//! Perf: a message to a subscriber is an index into a table and a copy into a chunk: no lock and no
+//! atomic. Locks are taken once per receiver and tick, when a stage moves into the outbox.
+
+use super::cohort::{CohortId, Cohorts};
+use super::pool::Pool;
+use crate::conn::Conn;
+use crate::outbox::{Load, Segment, Staged};
+use crate::settings::Settings;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What one connection gets from this shard in this tick.
+pub(super) struct Stage {
+    pub(super) conn: Arc<Conn>,
+    /// The chunk being filled; never grown, only replaced.
+    chunk: Vec<u8>,
+    pub(super) segments: Staged,
+    load: Load,
+    /// The cohort whose open block this connection shares: it must be sealed before anything else is
+    /// staged here, or the order would break.
+    pub(super) open: Option<CohortId>,
+    /// The connection is far behind: its publishers pause, or it loses messages.
+    pub(super) stalled: bool,
+    /// Whether this tick's stall is counted already.
+    stall_counted: bool,
+}
+
+impl Stage {
+    fn new(conn: &Arc<Conn>, settings: &Settings) -> Self {
+        Self {
+            conn: Arc::clone(conn),
+            chunk: Vec::new(),
+            segments: Staged::new(),
+            load: Load::default(),
+            open: None,
+            stalled: conn.pending() > settings.max_pending / 4 * 3,
+            stall_counted: false,
+        }
+    }
+
+    /// A chunk with room for `need` more bytes.
+    #[inline]
+    fn room(&mut self, need: usize, pool: &mut Pool) -> &mut Vec<u8> {
+        if self.chunk.capacity() - self.chunk.len() < need {
+            self.next_chunk(need, pool);
+        }
+        &mut self.chunk
+    }
+
+    #[cold]
+    fn next_chunk(&mut self, need: usize, pool: &mut Pool) {
+        let first = self.chunk.capacity() == 0 && self.segments.is_empty();
+        let full = std::mem::replace(&mut self.chunk, pool.get(need, first));
+        self.push_own(full);
+    }
+
+    #[cold]
+    fn count_stall(&mut self) {
+        if !std::mem::replace(&mut self.stall_counted, true) {
+            self.conn.stalls.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn push_own(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.load.wire += bytes.len();
+            self.load.own += bytes.len();
+            self.segments.push(Segment::Own(bytes));
+        }
+    }
+
+    /// Stages bytes that other connections share, behind what is staged already.
+    pub(super) fn push_shared(&mut self, bytes: Bytes, msgs: u64, payload: u64) {
+        let chunk = std::mem::take(&mut self.chunk);
+        self.push_own(chunk);
+        self.load.wire += bytes.len();
+        self.load.msgs += msgs;
+        self.load.payload += payload;
+        self.segments.push(Segment::Shared(bytes));
+    }
+
+    /// Closes the last chunk and says what is staged.
+    pub(super) fn close_chunk(&mut self) -> Load {
+        let chunk = std::mem::take(&mut self.chunk);
+        self.push_own(chunk);
+        self.load
+    }
+}
+
+/// The bytes of one frame: head and tail, and how its body counts.
+#[derive(Clone, Copy)]
+pub(super) struct Frame<'a> {
+    pub(super) head: &'a [u8],
+    pub(super) tail: &'a [u8],
+    /// The tail again where it stands in shared memory, for bodies too large to copy.
+    pub(super) shared_tail: Option<&'a Bytes>,
+    /// Bytes of the body.
+    pub(super) payload: usize,
+}
+
+impl Frame<'_> {
+    fn len(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+}
+
+/// All stages of a shard.
+#[derive(Default)]
+pub(super) struct Staging {
+    /// By connection slot.
+    stages: Vec<Option<Box<Stage>>>,
+    dirty: Vec<u32>,
+    cohorts: Cohorts,
+    bytes: usize,
+}
+
+impl Staging {
+    pub(super) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Bytes staged since the last flush; a block that several receivers share counts once.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn take_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.bytes)
+    }
+
+    pub(super) fn cohorts(&mut self) -> &mut Cohorts {
+        &mut self.cohorts
+    }
+
+    /// The next stage that has something.
+    pub(super) fn pop(&mut self) -> Option<Box<Stage>> {
+        let slot = self.dirty.pop()?;
+        self.stages.get_mut(slot as usize)?.take()
+    }
+
+    /// The stage of `conn`, whatever it shares at the moment.
+    #[inline]
+    fn stage(&mut self, conn: &Arc<Conn>, settings: &Settings) -> &mut Stage {
+        let slot = conn.slot() as usize;
+        if slot >= self.stages.len() {
+            self.stages.resize_with(slot + 1, || None);
+        }
+        let dirty = &mut self.dirty;
+        self.stages[slot].get_or_insert_with(|| {
+            dirty.push(slot as u32);
+            Box::new(Stage::new(conn, settings))
+        })
+    }
+
+    /// The stage of `conn`, ready for bytes of its own.
+    #[inline]
+    fn own_stage(&mut self, conn: &Arc<Conn>, settings: &Settings) -> &mut Stage {
+        if let Some(cohort) = self.stage(conn, settings).open {
+            self.seal(cohort);
+        }
+        self.stage(conn, settings)
+    }
+
+    /// Stages bytes that are no message.
+    pub(super) fn line(&mut self, conn: &Arc<Conn>, line: &[u8], pool: &mut Pool, settings: &Settings) {
+        self.bytes += line.len();
+        self.own_stage(conn, settings).room(line.len(), pool).extend_from_slice(line);
+    }
+
+    /// Stages one message for one connection. Returns whether that connection is far behind; then, if
+    /// `drop_when_stalled`, nothing was staged.
+    #[inline]
+    pub(super) fn frame(
+        &mut self,
+        conn: &Arc<Conn>,
+        frame: Frame<'_>,
+        pool: &mut Pool,
+        settings: &Settings,
+    ) -> bool {
+        let stage = self.own_stage(conn, settings);
+        let stalled = stage.stalled;
+        if stalled {
+            stage.count_stall();
+        }
+        if stalled && settings.no_fast_producer_stall {
+            return true;
+        }
+        match frame.shared_tail {
+            Some(shared) => {
+                stage.room(frame.head.len(), pool).extend_from_slice(frame.head);
+                stage.push_shared(shared.clone(), 1, frame.payload as u64);
+            }
+            None => {
+                let chunk = stage.room(frame.len(), pool);
+                chunk.extend_from_slice(frame.head);
+                chunk.extend_from_slice(frame.tail);
+                stage.load.msgs += 1;
+                stage.load.payload += frame.payload as u64;
+            }
+        }
+        self.bytes += frame.len();
+        stalled
+    }
+
+    /// Adds one message to the block that a cohort shares. `None` when the members cannot share now and
+    /// each must get its own frame; else whether any of them is far behind.
+    pub(super) fn cohort_frame(
+        &mut self,
+        id: CohortId,
+        frame: Frame<'_>,
+        settings: &Settings,
+    ) -> Option<bool> {
+        if frame.shared_tail.is_some() {
+            return None;
+        }
+        if !self.cohorts.is_open(id) && !self.open(id, settings) {
+            return None;
+        }
+        self.bytes += frame.len();
+        let (full, stalled) = self.cohorts.extend(id, frame.head, frame.tail, frame.payload);
+        if full {
+            self.seal(id);
+        }
+        Some(stalled)
+    }
+
+    /// Opens a block for a cohort: every member shares it from now on. `false` when a member must lose
+    /// messages that others get.
+    fn open(&mut self, id: CohortId, settings: &Settings) -> bool {
+        let members = self.cohorts.members(id);
+        let mut stalled = false;
+        for conn in members.iter() {
+            let stage = self.own_stage(conn, settings);
+            if stage.stalled {
+                stage.count_stall();
+                stalled = true;
+            }
+        }
+        if stalled && settings.no_fast_producer_stall {
+            return false;
+        }
+        for conn in members.iter() {
+            self.stage(conn, settings).open = Some(id);
+        }
+        self.cohorts.open(id, stalled);
+        true
+    }
+
+    /// Closes a cohort's block and hands it to every member.
+    fn seal(&mut self, id: CohortId) {
+        let Some(block) = self.cohorts.seal(id) else { return };
+        let members = self.cohorts.members(id);
+        for conn in members.iter() {
+            if let Some(Some(stage)) = self.stages.get_mut(conn.slot() as usize) {
+                stage.push_shared(block.bytes.clone(), block.msgs, block.payload);
+                stage.open = None;
+            }
+        }
+        self.cohorts.settle(id);
+    }
+
+    /// Closes all blocks, before a flush.
+    pub(super) fn seal_cohorts(&mut self) {
+        while let Some(id) = self.cohorts.any_open() {
+            self.seal(id);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A subscription: a client's wish to receive what matches a subject pattern.
+//!
+//! Perf: a million of them must fit into memory, so subject, queue and sid share one allocation.
+
+use crate::conn::Conn;
+use myelin_subject::Subscribed;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// One SUB of one connection.
+pub struct Subscription {
+    conn: Arc<Conn>,
+    /// Subject, then queue name, then sid.
+    text: Box<[u8]>,
+    subject_len: u32,
+    queue_len: u32,
+    has_queue: bool,
+    delivered: AtomicU64,
+    /// Deliveries after which it ends; 0 is never.
+    max: AtomicU32,
+}
+
+impl Subscription {
+    pub(crate) fn new(conn: Arc<Conn>, subject: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> Self {
+        let parts = [subject, queue.unwrap_or_default(), sid];
+        Self {
+            conn,
+            text: parts.concat().into_boxed_slice(),
+            subject_len: subject.len() as u32,
+            queue_len: parts[1].len() as u32,
+            has_queue: queue.is_some(),
+            delivered: AtomicU64::new(0),
+            max: AtomicU32::new(0),
+        }
+    }
+
+    /// The connection that it delivers to.
+    pub fn conn(&self) -> &Arc<Conn> {
+        &self.conn
+    }
+
+    /// The pattern.
+    pub fn subject(&self) -> &[u8] {
+        &self.text[..self.subject_len as usize]
+    }
+
+    /// The queue group, if any.
+    pub fn queue(&self) -> Option<&[u8]> {
+        self.has_queue.then(|| &self.text[self.subject_len as usize..][..self.queue_len as usize])
+    }
+
+    /// The client's name for it.
+    pub fn sid(&self) -> &[u8] {
+        &self.text[(self.subject_len + self.queue_len) as usize..]
+    }
+
+    /// Messages delivered so far, as of the last flush of each shard.
+    pub fn delivered(&self) -> u64 {
+        (self.delivered.load(Relaxed) as i64).max(0) as u64
+    }
+
+    /// Deliveries after which it ends; 0 is never.
+    pub fn max(&self) -> u64 {
+        u64::from(self.max.load(Relaxed))
+    }
+
+    pub(crate) fn count(&self, messages: u64) {
+        self.delivered.fetch_add(messages, Relaxed);
+    }
+
+    /// Takes back one message that was counted for all targets of a route but not delivered here.
+    /// The count may be below zero until the route is settled.
+    pub(crate) fn uncount(&self) {
+        self.delivered.fetch_sub(1, Relaxed);
+    }
+
+    pub(crate) fn set_max(&self, max: u32) {
+        self.max.store(max, Relaxed);
+    }
+
+    /// Counts one delivery against `max`.
+    pub(crate) fn admit(&self) -> Admission {
+        let n = self.delivered.fetch_add(1, Relaxed) + 1;
+        match self.max() {
+            0 => Admission::Deliver,
+            max if n < max => Admission::Deliver,
+            max if n == max => Admission::DeliverLast,
+            _ => Admission::Exhausted,
+        }
+    }
+}
+
+/// Whether a subscription with a limit takes one more message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Deliver,
+    /// This one, and then it ends.
+    DeliverLast,
+    /// It has ended already.
+    Exhausted,
+}
+
+impl Subscribed for Subscription {
+    fn subject(&self) -> &[u8] {
+        Self::subject(self)
+    }
+
+    fn queue(&self) -> Option<&[u8]> {
+        Self::queue(self)
+    }
+}

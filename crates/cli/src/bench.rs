@@ -1,0 +1,261 @@
+//! `myelin bench`: a load generator for any NATS server, and the program that makes the performance
+//! table of `docs/performance.md`.
+//!
+//! This file owns the arguments and who handles them. The rooms: `script` encodes what is published,
+//! `publisher` and `receiver` move it, `flow` keeps them together, `throughput`, `request`, `churn` and
+//! `footprint` are the workloads, `plan`, `table` and `report` make the table, `commands` are the
+//! single-sided benchmarks. The driver is light on purpose (threads, blocking sockets, bytes discarded in
+//! the kernel), so that the server is what is measured; it needs Linux.
+
+mod address;
+mod churn;
+mod commands;
+mod connection;
+mod error;
+mod flow;
+mod footprint;
+mod frame;
+mod plan;
+mod process;
+mod publisher;
+mod receiver;
+mod report;
+mod request;
+mod script;
+mod stat;
+mod table;
+mod throughput;
+mod verify;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use address::Address;
+use error::BenchError;
+use table::{Measured, Settings};
+
+/// Descriptors that the driver needs besides one per connection.
+const SPARE_FILES: u64 = 500;
+
+/// `myelin bench …`
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Publish messages
+    Pub(PublishArguments),
+    /// Receive messages
+    Sub(SubscribeArguments),
+    /// Request/reply
+    #[command(subcommand)]
+    Service(ServiceCommand),
+    /// Compare two server programs side by side, workload by workload
+    #[command(long_about = TABLE_HELP)]
+    Table(TableArguments),
+}
+
+#[derive(Debug, Subcommand)]
+enum ServiceCommand {
+    /// Answer requests until the server goes away
+    Serve(ServeArguments),
+    /// Send requests, each client one after the other
+    Request(RequestArguments),
+}
+
+/// Who is talked to about what.
+#[derive(Debug, Args)]
+struct Target {
+    /// Subject
+    subject: String,
+    /// Server to use, with the credentials if it wants some
+    #[arg(short, long, default_value = "nats://127.0.0.1:4222", value_name = "nats://[user:pass@]host:port")]
+    server: Address,
+    /// Number of connections
+    #[arg(long, default_value_t = 1)]
+    clients: usize,
+    /// Process id of the server, to print its CPU time per message
+    #[arg(long, value_name = "PID")]
+    server_pid: Option<u32>,
+}
+
+/// How much is sent.
+#[derive(Debug, Args)]
+struct Load {
+    /// Number of messages, all clients together
+    #[arg(long, default_value_t = 100_000)]
+    msgs: u64,
+    /// Payload in bytes
+    #[arg(long, default_value_t = 128)]
+    size: usize,
+}
+
+#[derive(Debug, Args)]
+struct PublishArguments {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    load: Load,
+    /// Publish on SUBJECT.0, SUBJECT.1 … in rotation
+    #[arg(long)]
+    multisubject: bool,
+    /// Number of subjects in that rotation
+    #[arg(long, default_value_t = 100_000, value_name = "COUNT")]
+    multisubject_max: usize,
+}
+
+#[derive(Debug, Args)]
+struct SubscribeArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Number of messages that each client waits for
+    #[arg(long, default_value_t = 100_000)]
+    msgs: u64,
+    /// Subscribe to SUBJECT.*
+    #[arg(long)]
+    multisubject: bool,
+    /// Check subject and payload of every message; the publisher must be `myelin bench pub`
+    #[arg(long)]
+    verify: bool,
+}
+
+#[derive(Debug, Args)]
+struct ServeArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Payload of the replies in bytes
+    #[arg(long, default_value_t = 128)]
+    size: usize,
+}
+
+#[derive(Debug, Args)]
+struct RequestArguments {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    load: Load,
+}
+
+const TABLE_HELP: &str = "\
+Compare two server programs side by side, workload by workload.
+
+For every row three fresh servers are started on free loopback ports: the reference, ours, and ours \
+again as the A/A control, which shows what is noise. Rounds are interleaved in changing order; medians \
+and ranges are reported. CPU is the server's own, from /proc/PID/task/*/schedstat, cross-checked with \
+/proc/PID/stat. A run that lost a message is a failed run. The exit code is 1 when a goal is missed.
+
+One row by hand:
+  myelin bench table --ours target/quick/myelin-server --reference nats-server --rows '1:1-128' --rounds 3
+
+A quick look at everything, and a check that every message arrives intact and in order:
+  myelin bench table --ours A --reference B --quick
+  myelin bench table --ours A --reference B --quick --rounds 1 --verify";
+
+#[derive(Debug, Args)]
+struct TableArguments {
+    /// Our server program
+    #[arg(long, value_name = "BINARY")]
+    ours: PathBuf,
+    /// The program to compare with
+    #[arg(long, value_name = "BINARY")]
+    reference: PathBuf,
+    /// Measurements of each server per row
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Only rows with a matching name: comma-separated, * stands for anything
+    #[arg(long, default_value = "*", value_name = "GLOB")]
+    rows: String,
+    /// Seconds per measurement [default: 0.8]
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// MiB of messages that may wait in a server for all receivers together (and 16 MiB for each)
+    #[arg(long, default_value_t = flow::BACKLOG >> 20, value_name = "MIB")]
+    backlog: u64,
+    /// Short measurements, 100,000 subscriptions, 500 connections: a look, not a result
+    #[arg(long)]
+    quick: bool,
+    /// Parse and check every message of the throughput rows; their figures then mean nothing
+    #[arg(long)]
+    verify: bool,
+    /// Write the values of every round to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the table to this file instead of the standard output
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+/// Runs the command. The exit code says whether a table reached its goals.
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
+    process::raise_file_limit();
+    match &arguments.command {
+        Command::Pub(arguments) => commands::publish(arguments)?,
+        Command::Sub(arguments) => commands::subscribe(arguments)?,
+        Command::Service(ServiceCommand::Serve(arguments)) => commands::serve(arguments)?,
+        Command::Service(ServiceCommand::Request(arguments)) => commands::request(arguments)?,
+        Command::Table(arguments) => return table(arguments),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(arguments: &TableArguments) -> Result<ExitCode, BenchError> {
+    let wanted = |name: &str| arguments.rows.split(',').any(|pattern| plan::matches(pattern.trim(), name));
+    let rows: Vec<plan::Row> = plan::rows().into_iter().filter(|row| wanted(row.name)).collect();
+    if rows.is_empty() {
+        let names: Vec<&str> = plan::rows().iter().map(|row| row.name).collect();
+        let text = format!("no row matches {:?}; there are {}", arguments.rows, names.join(", "));
+        return Err(BenchError::Usage(text));
+    }
+    let settings = arguments.settings()?;
+    let circumstances = report::Circumstances::of(&settings);
+    let measured: Vec<Measured> = rows
+        .into_iter()
+        .map(|row| {
+            let measured = table::measure(row, &settings);
+            eprint!("{}", report::progress(&measured));
+            measured
+        })
+        .collect();
+    let markdown = report::markdown(&circumstances, &measured);
+    match &arguments.markdown {
+        Some(path) => write(path, &markdown)?,
+        None => print!("{markdown}"),
+    }
+    if let Some(path) = &arguments.json {
+        write(path, &format!("{:#}\n", report::json(&circumstances, &measured)))?;
+    }
+    let failed = measured.iter().any(|measured| report::judge(measured).iter().any(report::Line::failed));
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), BenchError> {
+    std::fs::write(path, text).map_err(BenchError::io("writing the report"))
+}
+
+impl TableArguments {
+    fn settings(&self) -> Result<Settings, BenchError> {
+        let seconds = self.seconds.unwrap_or(if self.quick { 0.25 } else { 0.8 });
+        let duration = Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|duration| !duration.is_zero() && self.rounds > 0)
+            .ok_or_else(|| BenchError::Usage("--seconds and --rounds must be more than 0".into()))?;
+        let files = process::raise_file_limit().saturating_sub(SPARE_FILES);
+        let connections = if self.quick { 500 } else { 4000 };
+        Ok(Settings {
+            ours: self.ours.clone(),
+            reference: self.reference.clone(),
+            rounds: self.rounds,
+            duration,
+            subscriptions: if self.quick { 100_000 } else { 1_000_000 },
+            connections: connections.min(usize::try_from(files).unwrap_or(usize::MAX)),
+            backlog: self.backlog << 20,
+            verify: self.verify,
+        })
+    }
+}

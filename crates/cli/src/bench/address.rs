@@ -1,0 +1,132 @@
+//! Where the server is and who we are to it: `nats://[user:pass@|token@]host[:port]`.
+//!
+//! Owns the grammar of `--server`. Never opens a socket.
+
+use std::str::FromStr;
+
+use crate::bench::error::BenchError;
+
+const DEFAULT_PORT: u16 = 4222;
+
+/// A server's address with the credentials to present in CONNECT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) credentials: Credentials,
+}
+
+/// What CONNECT says about the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Credentials {
+    Anonymous,
+    Token(String),
+    Password { user: String, password: String },
+}
+
+impl Address {
+    /// A loopback address without credentials.
+    pub(crate) fn loopback(port: u16) -> Self {
+        Self { host: "127.0.0.1".into(), port, credentials: Credentials::Anonymous }
+    }
+}
+
+impl FromStr for Address {
+    type Err = BenchError;
+
+    fn from_str(text: &str) -> Result<Self, BenchError> {
+        let rest = match text.split_once("://") {
+            Some(("nats", rest)) => rest,
+            Some((scheme, _)) => {
+                return Err(BenchError::Address(format!("scheme {scheme:?} is not \"nats\"")));
+            }
+            None => text,
+        };
+        let rest = rest.trim_end_matches('/');
+        let (credentials, place) = match rest.rsplit_once('@') {
+            Some((user_info, place)) => (credentials(user_info)?, place),
+            None => (Credentials::Anonymous, rest),
+        };
+        let (host, port) = host_and_port(place)?;
+        Ok(Self { host, port, credentials })
+    }
+}
+
+fn credentials(user_info: &str) -> Result<Credentials, BenchError> {
+    match user_info.split_once(':') {
+        Some((user, password)) => {
+            Ok(Credentials::Password { user: percent_decoded(user)?, password: percent_decoded(password)? })
+        }
+        None => Ok(Credentials::Token(percent_decoded(user_info)?)),
+    }
+}
+
+fn host_and_port(place: &str) -> Result<(String, u16), BenchError> {
+    let bad = || BenchError::Address(format!("{place:?} is not host:port"));
+    let (host, port) = match place.strip_prefix('[') {
+        Some(v6) => {
+            let (host, tail) = v6.split_once(']').ok_or_else(bad)?;
+            (host, tail.strip_prefix(':'))
+        }
+        None => match place.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (place, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(bad());
+    }
+    let port = port.map_or(Ok(DEFAULT_PORT), |port| port.parse().map_err(|_| bad()))?;
+    Ok((host.to_owned(), port))
+}
+
+fn percent_decoded(text: &str) -> Result<String, BenchError> {
+    let bad = || BenchError::Address("broken %-escape in the credentials".into());
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let (digits, tail) = rest.split_at_checked(2).ok_or_else(bad)?;
+        let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
+        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| bad())?);
+        rest = tail;
+    }
+    String::from_utf8(bytes).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_an_address_is_understood() {
+        let password = |user: &str, password: &str| Credentials::Password {
+            user: user.into(),
+            password: password.into(),
+        };
+        let cases = [
+            ("nats://127.0.0.1:4333", "127.0.0.1", 4333, Credentials::Anonymous),
+            ("localhost", "localhost", 4222, Credentials::Anonymous),
+            ("nats://joe:s3cret@h:1/", "h", 1, password("joe", "s3cret")),
+            ("nats://joe:p%40ss%3a@h", "h", 4222, password("joe", "p@ss:")),
+            ("nats://joe:p@ss@h", "h", 4222, password("joe", "p@ss")),
+            ("nats://t0ken@h:9", "h", 9, Credentials::Token("t0ken".into())),
+            ("nats://[::1]:4223", "::1", 4223, Credentials::Anonymous),
+        ];
+        for (text, host, port, credentials) in cases {
+            let expected = Address { host: host.into(), port, credentials };
+            assert_eq!(text.parse::<Address>().unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["http://h:1", "h:notaport", "", "nats://u:%4@h", "[::1", "h:70000"] {
+            assert!(matches!(text.parse::<Address>(), Err(BenchError::Address(_))), "{text}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The rows of the performance table: what is measured, and the goal of each figure.
+//!
+//! This file is the issue's table in code. Change a goal here only together with `docs/performance.md`.
+
+use std::fmt;
+
+use crate::bench::request::RequestLoad;
+use crate::bench::throughput::{Interest, Load};
+
+/// Subjects in rotation where a row does not say otherwise.
+const SUBJECTS: usize = 64;
+
+/// One workload of the table.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// What `--rows` matches.
+    pub(crate) name: &'static str,
+    pub(crate) workload: Workload,
+    pub(crate) goals: Vec<Goal>,
+}
+
+/// What is done to the servers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Workload {
+    Throughput(Load),
+    Requests(RequestLoad),
+    /// This load, with SUB/UNSUB churn on another connection and without.
+    Churn(Load),
+    /// Memory of 1,000,000 subscriptions.
+    Subscriptions,
+    /// Memory of idle connections.
+    IdleConnections,
+    /// A process that has just been started.
+    Start,
+}
+
+/// A kind of figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Metric {
+    MessageRate,
+    Cpu,
+    LatencyMedian,
+    Latency99,
+    /// Percent of the calm rate that a publisher keeps beside churn.
+    RateKept,
+    /// SUB/UNSUB pairs per second that were made beside the publisher.
+    ChurnRate,
+    SubscriptionMemory,
+    ConnectionMemory,
+    ProcessMemory,
+    StartTime,
+}
+
+/// What a figure must reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Goal {
+    pub(crate) metric: Metric,
+    pub(crate) bound: Bound,
+}
+
+/// How a goal is judged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Bound {
+    /// At least this many times better than the reference.
+    Times(f64),
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Metric {
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::MessageRate => "msgs/s",
+            Self::Cpu => "CPU us/msg",
+            Self::LatencyMedian => "p50 us",
+            Self::Latency99 => "p99 us",
+            Self::RateKept => "rate kept %",
+            Self::ChurnRate => "SUB/UNSUB pairs/s",
+            Self::SubscriptionMemory => "bytes/subscription",
+            Self::ConnectionMemory => "bytes/connection",
+            Self::ProcessMemory => "resident MiB",
+            Self::StartTime => "ms until it greets",
+        }
+    }
+
+    /// Whether a larger figure is the better one.
+    pub(crate) fn more_is_better(self) -> bool {
+        matches!(self, Self::MessageRate | Self::RateKept | Self::ChurnRate)
+    }
+}
+
+impl Bound {
+    /// Judges our median, given how many times better than the reference it is (if that is known).
+    pub(crate) fn holds(self, ours: f64, times_better: Option<f64>) -> bool {
+        match self {
+            Self::Times(goal) => times_better.is_some_and(|times| times >= goal),
+            Self::AtLeast(goal) => ours >= goal,
+            Self::AtMost(goal) => ours <= goal,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Times(goal) => write!(f, "{goal}x"),
+            Self::AtLeast(goal) => write!(f, ">= {goal}"),
+            Self::AtMost(goal) => write!(f, "<= {goal}"),
+        }
+    }
+}
+
+/// All rows, in the order of the issue.
+pub(crate) fn rows() -> Vec<Row> {
+    const K: usize = 1024;
+    const M: usize = 1024 * K;
+    use Interest::{Everything, OwnSubjects, Queue, Star};
+    vec![
+        throughput("pub-16", load(1, 0, Star, 16), 3.0, 4.0),
+        throughput("pub-128", load(1, 0, Star, 128), 2.5, 4.0),
+        throughput("1:1-16", load(1, 1, Star, 16), 4.0, 6.0),
+        throughput("1:1-128", load(1, 1, Star, 128), 3.0, 4.0),
+        throughput("1:1-16K", load(1, 1, Star, 16 * K), 1.2, 1.4),
+        throughput("1:1-1M", load(1, 1, Star, M), 1.1, 1.8),
+        throughput("1:4-128", load(1, 4, Star, 128), 3.0, 4.5),
+        throughput("1:64-128", load(1, 64, Star, 128), 8.0, 12.0),
+        throughput("1:1000-128", load(1, 1000, Star, 128), 8.0, 15.0),
+        throughput("queue10-0", load(1, 10, Queue, 0), 2.5, 4.0),
+        throughput("queue10-128", load(1, 10, Queue, 128), 2.5, 4.0),
+        throughput("queue10-4K", load(1, 10, Queue, 4 * K), 1.2, 1.4),
+        throughput("queue10-1M", load(1, 10, Queue, M), 1.1, 1.8),
+        throughput("4x4-128", load(4, 4, Star, 128), 3.0, 5.0),
+        throughput("100k-own", Load { subjects: 100_000, ..load(1, 10, OwnSubjects, 16) }, 2.5, 3.5),
+        throughput("100k-wildcard", Load { subjects: 100_000, ..load(1, 1, Everything, 16) }, 3.0, 3.0),
+        requests(
+            "request-1",
+            1,
+            16,
+            &[times(Metric::LatencyMedian, 1.0), times(Metric::Latency99, 1.0)],
+            1.2,
+            1.8,
+        ),
+        requests("request-50", 50, 128, &[], 1.4, 1.6),
+        row(
+            "churn",
+            Workload::Churn(load(1, 1, Star, 128)),
+            vec![goal(Metric::RateKept, Bound::AtLeast(90.0))],
+        ),
+        row("subscriptions", Workload::Subscriptions, vec![times(Metric::SubscriptionMemory, 3.0)]),
+        row(
+            "idle",
+            Workload::IdleConnections,
+            vec![goal(Metric::ConnectionMemory, Bound::AtMost(3.0 * K as f64))],
+        ),
+        row(
+            "start",
+            Workload::Start,
+            vec![
+                goal(Metric::ProcessMemory, Bound::AtMost(6.0)),
+                goal(Metric::StartTime, Bound::AtMost(20.0)),
+            ],
+        ),
+    ]
+}
+
+fn load(publishers: usize, receivers: usize, interest: Interest, size: usize) -> Load {
+    Load { publishers, receivers, interest, subjects: SUBJECTS, size }
+}
+
+fn row(name: &'static str, workload: Workload, goals: Vec<Goal>) -> Row {
+    Row { name, workload, goals }
+}
+
+fn goal(metric: Metric, bound: Bound) -> Goal {
+    Goal { metric, bound }
+}
+
+fn times(metric: Metric, factor: f64) -> Goal {
+    goal(metric, Bound::Times(factor))
+}
+
+fn throughput(name: &'static str, load: Load, rate: f64, cpu: f64) -> Row {
+    row(name, Workload::Throughput(load), vec![times(Metric::MessageRate, rate), times(Metric::Cpu, cpu)])
+}
+
+fn requests(name: &'static str, clients: usize, size: usize, latency: &[Goal], rate: f64, cpu: f64) -> Row {
+    let load = RequestLoad { clients, size, subjects: SUBJECTS };
+    let goals = [&[times(Metric::MessageRate, rate), times(Metric::Cpu, cpu)], latency].concat();
+    row(name, Workload::Requests(load), goals)
+}
+
+/// Whether a row's name matches a pattern in which `*` stands for anything.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
+            let mut ends = (0..=name.len()).filter(|&from| name.is_char_boundary(from));
+            ends.any(|from| matches(rest, &name[from..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_names() {
+        for (pattern, name) in
+            [("*", "1:1-16"), ("1:1-*", "1:1-16K"), ("*-16", "pub-16"), ("q*0*K", "queue10-4K")]
+        {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("1:1-16", "1:1-16K"), ("*-16", "1:1-16K"), ("", "idle"), ("x*", "idle")] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn names_are_distinct_and_every_row_has_a_goal() {
+        let rows = rows();
+        let names: std::collections::BTreeSet<_> = rows.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), rows.len());
+        assert!(rows.iter().all(|row| !row.goals.is_empty()));
+    }
+
+    #[test]
+    fn bounds_are_judged() {
+        assert!(Bound::Times(3.0).holds(0.0, Some(3.0)) && !Bound::Times(3.0).holds(9.0, Some(2.9)));
+        assert!(!Bound::Times(1.0).holds(9.0, None));
+        assert!(Bound::AtMost(6.0).holds(6.0, None) && !Bound::AtMost(6.0).holds(6.1, Some(9.0)));
+        assert!(Bound::AtLeast(90.0).holds(90.0, None) && !Bound::AtLeast(90.0).holds(89.0, None));
+    }
+}

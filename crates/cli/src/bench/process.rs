@@ -1,0 +1,266 @@
+//! Server processes: starting one on a free loopback port, and what the kernel knows about it.
+//!
+//! Owns the child and its log file. Reads `/proc`; never talks NATS beyond waiting for the first byte.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+
+use crate::bench::address::Address;
+use crate::bench::error::BenchError;
+
+const START_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const TICKS_PER_SECOND: u32 = 100;
+
+/// A running server that ends with this value.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    log: PathBuf,
+    address: Address,
+    ready_after: Duration,
+}
+
+impl Server {
+    /// Starts `binary -a 127.0.0.1 -p PORT` on a free port and waits until it greets a client.
+    pub(crate) fn start(binary: &Path) -> Result<Self, BenchError> {
+        let port = free_port()?;
+        let log = std::env::temp_dir().join(format!("myelin-bench-{}-{port}.log", std::process::id()));
+        let file = File::create(&log).map_err(BenchError::io("creating the server's log file"))?;
+        let started = Instant::now();
+        let child = Command::new(binary)
+            .args(["-a", "127.0.0.1", "-p", &port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .map_err(|error| BenchError::Process(format!("cannot start {}: {error}", binary.display())))?;
+        let mut server = Self { child, log, address: Address::loopback(port), ready_after: Duration::ZERO };
+        server.wait_until_ready(started)?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self, started: Instant) -> Result<(), BenchError> {
+        while started.elapsed() < START_PATIENCE {
+            if greets(self.address.port) {
+                self.ready_after = started.elapsed();
+                return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(BenchError::Process(format!("ended with {status}: {}", self.log_tail())));
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Err(BenchError::Process(format!("does not listen: {}", self.log_tail())))
+    }
+
+    fn log_tail(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().rev().take(5).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Time from the start of the process until a client was greeted.
+    pub(crate) fn ready_after(&self) -> Duration {
+        self.ready_after
+    }
+
+    /// Where its CPU time and memory can be read.
+    pub(crate) fn meter(&self) -> Meter {
+        Meter { pid: self.child.id() }
+    }
+}
+
+impl Drop for Server {
+    /// Asks politely, then insists; the child never outlives this.
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = rustix::process::kill_process(pid, Signal::TERM);
+        }
+        let asked = Instant::now();
+        while asked.elapsed() < STOP_PATIENCE {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_file(&self.log);
+    }
+}
+
+fn free_port() -> Result<u16, BenchError> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(BenchError::io("looking for a free port"))?;
+    Ok(listener.local_addr().map_err(BenchError::io("looking for a free port"))?.port())
+}
+
+fn greets(port: u16) -> bool {
+    let mut first = [0; 5];
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+        return false;
+    };
+    stream.set_read_timeout(Some(Duration::from_secs(2))).is_ok()
+        && stream.read_exact(&mut first).is_ok()
+        && &first == b"INFO "
+}
+
+/// Raises this process's limit of open files (which servers inherit) as far as it is allowed to,
+/// and returns it.
+pub(crate) fn raise_file_limit() -> u64 {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let limit = if rustix::process::setrlimit(Resource::Nofile, raised).is_ok() { raised } else { limit };
+    limit.current.unwrap_or(u64::MAX)
+}
+
+/// Reads what the kernel knows about a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meter {
+    pid: u32,
+}
+
+/// CPU time used so far, from two sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CpuTime {
+    /// The scheduler's sum over the living threads: exact to the last tick.
+    pub(crate) scheduled: Duration,
+    /// User and system time of the process: in steps of 10 ms, but with ended threads.
+    pub(crate) accounted: Duration,
+}
+
+impl Meter {
+    /// A meter for a process that we did not start.
+    pub(crate) fn of(pid: u32) -> Self {
+        Self { pid }
+    }
+
+    pub(crate) fn cpu(self) -> Result<CpuTime, BenchError> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).map_err(self.gone())?;
+        let mut nanoseconds = 0;
+        for task in tasks.flatten() {
+            // A thread may end between the listing and the reading: its time is in `accounted`.
+            let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            nanoseconds += scheduled_nanoseconds(&text).unwrap_or(0);
+        }
+        let stat = self.read("stat")?;
+        let ticks = accounted_ticks(&stat).ok_or_else(|| self.unreadable("stat"))?;
+        let accounted = Duration::from_secs(ticks) / TICKS_PER_SECOND;
+        Ok(CpuTime { scheduled: Duration::from_nanos(nanoseconds), accounted })
+    }
+
+    /// Resident memory, in bytes.
+    pub(crate) fn resident(self) -> Result<u64, BenchError> {
+        resident_bytes(&self.read("status")?).ok_or_else(|| self.unreadable("status"))
+    }
+
+    fn read(self, file: &str) -> Result<String, BenchError> {
+        fs::read_to_string(format!("/proc/{}/{file}", self.pid)).map_err(self.gone())
+    }
+
+    fn gone(self) -> impl FnOnce(std::io::Error) -> BenchError {
+        move |error| BenchError::Process(format!("process {} cannot be read: {error}", self.pid))
+    }
+
+    fn unreadable(self, file: &str) -> BenchError {
+        BenchError::Process(format!("/proc/{}/{file} has an unknown form", self.pid))
+    }
+}
+
+impl CpuTime {
+    /// The time used since an earlier reading.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            scheduled: self.scheduled.saturating_sub(earlier.scheduled),
+            accounted: self.accounted.saturating_sub(earlier.accounted),
+        }
+    }
+
+    /// Whether the two sources differ by more than a fifth; short times are not judged, because the
+    /// second source counts in steps of 10 ms.
+    pub(crate) fn is_doubtful(self) -> bool {
+        let larger = self.scheduled.max(self.accounted);
+        larger > Duration::from_millis(300) && self.scheduled.abs_diff(self.accounted) > larger / 5
+    }
+}
+
+/// The first field of `schedstat`: time on a CPU.
+fn scheduled_nanoseconds(schedstat: &str) -> Option<u64> {
+    schedstat.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// utime plus stime of `stat`. The program's name stands before them in parentheses and may contain
+/// anything, so fields are counted from the last parenthesis.
+fn accounted_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+fn resident_bytes(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_files_are_read() {
+        assert_eq!(scheduled_nanoseconds("123456789 42 7\n"), Some(123_456_789));
+        assert_eq!(scheduled_nanoseconds(""), None);
+        let stat = "1234 (a (bad) name) S 1 1234 1234 0 -1 4194304 500 0 0 0 150 50 0 0 20 0 8 0 100 1 2";
+        assert_eq!(accounted_ticks(stat), Some(200));
+        assert_eq!(accounted_ticks("1234 (x) S 1"), None);
+        let status = "Name:\tx\nVmHWM:\t  9999 kB\nVmRSS:\t    1536 kB\nThreads:\t3\n";
+        assert_eq!(resident_bytes(status), Some(1536 * 1024));
+        assert_eq!(resident_bytes("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_meter_sees_work_and_memory_of_this_process() {
+        let meter = Meter::of(std::process::id());
+        let before = meter.cpu().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut work = 1_u64;
+        while meter.cpu().unwrap().since(before).scheduled < Duration::from_millis(20) {
+            assert!(Instant::now() < deadline, "no CPU time was seen");
+            (0..100_000).for_each(|i| work = work.wrapping_mul(31).wrapping_add(std::hint::black_box(i)));
+        }
+        assert!(work != 0 && meter.resident().unwrap() > 100_000);
+    }
+
+    #[test]
+    fn sources_that_disagree_are_doubtful() {
+        let time = |scheduled, accounted| CpuTime {
+            scheduled: Duration::from_millis(scheduled),
+            accounted: Duration::from_millis(accounted),
+        };
+        assert!(time(1000, 700).is_doubtful() && time(700, 1000).is_doubtful());
+        assert!(!time(1000, 900).is_doubtful());
+        assert!(!time(20, 0).is_doubtful());
+    }
+
+    #[test]
+    fn a_program_that_ends_at_once_is_reported() {
+        let error = Server::start(Path::new("/bin/false")).unwrap_err();
+        assert!(error.to_string().contains("ended with"), "{error}");
+        let error = Server::start(Path::new("/no/such/program")).unwrap_err();
+        assert!(error.to_string().contains("cannot start"), "{error}");
+    }
+}

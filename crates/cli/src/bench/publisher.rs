@@ -1,0 +1,76 @@
+//! The publishing side of a run: a thread that writes prepared bursts and waits for the PONG.
+//!
+//! Budget: one `send` and one non-blocking `recv` per burst; no allocation; no lock unless the window
+//! is full. Owns when publishing stops. Never encodes anything.
+
+use std::time::{Duration, Instant};
+
+use crate::bench::connection::Connection;
+use crate::bench::error::BenchError;
+use crate::bench::flow::Flow;
+use crate::bench::script::{Burst, Script};
+
+/// When a publisher stops.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    /// After exactly this many messages.
+    Messages(u64),
+    /// At the end of the first burst after this time.
+    Elapsed(Duration),
+}
+
+/// What a publisher did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Published {
+    pub(crate) messages: u64,
+    pub(crate) payload_bytes: u64,
+    /// Bytes of MSG frames that one receiver of everything gets for it.
+    pub(crate) delivered_bytes: u64,
+    /// When the PONG behind the last message was there.
+    pub(crate) finished: Instant,
+}
+
+/// Publishes the script over and over and returns when the server has handled all of it.
+pub(crate) fn publish(
+    connection: &mut Connection,
+    script: &Script,
+    until: Until,
+    flow: &Flow,
+) -> Result<Published, BenchError> {
+    let start = Instant::now();
+    let mut done = Published { messages: 0, payload_bytes: 0, delivered_bytes: 0, finished: start };
+    for burst in script.bursts.iter().cycle() {
+        let count = match until {
+            Until::Messages(wanted) => wanted.saturating_sub(done.messages).min(burst.len() as u64),
+            Until::Elapsed(duration) if start.elapsed() >= duration => 0,
+            Until::Elapsed(_) => burst.len() as u64,
+        };
+        if count == 0 {
+            break;
+        }
+        done.send(connection, burst, count as usize, flow)?;
+    }
+    connection.barrier()?;
+    done.finished = Instant::now();
+    Ok(done)
+}
+
+impl Published {
+    /// Sends the first `count` messages of a burst; `count` is at least 1.
+    fn send(
+        &mut self,
+        connection: &mut Connection,
+        burst: &Burst,
+        count: usize,
+        flow: &Flow,
+    ) -> Result<(), BenchError> {
+        let last = count - 1;
+        flow.reserve(burst.delivered[last])?;
+        connection.send(&burst.bytes[..burst.ends[last]])?;
+        connection.tend()?;
+        self.messages += count as u64;
+        self.payload_bytes += burst.payload[last];
+        self.delivered_bytes += burst.delivered[last];
+        Ok(())
+    }
+}

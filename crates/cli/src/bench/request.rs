@@ -1,0 +1,357 @@
+//! Request/reply: clients that always have one request outstanding, and the service that answers.
+//!
+//! All requesting clients share one thread, the service has another. Owns the latencies. Inboxes are
+//! made the way official clients make them: one wildcard subscription per client, a token per request.
+
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use crate::bench::address::Address;
+use crate::bench::connection::{Connection, PATIENCE};
+use crate::bench::error::BenchError;
+use crate::bench::frame::{Counter, Frames, Operation};
+use crate::bench::process::{CpuTime, Meter};
+use crate::bench::publisher::Until;
+use crate::bench::receiver::count_and_answer;
+use crate::bench::script::{self, Sizes, Subjects};
+
+const READ_SIZE: usize = 256 * 1024;
+
+/// Nanoseconds; beyond our patience with a silent server.
+const LONGEST_LATENCY: u64 = 60_000_000_000;
+
+/// What the requesting clients saw.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) requests: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) elapsed: Duration,
+    /// Nanoseconds from sending a request to having its whole reply.
+    pub(crate) latencies: Histogram<u64>,
+    /// The server's CPU time, where its process was known.
+    pub(crate) cpu: Option<CpuTime>,
+}
+
+impl Outcome {
+    /// Requests per second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.requests as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Microseconds of server CPU per request.
+    pub(crate) fn cpu_per_request(&self) -> Option<f64> {
+        Some(self.cpu?.scheduled.as_secs_f64() * 1e6 / self.requests as f64)
+    }
+
+    /// A latency in microseconds; `quantile` between 0 and 1.
+    pub(crate) fn latency(&self, quantile: f64) -> f64 {
+        self.latencies.value_at_quantile(quantile) as f64 / 1e3
+    }
+}
+
+/// What a service answers.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// The payload of the request.
+    Echo,
+    /// Always the same.
+    Fixed(Vec<u8>),
+}
+
+/// Answers requests on `subject` as a member of the queue group `bench` until `stopped` says so,
+/// which is asked after every read and every 50 ms. `ready` is called when requests will be received.
+pub(crate) fn serve(
+    address: &Address,
+    subject: &str,
+    answer: &Answer,
+    ready: impl FnOnce(),
+    stopped: impl Fn() -> bool,
+) -> Result<u64, BenchError> {
+    let mut connection = Connection::open(address)?;
+    connection.send(format!("SUB {subject} bench 1\r\n").as_bytes())?;
+    connection.barrier()?;
+    let (stream, mut pending) = connection.into_parts()?;
+    stream.set_read_timeout(Some(Duration::from_millis(50))).map_err(BenchError::io("setting a time-out"))?;
+    ready();
+    let mut buffer = vec![0; READ_SIZE];
+    let mut served = 0;
+    while !stopped() {
+        match rustix::net::recv(&stream, &mut buffer[..], RecvFlags::empty()) {
+            Ok((0, _)) => return Err(BenchError::Closed),
+            Ok((count, _)) => pending.extend_from_slice(&buffer[..count]),
+            Err(Errno::AGAIN | Errno::INTR) => continue,
+            Err(error) => return Err(BenchError::io("receiving requests")(error)),
+        }
+        let (answers, used, count) = answers(&pending, answer)?;
+        pending.drain(..used);
+        served += count;
+        send_all(&stream, &answers)?;
+    }
+    Ok(served)
+}
+
+/// The bytes to send for the whole frames in `pending`, how much of it they cover, and the number of
+/// requests among them.
+fn answers(pending: &[u8], answer: &Answer) -> Result<(Vec<u8>, usize, u64), BenchError> {
+    let mut frames = Frames::new(pending);
+    let mut out = Vec::new();
+    let mut count = 0;
+    while let Some(frame) = frames.next()? {
+        match frame.operation {
+            Operation::Message(head) => {
+                let payload = match answer {
+                    Answer::Echo => &frame.payload[head.header_size..],
+                    Answer::Fixed(payload) => payload,
+                };
+                let Some(reply) = head.reply else { continue };
+                out.extend_from_slice(format!("PUB {reply} {}\r\n", payload.len()).as_bytes());
+                out.extend_from_slice(payload);
+                out.extend_from_slice(b"\r\n");
+                count += 1;
+            }
+            Operation::Ping => out.extend_from_slice(b"PONG\r\n"),
+            Operation::Error(text) => return Err(BenchError::Refused(text.to_owned())),
+            Operation::Pong | Operation::Info(_) | Operation::Okay => {}
+        }
+    }
+    Ok((out, pending.len() - frames.rest().len(), count))
+}
+
+fn send_all(stream: &TcpStream, mut bytes: &[u8]) -> Result<(), BenchError> {
+    while !bytes.is_empty() {
+        let sent = rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)
+            .map_err(BenchError::io("sending to the server"))?;
+        bytes = &bytes[sent..];
+    }
+    Ok(())
+}
+
+/// Requesting clients that are connected and subscribed to their inboxes.
+#[derive(Debug)]
+pub(crate) struct Requesters {
+    epoll: OwnedFd,
+    clients: Vec<Client>,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Client {
+    stream: TcpStream,
+    counter: Counter,
+    /// Encoded requests with their payload sizes, used in turn.
+    requests: Vec<(Vec<u8>, usize)>,
+    sent: u64,
+    sent_at: Instant,
+}
+
+impl Requesters {
+    /// Connects `clients` clients, each of which will send the rotation of subjects and sizes.
+    pub(crate) fn open(
+        address: &Address,
+        clients: usize,
+        subjects: &Subjects,
+        sizes: &Sizes,
+    ) -> Result<Self, BenchError> {
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(BenchError::io("creating an epoll"))?;
+        let mut opened = Vec::with_capacity(clients);
+        for number in 0..clients {
+            let inbox = format!("_INBOX.bench{:x}c{number}", std::process::id());
+            let client = Client::open(address, &inbox, subjects, sizes)?;
+            epoll::add(
+                &epoll,
+                &client.stream,
+                epoll::EventData::new_u64(number as u64),
+                epoll::EventFlags::IN,
+            )
+            .map_err(BenchError::io("watching a socket"))?;
+            opened.push(client);
+        }
+        Ok(Self { epoll, clients: opened, buffer: vec![0; READ_SIZE] })
+    }
+
+    /// Keeps one request of every client outstanding; ends when every one that was sent is answered.
+    pub(crate) fn run(&mut self, until: Until, meter: Option<Meter>) -> Result<Outcome, BenchError> {
+        let mut latencies = Histogram::new_with_bounds(1, LONGEST_LATENCY, 3)
+            .expect("the bounds are ordered and 3 digits are allowed");
+        let before = meter.map(Meter::cpu).transpose()?;
+        let start = Instant::now();
+        let mut budget = Budget { until, start, sent: 0 };
+        let mut outstanding = 0;
+        for client in &mut self.clients {
+            outstanding += usize::from(budget.take() && client.request()?);
+        }
+        let mut events = Vec::with_capacity(256);
+        let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+        while outstanding > 0 {
+            events.clear();
+            epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&patience))
+                .map_err(BenchError::io("waiting for replies"))?;
+            if events.is_empty() {
+                return Err(BenchError::Lost(format!("{outstanding} requests have no reply")));
+            }
+            for event in &events {
+                let client = &mut self.clients[event.data.u64() as usize];
+                let Some(latency) = client.reply(&mut self.buffer)? else { continue };
+                latencies.saturating_record(latency.as_nanos() as u64);
+                outstanding -= usize::from(!(budget.take() && client.request()?));
+            }
+        }
+        let elapsed = start.elapsed();
+        let cpu = meter.map(Meter::cpu).transpose()?;
+        Ok(Outcome {
+            requests: budget.sent,
+            payload_bytes: self.clients.iter().map(|client| client.counter.tally().payload_bytes).sum(),
+            elapsed,
+            latencies,
+            cpu: cpu.zip(before).map(|(after, before)| after.since(before)),
+        })
+    }
+}
+
+/// How many requests may still be sent.
+struct Budget {
+    until: Until,
+    start: Instant,
+    sent: u64,
+}
+
+impl Budget {
+    fn take(&mut self) -> bool {
+        let more = match self.until {
+            Until::Messages(count) => self.sent < count,
+            Until::Elapsed(duration) => self.start.elapsed() < duration,
+        };
+        self.sent += u64::from(more);
+        more
+    }
+}
+
+impl Client {
+    fn open(address: &Address, inbox: &str, subjects: &Subjects, sizes: &Sizes) -> Result<Self, BenchError> {
+        let mut connection = Connection::open(address)?;
+        connection.send(format!("SUB {inbox}.* 1\r\n").as_bytes())?;
+        connection.barrier()?;
+        let text = script::text(sizes.largest());
+        let request = |(turn, (number, subject, size)): (usize, (usize, String, usize))| {
+            let mut bytes = format!("PUB {subject} {inbox}.{turn} {size}\r\n").into_bytes();
+            bytes.extend_from_slice(script::payload(&text, number, size));
+            bytes.extend_from_slice(b"\r\n");
+            (bytes, size)
+        };
+        let requests = script::rotation(subjects, sizes).enumerate().map(request).collect();
+        let (stream, _nothing_asked_yet) = connection.into_parts()?;
+        Ok(Self { stream, counter: Counter::default(), requests, sent: 0, sent_at: Instant::now() })
+    }
+
+    /// Sends the next request; always true, for counting.
+    fn request(&mut self) -> Result<bool, BenchError> {
+        let (bytes, _) = &self.requests[self.sent as usize % self.requests.len()];
+        self.sent += 1;
+        self.sent_at = Instant::now();
+        send_all(&self.stream, bytes)?;
+        Ok(true)
+    }
+
+    /// Reads once; gives the latency when the reply is complete.
+    fn reply(&mut self, buffer: &mut [u8]) -> Result<Option<Duration>, BenchError> {
+        match rustix::net::recv(&self.stream, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Err(BenchError::Closed),
+            Ok((count, _)) => count_and_answer(&self.stream, &mut self.counter, &buffer[..count])?,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(error) => return Err(BenchError::io("receiving replies")(error)),
+        }
+        let tally = self.counter.tally();
+        match tally.messages {
+            _ if tally.bare_headers > 0 => Err(BenchError::NoResponder),
+            count if count > self.sent => Err(BenchError::Lost("a request was answered twice".into())),
+            count => Ok((count == self.sent).then(|| self.sent_at.elapsed())),
+        }
+    }
+}
+
+/// What the table measures: clients and one echoing service on the same server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestLoad {
+    pub(crate) clients: usize,
+    /// Average payload of requests and replies, in bytes.
+    pub(crate) size: usize,
+    /// Subjects in rotation.
+    pub(crate) subjects: usize,
+}
+
+impl RequestLoad {
+    /// Runs clients and service for this time.
+    pub(crate) fn run(
+        &self,
+        address: &Address,
+        duration: Duration,
+        meter: Meter,
+    ) -> Result<Outcome, BenchError> {
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+        let (tell_ready, is_ready) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            let ready = move || tell_ready.send(()).unwrap_or(());
+            let service = scope.spawn(move || serve(address, "service.*", &Answer::Echo, ready, stopped));
+            let outcome = is_ready
+                .recv()
+                .map_err(|_| BenchError::Aborted)
+                .and_then(|()| self.request(address, duration, meter));
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            let served = service.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            match (outcome, served) {
+                (Err(BenchError::Aborted), Err(error)) => Err(error),
+                (outcome, _) => outcome,
+            }
+        })
+    }
+
+    fn request(&self, address: &Address, duration: Duration, meter: Meter) -> Result<Outcome, BenchError> {
+        let subjects = Subjects::Rotating { base: "service".into(), first: 0, count: self.subjects };
+        let sizes = Sizes::around(self.size, usize::MAX);
+        let mut requesters = Requesters::open(address, self.clients, &subjects, &sizes)?;
+        let outcome = requesters.run(Until::Elapsed(duration), Some(meter))?;
+        requesters.check_payloads()?;
+        Ok(outcome)
+    }
+}
+
+impl Requesters {
+    /// Checks that the replies of an echoing service have the sizes of the requests.
+    fn check_payloads(&self) -> Result<(), BenchError> {
+        for client in &self.clients {
+            let sizes =
+                client.requests.iter().cycle().take(client.sent as usize).map(|(_, size)| *size as u64);
+            if sizes.sum::<u64>() != client.counter.tally().payload_bytes {
+                return Err(BenchError::Lost("replies differ from requests in size".into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_answers_whole_requests_and_keeps_the_rest() {
+        let pending = b"MSG s.1 1 in.7 2\r\nhi\r\nPING\r\nMSG s.2 1 3\r\nnot\r\nHMSG s 1 in.8 12 14\r\n\
+            NATS/1.0\r\n\r\nab\r\nMSG s.3 1 in.9 5\r\nhal";
+        let (out, used, count) = answers(pending, &Answer::Echo).unwrap();
+        assert_eq!(out, b"PUB in.7 2\r\nhi\r\nPONG\r\nPUB in.8 2\r\nab\r\n");
+        assert_eq!(count, 2);
+        assert_eq!(&pending[used..], b"MSG s.3 1 in.9 5\r\nhal");
+        let (out, ..) = answers(pending, &Answer::Fixed(b"four".to_vec())).unwrap();
+        assert!(out.starts_with(b"PUB in.7 4\r\nfour\r\n"));
+    }
+}

@@ -1,0 +1,222 @@
+//! A run of publishers against receivers, from the connections to the proof that nothing was lost.
+//!
+//! Owns the order of things: subscribe, barrier, clock on, publish, PONG, last delivery, clock off,
+//! settle. The work itself is in `publisher` and `receiver`.
+
+use std::sync::Arc;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::bench::address::Address;
+use crate::bench::connection::Connection;
+use crate::bench::error::BenchError;
+use crate::bench::flow::{self, Delivery, Flow};
+use crate::bench::process::{CpuTime, Meter};
+use crate::bench::publisher::{self, Published, Until};
+use crate::bench::receiver::{Intake, Receivers};
+use crate::bench::script::{Script, Sizes, Subjects};
+use crate::bench::verify::{Expectation, Order, Verifier};
+
+/// The first token of every subject of a run.
+pub(crate) const BASE: &str = "bench";
+
+const LARGEST_BURST: usize = 256 * 1024;
+
+/// What is published and who receives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) publishers: usize,
+    pub(crate) receivers: usize,
+    pub(crate) interest: Interest,
+    /// Subjects in rotation, per publisher.
+    pub(crate) subjects: usize,
+    /// Average payload, in bytes.
+    pub(crate) size: usize,
+}
+
+/// How the receivers subscribe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interest {
+    /// Each to `bench.*`.
+    Star,
+    /// Each to `bench.>`.
+    Everything,
+    /// All to `bench.*` as one queue group.
+    Queue,
+    /// One subscription per subject, spread over the receivers. Only for one publisher.
+    OwnSubjects,
+}
+
+impl Interest {
+    fn delivery(self) -> Delivery {
+        match self {
+            Self::Star | Self::Everything => Delivery::Each,
+            Self::Queue | Self::OwnSubjects => Delivery::OneOf,
+        }
+    }
+}
+
+/// A load with its messages encoded, for any number of runs.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    load: Load,
+    /// How far ahead of the receivers the publishers may be, in bytes per receiver.
+    window: u64,
+    scripts: Vec<Arc<Script>>,
+}
+
+/// What a run gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) messages: u64,
+    /// From the first byte published to the last PONG and the last delivery.
+    pub(crate) elapsed: Duration,
+    /// The server's CPU time, where its process was known.
+    pub(crate) cpu: Option<CpuTime>,
+}
+
+impl Outcome {
+    /// Published messages per second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.messages as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Microseconds of server CPU per published message.
+    pub(crate) fn cpu_per_message(&self) -> Option<f64> {
+        Some(self.cpu?.scheduled.as_secs_f64() * 1e6 / self.messages as f64)
+    }
+}
+
+impl Prepared {
+    /// Encodes the messages of a load for servers with this payload limit, of which at most `backlog`
+    /// bytes may wait in a server.
+    pub(crate) fn new(load: Load, max_payload: usize, backlog: u64) -> Self {
+        let window = flow::window(load.receivers, backlog);
+        let burst_size = usize::try_from(window / 4).map_or(LARGEST_BURST, |size| size.min(LARGEST_BURST));
+        let sizes = Sizes::around(load.size, max_payload);
+        let script = |publisher| Arc::new(Script::encode(&load.subjects_of(publisher), &sizes, burst_size));
+        Self { load, window, scripts: (0..load.publishers).map(script).collect() }
+    }
+
+    /// Runs the load once. `meter` is the server's process, if it is known; `verify` parses every
+    /// message, at the price of the figures.
+    pub(crate) fn run(
+        &self,
+        address: &Address,
+        until: Until,
+        meter: Option<Meter>,
+        verify: bool,
+    ) -> Result<Outcome, BenchError> {
+        let delivery = self.load.interest.delivery();
+        let mut receivers = Receivers::new(self.subscribed(address, verify)?, delivery)?;
+        let mut publishers = Vec::new();
+        for script in &self.scripts {
+            let mut connection = Connection::open(address)?;
+            connection.barrier()?;
+            publishers.push((connection, Arc::clone(script)));
+        }
+        let flow = Flow::new(delivery, self.load.receivers, self.window);
+        let before = meter.map(Meter::cpu).transpose()?;
+        let start = Instant::now();
+        let (published, last_delivery) = drive(publishers, &mut receivers, until, &flow)?;
+        let cpu = meter.map(Meter::cpu).transpose()?;
+        let sum = |of: fn(&Published) -> u64| published.iter().map(of).sum::<u64>();
+        let messages = sum(|p| p.messages);
+        if self.load.receivers > 0 {
+            receivers.settle(sum(|p| p.delivered_bytes), messages)?;
+        }
+        let end = published.iter().map(|p| p.finished).chain(last_delivery).max().unwrap_or(start);
+        Ok(Outcome {
+            messages,
+            elapsed: end.duration_since(start),
+            cpu: cpu.zip(before).map(|(after, before)| after.since(before)),
+        })
+    }
+
+    /// Opens the receiving connections; every subscription is in force when this returns.
+    fn subscribed(&self, address: &Address, verify: bool) -> Result<Vec<(Connection, Intake)>, BenchError> {
+        let mut connections = Vec::with_capacity(self.load.receivers);
+        for receiver in 0..self.load.receivers {
+            let mut connection = Connection::open(address)?;
+            connection.send(&self.load.subscriptions(receiver))?;
+            connection.barrier()?;
+            connections.push((connection, self.intake(verify)));
+        }
+        Ok(connections)
+    }
+
+    fn intake(&self, verify: bool) -> Intake {
+        if !verify {
+            return Intake::Discard;
+        }
+        let complete = self.load.interest.delivery() == Delivery::Each;
+        let order = Order { scripts: self.scripts.clone(), per_publisher: self.load.subjects };
+        let expectation = Expectation {
+            base: BASE.to_owned(),
+            own_sids: self.load.interest == Interest::OwnSubjects,
+            largest: self.scripts.iter().map(|script| script.largest()).max().unwrap_or(0),
+            order: complete.then_some(order),
+        };
+        Intake::Verify(Box::new(Verifier::new(expectation)))
+    }
+}
+
+impl Load {
+    fn subjects_of(&self, publisher: usize) -> Subjects {
+        let (base, count) = (BASE.to_owned(), self.subjects);
+        match self.interest {
+            Interest::OwnSubjects => Subjects::Own { base, count },
+            _ => Subjects::Rotating { base, first: publisher * count, count },
+        }
+    }
+
+    /// The SUB lines of one receiver.
+    fn subscriptions(&self, receiver: usize) -> Vec<u8> {
+        let lines = match self.interest {
+            Interest::Star => format!("SUB {BASE}.* 1\r\n"),
+            Interest::Everything => format!("SUB {BASE}.> 1\r\n"),
+            Interest::Queue => format!("SUB {BASE}.* workers 1\r\n"),
+            Interest::OwnSubjects => (receiver..self.subjects)
+                .step_by(self.receivers)
+                .map(|number| format!("SUB {BASE}.{number} {}\r\n", number + 1))
+                .collect(),
+        };
+        lines.into_bytes()
+    }
+}
+
+/// Publishes and receives on threads of their own until everything has arrived. The second value
+/// is when the last delivery was there, if anybody received.
+fn drive(
+    publishers: Vec<(Connection, Arc<Script>)>,
+    receivers: &mut Receivers,
+    until: Until,
+    flow: &Flow,
+) -> Result<(Vec<Published>, Option<Instant>), BenchError> {
+    thread::scope(|scope| {
+        let receiving = (!receivers.is_empty())
+            .then(|| scope.spawn(|| receivers.receive(flow).inspect_err(|_| flow.fail())));
+        let publishing: Vec<_> = publishers
+            .into_iter()
+            .map(|(mut connection, script)| {
+                scope.spawn(move || {
+                    publisher::publish(&mut connection, &script, until, flow).inspect_err(|_| flow.fail())
+                })
+            })
+            .collect();
+        let published: Result<Vec<Published>, BenchError> = publishing.into_iter().map(joined).collect();
+        if let Ok(published) = &published {
+            flow.expect(published.iter().map(|p| p.delivered_bytes).sum());
+        }
+        let received = receiving.map(joined).transpose();
+        match (published, received) {
+            // The error that began it, not the one of those who were stopped by it.
+            (Err(BenchError::Aborted), Err(error)) | (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(published), Ok(received)) => Ok((published, received)),
+        }
+    })
+}
+
+fn joined<T>(handle: ScopedJoinHandle<'_, T>) -> T {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

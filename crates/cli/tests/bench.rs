@@ -1,0 +1,223 @@
+//! Drives the built `myelin bench` against a real server: the reference where it is installed, else ours.
+//!
+//! Small counts: this proves that the commands work together, not how fast anything is.
+
+#![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server on a free port that ends with the test.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    /// `None`, with a line that says so, where no server program can be found.
+    fn start(arguments: &[&str]) -> Option<Self> {
+        let Some(program) = server_program() else {
+            eprintln!("skipped: neither nats-server nor target/*/myelin-server was found");
+            return None;
+        };
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let child = Command::new(program)
+            .args(["-a", "127.0.0.1", "-p", &port.to_string()])
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Self { child, port };
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < deadline, "the server does not listen");
+            std::thread::yield_now();
+        }
+        Some(server)
+    }
+
+    fn url(&self, user_info: &str) -> String {
+        format!("nats://{user_info}127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn server_program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).map(|dir| dir.join("nats-server")).collect();
+    places.push(home.join("go/bin/nats-server"));
+    let target = Path::new(env!("CARGO_BIN_EXE_myelin")).ancestors().nth(2).unwrap();
+    places.extend(["release", "quick", "debug"].map(|profile| target.join(profile).join("myelin-server")));
+    places.into_iter().find(|program| program.is_file())
+}
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_myelin"));
+    command.arg("bench").args(arguments);
+    command
+}
+
+/// A command that has said it is ready.
+struct Ready {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Ready {
+    fn start(arguments: &[&str], sign: &str, count: usize) -> Self {
+        let mut child = bench(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut seen = 0;
+        while seen < count {
+            let mut line = String::new();
+            assert!(output.read_line(&mut line).unwrap() > 0, "ended before {sign:?}");
+            seen += usize::from(line.starts_with(sign));
+        }
+        Self { child, output }
+    }
+
+    /// Its further output, when it has ended well.
+    fn finish(mut self) -> String {
+        let mut text = String::new();
+        self.output.read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        text
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[track_caller]
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    stdout(&output)
+}
+
+#[test]
+fn subscribers_verify_what_publishers_publish() {
+    let Some(server) = Server::start(&[]) else { return };
+    let url = server.url("");
+    for extra in [&[][..], &["--multisubject"]] {
+        let common = [&["metrics", "--server", &url, "--clients", "3"], extra].concat();
+        let sub = [&["sub", "--msgs", "5000", "--verify"], &common[..]].concat();
+        let subscriber = Ready::start(&sub, "Waiting for messages", 3);
+        let publish = [&["pub", "--msgs", "5000", "--size", "200"], &common[..]].concat();
+        let published = succeed(&mut bench(&publish));
+        assert!(published.contains("NATS Core NATS publisher stats: "), "{published}");
+        assert!(published.contains(" [3] ") && published.contains("message rates min "), "{published}");
+        let received = subscriber.finish();
+        assert!(received.contains("NATS Core NATS subscriber stats: "), "{received}");
+        assert_eq!(received.matches("(5,000 msgs)").count(), 3, "{received}");
+    }
+}
+
+#[test]
+fn a_verifying_subscriber_refuses_foreign_messages() {
+    let Some(server) = Server::start(&[]) else { return };
+    let url = server.url("");
+    let sub = ["sub", "orders", "--multisubject", "--server", &url, "--msgs", "10", "--verify"];
+    let mut subscriber = Ready::start(&sub, "Waiting for messages", 1);
+    // Same subjects as the subscriber expects, but with a payload that belongs to another number.
+    succeed(&mut bench(&["pub", "orders.7", "--server", &url, "--msgs", "10"]));
+    assert!(!subscriber.child.wait().unwrap().success());
+}
+
+#[test]
+fn requests_are_answered_and_timed() {
+    let Some(server) = Server::start(&[]) else { return };
+    let url = server.url("");
+    let request = ["service", "request", "echo", "--server", &url, "--msgs", "600", "--clients", "4"];
+    let alone = bench(&request).output().unwrap();
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("nobody answers"));
+    let serve = ["service", "serve", "echo", "--server", &url, "--size", "32", "--clients", "2"];
+    let _service = Ready::start(&serve, "Waiting for requests", 2);
+    let pid = server.child.id().to_string();
+    let output = succeed(bench(&request).args(["--server-pid", &pid]));
+    assert!(output.contains("NATS Core NATS service requester stats: "), "{output}");
+    assert!(output.contains("latencies p50 ") && output.contains("server CPU "), "{output}");
+}
+
+#[test]
+fn credentials_are_presented() {
+    let Some(server) = Server::start(&["--user", "joe", "--pass", "s3cret"]) else { return };
+    let publish = |user_info: &str| {
+        bench(&["pub", "x", "--msgs", "10", "--server", &server.url(user_info)]).output().unwrap()
+    };
+    assert!(publish("joe:s3cret@").status.success());
+    for user_info in ["joe:wrong@", "token@", ""] {
+        let refused = publish(user_info);
+        assert!(!refused.status.success());
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(error.contains("Authorization Violation"), "{user_info}: {error}");
+    }
+}
+
+#[test]
+fn a_token_is_presented() {
+    let Some(server) = Server::start(&["--auth", "t0ken"]) else { return };
+    succeed(&mut bench(&["pub", "x", "--msgs", "10", "--server", &server.url("t0ken@")]));
+}
+
+#[test]
+fn a_table_is_made_and_every_message_verified() {
+    let Some(program) = server_program() else {
+        eprintln!("skipped: neither nats-server nor target/*/myelin-server was found");
+        return;
+    };
+    let json = std::env::temp_dir().join(format!("myelin-table-{}.json", std::process::id()));
+    let mut command = bench(&["table", "--quick", "--rounds", "1", "--seconds", "0.05"]);
+    command.arg("--ours").arg(&program).arg("--reference").arg(&program).arg("--json").arg(&json);
+    let names = ["pub-16", "1:4-128", "queue10-4K", "4x4-128", "100k-own", "request-50", "churn"];
+    let output = command.args(["--verify", "--rows", &names.join(",")]).output().unwrap();
+    let table: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    std::fs::remove_file(&json).unwrap();
+    assert_eq!(output.status.code(), Some(1), "a server is not 3 times as fast as itself");
+    let rows = table["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["name"].as_str().unwrap()).collect::<Vec<_>>(), names);
+    for row in rows {
+        assert_eq!(row["failures"].as_array().map(Vec::len), Some(0), "{row}");
+        for side in ["reference", "ours", "control"] {
+            let values = row["figures"][0][side].as_array().unwrap();
+            assert!(values.len() == 1 && values.iter().all(|value| value.as_f64() > Some(0.0)), "{row}");
+        }
+    }
+    let markdown = stdout(&output);
+    assert!(names.iter().all(|name| markdown.contains(&format!("| {name} | msgs/s | "))), "{markdown}");
+}
+
+#[test]
+fn a_program_that_is_no_server_fails_its_rows_only() {
+    let Some(program) = server_program() else {
+        eprintln!("skipped: neither nats-server nor target/*/myelin-server was found");
+        return;
+    };
+    let mut command = bench(&["table", "--quick", "--rounds", "1", "--seconds", "0.05", "--rows", "pub-16"]);
+    let output = command.arg("--ours").arg("/bin/false").arg("--reference").arg(&program).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let markdown = stdout(&output);
+    assert!(markdown.contains("- pub-16: Ours failed: server process: ended with"), "{markdown}");
+    assert!(markdown.contains("| **FAIL** |"), "{markdown}");
+}

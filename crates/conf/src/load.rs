@@ -1,0 +1,225 @@
+//! From command line, environment and file to something to do.
+//!
+//! Owns the order in which they count: defaults, flags, file, flags again. Prints nothing, exits never.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::diagnostic::Diagnostic;
+use crate::digest::digest;
+use crate::flags::Flags;
+use crate::options::{Options, Report};
+use crate::parser::Sources;
+
+/// What every message begins with.
+const PROGRAM: &str = "myelin-server";
+
+/// How a configuration asks for the value of an environment variable.
+type Env<'e> = &'e dyn Fn(&str) -> Option<String>;
+
+/// Options ready to run with, and what the operator should be told about them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// File and flags, flags winning, checked against each other.
+    pub options: Options,
+    /// To be printed on standard error before the server starts, one line each.
+    pub warnings: Vec<Diagnostic>,
+    /// The configuration file as named by the operator.
+    pub config_file: Option<PathBuf>,
+    /// `sha256:<hex>` of the parsed file, for `/varz`.
+    pub config_digest: Option<String>,
+}
+
+/// A signal that `-sl` sends to a running server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalCommand {
+    /// Kill at once (SIGKILL).
+    Stop,
+    /// Shut down (SIGINT).
+    Quit,
+    /// Shut down unless in lame duck mode (SIGTERM).
+    Term,
+    /// Reopen the log file (SIGUSR1).
+    Reopen,
+    /// Read the configuration again (SIGHUP).
+    Reload,
+    /// Enter lame duck mode (SIGUSR2).
+    LameDuck,
+}
+
+/// What the command line asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Run a server.
+    Run(Box<Loaded>),
+    /// Say that the configuration file is valid, and exit 0. `Display` is the line to print.
+    TestConfig {
+        /// The file as named by the operator.
+        path: PathBuf,
+        /// `sha256:<hex>` of the parsed file.
+        digest: String,
+    },
+    /// Print the usage on standard output and exit 0.
+    Help,
+    /// Print the version on standard output and exit 0.
+    Version,
+    /// Send a signal to another server and exit.
+    Signal {
+        /// What to send.
+        command: SignalCommand,
+        /// A process id, the path of a pid file, or a pattern like `12*`; `None` finds the process.
+        target: Option<String>,
+    },
+}
+
+impl fmt::Display for Command {
+    /// The line that a test of the configuration prints; empty for all others.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Command::TestConfig { path, digest } => {
+                write!(f, "{PROGRAM}: configuration file {} is valid ({digest})", path.display())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why there is nothing to run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LoadError {
+    /// The flags cannot be read. Print the message on standard error and the usage on standard output.
+    Flags(String),
+    /// The flags ask for something impossible.
+    Command(String),
+    /// The configuration file is wrong (or, with `-t`, questionable). Never empty.
+    Config(Vec<Diagnostic>),
+}
+
+impl LoadError {
+    /// The exit code of a process that cannot start for this reason.
+    ///
+    /// Compat: 0 for flags that cannot be read, since the reference prints its usage and leaves as if it
+    /// had been asked to.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            LoadError::Flags(_) => 0,
+            LoadError::Command(_) | LoadError::Config(_) => 1,
+        }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Flags(message) => f.write_str(message),
+            LoadError::Command(message) => write!(f, "{PROGRAM}: {message}"),
+            LoadError::Config(diagnostics) => {
+                write!(f, "{PROGRAM}: ")?;
+                diagnostics.iter().enumerate().try_for_each(|(at, diagnostic)| {
+                    if at > 0 {
+                        f.write_str("\n")?;
+                    }
+                    diagnostic.fmt(f)
+                })
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Reads flags, then the configuration file they name, then lets the flags win.
+///
+/// `args` are the arguments without the program's name; `env` answers variables that a configuration
+/// refers to and does not define.
+///
+/// # Errors
+/// See [`LoadError`]. All errors of options are reported together; an error of the grammar hides what
+/// follows it.
+pub fn load(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<Command, LoadError> {
+    let flags = Flags::parse(args).map_err(LoadError::Flags)?;
+    if let Some(command) = question(&flags).map_err(LoadError::Command)? {
+        return Ok(command);
+    }
+    let Some(path) = flags.config_file() else {
+        if flags.asks_test() {
+            let message = "must specify [-c, --config] option to check configuration file syntax";
+            return Err(LoadError::Command(message.to_owned()));
+        }
+        return run(&flags, Loaded::new(Options::default()));
+    };
+    // Compat: flags count before the file too, so that a file can contradict them.
+    let mut options = Options::default();
+    flags.apply(&mut options).map_err(LoadError::Command)?;
+    let loaded = load_file(path, options, flags.asks_test(), env)?;
+    match loaded.config_digest {
+        Some(digest) if flags.asks_test() => Ok(Command::TestConfig { path: path.into(), digest }),
+        _ => run(&flags, loaded),
+    }
+}
+
+/// What the command line asks for other than running or testing.
+fn question(flags: &Flags) -> Result<Option<Command>, String> {
+    if flags.asks_version() {
+        return Ok(Some(Command::Version));
+    }
+    if flags.asks_help() {
+        return Ok(Some(Command::Help));
+    }
+    match flags.word().map(str::to_ascii_lowercase).as_deref() {
+        Some("version") => return Ok(Some(Command::Version)),
+        Some("help") => return Ok(Some(Command::Help)),
+        Some(_) => return Err(format!("unrecognized command: {:?}", flags.word().unwrap_or_default())),
+        None => {}
+    }
+    flags.check_supported()?;
+    flags.signal().map(signal).transpose()
+}
+
+/// `command` or `command=target`.
+fn signal(text: &str) -> Result<Command, String> {
+    let parts: Vec<&str> = text.split('=').collect();
+    if parts.len() > 2 {
+        return Err(format!("invalid signal parameters: [{}]", parts[2..].join(" ")));
+    }
+    let command = match parts[0] {
+        "stop" => SignalCommand::Stop,
+        "quit" => SignalCommand::Quit,
+        "term" => SignalCommand::Term,
+        "reopen" => SignalCommand::Reopen,
+        "reload" => SignalCommand::Reload,
+        "ldm" => SignalCommand::LameDuck,
+        unknown => return Err(format!("unknown signal {unknown:?}")),
+    };
+    let target = parts.get(1).filter(|target| !target.is_empty()).map(|&target| target.to_owned());
+    Ok(Command::Signal { command, target })
+}
+
+fn load_file(path: &str, mut options: Options, is_test: bool, env: Env<'_>) -> Result<Loaded, LoadError> {
+    let root = Sources::new(env).parse_file(path).map_err(|error| LoadError::Config(vec![error]))?;
+    let mut report = Report::default();
+    if root.is_empty() {
+        let message = format!("{path}: config has no values or is empty");
+        report.warnings.push(Diagnostic { position: None, message });
+    }
+    options.read(&root, &mut report);
+    let Report { errors, mut warnings } = report;
+    if !errors.is_empty() || is_test && !warnings.is_empty() {
+        warnings.extend(errors);
+        return Err(LoadError::Config(warnings));
+    }
+    Ok(Loaded { options, warnings, config_file: Some(path.into()), config_digest: Some(digest(&root)) })
+}
+
+fn run(flags: &Flags, mut loaded: Loaded) -> Result<Command, LoadError> {
+    flags.apply(&mut loaded.options).map_err(LoadError::Command)?;
+    loaded.options.check().map_err(LoadError::Command)?;
+    Ok(Command::Run(Box::new(loaded)))
+}
+
+impl Loaded {
+    /// Options that come from no file.
+    fn new(options: Options) -> Self {
+        Self { options, warnings: Vec::new(), config_file: None, config_digest: None }
+    }
+}

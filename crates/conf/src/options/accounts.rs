@@ -1,0 +1,184 @@
+//! The accounts a server isolates from each other, and which of them is the system account.
+
+use super::authorization::{AuthorizationOptions, apply_defaults, read_users};
+use super::field::{Field, Read, Report, complaint_at, read_block};
+use super::permissions::Permissions;
+use super::unsupported::Scope;
+use crate::value::{Node, Value};
+
+/// Name of the account of every user that no account lists.
+pub const GLOBAL_ACCOUNT: &str = "$G";
+/// Name of the system account unless another one is configured.
+pub const DEFAULT_SYSTEM_ACCOUNT: &str = "$SYS";
+
+/// What all connections of an account may use together; `None` is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AccountLimits {
+    /// Client connections; 0 admits none.
+    pub max_connections: Option<u32>,
+    /// Subscriptions of one connection.
+    pub max_subscriptions: Option<u32>,
+    /// Bytes of one message.
+    pub max_payload: Option<u32>,
+}
+
+/// One configured account. Its users are in [`AuthorizationOptions::users`](super::AuthorizationOptions::users).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountOptions {
+    /// Unique and never `$G`.
+    pub name: String,
+    /// Limits that apply to the account.
+    pub limits: AccountLimits,
+}
+
+/// All accounts and the choice of the system account.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AccountsOptions {
+    /// Configured accounts in the order of the file.
+    pub list: Vec<AccountOptions>,
+    /// As configured; see [`AccountsOptions::system_account`].
+    pub configured_system_account: Option<String>,
+    /// Run without a system account unless one is configured.
+    pub no_system_account: bool,
+}
+
+impl AccountsOptions {
+    /// The account that is the system account, `$SYS` when none was chosen, or `None` when there is
+    /// to be none.
+    pub fn system_account(&self) -> Option<&str> {
+        let chosen = self.chosen_system_account();
+        chosen.or((!self.no_system_account).then_some(DEFAULT_SYSTEM_ACCOUNT))
+    }
+
+    /// The system account that the configuration chooses, by the option or by defining `$SYS`.
+    pub(crate) fn chosen_system_account(&self) -> Option<&str> {
+        let defined = || self.list.iter().any(|a| a.name == DEFAULT_SYSTEM_ACCOUNT);
+        match &self.configured_system_account {
+            Some(name) => Some(name),
+            None => defined().then_some(DEFAULT_SYSTEM_ACCOUNT),
+        }
+    }
+}
+
+impl AccountsOptions {
+    /// Reads one top-level field; answers whether it belongs to this group. Users of accounts go to
+    /// `authorization`.
+    pub(super) fn set(
+        &mut self,
+        field: &Field<'_>,
+        authorization: &mut AuthorizationOptions,
+        report: &mut Report,
+    ) -> Read<bool> {
+        match field.name() {
+            "accounts" => self.set_accounts(field, authorization, report)?,
+            "no_system_account" | "no_system" | "no_sys_acc" => self.no_system_account = field.boolean()?,
+            "system_account" | "system" => self.configured_system_account = system_account(field)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// A map of accounts, or a list of names.
+    fn set_accounts(
+        &mut self,
+        field: &Field<'_>,
+        authorization: &mut AuthorizationOptions,
+        report: &mut Report,
+    ) -> Read<()> {
+        if let Value::Array(names) = field.value() {
+            names.iter().for_each(|name| {
+                let added = self.add_name(name);
+                report.keep(added);
+            });
+            return Ok(());
+        }
+        for (name, node) in field.map()?.iter().filter(|(_, node)| !node.is_used_variable) {
+            let account = self.add_account(name, node, authorization, report);
+            report.keep(account);
+        }
+        Ok(())
+    }
+
+    fn add_name(&mut self, node: &Node) -> Read<()> {
+        let Value::Text(name) = &node.value else {
+            let found = node.value.type_name();
+            return Err(complaint_at(
+                &node.position,
+                format!("Expected the name of an account, got {found}"),
+            ));
+        };
+        check_reserved(name, node)?;
+        if self.list.iter().any(|account| account.name == *name) {
+            return Err(complaint_at(&node.position, format!("Duplicate Account Entry: {name}")));
+        }
+        self.list.push(AccountOptions { name: name.clone(), limits: AccountLimits::default() });
+        Ok(())
+    }
+
+    fn add_account(
+        &mut self,
+        name: &str,
+        node: &Node,
+        authorization: &mut AuthorizationOptions,
+        report: &mut Report,
+    ) -> Read<()> {
+        let Value::Map(map) = &node.value else {
+            return Err(complaint_at(&node.position, "Expected map entries for accounts"));
+        };
+        check_reserved(name, node)?;
+        let mut account = AccountOptions { name: name.to_owned(), limits: AccountLimits::default() };
+        let mut users = Vec::new();
+        let mut defaults = None;
+        read_block(map, Scope::Account, report, |field, report| {
+            match field.name() {
+                "users" => users = read_users(field, report)?,
+                "default_permissions" => defaults = Some(Permissions::read(field, report)?),
+                "limits" => account.limits = AccountLimits::read(field, report)?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        });
+        users.iter_mut().for_each(|user| user.account = Some(name.to_owned()));
+        apply_defaults(&mut users, defaults.as_ref());
+        self.list.push(account);
+        let users_node =
+            map.iter().find(|(key, _)| key.eq_ignore_ascii_case("users")).map_or(node, |(_, users)| users);
+        authorization.add_account_users(users, users_node)
+    }
+}
+
+fn check_reserved(name: &str, node: &Node) -> Read<()> {
+    if name == GLOBAL_ACCOUNT {
+        return Err(complaint_at(&node.position, format!("{name:?} is a Reserved Account")));
+    }
+    Ok(())
+}
+
+fn system_account(field: &Field<'_>) -> Read<Option<String>> {
+    field.optional_text().map_err(|_| field.complaint("system account name must be a string"))
+}
+
+impl AccountLimits {
+    fn read(field: &Field<'_>, report: &mut Report) -> Read<Self> {
+        let Value::Map(map) = field.value() else {
+            let found = field.value().type_name();
+            return Err(field.complaint(format!("Expected account limits to be a map/struct, got {found}")));
+        };
+        let mut limits = Self::default();
+        read_block(map, Scope::AccountLimits, report, |field, _| {
+            match field.name() {
+                "max_connections" | "max_conn" => limits.max_connections = limit(field)?,
+                "max_subscriptions" | "max_subs" => limits.max_subscriptions = limit(field)?,
+                "max_payload" | "max_pay" => limits.max_payload = limit(field)?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        });
+        Ok(limits)
+    }
+}
+
+/// -1 is no limit; 0 allows nothing.
+fn limit(field: &Field<'_>) -> Read<Option<u32>> {
+    if field.integer()? == -1 { Ok(None) } else { field.count().map(Some) }
+}

@@ -1,0 +1,69 @@
+//! What options forbid each other. Checked when a server is about to run, with flags applied, because a
+//! file alone may be completed by flags.
+
+use super::{AccountsOptions, AuthorizationOptions, GLOBAL_ACCOUNT, LimitOptions, Options, ServerOptions};
+use crate::duration;
+
+impl Options {
+    /// The first reason why these options cannot run together.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.server.check()?;
+        self.limits.check()?;
+        self.authorization.check_no_auth_user()?;
+        self.accounts.check_system_account()
+    }
+}
+
+impl ServerOptions {
+    fn check(&self) -> Result<(), String> {
+        if self.lame_duck_grace_period >= self.lame_duck_duration {
+            return Err(format!(
+                "lame duck grace period ({}) should be strictly lower than lame duck duration ({})",
+                duration::format(self.lame_duck_grace_period),
+                duration::format(self.lame_duck_duration)
+            ));
+        }
+        if self.name.as_ref().is_some_and(|name| name.contains(' ')) {
+            return Err("server name cannot contain spaces".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl LimitOptions {
+    fn check(&self) -> Result<(), String> {
+        if u64::from(self.max_payload) > self.max_pending {
+            return Err(format!(
+                "max_payload ({}) cannot be higher than max_pending ({})",
+                self.max_payload, self.max_pending
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl AuthorizationOptions {
+    fn check_no_auth_user(&self) -> Result<(), String> {
+        let Some(name) = &self.no_auth_user else { return Ok(()) };
+        if self.users.is_empty() {
+            return Err(format!("no_auth_user: \"{name}\" present, but users/nkeys are not defined"));
+        }
+        if self.users.iter().any(|user| user.name == *name) {
+            return Ok(());
+        }
+        Err(format!(
+            "no_auth_user: \"{name}\" not present as user or nkey in authorization block or account configuration"
+        ))
+    }
+}
+
+impl AccountsOptions {
+    /// Compat: `$SYS` has to be defined if it is named, although it exists when nothing is named.
+    fn check_system_account(&self) -> Result<(), String> {
+        let Some(name) = &self.configured_system_account else { return Ok(()) };
+        if name == GLOBAL_ACCOUNT || self.list.iter().any(|account| account.name == *name) {
+            return Ok(());
+        }
+        Err("error resolving system account: account missing".to_owned())
+    }
+}

@@ -1,0 +1,118 @@
+//! What one connection, and all of them together, may ask of the server.
+
+use std::num::NonZeroU8;
+use std::time::Duration;
+
+use super::field::{Field, Read, Report};
+
+/// What happens to a client whose socket accepts nothing within the write deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WriteTimeout {
+    /// The kind of connection decides: clients are closed.
+    #[default]
+    Default,
+    /// The connection is closed.
+    Close,
+    /// The write is tried again.
+    Retry,
+}
+
+/// Limits of the client protocol and of the connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitOptions {
+    /// Bytes of one protocol line. Default 4096.
+    pub max_control_line: u32,
+    /// Bytes of one message, headers included. Default 1 MiB. Never above `max_pending`.
+    pub max_payload: u32,
+    /// Bytes that may wait for one client before it is a slow consumer. Default 64 MiB.
+    pub max_pending: u64,
+    /// Client connections. Default 65536; 0 admits none (`/varz` shows that as -1).
+    pub max_connections: u32,
+    /// Subscriptions of one connection; `None` is unlimited.
+    pub max_subscriptions: Option<u32>,
+    /// Tokens in a subscription's subject; `None` is unlimited.
+    pub max_sub_tokens: Option<NonZeroU8>,
+    /// Idle time after which the server pings a client. Default 2 minutes.
+    pub ping_interval: Duration,
+    /// Unanswered pings before a connection is stale. Default 2.
+    pub ping_max: u32,
+    /// Longest time one write may take. Default 10 s.
+    pub write_deadline: Duration,
+    /// What happens when it takes longer.
+    pub write_timeout: WriteTimeout,
+    /// Never hold a fast publisher back for slow receivers.
+    pub no_fast_producer_stall: bool,
+    /// Closed connections that `/connz` remembers. Default 10000.
+    pub max_closed_clients: u32,
+    /// Behave like a server that does not know message headers.
+    pub no_header_support: bool,
+}
+
+impl Default for LimitOptions {
+    fn default() -> Self {
+        Self {
+            max_control_line: 4096,
+            max_payload: 1024 * 1024,
+            max_pending: 64 * 1024 * 1024,
+            max_connections: 64 * 1024,
+            max_subscriptions: None,
+            max_sub_tokens: None,
+            ping_interval: Duration::from_secs(120),
+            ping_max: 2,
+            write_deadline: Duration::from_secs(10),
+            write_timeout: WriteTimeout::Default,
+            no_fast_producer_stall: false,
+            max_closed_clients: 10_000,
+            no_header_support: false,
+        }
+    }
+}
+
+impl LimitOptions {
+    /// Reads one top-level field; answers whether it belongs to this group.
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+        let default = Self::default();
+        match field.name() {
+            "max_control_line" => self.max_control_line = field.count_or(default.max_control_line)?,
+            "max_payload" => self.max_payload = field.count_or(default.max_payload)?,
+            "max_pending" => self.max_pending = max_pending(field, default.max_pending)?,
+            "max_connections" | "max_conn" => self.max_connections = field.limit()?.unwrap_or(0),
+            "max_subscriptions" | "max_subs" => self.max_subscriptions = field.limit()?,
+            "max_sub_tokens" | "max_subscription_tokens" => {
+                self.max_sub_tokens = Some(max_sub_tokens(field)?)
+            }
+            "ping_interval" => self.ping_interval = field.duration_or(default.ping_interval, report)?,
+            "ping_max" => self.ping_max = field.count_or(default.ping_max)?,
+            "write_deadline" => self.write_deadline = field.duration_or(default.write_deadline, report)?,
+            "write_timeout" => self.write_timeout = WriteTimeout::read(field)?,
+            "no_fast_producer_stall" => self.no_fast_producer_stall = field.boolean()?,
+            "max_closed_clients" => self.max_closed_clients = field.count_or(default.max_closed_clients)?,
+            "no_header_support" => self.no_header_support = field.boolean()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn max_pending(field: &Field<'_>, default: u64) -> Read<u64> {
+    let bytes = field.count_up_to(i64::MAX)?.unsigned_abs();
+    Ok(if bytes == 0 { default } else { bytes })
+}
+
+fn max_sub_tokens(field: &Field<'_>) -> Read<NonZeroU8> {
+    let tokens = field.count_up_to(i64::from(u8::MAX))?;
+    let tokens = u8::try_from(tokens).ok().and_then(NonZeroU8::new);
+    // Compat: zero is refused in the words that are meant for negative numbers.
+    tokens.ok_or_else(|| field.complaint(format!("{} value can not be negative", field.written())))
+}
+
+impl WriteTimeout {
+    fn read(field: &Field<'_>) -> Read<Self> {
+        match field.text()? {
+            "default" => Ok(WriteTimeout::Default),
+            "close" => Ok(WriteTimeout::Close),
+            "retry" => Ok(WriteTimeout::Retry),
+            _ => Err(field.complaint("write_timeout must be 'default', 'close' or 'retry'")),
+        }
+    }
+}

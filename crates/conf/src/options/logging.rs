@@ -1,0 +1,73 @@
+//! What is logged, and where to.
+
+use std::path::PathBuf;
+
+use super::field::{Field, Read};
+
+/// The log's level, look and destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggingOptions {
+    /// Log `[DBG]` lines.
+    pub debug: bool,
+    /// Log `[TRC]` lines.
+    pub trace: bool,
+    /// Trace the system account as well.
+    pub trace_verbose: bool,
+    /// Trace only the headers of messages, not their payload.
+    pub trace_headers: bool,
+    /// Begin each line with the time. Default true.
+    pub logtime: bool,
+    /// That time is UTC instead of local time.
+    pub logtime_utc: bool,
+    /// File to write instead of standard error.
+    pub log_file: Option<PathBuf>,
+    /// Bytes after which the log file is rotated; `None` never rotates.
+    pub log_size_limit: Option<u64>,
+    /// Log files to keep when rotating, the current one included; `None` keeps all.
+    pub log_max_num: Option<u64>,
+    /// Bytes of a message that a trace line shows; `None` shows all.
+    pub max_traced_msg_len: Option<u32>,
+}
+
+impl Default for LoggingOptions {
+    fn default() -> Self {
+        Self {
+            debug: false,
+            trace: false,
+            trace_verbose: false,
+            trace_headers: false,
+            logtime: true,
+            logtime_utc: false,
+            log_file: None,
+            log_size_limit: None,
+            log_max_num: None,
+            max_traced_msg_len: None,
+        }
+    }
+}
+
+impl LoggingOptions {
+    /// Reads one top-level field; answers whether it belongs to this group.
+    pub(super) fn set(&mut self, field: &Field<'_>) -> Read<bool> {
+        match field.name() {
+            "debug" => self.debug = field.boolean()?,
+            "trace" => self.trace = field.boolean()?,
+            // Compat: these two switch tracing itself on or off as well; the last of them wins.
+            "trace_verbose" => (self.trace_verbose, self.trace) = (field.boolean()?, field.boolean()?),
+            "trace_headers" => (self.trace_headers, self.trace) = (field.boolean()?, field.boolean()?),
+            "logtime" => self.logtime = field.boolean()?,
+            "logtime_utc" => self.logtime_utc = field.boolean()?,
+            "logfile" | "log_file" => self.log_file = field.optional_path()?,
+            "logfile_size_limit" | "log_size_limit" => self.log_size_limit = positive(field.integer()?),
+            "logfile_max_num" | "log_max_num" => self.log_max_num = positive(field.integer()?),
+            "max_traced_msg_len" => self.max_traced_msg_len = field.limit()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Zero and negative numbers switch a limit off.
+pub(crate) fn positive(number: i64) -> Option<u64> {
+    u64::try_from(number).ok().filter(|&number| number > 0)
+}

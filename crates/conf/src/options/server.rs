@@ -1,0 +1,194 @@
+//! Where the server listens, what it is called, and the files it leaves behind for operators.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::field::{Field, Read, complaint_at};
+use crate::duration;
+use crate::value::{Node, Value};
+
+/// A TCP port as an operator may ask for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// The operating system chooses (written `-1`).
+    Random,
+    /// Exactly this port; never 0.
+    Fixed(u16),
+}
+
+impl Port {
+    /// The number to bind with: 0 lets the operating system choose.
+    pub fn to_bind(self) -> u16 {
+        match self {
+            Port::Random => 0,
+            Port::Fixed(port) => port,
+        }
+    }
+}
+
+/// Identity, listener and lifecycle of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerOptions {
+    /// Address to bind for clients, without brackets for IPv6. Default `0.0.0.0`.
+    pub host: String,
+    /// Client port. Default 4222.
+    pub port: Port,
+    /// Configured name; without one the server uses its id.
+    pub name: Option<String>,
+    /// `host` or `host:port` that INFO shows instead of the bound address.
+    pub client_advertise: Option<String>,
+    /// File that receives the process id.
+    pub pid_file: Option<PathBuf>,
+    /// Directory that receives `<executable>_<pid>.ports`.
+    pub ports_file_dir: Option<PathBuf>,
+    /// Over how long connections are closed in lame duck mode. At least 30 s when it is configured.
+    pub lame_duck_duration: Duration,
+    /// Wait between announcing lame duck mode and the first close; always shorter than the duration.
+    pub lame_duck_grace_period: Duration,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            host: "0.0.0.0".to_owned(),
+            port: Port::Fixed(4222),
+            name: None,
+            client_advertise: None,
+            pid_file: None,
+            ports_file_dir: None,
+            lame_duck_duration: Duration::from_secs(120),
+            lame_duck_grace_period: Duration::from_secs(10),
+        }
+    }
+}
+
+impl ServerOptions {
+    /// Reads one top-level field; answers whether it belongs to this group.
+    pub(super) fn set(&mut self, field: &Field<'_>) -> Read<bool> {
+        match field.name() {
+            "listen" => {
+                let listen = Listen::read(field.node())?;
+                self.set_host(&listen.host);
+                self.port = Port::or_default(listen.port);
+            }
+            "host" | "net" => self.set_host(field.text()?),
+            "port" => self.port = Port::or_default(Port::read(field.node(), field.integer()?)?),
+            "server_name" => self.name = server_name(field)?,
+            "client_advertise" => self.client_advertise = field.optional_text()?,
+            "pidfile" | "pid_file" => self.pid_file = field.optional_path()?,
+            "ports_file_dir" => self.ports_file_dir = field.optional_path()?,
+            "lame_duck_duration" => self.lame_duck_duration = lame_duck_duration(field)?,
+            "lame_duck_grace_period" => {
+                let period = field.duration()?;
+                self.lame_duck_grace_period =
+                    if period.is_zero() { Self::default().lame_duck_grace_period } else { period };
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// An empty host is the default one.
+    pub(crate) fn set_host(&mut self, host: &str) {
+        self.host = if host.is_empty() { Self::default().host } else { host.to_owned() };
+    }
+}
+
+fn server_name(field: &Field<'_>) -> Read<Option<String>> {
+    match field.optional_text()? {
+        Some(name) if name.contains(' ') => Err(field.complaint("server name cannot contain spaces")),
+        name => Ok(name),
+    }
+}
+
+fn lame_duck_duration(field: &Field<'_>) -> Read<Duration> {
+    const MINIMUM: Duration = Duration::from_secs(30);
+    let duration = field.duration()?;
+    if duration < MINIMUM {
+        let shown = duration::format(duration);
+        return Err(field.complaint(format!("invalid lame_duck_duration of {shown}, minimum is 30 seconds")));
+    }
+    Ok(duration)
+}
+
+impl Port {
+    /// The client port that a number stands for, 0 being the default.
+    pub(crate) fn or_default(port: Option<Port>) -> Port {
+        port.unwrap_or(ServerOptions::default().port)
+    }
+
+    /// The port that a number stands for; `Some(None)` is 0, which means that none was chosen.
+    ///
+    /// The reference accepts any number and fails later, when it listens.
+    pub(crate) fn from_number(number: i64) -> Option<Option<Port>> {
+        match number {
+            -1 => Some(Some(Port::Random)),
+            0 => Some(None),
+            _ => u16::try_from(number).ok().map(|port| Some(Port::Fixed(port))),
+        }
+    }
+
+    pub(super) fn read(node: &Node, number: i64) -> Read<Option<Port>> {
+        Self::from_number(number)
+            .ok_or_else(|| complaint_at(&node.position, format!("invalid port {number}")))
+    }
+}
+
+/// What `listen` and `http` accept: a port, or a host and a port.
+pub(super) struct Listen {
+    /// Empty when none was given.
+    pub(super) host: String,
+    pub(super) port: Option<Port>,
+}
+
+impl Listen {
+    pub(super) fn read(node: &Node) -> Read<Self> {
+        let fail = |message: String| complaint_at(&node.position, message);
+        match &node.value {
+            Value::Integer(number) => Ok(Self { host: String::new(), port: Port::read(node, *number)? }),
+            Value::Text(text) => {
+                let split = split_host_port(text);
+                let (host, port) =
+                    split.ok_or_else(|| fail(format!("could not parse address string {text:?}")))?;
+                let number =
+                    port.parse::<i64>().map_err(|_| fail(format!("could not parse port {port:?}")))?;
+                Ok(Self { host: host.to_owned(), port: Port::read(node, number)? })
+            }
+            other => Err(fail(format!("expected port or host:port, got {}", other.type_name()))),
+        }
+    }
+}
+
+/// `host:port`, `[ipv6]:port` or `:port`; brackets are removed, and an IPv6 address needs them.
+fn split_host_port(text: &str) -> Option<(&str, &str)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = match host.strip_prefix('[') {
+        Some(bracketed) => bracketed.strip_suffix(']')?,
+        None if host.contains(':') => return None,
+        None => host,
+    };
+    let is_clean = |part: &str| !part.contains(['[', ']']);
+    (is_clean(host) && is_clean(port)).then_some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_split_like_go() {
+        for (text, parts) in [
+            ("127.0.0.1:4222", Some(("127.0.0.1", "4222"))),
+            (":4222", Some(("", "4222"))),
+            ("localhost:", Some(("localhost", ""))),
+            ("[::1]:4222", Some(("::1", "4222"))),
+            ("::1:4222", None),
+            ("localhost", None),
+            ("[::1]", None),
+            ("[::1:4222", None),
+            ("a]:4222", None),
+        ] {
+            assert_eq!(split_host_port(text), parts, "{text}");
+        }
+    }
+}

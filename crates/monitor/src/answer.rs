@@ -1,0 +1,49 @@
+//! What goes back to the one who asked.
+
+use serde::Serialize;
+
+use crate::json;
+
+/// A finished HTTP answer without its framing: the server adds `Date` and `Content-Length`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// Headers, `Content-Type` first.
+    pub headers: &'static [(&'static str, &'static str)],
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+const JSON: &[(&str, &str)] = &[("content-type", "application/json"), ("access-control-allow-origin", "*")];
+const HTML: &[(&str, &str)] = &[("content-type", "text/html; charset=utf-8")];
+const TEXT: &[(&str, &str)] = &[("content-type", "text/plain; charset=utf-8")];
+const NOT_FOUND: &[(&str, &str)] =
+    &[("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff")];
+
+impl Answer {
+    /// A page, indented.
+    pub(crate) fn page(value: &impl Serialize) -> Self {
+        Self { status: 200, headers: JSON, body: json::pretty(value) }
+    }
+
+    /// JSON on one line with any status: how `/healthz` answers.
+    pub(crate) fn line(status: u16, value: &impl Serialize) -> Self {
+        Self { status, headers: JSON, body: json::compact(value) }
+    }
+
+    pub(crate) fn html(text: String) -> Self {
+        Self { status: 200, headers: HTML, body: text.into_bytes() }
+    }
+
+    /// 400 with its reason as plain text.
+    pub(crate) fn bad_request(reason: String) -> Self {
+        Self { status: 400, headers: TEXT, body: reason.into_bytes() }
+    }
+
+    /// 404 with the reference's text; also right for a path outside the base path.
+    #[must_use]
+    pub fn not_found() -> Self {
+        Self { status: 404, headers: NOT_FOUND, body: b"404 page not found\n".to_vec() }
+    }
+}

@@ -1,0 +1,86 @@
+//! `/connz`: the clients, open or recently closed.
+//!
+//! The order of work is: read the options, take snapshots of all connections that the state asks for, filter,
+//! sort, cut out the page, and only then ask for the subscriptions of what is left.
+
+mod options;
+mod row;
+mod sort;
+
+use serde::Serialize;
+
+use crate::answer::Answer;
+use crate::query::{BadQuery, Query};
+use crate::snapshot::{ConnSnapshot, Source};
+use crate::text::utc;
+use options::Options;
+use row::{Row, rows};
+
+pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+    let options = Options::read(query)?;
+    // Compat: the reference counts a request whose sort key is refused, but not one with an unreadable value.
+    source.count_request("/connz");
+    let order = options.order()?;
+    let stamp = source.stamp();
+    if !options.account.is_empty() && !source.has_account(&options.account) {
+        return Ok(Answer::page(&Connz::of_unknown_account(utc(stamp.now), &options)));
+    }
+    let (mut found, total) = select(&options, source);
+    order.apply(&mut found, stamp.now);
+    let page = options.window().of(&found);
+    let connections = rows(page, &options, &stamp, source);
+    Ok(Answer::page(&Connz {
+        server_id: &stamp.server_id,
+        now: utc(stamp.now),
+        num_connections: connections.len(),
+        total,
+        offset: options.offset,
+        limit: options.limit,
+        connections: Some(connections),
+    }))
+}
+
+#[derive(Serialize)]
+struct Connz<'a> {
+    server_id: &'a str,
+    now: String,
+    num_connections: usize,
+    total: usize,
+    offset: u64,
+    limit: u64,
+    connections: Option<Vec<Row<'a>>>,
+}
+
+impl Connz<'_> {
+    /// Compat: an unknown account is no error; it gives an answer without server id and with a null list.
+    fn of_unknown_account(now: String, options: &Options) -> Self {
+        Self {
+            server_id: "",
+            now,
+            num_connections: 0,
+            total: 0,
+            offset: options.offset,
+            limit: options.limit,
+            connections: None,
+        }
+    }
+}
+
+/// The connections that pass every filter, and how many there are before those on user and id.
+fn select(options: &Options, source: &dyn Source) -> (Vec<ConnSnapshot>, usize) {
+    let mut open = if options.state.has_open() { source.open_connections() } else { Vec::new() };
+    let mut closed = if options.state.has_closed() { source.closed_connections() } else { Vec::new() };
+    open.retain(|conn| options.account.is_empty() || conn.account == options.account);
+    closed.retain(|conn| options.account.is_empty() || closed_account(conn) == options.account);
+    let total = open.len() + closed.len();
+    open.retain(|conn| options.wants(conn));
+    closed.retain(|conn| options.wants(conn));
+    open.append(&mut closed);
+    (open, total)
+}
+
+/// Compat: the reference does not keep the name of the default account with a closed connection, so that
+/// `acc=$G` never finds one.
+fn closed_account(conn: &ConnSnapshot) -> &str {
+    if conn.account == row::DEFAULT_ACCOUNT { "" } else { &conn.account }
+}

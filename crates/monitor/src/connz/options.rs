@@ -1,0 +1,110 @@
+//! What `/connz` can be asked for.
+
+use crate::connz::sort::Order;
+use crate::query::{BadQuery, Query};
+use crate::snapshot::ConnSnapshot;
+use crate::window::Window;
+
+#[derive(Debug)]
+pub(super) struct Options {
+    sort: String,
+    pub(super) auth: bool,
+    pub(super) detail: Detail,
+    pub(super) offset: u64,
+    pub(super) limit: u64,
+    cid: u64,
+    pub(super) state: State,
+    user: String,
+    pub(super) account: String,
+    mqtt_client: String,
+}
+
+/// Which connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Open,
+    Closed,
+    Any,
+}
+
+/// What to tell of a connection's subscriptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    None,
+    Subjects,
+    All,
+}
+
+impl Options {
+    /// The options are looked at in the reference's order, so that of two bad ones the same is reported.
+    pub(super) fn read(query: &Query) -> Result<Self, BadQuery> {
+        let auth = query.flag("auth")?;
+        let detail = Detail::read(query)?;
+        let mut window = Window::read(query)?;
+        let cid = query.uint("cid")?;
+        if cid > 0 {
+            window.limit = 1;
+        }
+        Ok(Self {
+            sort: query.text("sort").to_owned(),
+            auth,
+            detail,
+            offset: window.offset,
+            limit: window.limit,
+            cid,
+            state: State::read(query.text("state"))?,
+            user: query.text("user").to_owned(),
+            account: query.text("acc").to_owned(),
+            mqtt_client: query.text("mqtt_client").to_owned(),
+        })
+    }
+
+    /// The order to sort by, if it exists and fits the state.
+    pub(super) fn order(&self) -> Result<Order, BadQuery> {
+        let order = Order::named(&self.sort).ok_or_else(|| BadQuery::Sort(self.sort.clone()))?;
+        match order.needs_closed() {
+            Some(key) if self.state != State::Closed => Err(BadQuery::NeedsClosed(key)),
+            _ => Ok(order),
+        }
+    }
+
+    pub(super) fn window(&self) -> Window {
+        Window { offset: self.offset, limit: self.limit }
+    }
+
+    /// Whether a connection passes the filters on id, user and MQTT client.
+    pub(super) fn wants(&self, conn: &ConnSnapshot) -> bool {
+        let same = |wanted: &str, has: &str| wanted.is_empty() || wanted == has;
+        (self.cid == 0 || self.cid == conn.cid)
+            && same(&self.user, &conn.authorized_user)
+            && same(&self.mqtt_client, &conn.mqtt_client)
+    }
+}
+
+impl State {
+    fn read(text: &str) -> Result<Self, BadQuery> {
+        match text.to_lowercase().as_str() {
+            "" | "open" => Ok(Self::Open),
+            "closed" => Ok(Self::Closed),
+            "any" | "all" => Ok(Self::Any),
+            _ => Err(BadQuery::State(text.to_owned())),
+        }
+    }
+
+    pub(super) fn has_open(self) -> bool {
+        self != Self::Closed
+    }
+
+    pub(super) fn has_closed(self) -> bool {
+        self != Self::Open
+    }
+}
+
+impl Detail {
+    fn read(query: &Query) -> Result<Self, BadQuery> {
+        if query.text("subs").eq_ignore_ascii_case("detail") {
+            return Ok(Self::All);
+        }
+        Ok(if query.flag("subs")? { Self::Subjects } else { Self::None })
+    }
+}

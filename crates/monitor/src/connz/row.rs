@@ -1,0 +1,152 @@
+//! One connection as `/connz` shows it.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::connz::options::{Detail, Options};
+use crate::json::is_zero;
+use crate::snapshot::{ConnSnapshot, Source, Stamp, SubSnapshot};
+use crate::subsz::SubDetail;
+use crate::text::{age, moment_in, round_trip};
+
+/// The account of clients without one; its name is not shown.
+pub(super) const DEFAULT_ACCOUNT: &str = "$G";
+
+/// The rows of one page, with the subscriptions that the options ask for.
+pub(super) fn rows<'a>(
+    page: &'a [ConnSnapshot],
+    options: &Options,
+    stamp: &Stamp,
+    source: &dyn Source,
+) -> Vec<Row<'a>> {
+    let mut subscriptions = match options.detail {
+        Detail::None => HashMap::new(),
+        Detail::Subjects | Detail::All => {
+            let cids: Vec<u64> = page.iter().map(|conn| conn.cid).collect();
+            source.subscriptions_of(&cids)
+        }
+    };
+    page.iter()
+        .map(|conn| {
+            let mut row = Row::of(conn, stamp);
+            row.show_subscriptions(options.detail, subscriptions.remove(&conn.cid).unwrap_or_default());
+            if options.auth {
+                row.show_identity(conn);
+            }
+            row
+        })
+        .collect()
+}
+
+#[derive(Serialize)]
+pub(super) struct Row<'a> {
+    cid: u64,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: &'a str,
+    #[serde(rename = "type", skip_serializing_if = "str::is_empty")]
+    transport: &'a str,
+    ip: &'a str,
+    port: u16,
+    start: String,
+    last_activity: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop: Option<String>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+    rtt: String,
+    uptime: String,
+    idle: String,
+    pending_bytes: u64,
+    in_msgs: u64,
+    out_msgs: u64,
+    in_bytes: u64,
+    out_bytes: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    stalls: u64,
+    subscriptions: u32,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    lang: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    authorized_user: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    account: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    subscriptions_list: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    subscriptions_list_detail: Vec<SubDetail>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name_tag: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    mqtt_client: &'a str,
+}
+
+impl<'a> Row<'a> {
+    /// The row without what has to be asked for. A closed connection's ages end when it ended.
+    fn of(conn: &'a ConnSnapshot, stamp: &Stamp) -> Self {
+        let end = conn.closed.as_ref().map_or(stamp.now, |closed| closed.stop);
+        let moment = |at| moment_in(at, &stamp.zone);
+        Self {
+            cid: conn.cid,
+            kind: conn.kind,
+            transport: conn.transport,
+            ip: &conn.ip,
+            port: conn.port,
+            start: moment(conn.start),
+            last_activity: moment(conn.last_activity),
+            stop: conn.closed.as_ref().map(|closed| moment(closed.stop)),
+            reason: conn.closed.as_ref().map_or("", |closed| &closed.reason),
+            rtt: round_trip(conn.rtt),
+            uptime: age(conn.start, end),
+            idle: age(conn.last_activity, end),
+            pending_bytes: conn.pending_bytes,
+            in_msgs: conn.in_msgs,
+            out_msgs: conn.out_msgs,
+            in_bytes: conn.in_bytes,
+            out_bytes: conn.out_bytes,
+            stalls: conn.stalls,
+            subscriptions: conn.subscriptions,
+            name: &conn.name,
+            lang: &conn.lang,
+            version: &conn.version,
+            authorized_user: "",
+            account: "",
+            subscriptions_list: Vec::new(),
+            subscriptions_list_detail: Vec::new(),
+            name_tag: "",
+            mqtt_client: &conn.mqtt_client,
+        }
+    }
+
+    /// Compat: the details of a closed connection name its account, those of an open one do not.
+    fn show_subscriptions(&mut self, detail: Detail, list: Vec<SubSnapshot>) {
+        match detail {
+            Detail::None => {}
+            Detail::Subjects => {
+                self.subscriptions_list = list.into_iter().map(|sub| sub.subject).collect();
+            }
+            Detail::All if self.stop.is_some() => {
+                self.subscriptions_list_detail = list.into_iter().map(SubDetail::with_account).collect();
+            }
+            Detail::All => {
+                self.subscriptions_list_detail = list.into_iter().map(SubDetail::without_account).collect();
+            }
+        }
+    }
+
+    /// Compat: the default account's display name is shown for an open connection only.
+    fn show_identity(&mut self, conn: &'a ConnSnapshot) {
+        self.authorized_user = &conn.authorized_user;
+        let is_default = conn.account == DEFAULT_ACCOUNT;
+        if !is_default {
+            self.account = &conn.account;
+        }
+        if !is_default || conn.closed.is_none() {
+            self.name_tag = &conn.account_tag;
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! What the pages are made from: plain values that the server fills in, and the [`Source`] that hands them
+//! out.
+//!
+//! Groups of a page that are copied without change are serialised as they stand, so their field order and
+//! names here *are* the page's. A snapshot never points back into the running server.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use jiff::{Timestamp, tz::TimeZone};
+use serde::Serialize;
+
+use crate::json::{is_false, is_zero, nanoseconds};
+
+/// Where the pages get their values from. The server implements it; tests use a fixed one.
+///
+/// Every method may be called from any thread and may take a short lock, but must not wait for a client.
+pub trait Source: Send + Sync {
+    /// What heads `/connz` and `/subsz`.
+    fn stamp(&self) -> Stamp;
+
+    /// Everything that `/varz` shows.
+    fn server(&self) -> ServerSnapshot;
+
+    /// Whether an account of this name exists: `/connz?acc=` answers differently when it does not.
+    fn has_account(&self, name: &str) -> bool;
+
+    /// The clients connected now, in any order.
+    fn open_connections(&self) -> Vec<ConnSnapshot>;
+
+    /// The most recently closed clients, in any order; each has [`ConnSnapshot::closed`].
+    fn closed_connections(&self) -> Vec<ConnSnapshot>;
+
+    /// The subscriptions of these connections, open or closed, by connection id. It is called with one page
+    /// of connections at a time; a connection that is unknown or has no subscription may be missing.
+    fn subscriptions_of(&self, cids: &[u64]) -> HashMap<u64, Vec<SubSnapshot>>;
+
+    /// Hands every local subscription of one account, or of all, to `visit`.
+    fn visit_subscriptions(&self, account: Option<&str>, visit: &mut dyn FnMut(SubSnapshot));
+
+    /// The interest index of one account, or the sum over all. An unknown account has an empty one.
+    fn interest(&self, account: Option<&str>) -> InterestSnapshot;
+
+    /// Whether clients can connect.
+    fn health(&self) -> Health;
+
+    /// Counts a request to a page, named as in varz's `http_req_stats`. Called before the page is rendered,
+    /// so that `/varz` shows itself.
+    fn count_request(&self, page: &'static str);
+
+    /// Reports something that an operator should read in the log, as a warning.
+    fn warn(&self, text: String);
+}
+
+/// Who answers and when: the head of `/connz` and `/subsz`.
+#[derive(Debug, Clone)]
+pub struct Stamp {
+    /// The server's id, a public server nkey (`N…`).
+    pub server_id: String,
+    /// The moment that ages are reckoned from.
+    pub now: Timestamp,
+    /// The zone in which the start and last activity of a connection are written.
+    pub zone: TimeZone,
+}
+
+/// Everything that `/varz` shows of a single server.
+#[derive(Debug, Clone, Default)]
+pub struct ServerSnapshot {
+    /// Name, version and addresses.
+    pub identity: Identity,
+    /// What `/varz` shows of the configuration's limits and listeners.
+    pub limits: Limits,
+    /// The remaining shown options.
+    pub settings: Settings,
+    /// When the server started, loaded its configuration and took this snapshot.
+    pub clocks: Clocks,
+    /// What the process uses.
+    pub process: Process,
+    /// Connections, messages and bytes since the start.
+    pub traffic: Traffic,
+    /// Links closed because they did not read fast enough.
+    pub slow_consumers: LinkCounts,
+    /// Links closed because they did not answer pings.
+    pub stale_connections: LinkCounts,
+    /// Requests by page, as counted through [`Source::count_request`].
+    pub http_req_stats: BTreeMap<String, u64>,
+}
+
+/// Name, version and addresses: the first keys of `/varz`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Identity {
+    /// A public server nkey (`N…`).
+    pub server_id: String,
+    /// The configured name; the id when there is none.
+    pub server_name: String,
+    /// The reference's version whose behaviour is offered, e.g. `2.15.2`.
+    pub version: String,
+    /// The protocol level of INFO, 1.
+    pub proto: u32,
+    /// The commit that was built; left out when empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub git_commit: String,
+    /// The Go version that clients of the reference see; the same text as in INFO.
+    pub go: String,
+    /// The address of the client listener.
+    pub host: String,
+    /// The bound port of the client listener.
+    pub port: u16,
+    /// Whether clients must authenticate; left out when not.
+    #[serde(skip_serializing_if = "is_false")]
+    pub auth_required: bool,
+    /// Whether clients must use TLS; left out when not.
+    #[serde(skip_serializing_if = "is_false")]
+    pub tls_required: bool,
+    /// Whether clients must present a certificate; left out when not.
+    #[serde(skip_serializing_if = "is_false")]
+    pub tls_verify: bool,
+    /// The INFO `ip`, left out when empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ip: String,
+    /// Addresses advertised to clients, left out when empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub connect_urls: Vec<String>,
+    /// Addresses advertised to WebSocket clients, left out when empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ws_connect_urls: Vec<String>,
+}
+
+/// The limits and monitoring listeners in `/varz`, as configured (not as bound).
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Limits {
+    /// Clients at once.
+    pub max_connections: i64,
+    /// Subscriptions per connection; left out when 0, which means no limit.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub max_subscriptions: i64,
+    /// Written in nanoseconds.
+    #[serde(serialize_with = "nanoseconds")]
+    pub ping_interval: Duration,
+    /// Unanswered pings before a connection is stale.
+    pub ping_max: i64,
+    /// The address of the monitoring listener.
+    pub http_host: String,
+    /// As configured: -1 when a random port was asked for, 0 when off.
+    pub http_port: i32,
+    /// As configured, empty when unset.
+    pub http_base_path: String,
+    /// As configured, 0 when off.
+    pub https_port: i32,
+    /// Seconds.
+    pub auth_timeout: f64,
+    /// Bytes.
+    pub max_control_line: i32,
+    /// Bytes.
+    pub max_payload: i64,
+    /// Bytes queued for one connection.
+    pub max_pending: i64,
+}
+
+/// Options that `/varz` shows after the limits.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Seconds.
+    pub tls_timeout: f64,
+    /// How long one write to a socket may take.
+    pub write_deadline: Duration,
+    /// What happens at the write deadline (`close`, `retry`); empty, and left out, for the default.
+    pub write_timeout: String,
+    /// `sha256:…` of the configuration file, empty without one.
+    pub config_digest: String,
+    /// The server's tags.
+    pub tags: Vec<String>,
+    /// The server's metadata.
+    pub metadata: BTreeMap<String, String>,
+    /// The merged feature flags.
+    pub feature_flags: BTreeMap<String, bool>,
+    /// The system account's name; left out when empty.
+    pub system_account: String,
+    /// Logins refused because their issuer was not pinned; left out when 0.
+    pub pinned_account_fails: u64,
+}
+
+/// The moments that `/varz` shows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clocks {
+    /// When the server started.
+    pub start: Timestamp,
+    /// When the snapshot was taken.
+    pub now: Timestamp,
+    /// When the configuration was last loaded.
+    pub config_load: Timestamp,
+}
+
+/// What the process uses.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Process {
+    /// Resident bytes.
+    pub mem: i64,
+    /// Cores the process may use.
+    pub cores: usize,
+    /// Threads that run the data path; the reference's GOMAXPROCS.
+    pub gomaxprocs: usize,
+    /// A memory limit in bytes; left out when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gomemlimit: Option<i64>,
+    /// Percent of one core, one decimal.
+    pub cpu: f64,
+}
+
+/// Connections, messages and bytes, in `/varz`' order up to `out_client_bytes`.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Traffic {
+    /// Clients connected now.
+    pub connections: usize,
+    /// Clients accepted since the start.
+    pub total_connections: u64,
+    /// Routes connected now.
+    pub routes: usize,
+    /// Servers reached by routes.
+    pub remotes: usize,
+    /// Leaf nodes connected now.
+    pub leafnodes: usize,
+    /// Messages received from links of every kind.
+    pub in_msgs: u64,
+    /// Bytes of those, headers and payload.
+    pub in_bytes: u64,
+    /// Messages received from clients.
+    pub in_client_msgs: u64,
+    /// Bytes of those.
+    pub in_client_bytes: u64,
+    /// Messages sent to links of every kind.
+    pub out_msgs: u64,
+    /// Bytes of those.
+    pub out_bytes: u64,
+    /// Messages sent to clients.
+    pub out_client_msgs: u64,
+    /// Bytes of those.
+    pub out_client_bytes: u64,
+    /// Times a publisher was held back; written after the slow and stale counts.
+    #[serde(skip)]
+    pub stalled_clients: u64,
+    /// Subscriptions of all accounts, the system account's own included.
+    #[serde(skip)]
+    pub subscriptions: u32,
+}
+
+/// One count per kind of link.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct LinkCounts {
+    /// Clients.
+    pub clients: u64,
+    /// Routes.
+    pub routes: u64,
+    /// Gateways.
+    pub gateways: u64,
+    /// Leaf nodes.
+    pub leafs: u64,
+}
+
+impl LinkCounts {
+    /// The sum over all kinds.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.clients + self.routes + self.gateways + self.leafs
+    }
+}
+
+/// One client connection, open or closed.
+#[derive(Debug, Clone, Default)]
+pub struct ConnSnapshot {
+    /// The connection id.
+    pub cid: u64,
+    /// `Client`, `Leafnode`, …; left out when empty.
+    pub kind: &'static str,
+    /// `nats`, `websocket`, `mqtt`; left out when empty.
+    pub transport: &'static str,
+    /// The peer's address, without brackets.
+    pub ip: String,
+    /// The peer's port.
+    pub port: u16,
+    /// When it was accepted.
+    pub start: Timestamp,
+    /// When it last sent or received a message or subscribed.
+    pub last_activity: Timestamp,
+    /// When and why it ended; `None` while it is open.
+    pub closed: Option<Closed>,
+    /// The last measured round trip, zero when none was.
+    pub rtt: Duration,
+    /// Bytes queued for it.
+    pub pending_bytes: u64,
+    /// Messages received from it.
+    pub in_msgs: u64,
+    /// Messages sent to it.
+    pub out_msgs: u64,
+    /// Bytes received from it.
+    pub in_bytes: u64,
+    /// Bytes sent to it.
+    pub out_bytes: u64,
+    /// Times it was held back as a publisher; left out when 0.
+    pub stalls: u64,
+    /// How many subscriptions it has.
+    pub subscriptions: u32,
+    /// CONNECT's `name`; left out when empty, as are `lang` and `version`.
+    pub name: String,
+    /// CONNECT's `lang`.
+    pub lang: String,
+    /// CONNECT's `version`.
+    pub version: String,
+    /// The user as shown with `auth=1`: a user name or nkey, `[REDACTED]` for a token, or empty.
+    pub authorized_user: String,
+    /// The account's name, always set for a client that has one.
+    pub account: String,
+    /// The account's display name: its JWT's, else its name.
+    pub account_tag: String,
+    /// The MQTT client id; left out when empty.
+    pub mqtt_client: String,
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone)]
+pub struct Closed {
+    /// When.
+    pub stop: Timestamp,
+    /// The reference's words, e.g. `Client Closed`.
+    pub reason: String,
+}
+
+/// One subscription.
+#[derive(Debug, Clone, Default)]
+pub struct SubSnapshot {
+    /// The account's name; not shown for an open connection.
+    pub account: String,
+    /// The account's display name: its JWT's, else its name.
+    pub account_tag: String,
+    /// The subject or pattern.
+    pub subject: String,
+    /// The queue group, empty when none.
+    pub queue: String,
+    /// The client's subscription id.
+    pub sid: String,
+    /// Messages delivered.
+    pub msgs: u64,
+    /// Ends after this many messages; 0 for never.
+    pub max: u64,
+    /// The connection's id.
+    pub cid: u64,
+}
+
+/// The state of an interest index, or of several summed.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct InterestSnapshot {
+    /// Subscriptions held.
+    pub num_subscriptions: u32,
+    /// Cached results.
+    pub num_cache: u32,
+    /// Subscriptions ever inserted.
+    pub num_inserts: u64,
+    /// Subscriptions ever removed.
+    pub num_removes: u64,
+    /// Look-ups.
+    pub num_matches: u64,
+    /// Share of look-ups answered by the cache, 0 to 1.
+    pub cache_hit_rate: f64,
+    /// The largest cached result.
+    pub max_fanout: u32,
+    /// The mean size of a cached result.
+    pub avg_fanout: f64,
+}
+
+/// Whether clients can connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// They can.
+    Ready,
+    /// They cannot, with the reason as `/healthz` shows it.
+    NotReady(String),
+}

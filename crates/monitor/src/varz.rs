@@ -1,0 +1,114 @@
+//! `/varz`: the server as a whole.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::answer::Answer;
+use crate::json::{is_zero, nanoseconds};
+use crate::snapshot::{Identity, Limits, LinkCounts, Process, ServerSnapshot, Source, Traffic};
+use crate::text::{age, utc};
+
+pub(crate) fn answer(source: &dyn Source) -> Answer {
+    source.count_request("/varz");
+    Answer::page(&Varz::of(&source.server()))
+}
+
+/// A part of the server that a plain single server does not have: `{}`.
+#[derive(Serialize)]
+struct Absent {}
+
+/// Waits for the reference's disk semaphore, which has no counterpart here.
+#[derive(Serialize, Default)]
+struct DiskWaits {
+    waiters: i64,
+    waits: u64,
+    wait_time: u64,
+    max_wait_time: u64,
+}
+
+#[derive(Serialize)]
+struct Varz<'a> {
+    #[serde(flatten)]
+    identity: &'a Identity,
+    #[serde(flatten)]
+    limits: &'a Limits,
+    cluster: Absent,
+    gateway: Absent,
+    leaf: Absent,
+    mqtt: Absent,
+    websocket: Absent,
+    jetstream: Absent,
+    tls_timeout: f64,
+    #[serde(serialize_with = "nanoseconds")]
+    write_deadline: Duration,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    write_timeout: &'a str,
+    start: String,
+    now: String,
+    uptime: String,
+    #[serde(flatten)]
+    process: &'a Process,
+    #[serde(flatten)]
+    traffic: &'a Traffic,
+    slow_consumers: u64,
+    stale_connections: u64,
+    stalled_clients: u64,
+    subscriptions: u32,
+    http_req_stats: &'a BTreeMap<String, u64>,
+    config_load_time: String,
+    config_digest: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    tags: &'a [String],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    metadata: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    feature_flags: &'a BTreeMap<String, bool>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    system_account: &'a str,
+    #[serde(skip_serializing_if = "is_zero")]
+    pinned_account_fails: u64,
+    slow_consumer_stats: LinkCounts,
+    stale_connection_stats: LinkCounts,
+    disk_io_wait_stats: DiskWaits,
+}
+
+impl<'a> Varz<'a> {
+    fn of(server: &'a ServerSnapshot) -> Self {
+        let (settings, clocks) = (&server.settings, server.clocks);
+        Self {
+            identity: &server.identity,
+            limits: &server.limits,
+            cluster: Absent {},
+            gateway: Absent {},
+            leaf: Absent {},
+            mqtt: Absent {},
+            websocket: Absent {},
+            jetstream: Absent {},
+            tls_timeout: settings.tls_timeout,
+            write_deadline: settings.write_deadline,
+            write_timeout: &settings.write_timeout,
+            start: utc(clocks.start),
+            now: utc(clocks.now),
+            uptime: age(clocks.start, clocks.now),
+            process: &server.process,
+            traffic: &server.traffic,
+            slow_consumers: server.slow_consumers.total(),
+            stale_connections: server.stale_connections.total(),
+            stalled_clients: server.traffic.stalled_clients,
+            subscriptions: server.traffic.subscriptions,
+            http_req_stats: &server.http_req_stats,
+            config_load_time: utc(clocks.config_load),
+            config_digest: &settings.config_digest,
+            tags: &settings.tags,
+            metadata: &settings.metadata,
+            feature_flags: &settings.feature_flags,
+            system_account: &settings.system_account,
+            pinned_account_fails: settings.pinned_account_fails,
+            slow_consumer_stats: server.slow_consumers,
+            stale_connection_stats: server.stale_connections,
+            disk_io_wait_stats: DiskWaits::default(),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A source with fixed values, and a way to ask for a page in one line.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use myelin_monitor::{
+    Answer, Clocks, Closed, ConnSnapshot, Health, Identity, InterestSnapshot, Limits, Pages, Process,
+    ServerSnapshot, Settings, Source, Stamp, SubSnapshot, Traffic,
+};
+use serde_json::Value;
+
+/// The moment every test happens at.
+pub(crate) fn now() -> Timestamp {
+    "2026-11-20T12:00:00.5Z".parse().unwrap()
+}
+
+/// The moment this many seconds before [`now`].
+pub(crate) fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
+}
+
+pub(crate) struct Fixed {
+    pub(crate) zone: TimeZone,
+    pub(crate) accounts: Vec<&'static str>,
+    pub(crate) open: Vec<ConnSnapshot>,
+    pub(crate) closed: Vec<ConnSnapshot>,
+    pub(crate) subs: Vec<SubSnapshot>,
+    pub(crate) interest: InterestSnapshot,
+    pub(crate) health: Health,
+    pub(crate) requests: Mutex<BTreeMap<String, u64>>,
+    pub(crate) warnings: Mutex<Vec<String>>,
+    /// The connections that subscriptions were asked for, to see that only a page of them is.
+    pub(crate) asked: Mutex<Vec<u64>>,
+}
+
+impl Default for Fixed {
+    fn default() -> Self {
+        Self {
+            zone: TimeZone::UTC,
+            accounts: vec!["$G", "$SYS", "A", "B"],
+            open: Vec::new(),
+            closed: Vec::new(),
+            subs: Vec::new(),
+            interest: InterestSnapshot::default(),
+            health: Health::Ready,
+            requests: Mutex::default(),
+            warnings: Mutex::default(),
+            asked: Mutex::default(),
+        }
+    }
+}
+
+impl Fixed {
+    /// The answer to `/page?options`, with the pages at the root.
+    pub(crate) fn ask(&self, target: &str) -> Answer {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        Pages::under("").respond(path, query, self)
+    }
+
+    /// The JSON of a page that must be answered with 200.
+    pub(crate) fn page(&self, target: &str) -> Value {
+        let answer = self.ask(target);
+        assert_eq!(answer.status, 200, "{target}: {}", text(&answer));
+        assert_eq!(answer.headers[0], ("content-type", "application/json"));
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    /// The text of a page that must be answered with 400.
+    pub(crate) fn refusal(&self, target: &str) -> String {
+        let answer = self.ask(target);
+        assert_eq!(answer.status, 400, "{target}: {}", text(&answer));
+        text(&answer)
+    }
+}
+
+pub(crate) fn text(answer: &Answer) -> String {
+    String::from_utf8(answer.body.clone()).unwrap()
+}
+
+impl Source for Fixed {
+    fn stamp(&self) -> Stamp {
+        Stamp { server_id: "NSERVER".to_owned(), now: now(), zone: self.zone.clone() }
+    }
+
+    fn server(&self) -> ServerSnapshot {
+        ServerSnapshot { http_req_stats: self.requests.lock().unwrap().clone(), ..server() }
+    }
+
+    fn has_account(&self, name: &str) -> bool {
+        self.accounts.contains(&name)
+    }
+
+    fn open_connections(&self) -> Vec<ConnSnapshot> {
+        self.open.clone()
+    }
+
+    fn closed_connections(&self) -> Vec<ConnSnapshot> {
+        self.closed.clone()
+    }
+
+    fn subscriptions_of(&self, cids: &[u64]) -> HashMap<u64, Vec<SubSnapshot>> {
+        self.asked.lock().unwrap().extend_from_slice(cids);
+        let mut found: HashMap<u64, Vec<SubSnapshot>> = HashMap::new();
+        for sub in self.subs.iter().filter(|sub| cids.contains(&sub.cid)) {
+            found.entry(sub.cid).or_default().push(sub.clone());
+        }
+        found
+    }
+
+    fn visit_subscriptions(&self, account: Option<&str>, visit: &mut dyn FnMut(SubSnapshot)) {
+        self.subs
+            .iter()
+            .filter(|sub| account.is_none_or(|name| sub.account == name))
+            .cloned()
+            .for_each(visit);
+    }
+
+    fn interest(&self, account: Option<&str>) -> InterestSnapshot {
+        match account {
+            Some(name) if !self.has_account(name) => InterestSnapshot::default(),
+            _ => self.interest,
+        }
+    }
+
+    fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    fn count_request(&self, page: &'static str) {
+        *self.requests.lock().unwrap().entry(page.to_owned()).or_default() += 1;
+    }
+
+    fn warn(&self, text: String) {
+        self.warnings.lock().unwrap().push(text);
+    }
+}
+
+/// A server as the reference shows one that runs on a configuration file with users.
+pub(crate) fn server() -> ServerSnapshot {
+    ServerSnapshot {
+        identity: Identity {
+            server_id: "NSERVER".to_owned(),
+            server_name: "NSERVER".to_owned(),
+            version: "2.15.2".to_owned(),
+            proto: 1,
+            go: "go1.26".to_owned(),
+            host: "127.0.0.1".to_owned(),
+            port: 4222,
+            auth_required: true,
+            ..Identity::default()
+        },
+        limits: Limits {
+            max_connections: 65_536,
+            ping_interval: Duration::from_secs(120),
+            ping_max: 2,
+            http_host: "127.0.0.1".to_owned(),
+            http_port: 8222,
+            auth_timeout: 2.0,
+            max_control_line: 4_096,
+            max_payload: 1_048_576,
+            max_pending: 67_108_864,
+            ..Limits::default()
+        },
+        settings: Settings {
+            tls_timeout: 2.0,
+            write_deadline: Duration::from_secs(10),
+            config_digest: "sha256:00".to_owned(),
+            feature_flags: ["js_ack_fc_v2", "js_api_reply_v2", "js_raft_delete_range", "js_snapshot_sources"]
+                .into_iter()
+                .map(|name| (name.to_owned(), name == "js_raft_delete_range"))
+                .collect(),
+            system_account: "$SYS".to_owned(),
+            ..Settings::default()
+        },
+        clocks: Clocks { start: ago(93_784), now: now(), config_load: ago(60) },
+        process: Process { mem: 5_000_000, cores: 2, gomaxprocs: 2, gomemlimit: None, cpu: 0.5 },
+        traffic: Traffic { connections: 1, total_connections: 2, subscriptions: 3, ..Traffic::default() },
+        ..ServerSnapshot::default()
+    }
+}
+
+/// A plain open client of account `A`.
+pub(crate) fn client(cid: u64) -> ConnSnapshot {
+    ConnSnapshot {
+        cid,
+        kind: "Client",
+        transport: "nats",
+        ip: "127.0.0.1".to_owned(),
+        port: 50_000,
+        start: ago(100),
+        last_activity: ago(10),
+        rtt: Duration::from_micros(496),
+        authorized_user: "a".to_owned(),
+        account: "A".to_owned(),
+        account_tag: "A".to_owned(),
+        ..ConnSnapshot::default()
+    }
+}
+
+/// A client that left this many seconds ago.
+pub(crate) fn gone(cid: u64, seconds: i64, reason: &str) -> ConnSnapshot {
+    let closed = Closed { stop: ago(seconds), reason: reason.to_owned() };
+    ConnSnapshot { closed: Some(closed), last_activity: ago(seconds + 5), ..client(cid) }
+}
+
+/// A subscription of a client in `account`.
+pub(crate) fn sub(cid: u64, account: &str, subject: &str) -> SubSnapshot {
+    SubSnapshot {
+        account: account.to_owned(),
+        account_tag: account.to_owned(),
+        subject: subject.to_owned(),
+        sid: "1".to_owned(),
+        cid,
+        ..SubSnapshot::default()
+    }
+}

@@ -1,0 +1,11 @@
+//! The pages as a whole, over a fixed source: shapes recorded from the real server, and every option.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers fail as its asserts do")]
+
+mod connz;
+mod fixture;
+mod golden;
+mod reference;
+mod shape;
+mod small;
+mod subsz;

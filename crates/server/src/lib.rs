@@ -1,0 +1,23 @@
+//! The edge: lifecycle, listeners, shards, sockets, logging, HTTP, signals.
+//!
+//! Everything that touches the operating system is here; what the bytes mean is decided in the floors
+//! below. `main.rs` reads the command line and calls [`run`].
+
+mod banner;
+mod http;
+mod lame_duck;
+mod lifecycle;
+mod listener;
+mod logging;
+mod monitoring;
+mod pidfile;
+mod process;
+mod setup;
+mod shard;
+mod signals;
+
+pub use lifecycle::{StartError, run};
+pub use signals::deliver;
+
+/// Myelin's own version, beside the reference level that clients see.
+pub const MYELIN_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,262 @@
+//! The life of the server: start, serve, lame duck, end.
+
+use crate::http::{self, RequestCounts};
+use crate::logging::{Clock, Config, Destination, Logger};
+use crate::monitoring::{Monitor, Addresses};
+use crate::process::{self, Meter};
+use crate::shard::{Mail, Mailbox, ShardThread};
+use crate::signals::{Signal, Signals, Stop};
+use crate::{banner, lame_duck, listener, pidfile, setup};
+use myelin_broker::{Broker, Level, Log};
+use myelin_conf::options::Options;
+use myelin_conf::Loaded;
+use myelin_monitor::Pages;
+use myelin_wire::REFERENCE_VERSION;
+use myelin_wire::info::Info;
+use std::fmt::{self, Arguments};
+use std::io;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::runtime::{Handle, Runtime};
+use tokio::task::JoinHandle;
+
+/// Level of the JetStream API that INFO reports, with or without JetStream.
+const API_LEVEL: i32 = 5;
+
+/// Threads for what may take long: bcrypt, large monitoring answers.
+const BLOCKING_THREADS: usize = 4;
+
+/// Why the server could not start.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+fn failed<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> StartError {
+    move |error| StartError(format!("{what}: {error}"))
+}
+
+/// Runs a server to its end.
+///
+/// # Errors
+/// When it cannot start: a port is taken, a file cannot be written, the operating system refuses.
+pub fn run(loaded: &Loaded) -> Result<(), StartError> {
+    let log = Arc::new(Logger::open(&log_config(&loaded.options)).map_err(failed("cannot open the log"))?);
+    let result = start(loaded, &log);
+    if let Err(error) = &result {
+        log.error(error);
+    }
+    log.flush();
+    result
+}
+
+fn start(loaded: &Loaded, log: &Arc<Logger>) -> Result<(), StartError> {
+    let control = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .map_err(failed("cannot start threads"))?;
+    let signals = {
+        let _inside = control.enter();
+        Signals::install().map_err(failed("cannot handle signals"))?
+    };
+    let server = Server::start(loaded, log, &control)?;
+    server.serve(&control, signals);
+    Ok(())
+}
+
+/// The parts of a running server.
+struct Server {
+    options: Options,
+    log: Arc<Logger>,
+    broker: Arc<Broker>,
+    shards: Vec<ShardThread>,
+    accepting: JoinHandle<()>,
+}
+
+impl Server {
+    fn start(loaded: &Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
+        let _inside = control.enter();
+        let options = loaded.options.clone();
+        let id = myelin_stdx::id::server_id();
+        let name = options.server.name.clone().unwrap_or_else(|| id.clone());
+        banner::print(log, loaded, &name, &id);
+        if let Some(path) = &options.server.pid_file {
+            pidfile::write(path, std::process::id()).map_err(failed("cannot write the pid file"))?;
+        }
+        let broker = new_broker(&options, id, name, log)?;
+        let shards = start_shards(&broker, control.handle())?;
+        let monitor = Monitor::new(loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
+        let http_port = start_monitoring(&options, &monitor, log)?;
+        let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
+        let port = client.local_addr().map_err(failed("no client address"))?.port();
+        broker.update_info(|info| info.port = port);
+        monitor.set_addresses(Addresses { client: port, http: http_port });
+        let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+        let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
+        log.info("Server is ready");
+        Ok(Self { options, log: Arc::clone(log), broker, shards, accepting })
+    }
+
+    /// Heeds signals until one of them ends the server.
+    fn serve(self, control: &Runtime, mut signals: Signals) {
+        control.block_on(async {
+            loop {
+                let signal = signals.next().await;
+                self.log.info(format_args!("Trapped \"{signal}\" signal"));
+                match signal {
+                    Signal::Shutdown(_) => return,
+                    Signal::LameDuck => return self.lame_duck(&mut signals).await,
+                    Signal::Reopen => self.log.reopen(),
+                    Signal::Reload => {
+                        self.log.warn("Configuration reload is not part of this version of Myelin");
+                    }
+                }
+            }
+        });
+        self.stop();
+    }
+
+    /// Lets clients leave in their own time. SIGINT ends it early, SIGTERM does not.
+    async fn lame_duck(&self, signals: &mut Signals) {
+        self.log.info("Entering lame duck mode, stop accepting new clients");
+        self.accepting.abort();
+        self.broker.enter_lame_duck();
+        self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
+        let server = &self.options.server;
+        let leaving = lame_duck::run(
+            &self.broker,
+            &self.log,
+            server.lame_duck_duration,
+            server.lame_duck_grace_period,
+        );
+        tokio::pin!(leaving);
+        loop {
+            tokio::select! {
+                () = &mut leaving => return,
+                signal = signals.next() => match signal {
+                    Signal::Shutdown(Stop::Interrupt) => return,
+                    Signal::Reopen => self.log.reopen(),
+                    _ => {}
+                },
+            }
+        }
+    }
+
+    fn stop(self) {
+        self.log.info("Initiating Shutdown...");
+        self.accepting.abort();
+        for shard in &self.shards {
+            shard.mailbox.post(Mail::Stop);
+        }
+        self.shards.into_iter().for_each(|shard| shard.join(&self.log));
+        self.log.info("Server Exiting..");
+    }
+}
+
+fn new_broker(options: &Options, id: String, name: String, log: &Arc<Logger>) -> Result<Arc<Broker>, StartError> {
+    let settings = setup::settings(options);
+    let auth = setup::auth(options).map_err(failed("invalid permissions"))?;
+    let info = Info {
+        server_id: id,
+        server_name: name,
+        version: REFERENCE_VERSION.to_owned(),
+        proto: 1,
+        go: format!("myelin {}", crate::MYELIN_VERSION),
+        host: options.server.host.clone(),
+        headers: settings.headers,
+        max_payload: settings.max_payload,
+        api_lvl: API_LEVEL,
+        ..Info::default()
+    };
+    let system = options.accounts.system_account();
+    let sink = Arc::new(BrokerLog(Arc::clone(log)));
+    Broker::new(settings, auth, &setup::accounts(options), system, info, sink).map_err(failed("accounts"))
+}
+
+fn start_shards(broker: &Arc<Broker>, control: &Handle) -> Result<Vec<ShardThread>, StartError> {
+    (0..process::cores())
+        .map(|index| ShardThread::start(index, broker, control))
+        .collect::<io::Result<_>>()
+        .map_err(failed("cannot start a shard"))
+}
+
+fn start_monitoring(
+    options: &Options,
+    monitor: &Arc<Monitor>,
+    log: &Arc<Logger>,
+) -> Result<Option<u16>, StartError> {
+    let Some(port) = options.monitoring.port else { return Ok(None) };
+    let host = options.monitoring_host();
+    let listener = listener::bind(host, port.to_bind()).map_err(failed("can't listen to the monitor port"))?;
+    let port = listener.local_addr().map_err(failed("no monitor address"))?.port();
+    log.info(format_args!("Starting http monitor on {host}:{port}"));
+    let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
+    let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
+    tokio::spawn(http::serve(listener, Arc::new(app), std::future::pending()));
+    Ok(Some(port))
+}
+
+fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {
+    let listener = listener::bind(host, port)
+        .map_err(failed(format_args!("Error listening on port: {host}:{port}")))?;
+    let port = listener.local_addr().map_err(failed("no address"))?.port();
+    let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    log.info(format_args!("Listening for {what} on {bracketed}:{port}"));
+    Ok(listener)
+}
+
+fn log_config(options: &Options) -> Config {
+    let logging = &options.logging;
+    Config {
+        destination: match &logging.log_file {
+            None => Destination::Stderr,
+            Some(path) => Destination::File {
+                path: path.clone(),
+                size_limit: logging.log_size_limit.unwrap_or(0),
+                max_files: logging.log_max_num.unwrap_or(0) as usize,
+            },
+        },
+        clock: match (logging.logtime, logging.logtime_utc) {
+            (false, _) => Clock::Off,
+            (true, true) => Clock::Utc,
+            (true, false) => Clock::Local,
+        },
+        debug: logging.debug,
+        trace: logging.trace,
+    }
+}
+
+/// The log as the broker sees it.
+struct BrokerLog(Arc<Logger>);
+
+impl Log for BrokerLog {
+    fn enabled(&self, level: Level) -> bool {
+        match level {
+            Level::Debug => self.0.debug_enabled(),
+            Level::Trace => self.0.trace_enabled(),
+            Level::Error | Level::Warn | Level::Info => true,
+        }
+    }
+
+    fn write(&self, level: Level, line: Arguments<'_>) {
+        match level {
+            Level::Error => self.0.error(line),
+            Level::Warn => self.0.warn(line),
+            Level::Info => self.0.info(line),
+            Level::Debug => self.0.debug(line),
+            Level::Trace => self.0.trace(line),
+        }
+    }
+}
+
+/// Requests to the monitoring pages, by page.
+pub(crate) type Requests = RequestCounts;

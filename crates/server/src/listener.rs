@@ -1,0 +1,65 @@
+//! Accepts clients and hands each to a shard.
+
+use crate::logging::Logger;
+use crate::shard::{Mail, Mailbox};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// First and longest pause after accepting failed, most likely for want of file descriptors.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Clients that wait to be accepted, as many as the system allows.
+const BACKLOG: i32 = 4096;
+
+/// Binds `host:port`. Restarting on a port that was just in use works at once.
+///
+/// # Errors
+/// When the host does not resolve or the port is taken.
+pub(crate) fn bind(host: &str, port: u16) -> std::io::Result<TcpListener> {
+    let address = resolve(host, port)?;
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+fn resolve(host: &str, port: u16) -> std::io::Result<SocketAddr> {
+    let mut addresses = (host, port).to_socket_addrs()?;
+    addresses.next().ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
+}
+
+/// Accepts until it is dropped. A client goes to the shard with the fewest connections.
+pub(crate) async fn accept(listener: TcpListener, shards: Vec<Mailbox>, log: Arc<Logger>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                pause = FIRST_PAUSE;
+                match stream.into_std() {
+                    Ok(stream) => place(&shards, stream, peer),
+                    Err(error) => log.error(format_args!("Client Accept Error ({error})")),
+                }
+            }
+            Err(error) => {
+                log.error(format_args!("Temporary Client Accept Error ({error}), sleeping {}ms", pause.as_millis()));
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
+
+fn place(shards: &[Mailbox], stream: std::net::TcpStream, peer: SocketAddr) {
+    if let Some(shard) = shards.iter().min_by_key(|shard| shard.load()) {
+        shard.expect_one();
+        shard.post(Mail::Accept(stream, peer));
+    }
+}

@@ -1,0 +1,308 @@
+//! The buffer between those who log and the thread that writes.
+//!
+//! A lock is held only to copy bytes. The thread takes the whole buffer at once, so that a burst of lines
+//! costs one write.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::line::{Format, Level};
+
+/// Bytes of lines that may wait to be written; a line that finds as many is dropped.
+const CAPACITY: usize = 1 << 20;
+
+/// A buffer that grew beyond this in a burst is given back.
+const KEPT: usize = 64 << 10;
+
+/// How long [`Writer::flush`] waits.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Where lines go in the end. Used by one thread only, and may block.
+pub(super) trait Sink: Send {
+    /// Writes whole lines.
+    fn write(&mut self, lines: &[u8]) -> io::Result<()>;
+
+    /// Opens the destination again; `false` when that means nothing to it. On an error it stays as it was.
+    fn reopen(&mut self) -> io::Result<bool>;
+}
+
+/// What could not be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Lines dropped because too many waited to be written.
+    pub dropped_lines: u64,
+    /// Writes that the operating system refused, each of one or more lines.
+    pub failed_writes: u64,
+}
+
+/// Owns the buffer and the thread.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    pending: Mutex<Pending>,
+    /// Rung when the thread has something to do.
+    work: Condvar,
+    /// Rung when it has nothing left.
+    idle: Condvar,
+    dropped_lines: AtomicU64,
+    failed_writes: AtomicU64,
+}
+
+#[derive(Default)]
+struct Pending {
+    text: Vec<u8>,
+    /// Lines dropped since the last loss was logged.
+    dropped: u64,
+    reopen: bool,
+    closing: bool,
+    /// Whether the thread is between taking the text and having written it.
+    busy: bool,
+}
+
+impl Pending {
+    fn has_work(&self) -> bool {
+        !self.text.is_empty() || self.reopen
+    }
+}
+
+impl Writer {
+    pub(super) fn start(sink: Box<dyn Sink>, format: Format) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let mut worker = Worker { shared: Arc::clone(&shared), sink, format };
+        let thread = thread::Builder::new().name("log".to_owned()).spawn(move || worker.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Queues a line, or drops it when too much waits already.
+    pub(super) fn append(&self, line: &str) {
+        let mut pending = self.shared.lock();
+        if pending.text.len() >= CAPACITY {
+            pending.dropped += 1;
+            self.shared.dropped_lines.fetch_add(1, Relaxed);
+            return;
+        }
+        let was_empty = pending.text.is_empty();
+        pending.text.extend_from_slice(line.as_bytes());
+        drop(pending);
+        if was_empty {
+            self.shared.work.notify_one();
+        }
+    }
+
+    pub(super) fn reopen(&self) {
+        self.shared.lock().reopen = true;
+        self.shared.work.notify_one();
+    }
+
+    /// Waits, for a limited time, until nothing waits to be written; whether that came to be.
+    pub(super) fn flush(&self) -> bool {
+        let deadline = Instant::now() + FLUSH_DEADLINE;
+        let mut pending = self.shared.lock();
+        while pending.busy || pending.has_work() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let woken = self.shared.idle.wait_timeout(pending, left);
+            pending = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    pub(super) fn losses(&self) -> Losses {
+        Losses {
+            dropped_lines: self.shared.dropped_lines.load(Relaxed),
+            failed_writes: self.shared.failed_writes.load(Relaxed),
+        }
+    }
+}
+
+impl Drop for Writer {
+    /// Ends the thread, unless its last write blocks: then the process may end without it.
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.work.notify_one();
+        if self.flush()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("losses", &self.losses()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// A panic elsewhere leaves the buffer usable: at worst a line is cut.
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread's side.
+struct Worker {
+    shared: Arc<Shared>,
+    sink: Box<dyn Sink>,
+    format: Format,
+}
+
+impl Worker {
+    fn run(&mut self) {
+        let mut batch = Vec::new();
+        while let Some(extra) = self.take(&mut batch) {
+            if extra.reopen {
+                let line = self.reopened();
+                batch.extend_from_slice(line.as_bytes());
+            }
+            if extra.dropped > 0 {
+                let text = format!("{} log lines were dropped: writing them is too slow", extra.dropped);
+                batch.extend_from_slice(self.format.line(Level::Warn, &text).as_bytes());
+            }
+            if !batch.is_empty() && self.sink.write(&batch).is_err() {
+                self.shared.failed_writes.fetch_add(1, Relaxed);
+            }
+            batch.clear();
+            if batch.capacity() > KEPT {
+                batch = Vec::new();
+            }
+        }
+    }
+
+    /// Waits for work and moves the waiting text into `batch`; `None` when the log ends.
+    fn take(&self, batch: &mut Vec<u8>) -> Option<Extra> {
+        let mut pending = self.shared.lock();
+        pending.busy = false;
+        while !pending.has_work() {
+            self.shared.idle.notify_all();
+            if pending.closing {
+                return None;
+            }
+            pending = self.shared.work.wait(pending).unwrap_or_else(PoisonError::into_inner);
+        }
+        pending.busy = true;
+        std::mem::swap(&mut pending.text, batch);
+        Some(Extra {
+            reopen: std::mem::take(&mut pending.reopen),
+            dropped: std::mem::take(&mut pending.dropped),
+        })
+    }
+
+    /// Opens the sink again and words the outcome. What waited before goes to the new destination too.
+    fn reopened(&mut self) -> String {
+        match self.sink.reopen() {
+            Ok(true) => self.format.line(Level::Info, &"File log re-opened"),
+            Ok(false) => self.format.line(Level::Info, &"File log re-open ignored, not a file logger"),
+            Err(error) => self.format.line(Level::Error, &format!("File log re-open failed: {error}")),
+        }
+    }
+}
+
+/// What the thread has to do besides writing a batch.
+struct Extra {
+    reopen: bool,
+    dropped: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logging::Clock;
+    use std::sync::mpsc;
+
+    /// Hands every batch over, and waits before each write until it is let go.
+    struct Gate {
+        written: mpsc::Sender<String>,
+        go: mpsc::Receiver<()>,
+    }
+
+    impl Sink for Gate {
+        fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+            let _ = self.go.recv();
+            let _ = self.written.send(String::from_utf8_lossy(lines).into_owned());
+            Ok(())
+        }
+
+        fn reopen(&mut self) -> io::Result<bool> {
+            Err(io::Error::other("no"))
+        }
+    }
+
+    fn gate() -> (Writer, mpsc::Receiver<String>, mpsc::Sender<()>) {
+        let (written, batches) = mpsc::channel();
+        let (open, go) = mpsc::channel();
+        let writer =
+            Writer::start(Box::new(Gate { written, go }), Format::new(Clock::Off, 1, false)).unwrap();
+        (writer, batches, open)
+    }
+
+    /// Waits until the thread has taken the first line, and so stands at the gate.
+    fn stands_at_gate(writer: &Writer) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !writer.shared.lock().busy {
+            assert!(Instant::now() < deadline, "the line was never taken");
+            thread::yield_now();
+        }
+    }
+
+    fn next(batches: &mpsc::Receiver<String>) -> String {
+        batches.recv_timeout(Duration::from_secs(10)).unwrap()
+    }
+
+    #[test]
+    fn lines_that_wait_are_written_together() {
+        let (writer, batches, open) = gate();
+        writer.append("0\n");
+        stands_at_gate(&writer);
+        writer.append("1\n");
+        writer.append("2\n");
+        drop(open);
+        assert_eq!((next(&batches).as_str(), next(&batches).as_str()), ("0\n", "1\n2\n"));
+    }
+
+    #[test]
+    fn a_blocked_sink_costs_lines_not_time() {
+        let (writer, batches, open) = gate();
+        let line = "x".repeat(CAPACITY / 4) + "\n";
+        writer.append("first\n");
+        stands_at_gate(&writer);
+        for _ in 0..10 {
+            writer.append(&line);
+        }
+        assert_eq!(writer.losses().dropped_lines, 6);
+        assert!(!writer.flush(), "nothing can be written yet");
+        drop(open);
+        assert!(writer.flush());
+        assert_eq!(next(&batches), "first\n");
+        let rest = next(&batches);
+        assert!(rest.ends_with("\n[1] [WRN] 6 log lines were dropped: writing them is too slow\n"));
+        assert_eq!(rest.matches("x\n").count(), 4);
+    }
+
+    #[test]
+    fn a_failed_reopen_is_logged() {
+        let (writer, batches, open) = gate();
+        drop(open);
+        writer.reopen();
+        assert_eq!(next(&batches), "[1] [ERR] File log re-open failed: no\n");
+    }
+
+    #[test]
+    fn ending_does_not_wait_for_a_blocked_sink() {
+        let (writer, _batches, open) = gate();
+        writer.append("stuck\n");
+        drop(writer);
+        drop(open);
+    }
+}

@@ -1,0 +1,63 @@
+//! `myelin-server`: the command line.
+
+use myelin_conf::{Command, LoadError, SignalCommand, load, usage};
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    let env = |name: &str| std::env::var(name).ok();
+    match load(&args, &env) {
+        Ok(command) => perform(command),
+        Err(error) => {
+            eprintln!("{error}");
+            if let LoadError::Flags(_) = error {
+                println!("{}", usage());
+            }
+            ExitCode::from(error.exit_code() as u8)
+        }
+    }
+}
+
+fn perform(command: Command) -> ExitCode {
+    match &command {
+        Command::Help => println!("{}", usage()),
+        Command::Version => {
+            println!("nats-server: v{}", myelin_wire::REFERENCE_VERSION);
+            println!("myelin-server: v{}", myelin_server::MYELIN_VERSION);
+        }
+        Command::TestConfig { .. } => eprintln!("{command}"),
+        Command::Signal { command, target } => return signal(*command, target.as_deref()),
+        Command::Run(loaded) => {
+            for warning in &loaded.warnings {
+                eprintln!("{warning}");
+            }
+            if let Err(error) = myelin_server::run(loaded) {
+                eprintln!("myelin-server: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn signal(command: SignalCommand, target: Option<&str>) -> ExitCode {
+    let word = match command {
+        SignalCommand::Stop => "stop",
+        SignalCommand::Quit => "quit",
+        SignalCommand::Term => "term",
+        SignalCommand::Reopen => "reopen",
+        SignalCommand::Reload => "reload",
+        SignalCommand::LameDuck => "ldm",
+    };
+    let order = target.map_or_else(|| word.to_owned(), |target| format!("{word}={target}"));
+    match myelin_server::deliver(&order) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("myelin-server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! From parsed options to the small configurations of the rooms below. `Options` ends here.
+
+use myelin_auth::{
+    AccountName, AuthConfig, ConnectionTypes, InvalidRule, Method, Permissions, ResponseRule, Secret,
+    StoredSecret, SubjectRules, User, Users,
+};
+use myelin_broker::{AccountLimits, Settings};
+use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+/// The broker's limits and timings.
+pub(crate) fn settings(options: &Options) -> Settings {
+    let limits = &options.limits;
+    Settings {
+        max_control_line: limits.max_control_line as usize,
+        max_payload: limits.max_payload,
+        max_pending: limits.max_pending as usize,
+        max_connections: Some(limits.max_connections as usize),
+        max_subscriptions: limits.max_subscriptions.map(|n| n as usize),
+        max_sub_tokens: limits.max_sub_tokens.map(|n| n.get() as usize),
+        ping_interval: limits.ping_interval,
+        ping_max: limits.ping_max,
+        auth_timeout: options.authorization.timeout,
+        write_deadline: limits.write_deadline,
+        headers: !limits.no_header_support,
+        no_fast_producer_stall: limits.no_fast_producer_stall,
+        max_closed_clients: limits.max_closed_clients as usize,
+    }
+}
+
+/// The configured accounts.
+pub(crate) fn accounts(options: &Options) -> Vec<(String, AccountLimits)> {
+    let limit = |n: Option<u32>| n.map(|n| n as usize);
+    let list = options.accounts.list.iter();
+    list.map(|account| {
+        let limits = AccountLimits {
+            max_connections: limit(account.limits.max_connections),
+            max_subscriptions: limit(account.limits.max_subscriptions),
+            max_payload: account.limits.max_payload,
+        };
+        (account.name.clone(), limits)
+    })
+    .collect()
+}
+
+/// The rules of authentication.
+///
+/// # Errors
+/// When a permission is no valid pattern; the configuration has checked that already.
+pub(crate) fn auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
+    let from = &options.authorization;
+    let secret = |s: &myelin_conf::Secret| StoredSecret::parse(s.reveal());
+    if let Some(token) = &from.token {
+        return Ok(AuthConfig::new(Method::Token(secret(token))));
+    }
+    if let Some(name) = &from.user {
+        let password = from.password.as_ref().map_or_else(|| StoredSecret::Plain(Secret::new("")), secret);
+        return Ok(AuthConfig::new(Method::SingleUser { name: name.clone(), password }));
+    }
+    if from.users.is_empty() {
+        return Ok(AuthConfig::open());
+    }
+    let mut users = from.users.iter().map(user).collect::<Result<Vec<_>, _>>()?;
+    let mut config = AuthConfig::new(Method::Open);
+    config.no_auth_user = from.no_auth_user.clone();
+    if options.anonymous_joins_global() {
+        let name = unused_name(&users);
+        config.no_auth_user = Some(name.clone());
+        config.no_auth_user_implied = true;
+        users.push(User {
+            name,
+            password: StoredSecret::Plain(Secret::new("")),
+            account: AccountName::global(),
+            permissions: None,
+            connection_types: ConnectionTypes::default(),
+        });
+    }
+    config.method = Method::Users(Users::new(users));
+    Ok(config)
+}
+
+/// A name for the user that stands for everybody without credentials; nobody can log in under it, since
+/// an empty password never agrees.
+fn unused_name(users: &[User]) -> String {
+    let mut name = String::from("$anonymous");
+    while users.iter().any(|user| user.name == name) {
+        name.push('_');
+    }
+    name
+}
+
+fn user(user: &options::UserOptions) -> Result<User, InvalidRule> {
+    Ok(User {
+        name: user.name.clone(),
+        password: StoredSecret::parse(user.password.reveal()),
+        account: user.account.as_deref().map_or_else(AccountName::global, AccountName::new),
+        permissions: user.permissions.as_ref().map(permissions).transpose()?.map(Arc::new),
+        connection_types: ConnectionTypes::default(),
+    })
+}
+
+fn permissions(from: &options::Permissions) -> Result<Permissions, InvalidRule> {
+    let responses = from.responses.map(|rule| ResponseRule {
+        max: rule.max_messages.and_then(NonZeroU32::new),
+        ttl: rule.expires,
+    });
+    let publish = from.publish.as_ref().map(|rules| subject_rules(rules, String::clone));
+    let subscribe = from.subscribe.as_ref().map(|rules| subject_rules(rules, queue_rule));
+    Permissions::new(publish, subscribe, responses)
+}
+
+fn subject_rules<T>(from: &SubjectPermission<T>, rule: impl Fn(&T) -> String) -> SubjectRules {
+    SubjectRules {
+        allow: from.allow.iter().flatten().map(&rule).collect(),
+        deny: from.deny.iter().map(&rule).collect(),
+    }
+}
+
+fn queue_rule(rule: &QueueSubject) -> String {
+    match &rule.queue {
+        Some(queue) => format!("{} {queue}", rule.subject),
+        None => rule.subject.clone(),
+    }
+}

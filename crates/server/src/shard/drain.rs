@@ -1,0 +1,41 @@
+//! A blocked outbox: waits for the socket and writes on, until it is empty or the peer is given up.
+
+use super::Local;
+use super::link::Link;
+use myelin_broker::{Conn, Drained, Level};
+use myelin_wire::error::CloseReason;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::time::{Instant, timeout_at};
+
+/// Holds the claim of `conn`'s outbox from beginning to end. Ends by itself when the connection does:
+/// its socket is shut down then.
+pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
+    let deadline = local.broker.settings().write_deadline;
+    let mut last_progress = Instant::now();
+    loop {
+        match timeout_at(last_progress + deadline, link.write.writable()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return conn.close(CloseReason::WriteError),
+            Err(_) => return give_up(&local, &conn),
+        }
+        match local.shard.borrow_mut().drain(&conn) {
+            Drained::Empty | Drained::Failed => return,
+            Drained::Blocked { progress: true } => last_progress = Instant::now(),
+            Drained::Blocked { progress: false } => {}
+        }
+    }
+}
+
+/// Ends a peer that took nothing for the whole write deadline.
+fn give_up(local: &Local, conn: &Arc<Conn>) {
+    local.broker.counters().slow_consumers.fetch_add(1, Relaxed);
+    let (deadline, pending) = (local.broker.settings().write_deadline, conn.pending());
+    local.broker.log_for(
+        Level::Info,
+        conn,
+        format_args!("Slow Consumer Detected: WriteDeadline of {deadline:?} exceeded with {pending} total bytes"),
+    );
+    conn.close(CloseReason::SlowConsumerWriteDeadline);
+}

@@ -1,0 +1,94 @@
+//! A connection as the other tasks of its shard reach it: a few flags and the waker of its task.
+
+use myelin_auth::{Identity, Reject};
+use myelin_broker::Conn;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use tokio::net::tcp::OwnedWriteHalf;
+
+/// The connections of a shard by client id.
+pub(super) type Links = HashMap<u64, Rc<Link>>;
+
+/// Something for a connection's task to do besides reading.
+pub(super) enum Notice {
+    /// End with the reason that the connection holds.
+    Kicked,
+    /// The credentials were checked.
+    Authenticated(Result<Identity, Reject>),
+    /// Tell the client the new INFO.
+    Announce,
+    /// The session's deadline has passed.
+    Due,
+}
+
+/// See the head of this file.
+pub(super) struct Link {
+    pub(super) conn: Arc<Conn>,
+    pub(super) write: Arc<OwnedWriteHalf>,
+    waker: RefCell<Option<Waker>>,
+    kicked: Cell<bool>,
+    announce: Cell<bool>,
+    due: Cell<bool>,
+    authenticated: RefCell<Option<Result<Identity, Reject>>>,
+}
+
+impl Link {
+    pub(super) fn new(conn: Arc<Conn>, write: Arc<OwnedWriteHalf>) -> Rc<Self> {
+        Rc::new(Self {
+            conn,
+            write,
+            waker: RefCell::default(),
+            kicked: Cell::default(),
+            announce: Cell::default(),
+            due: Cell::default(),
+            authenticated: RefCell::default(),
+        })
+    }
+
+    pub(super) fn kick(&self) {
+        self.kicked.set(true);
+        self.wake();
+    }
+
+    pub(super) fn announce(&self) {
+        self.announce.set(true);
+        self.wake();
+    }
+
+    pub(super) fn due(&self) {
+        self.due.set(true);
+        self.wake();
+    }
+
+    pub(super) fn authenticated(&self, outcome: Result<Identity, Reject>) {
+        *self.authenticated.borrow_mut() = Some(outcome);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// The next notice; remembers the task that asks.
+    pub(super) fn poll(&self, cx: &Context<'_>) -> Option<Notice> {
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        if self.kicked.take() {
+            return Some(Notice::Kicked);
+        }
+        if let Some(outcome) = self.authenticated.borrow_mut().take() {
+            return Some(Notice::Authenticated(outcome));
+        }
+        if self.due.take() {
+            return Some(Notice::Due);
+        }
+        self.announce.take().then_some(Notice::Announce)
+    }
+}

@@ -1,0 +1,220 @@
+//! A shard's thread: a single-threaded runtime that owns a share of the connections.
+//!
+//! Connections stay where they were placed. Other threads reach a shard through its mailbox only. One
+//! flusher task runs once per scheduler tick, after the connections that were ready in that tick, so that
+//! what they staged goes out together.
+
+mod drain;
+mod link;
+mod reader;
+mod socket;
+mod timers;
+
+use link::{Link, Links};
+use myelin_auth::{Identity, Reject};
+use crate::logging::Logger;
+use myelin_broker::{Broker, Conn, Level, Shard};
+use myelin_wire::error::CloseReason;
+use std::cell::{Cell, RefCell};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use tokio::runtime::{Handle, LocalOptions, LocalRuntime};
+use tokio::sync::{Notify, mpsc};
+
+/// What other threads ask of a shard.
+pub(crate) enum Mail {
+    /// Serve this client.
+    Accept(TcpStream, SocketAddr),
+    /// Write this connection's outbox when its socket takes bytes again: the claim comes with it.
+    Drain(Arc<Conn>),
+    /// Someone has asked for the end of this connection.
+    Kick(u64),
+    /// The answer to an authentication that ran elsewhere.
+    Authenticated(u64, Result<Identity, Reject>),
+    /// INFO has changed for everybody.
+    Announce,
+    /// End all connections and stop.
+    Stop,
+}
+
+/// How others reach a shard.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    sender: mpsc::UnboundedSender<Mail>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Mailbox {
+    /// Posts; a shard that has stopped loses its mail, and needs none.
+    pub(crate) fn post(&self, mail: Mail) {
+        let _ = self.sender.send(mail);
+    }
+
+    /// Counts a connection that is on its way.
+    pub(crate) fn expect_one(&self) {
+        self.connections.fetch_add(1, Relaxed);
+    }
+
+    /// Connections placed there now.
+    pub(crate) fn load(&self) -> usize {
+        self.connections.load(Relaxed)
+    }
+}
+
+/// A running shard.
+pub(crate) struct ShardThread {
+    pub(crate) mailbox: Mailbox,
+    thread: JoinHandle<()>,
+}
+
+impl ShardThread {
+    /// Starts the thread. `control` runs what may take long.
+    ///
+    /// # Errors
+    /// When the thread or its runtime cannot be made.
+    pub(crate) fn start(index: usize, broker: &Arc<Broker>, control: &Handle) -> std::io::Result<Self> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mailbox = Mailbox { sender, connections: Arc::default() };
+        let (broker, control, own) = (Arc::clone(broker), control.clone(), mailbox.clone());
+        let runtime = move || {
+            tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
+        };
+        let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
+            match runtime() {
+                Ok(runtime) => run(&runtime, broker, control, own, receiver),
+                Err(error) => {
+                    broker.log().write(Level::Error, format_args!("shard {index} cannot start: {error}"));
+                }
+            }
+        })?;
+        Ok(Self { mailbox, thread })
+    }
+
+    /// Waits for the end of a shard that was told to stop.
+    pub(crate) fn join(self, log: &Logger) {
+        if self.thread.join().is_err() {
+            log.error("a shard ended in a panic");
+        }
+    }
+}
+
+/// What the tasks of one shard share.
+struct Local {
+    shard: RefCell<Shard>,
+    buffer: RefCell<Box<[u8]>>,
+    links: RefCell<Links>,
+    timers: timers::Timers,
+    dirty: Notify,
+    flush_pending: Cell<bool>,
+    mailbox: Mailbox,
+    control: Handle,
+    broker: Arc<Broker>,
+}
+
+fn run(
+    runtime: &LocalRuntime,
+    broker: Arc<Broker>,
+    control: Handle,
+    mailbox: Mailbox,
+    mut receiver: mpsc::UnboundedReceiver<Mail>,
+) {
+    let seed = std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), 0);
+    let local = Rc::new(Local {
+        shard: RefCell::new(Shard::new(&broker, seed)),
+        buffer: RefCell::new(vec![0; reader::BUFFER].into_boxed_slice()),
+        links: RefCell::default(),
+        timers: timers::Timers::default(),
+        dirty: Notify::new(),
+        flush_pending: Cell::new(false),
+        mailbox,
+        control,
+        broker,
+    });
+    runtime.block_on(async move {
+        tokio::task::spawn_local(flusher(Rc::clone(&local)));
+        tokio::task::spawn_local(timers::run(Rc::clone(&local)));
+        while let Some(mail) = receiver.recv().await {
+            if let Mail::Stop = mail {
+                break;
+            }
+            local.deliver(mail);
+        }
+        local.stop().await;
+    });
+}
+
+/// Sends what the tick has staged.
+async fn flusher(local: Rc<Local>) {
+    loop {
+        local.dirty.notified().await;
+        local.flush();
+    }
+}
+
+impl Local {
+    /// Makes sure that the flusher runs at the end of this tick.
+    fn flush_soon(&self) {
+        if !self.flush_pending.replace(true) {
+            self.dirty.notify_one();
+        }
+    }
+
+    fn flush(&self) {
+        self.flush_pending.set(false);
+        self.shard.borrow_mut().flush();
+    }
+
+    fn deliver(self: &Rc<Self>, mail: Mail) {
+        match mail {
+            Mail::Accept(stream, peer) => self.accept(stream, peer),
+            Mail::Drain(conn) => match self.link(conn.cid()) {
+                Some(link) => drop(tokio::task::spawn_local(drain::run(Rc::clone(self), conn, link))),
+                None => conn.discard(),
+            },
+            Mail::Kick(cid) => self.with_link(cid, |link| link.kick()),
+            Mail::Authenticated(cid, outcome) => self.with_link(cid, |link| link.authenticated(outcome)),
+            Mail::Announce => self.links.borrow().values().for_each(|link| link.announce()),
+            Mail::Stop => {}
+        }
+    }
+
+    fn accept(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+        let local = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            match tokio::net::TcpStream::from_std(stream) {
+                Ok(stream) => reader::serve(&local, stream, peer).await,
+                Err(error) => {
+                    let log = local.broker.log();
+                    log.write(Level::Error, format_args!("client socket of {peer} cannot be used: {error}"));
+                }
+            }
+            local.mailbox.connections.fetch_sub(1, Relaxed);
+        });
+    }
+
+    fn link(&self, cid: u64) -> Option<Rc<Link>> {
+        self.links.borrow().get(&cid).cloned()
+    }
+
+    fn with_link(&self, cid: u64, act: impl FnOnce(&Link)) {
+        if let Some(link) = self.link(cid) {
+            act(&link);
+        }
+    }
+
+    /// Ends all connections, giving each a moment to take what waits for it.
+    async fn stop(self: &Rc<Self>) {
+        let links: Vec<_> = self.links.borrow().values().cloned().collect();
+        for link in &links {
+            link.conn.close(CloseReason::ServerShutdown);
+            link.kick();
+        }
+        let deadline = tokio::time::Instant::now() + reader::LINGER * 2;
+        while !self.links.borrow().is_empty() && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What could live in std: turns, claims, ids, random numbers, memory accounting.
+//!
+//! Nothing here knows messages, sockets or clocks. [`claim`] is the protocol by which threads share the
+//! work on one queue without ever sleeping on each other; [`turn`] builds single-writer state on it.
+
+pub mod claim;
+pub mod id;
+pub mod mem;
+pub mod rng;
+pub mod sync;
+pub mod turn;

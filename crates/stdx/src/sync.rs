@@ -1,0 +1,28 @@
+//! The locks and atomics that the model checker must see.
+//!
+//! These are std's own, except under `--cfg loom`, where loom's take their place and the tests of
+//! [`claim`](crate::claim) and [`turn`](crate::turn) walk through every interleaving. Code whose
+//! correctness depends on interleavings imports from here, never from `std::sync`.
+
+#[cfg(loom)]
+pub use loom::sync::{Arc, Mutex, MutexGuard, atomic};
+#[cfg(not(loom))]
+pub use std::sync::{Arc, Mutex, MutexGuard, atomic};
+
+use std::sync::{PoisonError, TryLockError};
+
+/// Locks `mutex` whether or not an earlier holder panicked.
+///
+/// For locks whose holders leave the data consistent at every step, so that poisoning says nothing.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks a `mutex` that nobody else can hold at this moment; that it is held is a bug.
+pub(crate) fn lock_uncontended<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    match mutex.try_lock() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => panic!("two threads hold one turn"),
+    }
+}

@@ -1,0 +1,66 @@
+//! Counts changes of the index, so that a kept result can be checked without looking at the data.
+//!
+//! A subject can be affected by patterns that begin with its own first token and by patterns that begin
+//! with a wildcard: one counter for a hash of each first token, and one for all of the latter. A change
+//! touches the data first and its counter after; a reader reads the counters first and the data after.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::hashing::{Lead, shard_of};
+
+/// How many counters the first tokens share. First tokens that share one outdate each other's results.
+const SHARDS: usize = 256;
+
+/// Says how old a result is. Only [`Interest::is_current`](super::Interest::is_current) can use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    shard: u8,
+    /// The counter of the subject's first token.
+    first: u64,
+    /// The counter of patterns that begin with a wildcard.
+    wild: u64,
+}
+
+pub(super) struct Epochs {
+    first: Box<[AtomicU64]>,
+    wild: AtomicU64,
+}
+
+impl Epochs {
+    pub(super) fn new() -> Self {
+        Self { first: (0..SHARDS).map(|_| AtomicU64::new(0)).collect(), wild: AtomicU64::new(0) }
+    }
+
+    /// The counters that decide about subjects which begin with `first`, as they are now.
+    pub(super) fn stamp(&self, first: &Lead<'_>) -> Stamp {
+        let shard = shard_of(first.hash, SHARDS);
+        Stamp {
+            shard: shard as u8,
+            first: self.first[shard].load(Ordering::Acquire),
+            wild: self.wild.load(Ordering::Acquire),
+        }
+    }
+
+    pub(super) fn is_current(&self, stamp: &Stamp) -> bool {
+        self.first[usize::from(stamp.shard)].load(Ordering::Acquire) == stamp.first
+            && self.wild.load(Ordering::Acquire) == stamp.wild
+    }
+
+    /// Announces a change of patterns that begin with `first`; it counts once it is published.
+    pub(super) fn change(&self, first: &Lead<'_>) -> Change<'_> {
+        Change(match first.text {
+            b"*" | b">" => &self.wild,
+            _ => &self.first[shard_of(first.hash, SHARDS)],
+        })
+    }
+}
+
+/// A change that is being made. Dropped without effect if it turned out to be none.
+pub(super) struct Change<'a>(&'a AtomicU64);
+
+impl Change<'_> {
+    /// To be called after the data has changed.
+    pub(super) fn publish(self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,139 @@
+//! Subscriptions to patterns: tries in shards, each under its own lock.
+//!
+//! A pattern is placed by the literal tokens that it begins with, at most two of them, and a subject
+//! looks in the three places where patterns for it may be. Two tokens and not one, because everybody's
+//! replies are under `_INBOX`: by the first token alone one lock would guard, and one node would hold,
+//! all of them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use super::hashing::{Hashing, Lead, shard_of};
+use super::matched::Matched;
+use super::member::Member;
+use super::trie::{self, Branch};
+
+/// Shards for patterns such as `a.*`, whose second token is a wildcard.
+const BY_FIRST: usize = 16;
+
+/// Shards for patterns such as `a.b.*`.
+const BY_SECOND: usize = 64;
+
+pub(super) struct Patterns<M> {
+    /// Patterns that begin with a wildcard.
+    wild: Shard<M>,
+    by_first: Box<[Shard<M>]>,
+    by_second: Box<[Shard<M>]>,
+    /// Members in all shards.
+    len: AtomicUsize,
+}
+
+impl<M: Member> Patterns<M> {
+    pub(super) fn new() -> Self {
+        let shards = |count| (0..count).map(|_| Shard::new()).collect();
+        Self {
+            wild: Shard::new(),
+            by_first: shards(BY_FIRST),
+            by_second: shards(BY_SECOND),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn insert(&self, m: M, hashing: &Hashing) {
+        self.len.fetch_add(1, Ordering::Relaxed);
+        self.home(m.subject(), hashing).insert(m, hashing);
+    }
+
+    pub(super) fn remove(&self, m: &M, hashing: &Hashing) -> bool {
+        let removed = self.home(m.subject(), hashing).remove(m, hashing);
+        if removed {
+            self.len.fetch_sub(1, Ordering::Relaxed);
+        }
+        removed
+    }
+
+    /// `subject` must not have an empty token, and begins with `first`.
+    pub(super) fn collect(&self, subject: &[u8], first: &Lead<'_>, hashing: &Hashing, out: &mut Matched<M>) {
+        self.wild.collect(subject, hashing, out);
+        self.by_first(first).collect(subject, hashing, out);
+        if let Some(second) = first.longer(subject, hashing) {
+            self.by_second(&second).collect(subject, hashing, out);
+        }
+    }
+
+    /// Copies one shard after the other into `members` and calls `visit`, which empties it.
+    pub(super) fn for_each_shard(&self, members: &mut Vec<M>, visit: &mut impl FnMut(&mut Vec<M>)) {
+        for shard in std::iter::once(&self.wild).chain(&self.by_first).chain(&self.by_second) {
+            shard.copy_to(members);
+            visit(members);
+        }
+    }
+
+    /// Where `pattern` is kept.
+    fn home(&self, pattern: &[u8], hashing: &Hashing) -> &Shard<M> {
+        let is_wild = |token: &[u8]| matches!(token, b"*" | b">");
+        let first = Lead::first(pattern, hashing);
+        let mut tokens = crate::pattern::tokens(pattern);
+        match (tokens.next().is_some_and(is_wild), tokens.next().is_some_and(is_wild)) {
+            (true, _) => &self.wild,
+            (false, true) => self.by_first(&first),
+            (false, false) => self.by_second(&first.longer(pattern, hashing).unwrap_or(first)),
+        }
+    }
+
+    fn by_first(&self, lead: &Lead<'_>) -> &Shard<M> {
+        &self.by_first[shard_of(lead.hash, BY_FIRST)]
+    }
+
+    fn by_second(&self, lead: &Lead<'_>) -> &Shard<M> {
+        &self.by_second[shard_of(lead.hash, BY_SECOND)]
+    }
+}
+
+/// One trie. All of them spell their patterns from the first token on. Its lock is taken also when it is
+/// poisoned: a trie is whole after each step of a change.
+struct Shard<M> {
+    /// Members in the trie, to pass by empty ones without a lock.
+    len: AtomicUsize,
+    root: RwLock<Option<Branch<M>>>,
+}
+
+impl<M: Member> Shard<M> {
+    fn new() -> Self {
+        Self { len: AtomicUsize::new(0), root: RwLock::new(None) }
+    }
+
+    fn insert(&self, m: M, hashing: &Hashing) {
+        let mut root = self.root.write().unwrap_or_else(PoisonError::into_inner);
+        self.len.fetch_add(1, Ordering::Relaxed);
+        trie::insert(&mut root, m, hashing);
+    }
+
+    fn remove(&self, m: &M, hashing: &Hashing) -> bool {
+        let mut root = self.root.write().unwrap_or_else(PoisonError::into_inner);
+        let removed = trie::remove(&mut root, m, hashing);
+        if removed {
+            self.len.fetch_sub(1, Ordering::Relaxed);
+        }
+        removed
+    }
+
+    fn collect(&self, subject: &[u8], hashing: &Hashing, out: &mut Matched<M>) {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if let Some(branch) = &*self.root.read().unwrap_or_else(PoisonError::into_inner) {
+            branch.collect(subject, hashing, out);
+        }
+    }
+
+    fn copy_to(&self, members: &mut Vec<M>) {
+        if let Some(branch) = &*self.root.read().unwrap_or_else(PoisonError::into_inner) {
+            branch.copy_to(members);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a server writes: the few fixed lines and the frames of messages.
+//!
+//! Everything appends to a byte vector that the caller owns; nothing here allocates of its own.
+
+use crate::error::ErrorText;
+use std::io::Write;
+
+/// `+OK`, the answer of verbose mode.
+pub const OK: &[u8] = b"+OK\r\n";
+/// The keep-alive.
+pub const PING: &[u8] = b"PING\r\n";
+/// The answer to PING.
+pub const PONG: &[u8] = b"PONG\r\n";
+
+/// Appends `-ERR '<text>'`.
+pub fn error(out: &mut Vec<u8>, text: &ErrorText) {
+    // Writing into a vector cannot fail.
+    let _ = write!(out, "-ERR '{text}'\r\n");
+}
+
+/// Appends decimal digits.
+pub fn number(out: &mut Vec<u8>, mut n: usize) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends `HMSG <subject> <sid> `: what stands in front of a message's tail. Without its first byte
+/// it is the head of a MSG, so one rendering serves both.
+pub fn head(out: &mut Vec<u8>, subject: &[u8], sid: &[u8]) {
+    out.extend_from_slice(b"HMSG ");
+    out.extend_from_slice(subject);
+    out.push(b' ');
+    out.extend_from_slice(sid);
+    out.push(b' ');
+}
+
+/// Appends `[reply ][header_len ]size CRLF body CRLF`, the part of a message frame behind the sid.
+pub fn tail(out: &mut Vec<u8>, reply: &[u8], header_len: usize, body: &[u8]) {
+    if !reply.is_empty() {
+        out.extend_from_slice(reply);
+        out.push(b' ');
+    }
+    if header_len > 0 {
+        number(out, header_len);
+        out.push(b' ');
+    }
+    number(out, body.len());
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the 503 that a requester gets when nobody listens on `subject`.
+pub fn no_responders(out: &mut Vec<u8>, reply: &[u8], sid: &[u8], subject: &[u8]) {
+    let len = b"NATS/1.0 503\r\nNats-Subject: \r\n\r\n".len() + subject.len();
+    head(out, reply, sid);
+    number(out, len);
+    out.push(b' ');
+    number(out, len);
+    out.extend_from_slice(b"\r\nNATS/1.0 503\r\nNats-Subject: ");
+    out.extend_from_slice(subject);
+    out.extend_from_slice(b"\r\n\r\n\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_503_is_the_references() {
+        let mut out = Vec::new();
+        no_responders(&mut out, b"rep", b"1", b"none");
+        assert_eq!(out, b"HMSG rep 1 36 36\r\nNATS/1.0 503\r\nNats-Subject: none\r\n\r\n\r\n");
+    }
+
+    #[test]
+    fn head_and_tail_make_a_frame() {
+        let mut out = Vec::new();
+        head(&mut out, b"a.b", b"7");
+        tail(&mut out, b"r", 0, b"hi");
+        assert_eq!(&out[1..], b"MSG a.b 7 r 2\r\nhi\r\n");
+        let mut out = Vec::new();
+        head(&mut out, b"a", b"7");
+        tail(&mut out, b"", 12, b"NATS/1.0\r\n\r\nx");
+        assert_eq!(out, b"HMSG a 7 12 13\r\nNATS/1.0\r\n\r\nx\r\n");
+    }
+}

@@ -1,0 +1,202 @@
+//! The `-ERR` texts that a client can see, and the close reasons that monitoring shows.
+//!
+//! The texts are literal: client libraries compare them (lower-cased, by substring).
+
+use std::fmt;
+
+/// What the server tells a peer in `-ERR '<text>'`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErrorText {
+    /// An unknown verb, or a payload that does not end in CRLF.
+    UnknownOperation,
+    /// The argument part of a control line is longer than `max_control_line`.
+    MaximumControlLine,
+    /// The announced payload is larger than the connection's `max_payload`.
+    MaximumPayload,
+    /// Credentials were refused, or missing where they are required.
+    AuthorizationViolation,
+    /// No CONNECT came within the authentication timeout.
+    AuthenticationTimeout,
+    /// The server holds `max_connections` clients already.
+    MaximumConnections,
+    /// The account holds its maximum of connections already.
+    MaximumAccountConnections,
+    /// The connection or its account holds its maximum of subscriptions already.
+    MaximumSubscriptions,
+    /// SUB with a subject that is no valid pattern.
+    InvalidSubject,
+    /// Pedantic mode only: the message is routed nevertheless.
+    InvalidPublishSubject,
+    /// Publish permission denied, or a reserved prefix.
+    PublishViolation(String),
+    /// The reply subject uses a reserved prefix.
+    ReplyViolation(String),
+    /// Subscribe permission denied: subject, queue.
+    SubscriptionViolation(String, Option<String>),
+    /// The subject has more tokens than `max_sub_tokens`.
+    TooManyTokens(String),
+    /// CONNECT asked for a protocol level other than 0 and 1.
+    InvalidClientProtocol,
+    /// CONNECT asked for `no_responders` without `headers`.
+    NoRespondersRequiresHeaders,
+    /// Too many PINGs stayed without an answer.
+    StaleConnection,
+}
+
+impl fmt::Display for ErrorText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownOperation => f.write_str("Unknown Protocol Operation"),
+            Self::MaximumControlLine => f.write_str("maximum control line exceeded"),
+            Self::MaximumPayload => f.write_str("Maximum Payload Violation"),
+            Self::AuthorizationViolation => f.write_str("Authorization Violation"),
+            Self::AuthenticationTimeout => f.write_str("Authentication Timeout"),
+            Self::MaximumConnections => f.write_str("maximum connections exceeded"),
+            Self::MaximumAccountConnections => f.write_str("maximum account active connections exceeded"),
+            Self::MaximumSubscriptions => f.write_str("maximum subscriptions exceeded"),
+            Self::InvalidSubject => f.write_str("Invalid Subject"),
+            Self::InvalidPublishSubject => f.write_str("Invalid Publish Subject"),
+            Self::PublishViolation(subject) => {
+                write!(f, "Permissions Violation for Publish to {}", Quoted(subject))
+            }
+            Self::ReplyViolation(reply) => {
+                write!(f, "Permissions Violation for Publish with Reply of {}", Quoted(reply))
+            }
+            Self::SubscriptionViolation(subject, None) => {
+                write!(f, "Permissions Violation for Subscription to {}", Quoted(subject))
+            }
+            Self::SubscriptionViolation(subject, Some(queue)) => {
+                write!(
+                    f,
+                    "Permissions Violation for Subscription to {} using queue {}",
+                    Quoted(subject),
+                    Quoted(queue)
+                )
+            }
+            Self::TooManyTokens(subject) => {
+                write!(f, "Permissions Violation for Subscription to {}, too many tokens", Quoted(subject))
+            }
+            Self::InvalidClientProtocol => f.write_str("invalid client protocol"),
+            Self::NoRespondersRequiresHeaders => f.write_str("no responders requires headers support"),
+            Self::StaleConnection => f.write_str("Stale Connection"),
+        }
+    }
+}
+
+/// A text between double quotes with control characters escaped, as Go's `%q` prints it: the result
+/// never holds a CR or LF, so that no subject can smuggle a line into the protocol or the log.
+pub struct Quoted<'a>(
+    /// The text to quote.
+    pub &'a str,
+);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"")?;
+        for c in self.0.chars() {
+            match c {
+                '"' => f.write_str("\\\"")?,
+                '\\' => f.write_str("\\\\")?,
+                '\x07' => f.write_str("\\a")?,
+                '\x08' => f.write_str("\\b")?,
+                '\x0c' => f.write_str("\\f")?,
+                '\n' => f.write_str("\\n")?,
+                '\r' => f.write_str("\\r")?,
+                '\t' => f.write_str("\\t")?,
+                '\x0b' => f.write_str("\\v")?,
+                c if (c as u32) < 0x20 || c == '\x7f' => write!(f, "\\x{:02x}", c as u32)?,
+                c => write!(f, "{c}")?,
+            }
+        }
+        f.write_str("\"")
+    }
+}
+
+/// Why a connection ended, with the words that `/connz?state=closed` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The peer went away.
+    ClientClosed,
+    /// No CONNECT within the authentication timeout.
+    AuthenticationTimeout,
+    /// Credentials refused.
+    AuthenticationFailure,
+    /// Queued more than `max_pending` bytes.
+    SlowConsumerPendingBytes,
+    /// A write made no progress within `write_deadline`.
+    SlowConsumerWriteDeadline,
+    /// The socket failed while writing.
+    WriteError,
+    /// The socket failed while reading.
+    ReadError,
+    /// Malformed arguments.
+    ParseError,
+    /// Too many PINGs stayed without an answer.
+    StaleConnection,
+    /// Unknown verb, or a `-ERR` from the peer.
+    ProtocolViolation,
+    /// CONNECT asked for an unknown protocol level.
+    BadClientProtocolVersion,
+    /// `max_connections` reached.
+    MaximumConnections,
+    /// The account's connection limit reached.
+    MaximumAccountConnections,
+    /// Payload larger than allowed.
+    MaximumPayload,
+    /// Control line longer than allowed.
+    MaximumControlLine,
+    /// The server stops, or lame duck mode came to this connection.
+    ServerShutdown,
+    /// HPUB from a client that did not announce headers.
+    MessageHeaderViolation,
+    /// `no_responders` without `headers`.
+    NoRespondersRequiresHeaders,
+    /// A bug: a panic while handling this connection's bytes.
+    InternalError,
+}
+
+impl CloseReason {
+    /// The reference's words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::ClientClosed => "Client Closed",
+            Self::AuthenticationTimeout => "Authentication Timeout",
+            Self::AuthenticationFailure => "Authentication Failure",
+            Self::SlowConsumerPendingBytes => "Slow Consumer (Pending Bytes)",
+            Self::SlowConsumerWriteDeadline => "Slow Consumer (Write Deadline)",
+            Self::WriteError => "Write Error",
+            Self::ReadError => "Read Error",
+            Self::ParseError => "Parse Error",
+            Self::StaleConnection => "Stale Connection",
+            Self::ProtocolViolation => "Protocol Violation",
+            Self::BadClientProtocolVersion => "Bad Client Protocol Version",
+            Self::MaximumConnections => "Maximum Connections Exceeded",
+            Self::MaximumAccountConnections => "Maximum Account Connections Exceeded",
+            Self::MaximumPayload => "Maximum Message Payload Exceeded",
+            Self::MaximumControlLine => "Maximum Control Line Exceeded",
+            Self::ServerShutdown => "Server Shutdown",
+            Self::MessageHeaderViolation => "Message Header Violation",
+            Self::NoRespondersRequiresHeaders => "No Responders Requires Headers",
+            Self::InternalError => "Internal Error",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violations_quote_what_the_peer_sent() {
+        let text = ErrorText::SubscriptionViolation("a\r\nb".into(), Some("q\"".into())).to_string();
+        assert_eq!(text, r#"Permissions Violation for Subscription to "a\r\nb" using queue "q\"""#);
+    }
+
+    #[test]
+    fn publish_violation_reads_as_the_reference() {
+        assert_eq!(
+            ErrorText::PublishViolation("foo".into()).to_string(),
+            "Permissions Violation for Publish to \"foo\""
+        );
+    }
+}

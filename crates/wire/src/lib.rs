@@ -1,0 +1,19 @@
+//! Formats without I/O: bytes in, operations out, and back.
+//!
+//! This room knows how the client protocol looks on the wire and nothing else: no sockets, no clock,
+//! no accounts. [`parser`] turns a buffer into operations that borrow it, [`encode`] writes what a
+//! server sends, [`info`] and [`connect`] are the two JSON documents of the handshake, [`header`]
+//! reads and writes header blocks, [`error`] holds every `-ERR` text.
+
+pub mod connect;
+pub mod encode;
+pub mod error;
+pub mod header;
+pub mod info;
+pub mod parser;
+
+/// The version that INFO and `/varz` report: clients and suites switch features by it.
+pub const REFERENCE_VERSION: &str = "2.15.2";
+
+/// Port of a server that was told nothing else.
+pub const DEFAULT_PORT: u16 = 4222;

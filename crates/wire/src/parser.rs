@@ -1,0 +1,577 @@
+//! The client protocol's parser: a buffer in, one operation at a time out.
+//!
+//! Pure and without state: [`next`] looks at a buffer that begins at an operation and either returns
+//! one whole operation that borrows it, says how many bytes it needs, or refuses. The caller keeps
+//! what is incomplete and calls again, so the result cannot depend on how the network split the bytes
+//! (a property test holds that for every split).
+//!
+//! Budget of a PUB: one pass over the control line, no allocation, no copy.
+//!
+//! `Compat:` verbs are case-insensitive, a bare LF ends a line, blanks and tabs may repeat, text after
+//! `PING`, `PONG` and `+OK` is ignored: as the reference. Safer than the reference: a CR that is not
+//! followed by LF is refused wherever it stands (there it becomes part of a subject, or vanishes when a
+//! read ends behind it), and the tail of a `PING` line counts against the control line limit.
+
+/// What the parser needs to know of the connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Longest argument part of a control line, in bytes.
+    pub max_control_line: usize,
+    /// Largest payload (headers included) in bytes; `None` is unlimited.
+    pub max_payload: Option<u32>,
+    /// Whether HPUB is allowed: both sides announced headers.
+    pub headers: bool,
+}
+
+/// One message as the publisher framed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pub<'a> {
+    /// The subject, not validated: the reference routes it literally.
+    pub subject: &'a [u8],
+    /// The reply subject, empty when there is none.
+    pub reply: &'a [u8],
+    /// Length of the header block at the front of `body`; 0 for none.
+    pub header_len: u32,
+    /// Header block and payload, without the trailing CRLF.
+    pub body: &'a [u8],
+    /// `[reply ][header_len ]size CRLF body CRLF` as it stands in the buffer, which is exactly what
+    /// follows the sid in the MSG or HMSG that subscribers get. Empty when the line had odd spacing
+    /// and the tail must be rendered anew.
+    pub tail: &'a [u8],
+}
+
+/// One operation of the client protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op<'a> {
+    /// PUB or HPUB.
+    Pub(Pub<'a>),
+    /// `SUB <subject> [queue] <sid>`
+    Sub {
+        /// Not validated.
+        subject: &'a [u8],
+        /// Queue group, when the subscription belongs to one.
+        queue: Option<&'a [u8]>,
+        /// Chosen by the client, echoed in every MSG.
+        sid: &'a [u8],
+    },
+    /// `UNSUB <sid> [max]`
+    Unsub {
+        /// Which subscription.
+        sid: &'a [u8],
+        /// Deliveries after which it ends, counted from its start; `None` or 0 is now.
+        max: Option<u32>,
+    },
+    /// CONNECT with its JSON.
+    Connect(&'a [u8]),
+    /// PING
+    Ping,
+    /// PONG
+    Pong,
+    /// INFO from a client: ignored when its argument is JSON.
+    Info(&'a [u8]),
+    /// `+OK` from a client: ignored.
+    Ok,
+    /// `-ERR` from a client, which ends the connection.
+    PeerError(&'a [u8]),
+}
+
+/// The outcome of [`next`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next<'a> {
+    /// A whole operation and the bytes that it took.
+    Op(Op<'a>, usize),
+    /// The operation needs at least this many bytes from the start of the buffer.
+    Need(usize),
+}
+
+/// Why bytes were refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParseError {
+    /// Unknown verb, stray CR, or a payload without CRLF: answered with `-ERR` and closed.
+    UnknownOperation,
+    /// Wrong count of arguments or a bad number: closed without a word, as the reference.
+    BadArguments,
+    /// The argument part is longer than allowed: answered and closed.
+    ControlLineTooLong,
+    /// The announced size exceeds the limit: answered and closed before the payload is read.
+    PayloadTooLarge {
+        /// The announced size.
+        size: u32,
+        /// The limit it exceeds.
+        limit: u32,
+    },
+    /// HPUB without negotiated headers: closed without a word.
+    HeadersNotSupported,
+}
+
+/// Reads the operation at the front of `buf`.
+///
+/// # Errors
+/// A [`ParseError`] ends the connection: there is no way to find the next operation.
+#[inline]
+pub fn next<'a>(buf: &'a [u8], limits: &Limits) -> Result<Next<'a>, ParseError> {
+    // Perf: the verb that is nearly always there, compared without a loop.
+    if let [b'P', b'U', b'B', b' ', ..] = buf {
+        return publish(buf, 4, Shape::Pub, limits);
+    }
+    other(buf, limits)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Shape {
+    Pub,
+    Hpub,
+}
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Pub,
+    Hpub,
+    Sub,
+    Unsub,
+    Connect,
+    Ping,
+    Pong,
+    Info,
+    Ok,
+    Err,
+}
+
+const VERBS: [(&[u8], Verb); 10] = [
+    (b"PUB", Verb::Pub),
+    (b"HPUB", Verb::Hpub),
+    (b"SUB", Verb::Sub),
+    (b"UNSUB", Verb::Unsub),
+    (b"CONNECT", Verb::Connect),
+    (b"PING", Verb::Ping),
+    (b"PONG", Verb::Pong),
+    (b"INFO", Verb::Info),
+    (b"+OK", Verb::Ok),
+    (b"-ERR", Verb::Err),
+];
+
+fn other<'a>(buf: &'a [u8], limits: &Limits) -> Result<Next<'a>, ParseError> {
+    let Some((verb, len)) = verb(buf)? else {
+        return Ok(Next::Need(buf.len() + 1));
+    };
+    match verb {
+        Verb::Pub => publish(buf, after_blank(buf, len)?, Shape::Pub, limits),
+        Verb::Hpub => {
+            let start = after_blank(buf, len)?;
+            publish(buf, start, Shape::Hpub, limits)
+        }
+        Verb::Sub | Verb::Unsub | Verb::Err => {
+            let start = after_blank(buf, len)?;
+            with_line(buf, start, limits, |line| arguments(verb, line))
+        }
+        Verb::Connect => with_line(buf, len, limits, |line| Ok(Op::Connect(line))),
+        Verb::Ping => with_line(buf, len, limits, |_| Ok(Op::Ping)),
+        Verb::Pong => with_line(buf, len, limits, |_| Ok(Op::Pong)),
+        Verb::Info => with_line(buf, len, limits, |line| Ok(Op::Info(line))),
+        Verb::Ok => with_line(buf, len, limits, |_| Ok(Op::Ok)),
+    }
+}
+
+/// The verb at the front, `None` while it may still become one.
+fn verb(buf: &[u8]) -> Result<Option<(Verb, usize)>, ParseError> {
+    let mut possible = buf.is_empty();
+    for (text, verb) in VERBS {
+        let n = text.len().min(buf.len());
+        if buf[..n].eq_ignore_ascii_case(&text[..n]) {
+            if n == text.len() {
+                return Ok(Some((verb, n)));
+            }
+            possible = true;
+        }
+    }
+    if possible { Ok(None) } else { Err(ParseError::UnknownOperation) }
+}
+
+/// The position behind the blank that must follow a verb with arguments.
+fn after_blank(buf: &[u8], at: usize) -> Result<usize, ParseError> {
+    match buf.get(at) {
+        None => Ok(at),
+        Some(b' ' | b'\t') => Ok(at + 1),
+        Some(_) => Err(ParseError::UnknownOperation),
+    }
+}
+
+/// Finds the line that starts at `start` and hands its trimmed argument part to `op`.
+fn with_line<'a>(
+    buf: &'a [u8],
+    start: usize,
+    limits: &Limits,
+    op: impl FnOnce(&'a [u8]) -> Result<Op<'a>, ParseError>,
+) -> Result<Next<'a>, ParseError> {
+    let begin = start + blanks(&buf[start.min(buf.len())..]);
+    let rest = &buf[begin.min(buf.len())..];
+    let Some(lf) = line_end(rest)? else {
+        // A trailing CR may be the first half of the line's end and does not count yet.
+        let held = rest.len() - usize::from(rest.last() == Some(&b'\r'));
+        if held > limits.max_control_line || begin - start > limits.max_control_line {
+            return Err(ParseError::ControlLineTooLong);
+        }
+        return Ok(Next::Need(buf.len() + 1));
+    };
+    let line = strip_cr(&rest[..lf]);
+    if line.len() > limits.max_control_line {
+        return Err(ParseError::ControlLineTooLong);
+    }
+    Ok(Next::Op(op(line)?, begin + lf + 1))
+}
+
+fn blanks(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|b| matches!(b, b' ' | b'\t')).count()
+}
+
+/// Position of the LF; a CR in front of anything else is refused.
+fn line_end(bytes: &[u8]) -> Result<Option<usize>, ParseError> {
+    for (i, b) in bytes.iter().enumerate() {
+        match b {
+            b'\n' => return Ok(Some(i)),
+            b'\r' if bytes.get(i + 1).is_some_and(|next| *next != b'\n') => {
+                return Err(ParseError::UnknownOperation);
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+fn strip_cr(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn arguments<'a>(verb: Verb, line: &'a [u8]) -> Result<Op<'a>, ParseError> {
+    if let Verb::Err = verb {
+        return Ok(Op::PeerError(line));
+    }
+    let mut words = line.split(|b| matches!(b, b' ' | b'\t')).filter(|w| !w.is_empty());
+    let first = words.next().ok_or(ParseError::BadArguments)?;
+    let (second, third, more) = (words.next(), words.next(), words.next());
+    if more.is_some() {
+        return Err(ParseError::BadArguments);
+    }
+    match (verb, second, third) {
+        (Verb::Sub, Some(sid), None) => Ok(Op::Sub { subject: first, queue: None, sid }),
+        (Verb::Sub, Some(queue), Some(sid)) => Ok(Op::Sub { subject: first, queue: Some(queue), sid }),
+        // Compat: a malformed count ends the subscription at once, as if none had been given.
+        (Verb::Unsub, max, None) => Ok(Op::Unsub { sid: first, max: max.and_then(size) }),
+        _ => Err(ParseError::BadArguments),
+    }
+}
+
+/// A size: one to nine ASCII digits and nothing else.
+pub fn size(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() || digits.len() > 9 {
+        return None;
+    }
+    let mut n = 0u32;
+    for d in digits {
+        if !d.is_ascii_digit() {
+            return None;
+        }
+        n = n * 10 + u32::from(d - b'0');
+    }
+    Some(n)
+}
+
+/// Where the words of a publish line stand, found in one pass.
+struct Words {
+    at: [(usize, usize); 4],
+    count: usize,
+    /// Position of the LF.
+    lf: usize,
+    crlf: bool,
+}
+
+impl Words {
+    /// Scans from `start`; `None` when the line has no end yet.
+    #[inline]
+    fn scan(buf: &[u8], start: usize) -> Result<Option<Self>, ParseError> {
+        let mut words = Self { at: [(0, 0); 4], count: 0, lf: 0, crlf: false };
+        let mut i = start;
+        let mut begin = start;
+        while let Some(&b) = buf.get(i) {
+            // Perf: one comparison for the bytes of which subjects and numbers are made.
+            if b > b' ' {
+                i += 1;
+                continue;
+            }
+            match b {
+                b' ' | b'\t' => {
+                    words.push(begin, i);
+                    begin = i + 1;
+                }
+                b'\n' => {
+                    words.push(begin, i);
+                    words.lf = i;
+                    return Ok(Some(words));
+                }
+                b'\r' => match buf.get(i + 1) {
+                    None => return Ok(None),
+                    Some(b'\n') => {
+                        words.push(begin, i);
+                        words.lf = i + 1;
+                        words.crlf = true;
+                        return Ok(Some(words));
+                    }
+                    Some(_) => return Err(ParseError::UnknownOperation),
+                },
+                _ => {}
+            }
+            i += 1;
+        }
+        Ok(None)
+    }
+
+    /// From the first word to the end of the line: what the control line limit measures.
+    #[inline]
+    fn argument_len(&self) -> usize {
+        let end = self.lf - usize::from(self.crlf);
+        if self.count == 0 { 0 } else { end - self.at[0].0 }
+    }
+
+    #[inline]
+    fn push(&mut self, begin: usize, end: usize) {
+        if begin < end {
+            if let Some(slot) = self.at.get_mut(self.count) {
+                *slot = (begin, end);
+            }
+            self.count += 1;
+        }
+    }
+}
+
+#[inline]
+fn publish<'a>(buf: &'a [u8], start: usize, shape: Shape, limits: &Limits) -> Result<Next<'a>, ParseError> {
+    let Some(words) = Words::scan(buf, start)? else {
+        let begin = (start + blanks(&buf[start.min(buf.len())..])).min(buf.len());
+        let held = buf.len() - begin - usize::from(buf.last() == Some(&b'\r') && begin < buf.len());
+        let overlong = held > limits.max_control_line || begin - start.min(begin) > limits.max_control_line;
+        return if overlong { Err(ParseError::ControlLineTooLong) } else { Ok(Next::Need(buf.len() + 1)) };
+    };
+    if words.argument_len() > limits.max_control_line {
+        return Err(ParseError::ControlLineTooLong);
+    }
+    if shape == Shape::Hpub && !limits.headers {
+        return Err(ParseError::HeadersNotSupported);
+    }
+    let fixed = if shape == Shape::Hpub { 3 } else { 2 };
+    if words.count != fixed && words.count != fixed + 1 {
+        return Err(ParseError::BadArguments);
+    }
+    let word = |i: usize| &buf[words.at[i].0..words.at[i].1];
+    let last = words.count - 1;
+    let total = size(word(last)).ok_or(ParseError::BadArguments)?;
+    let header_len = match shape {
+        Shape::Pub => 0,
+        Shape::Hpub => size(word(last - 1)).filter(|h| *h <= total).ok_or(ParseError::BadArguments)?,
+    };
+    if let Some(limit) = limits.max_payload
+        && total > limit
+    {
+        return Err(ParseError::PayloadTooLarge { size: total, limit });
+    }
+    let body = words.lf + 1;
+    let end = body + total as usize + 2;
+    if buf.len() < end {
+        check_trailer(buf, end)?;
+        return Ok(Next::Need(end));
+    }
+    if buf[end - 2..end] != *b"\r\n" {
+        return Err(ParseError::UnknownOperation);
+    }
+    let reply = if words.count > fixed { word(1) } else { &[] };
+    let tail = if regular(&words) && (shape == Shape::Pub || header_len > 0) {
+        &buf[words.at[1].0..end]
+    } else {
+        &[]
+    };
+    let op = Pub { subject: word(0), reply, header_len, body: &buf[body..end - 2], tail };
+    Ok(Next::Op(Op::Pub(op), end))
+}
+
+/// Words one blank apart, the last right before CRLF: the tail can be copied as it stands.
+#[inline]
+fn regular(words: &Words) -> bool {
+    let apart = (1..words.count).all(|i| words.at[i].0 == words.at[i - 1].1 + 1);
+    apart && words.crlf && words.at[words.count - 1].1 + 1 == words.lf
+}
+
+/// Refuses a wrong first byte of the trailer before the second has come.
+fn check_trailer(buf: &[u8], end: usize) -> Result<(), ParseError> {
+    match buf.get(end - 2) {
+        Some(b) if *b != b'\r' => Err(ParseError::UnknownOperation),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits { max_control_line: 64, max_payload: Some(100), headers: true };
+
+    fn one(bytes: &[u8]) -> Op<'_> {
+        match next(bytes, &LIMITS) {
+            Ok(Next::Op(op, used)) => {
+                assert_eq!(used, bytes.len());
+                op
+            }
+            other => panic!("{other:?} for {:?}", String::from_utf8_lossy(bytes)),
+        }
+    }
+
+    fn refused(bytes: &[u8]) -> ParseError {
+        next(bytes, &LIMITS).unwrap_err()
+    }
+
+    #[test]
+    fn a_publish_keeps_its_tail() {
+        let Op::Pub(p) = one(b"PUB foo.bar inbox 5\r\nhello\r\n") else { panic!() };
+        assert_eq!((p.subject, p.reply, p.body), (&b"foo.bar"[..], &b"inbox"[..], &b"hello"[..]));
+        assert_eq!(p.tail, b"inbox 5\r\nhello\r\n");
+    }
+
+    #[test]
+    fn odd_spacing_and_bare_lf_lose_only_the_tail() {
+        for line in [&b"pub\tfoo   2 \r\nhi\r\n"[..], b"PUB foo 2\nhi\r\n", b"Pub  foo 2\r\nhi\r\n"] {
+            let Op::Pub(p) = one(line) else { panic!() };
+            assert_eq!((p.subject, p.body), (&b"foo"[..], &b"hi"[..]));
+            assert!(p.tail.is_empty() || p.tail == b"2\r\nhi\r\n");
+        }
+    }
+
+    #[test]
+    fn headers_are_counted_in_the_size() {
+        let Op::Pub(p) = one(b"HPUB a 12 14\r\nNATS/1.0\r\n\r\nhi\r\n") else { panic!() };
+        assert_eq!((p.header_len, p.body.len()), (12, 14));
+        assert_eq!(p.tail, b"12 14\r\nNATS/1.0\r\n\r\nhi\r\n");
+        assert_eq!(refused(b"HPUB a 3 2\r\n"), ParseError::BadArguments);
+        let plain = Limits { headers: false, ..LIMITS };
+        assert_eq!(next(b"HPUB a 0 0\r\n\r\n", &plain), Err(ParseError::HeadersNotSupported));
+    }
+
+    #[test]
+    fn an_empty_header_block_is_no_header() {
+        let Op::Pub(p) = one(b"HPUB a 0 2\r\nhi\r\n") else { panic!() };
+        assert_eq!((p.header_len, p.tail), (0, &b""[..]));
+    }
+
+    #[test]
+    fn sizes_have_one_to_nine_digits() {
+        for bad in ["PUB a\r\n", "PUB a +1\r\n", "PUB a -1\r\n", "PUB a 1234567890\r\n", "PUB a b c 1\r\n", "PUB a 1x\r\n"] {
+            assert_eq!(refused(bad.as_bytes()), ParseError::BadArguments, "{bad}");
+        }
+        assert_eq!(refused(b"PUB a 101\r\n"), ParseError::PayloadTooLarge { size: 101, limit: 100 });
+    }
+
+    #[test]
+    fn subscriptions_and_counts() {
+        assert_eq!(one(b"SUB a 1\r\n"), Op::Sub { subject: b"a", queue: None, sid: b"1" });
+        assert_eq!(one(b"sub a q 1\n"), Op::Sub { subject: b"a", queue: Some(b"q"), sid: b"1" });
+        assert_eq!(refused(b"SUB a b c d\r\n"), ParseError::BadArguments);
+        assert_eq!(refused(b"SUB\r\n"), ParseError::UnknownOperation);
+        assert_eq!(one(b"UNSUB 1 5\r\n"), Op::Unsub { sid: b"1", max: Some(5) });
+        assert_eq!(one(b"UNSUB 1 x\r\n"), Op::Unsub { sid: b"1", max: None });
+    }
+
+    #[test]
+    fn a_stray_cr_is_refused_wherever_the_read_ends() {
+        for bad in [&b"PUB abc\r 2\r\n"[..], b"PUB a\rbc 2\r\n", b"SUB a\rb 1\r\n", b"PING\rx\r\n"] {
+            assert_eq!(refused(bad), ParseError::UnknownOperation);
+        }
+    }
+
+    #[test]
+    fn wrong_trailer_and_unknown_verbs() {
+        assert_eq!(refused(b"PUB a 2\r\nhixx"), ParseError::UnknownOperation);
+        assert_eq!(refused(b"PUB a 2\r\nhi\rx"), ParseError::UnknownOperation);
+        for bad in ["F", "PX", "MSG a 1 2\r\n", "RS+ a\r\n", "\r\n", "HM"] {
+            assert_eq!(refused(bad.as_bytes()), ParseError::UnknownOperation, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_control_line_limit_counts_the_argument_part() {
+        let fits = format!("SUB {} 1\r\n", "a".repeat(62));
+        assert!(matches!(next(fits.as_bytes(), &LIMITS), Ok(Next::Op(..))));
+        let long = format!("SUB {} 1\r\n", "a".repeat(63));
+        assert_eq!(refused(long.as_bytes()), ParseError::ControlLineTooLong);
+        assert_eq!(refused(format!("PUB {}", "a".repeat(65)).as_bytes()), ParseError::ControlLineTooLong);
+        assert_eq!(refused(format!("PING{}", "x".repeat(65)).as_bytes()), ParseError::ControlLineTooLong);
+        assert_eq!(refused(format!("PUB{}", " ".repeat(70)).as_bytes()), ParseError::ControlLineTooLong);
+    }
+
+    #[test]
+    fn connect_keeps_its_json_and_peer_errors_end_it() {
+        assert_eq!(one(b"CONNECT {\"a\":1}\r\n"), Op::Connect(b"{\"a\":1}"));
+        assert_eq!(one(b"connect{}\r\n"), Op::Connect(b"{}"));
+        assert_eq!(one(b"-ERR 'x'\r\n"), Op::PeerError(b"'x'"));
+        assert_eq!(one(b"+OK\r\n"), Op::Ok);
+        assert_eq!(one(b"INFO {}\r\n"), Op::Info(b"{}"));
+    }
+
+    /// Everything the parser says of a byte string that arrives in pieces ending at `cuts`.
+    fn replay(bytes: &[u8], cuts: &[usize]) -> Vec<String> {
+        let mut said = Vec::new();
+        let mut held: Vec<u8> = Vec::new();
+        let mut from = 0;
+        for cut in cuts.iter().copied().chain([bytes.len()]) {
+            let cut = cut.clamp(from, bytes.len());
+            held.extend_from_slice(&bytes[from..cut]);
+            from = cut;
+            loop {
+                match next(&held, &LIMITS) {
+                    Ok(Next::Op(op, used)) => {
+                        said.push(format!("{op:?}"));
+                        held.drain(..used);
+                    }
+                    Ok(Next::Need(n)) => {
+                        assert!(n > held.len(), "must ask for more than it has");
+                        break;
+                    }
+                    Err(e) => {
+                        said.push(format!("{e:?}"));
+                        return said;
+                    }
+                }
+            }
+        }
+        said
+    }
+
+    fn fragment() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            Just(b"PUB a.b 3\r\nxyz\r\n".to_vec()),
+            Just(b"PUB a r 0\r\n\r\n".to_vec()),
+            Just(b"HPUB a 12 14\r\nNATS/1.0\r\n\r\nhi\r\n".to_vec()),
+            Just(b"PING\r\n".to_vec()),
+            Just(b"sub foo 1\n".to_vec()),
+            Just(b"UNSUB 1 3\r\n".to_vec()),
+            Just(b"CONNECT {}\r\n".to_vec()),
+            Just(b"PUB abc\r 2\r\nhi\r\n".to_vec()),
+            Just(b"PUB  a\t1 \r\nx\r\n".to_vec()),
+            proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b' '), any::<u8>()], 0..12),
+            (40usize..80).prop_map(|n| format!("SUB {} 1\r\n", "s".repeat(n)).into_bytes()),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_split_never_changes_the_result(
+            parts in proptest::collection::vec(fragment(), 0..6),
+            cuts in proptest::collection::vec(0usize..200, 0..8),
+        ) {
+            let bytes = parts.concat();
+            let mut cuts = cuts;
+            cuts.sort_unstable();
+            let every: Vec<usize> = (0..bytes.len()).collect();
+            let whole = replay(&bytes, &[]);
+            prop_assert_eq!(&whole, &replay(&bytes, &cuts));
+            prop_assert_eq!(&whole, &replay(&bytes, &every));
+        }
+    }
+}
