@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub struct AccountLimits {
     /// Client connections at once.
     pub max_connections: Option<usize>,
-    /// Subscriptions at once, over all its connections.
+    /// Subscriptions of each connection at once.
     pub max_subscriptions: Option<usize>,
     /// Largest payload in bytes, below the server's own limit.
     pub max_payload: Option<u32>,
@@ -77,9 +77,5 @@ impl Account {
 
     pub(crate) fn leave(&self) {
         self.connections.fetch_sub(1, Relaxed);
-    }
-
-    pub(crate) fn has_room_for_subscription(&self) -> bool {
-        self.limits.max_subscriptions.is_none_or(|limit| self.interest.len() < limit)
     }
 }

@@ -65,7 +65,8 @@ impl Broker {
         let mut map = HashMap::new();
         let named = accounts.iter().map(|(name, limits)| (name.as_str(), *limits));
         let global = (GLOBAL_ACCOUNT, AccountLimits::default());
-        let wanted: Vec<_> = named.clone().chain([global]).chain(system_account.map(|n| (n, global.1))).collect();
+        let wanted: Vec<_> =
+            named.clone().chain([global]).chain(system_account.map(|n| (n, global.1))).collect();
         for (name, limits) in wanted {
             let id = map.len() as u32;
             let account = Account::new(id, name, system_account == Some(name), limits);

@@ -8,8 +8,8 @@ use crate::outbox::{Load, Outbox, Queued, Staged};
 use crate::subscription::Subscription;
 use crate::traffic::Counter;
 use hashbrown::HashTable;
-use myelin_stdx::mem::Accountant;
 use myelin_auth::{Permissions, ReplyGrants};
+use myelin_stdx::mem::Accountant;
 use myelin_wire::error::CloseReason;
 use std::hash::BuildHasher;
 use std::io::{self, IoSlice};
@@ -113,7 +113,12 @@ fn sid_hash(sid: &[u8]) -> u64 {
 }
 
 impl Conn {
-    pub(crate) fn new(cid: u64, endpoint: Endpoint, sink: Box<dyn Sink>, commons: &Arc<Commons>) -> Arc<Self> {
+    pub(crate) fn new(
+        cid: u64,
+        endpoint: Endpoint,
+        sink: Box<dyn Sink>,
+        commons: &Arc<Commons>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             cid,
             slot: commons.slots.take(),
@@ -169,6 +174,11 @@ impl Conn {
     /// Bytes that wait to be written.
     pub fn pending(&self) -> usize {
         self.outbox.pending()
+    }
+
+    /// Pieces of memory in which they wait.
+    pub fn pending_chunks(&self) -> usize {
+        self.outbox.chunks()
     }
 
     /// Messages and payload bytes delivered to it.

@@ -116,6 +116,10 @@ impl Outbox {
         self.pending.load(Relaxed)
     }
 
+    pub(crate) fn chunks(&self) -> usize {
+        self.queue.inspect(|queue| queue.segments.len())
+    }
+
     pub(crate) fn sent(&self) -> (u64, u64) {
         (self.out_msgs.load(Relaxed), self.out_bytes.load(Relaxed))
     }

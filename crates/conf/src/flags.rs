@@ -315,3 +315,45 @@ fn set_text(options: &mut Options, flag: Flag, text: &str) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_name_is_listed_twice() {
+        let names = FLAGS.iter().map(|(name, ..)| name).chain(UNSUPPORTED_FLAGS.iter().map(|(name, _)| name));
+        let mut seen = HashSet::new();
+        let twice: Vec<_> = names.filter(|name| !seen.insert(**name)).collect();
+        assert!(twice.is_empty(), "{twice:?}");
+        // What nats-server 2.15.2 defines.
+        assert_eq!(seen.len(), 64);
+    }
+
+    #[test]
+    fn numbers_are_in_go_notation() {
+        for (text, value) in [
+            ("0", Ok(0)),
+            ("-1", Ok(-1)),
+            ("+5", Ok(5)),
+            ("0x1F", Ok(31)),
+            ("0X1f", Ok(31)),
+            ("0b101", Ok(5)),
+            ("0o17", Ok(15)),
+            ("017", Ok(15)),
+            ("-0x10", Ok(-16)),
+            ("-9223372036854775808", Ok(i64::MIN)),
+            ("9223372036854775808", Err("value out of range")),
+            ("0x", Err("parse error")),
+            ("08", Err("parse error")),
+            ("", Err("parse error")),
+            ("-", Err("parse error")),
+            ("--1", Err("parse error")),
+            ("1k", Err("parse error")),
+        ] {
+            assert_eq!(number(text), value, "{text}");
+        }
+    }
+}

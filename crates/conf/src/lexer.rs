@@ -4,7 +4,12 @@
 //! no tree, looks up no variable and opens no file: that is `parser`. It keeps its nesting on the heap,
 //! so no input can overflow the stack.
 
+mod number;
+mod text;
+
 use crate::cursor::{Cursor, to_text};
+
+pub(crate) use text::boolean;
 
 /// How deep maps and arrays may be nested.
 pub(crate) const MAX_DEPTH: usize = 256;
@@ -85,8 +90,7 @@ impl<'a> Lexer<'a> {
         loop {
             let scope = *self.scopes.last().expect("the top scope is never closed");
             let step = match (self.expect, scope) {
-                (Expect::Entry, Scope::Top) => self.top_entry()?,
-                (Expect::Entry, Scope::Block) => self.block_entry()?,
+                (Expect::Entry, Scope::Top | Scope::Block) => self.top_entry()?,
                 (Expect::Entry, Scope::Map) => self.map_entry()?,
                 (Expect::Entry, Scope::Array) => self.array_entry()?,
                 (Expect::Value, Scope::Map) => Some(self.map_value()?),
@@ -106,36 +110,21 @@ impl<'a> Lexer<'a> {
     // Entries: each function handles one step and returns a token if that step made one.
 
     fn top_entry(&mut self) -> Scan<Option<Token>> {
+        let in_block = self.scopes.last() == Some(&Scope::Block);
         self.cursor.eat_while(char::is_whitespace);
         match self.cursor.peek() {
-            None => self.end().map(Some),
+            // Compat: the end of the file may stand for the brace that closes it.
+            None => return self.end().map(Some),
             Some('{') => {
                 self.open(Scope::Block)?;
-                Ok(None)
             }
-            Some(c) if self.at_comment(c) => self.comment(Expect::Entry),
-            Some('/') => self.fail("expected a key, found '/'"),
-            Some(_) => self.key().map(Some),
+            Some('}') if in_block => self.close_block(),
+            Some(c) if self.at_comment(c) => return self.comment(Expect::Entry),
+            Some('/') => return self.fail("expected a key, found '/'"),
+            // Compat: outside a block a closing brace is a key.
+            Some(_) => return self.key().map(Some),
         }
-    }
-
-    fn block_entry(&mut self) -> Scan<Option<Token>> {
-        self.cursor.eat_while(char::is_whitespace);
-        match self.cursor.peek() {
-            // Compat: the reference does not miss the brace that closes the file.
-            None => self.end().map(Some),
-            Some('{') => {
-                self.open(Scope::Block)?;
-                Ok(None)
-            }
-            Some('}') => {
-                self.close_block();
-                Ok(None)
-            }
-            Some(c) if self.at_comment(c) => self.comment(Expect::Entry),
-            Some('/') => self.fail("expected a key, found '/'"),
-            Some(_) => self.key().map(Some),
-        }
+        Ok(None)
     }
 
     fn map_entry(&mut self) -> Scan<Option<Token>> {
@@ -359,179 +348,6 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn single_quoted(&mut self) -> Scan<Token> {
-        self.cursor.bump();
-        self.cursor.mark();
-        self.cursor.eat_while(|c| c != '\'');
-        let token = self.token(TokenKind::Text);
-        if self.cursor.eat('\'') { Ok(token) } else { self.fail("a quoted string is not closed") }
-    }
-
-    fn double_quoted(&mut self) -> Scan<Token> {
-        let mut text = Vec::new();
-        loop {
-            self.cursor.eat_while(|c| !matches!(c, '"' | '\\'));
-            text.extend_from_slice(self.cursor.token());
-            match self.cursor.peek() {
-                Some('\\') => self.escape(&mut text)?,
-                Some(_) => break,
-                None => return self.fail("a quoted string is not closed"),
-            }
-        }
-        let token = self.token_with(TokenKind::Text, &text);
-        self.cursor.bump();
-        Ok(token)
-    }
-
-    /// Text without quotes, a boolean or a variable; some of it may have been stepped over already.
-    fn bare_text(&mut self) -> Scan<Token> {
-        let mut text = Vec::new();
-        let mut has_escapes = false;
-        loop {
-            self.cursor.eat_while(|c| !ends_bare_text(c) && !matches!(c, '\\' | '\''));
-            text.extend_from_slice(self.cursor.token());
-            if self.cursor.peek() != Some('\\') {
-                break;
-            }
-            has_escapes = true;
-            self.escape(&mut text)?;
-        }
-        // Compat: a single quote ends bare text and vanishes.
-        let is_quoted = self.cursor.peek() == Some('\'');
-        let token = match text.strip_prefix(b"$") {
-            _ if has_escapes || is_quoted => self.token_with(TokenKind::Text, &text),
-            _ if boolean(&text).is_some() => self.token_with(TokenKind::Boolean, &text),
-            Some(name) => self.token_with(TokenKind::Variable, name),
-            None => self.token_with(TokenKind::Text, &text),
-        };
-        self.cursor.eat('\'');
-        Ok(token)
-    }
-
-    /// Steps over one escape and marks what follows it.
-    fn escape(&mut self, text: &mut Vec<u8>) -> Scan<()> {
-        self.cursor.bump();
-        let byte = match self.cursor.bump() {
-            Some('t') => b'\t',
-            Some('n') => b'\n',
-            Some('r') => b'\r',
-            Some(c @ ('"' | '\\')) => c as u8,
-            Some('x') => self.hexadecimal()?,
-            _ => return self.fail(r#"unknown escape; allowed are \t \n \r \" \\ and \xHH"#),
-        };
-        text.push(byte);
-        self.cursor.mark();
-        Ok(())
-    }
-
-    fn hexadecimal(&mut self) -> Scan<u8> {
-        let digit = |c: Option<char>| c.and_then(|c| c.to_digit(16)).and_then(|d| u8::try_from(d).ok());
-        match (digit(self.cursor.bump()), digit(self.cursor.bump())) {
-            (Some(high), Some(low)) => Ok(high << 4 | low),
-            _ => self.fail(r"expected two hexadecimal digits after \x"),
-        }
-    }
-
-    /// `( … )` over several lines; only a `)` alone on its line closes it.
-    fn block_text(&mut self) -> Scan<Token> {
-        self.cursor.bump();
-        self.cursor.mark();
-        loop {
-            self.cursor.eat_while(|c| c != ')');
-            let text = self.cursor.token();
-            if self.cursor.bump().is_none() {
-                return self.fail("a block of text is not closed, expected ')' alone on a line");
-            }
-            if !self.cursor.is_line_start(1) {
-                continue;
-            }
-            match self.cursor.peek() {
-                Some('\n') => return Ok(self.token_with(TokenKind::Text, text)),
-                // Compat: at the end of the file the closing parenthesis stays in the text.
-                None => return Ok(self.token(TokenKind::Text)),
-                Some(_) => {}
-            }
-        }
-    }
-
-    // Numbers, and what starts like one.
-
-    fn negative_number(&mut self) -> Scan<Token> {
-        self.cursor.bump();
-        self.digit_after('-')?;
-        self.cursor.eat_while(|c| c.is_ascii_digit());
-        match self.cursor.peek() {
-            Some('.') => self.fraction(),
-            Some(c) if is_unit(c) => self.number_with_unit(),
-            _ => Ok(self.token(TokenKind::Integer)),
-        }
-    }
-
-    fn number(&mut self) -> Scan<Token> {
-        self.cursor.eat_while(|c| c.is_ascii_digit());
-        match self.cursor.peek() {
-            None => Ok(self.token(TokenKind::Integer)),
-            Some('-') => self.date_time(),
-            Some('.') => self.fraction(),
-            Some(c) if is_unit(c) => self.number_with_unit(),
-            Some(c) if self.ends_number(c) => Ok(self.token(TokenKind::Integer)),
-            // Compat: the character that makes it text is not looked at, be it a quote or a backslash.
-            Some(_) => {
-                self.cursor.bump();
-                self.bare_text()
-            }
-        }
-    }
-
-    fn number_with_unit(&mut self) -> Scan<Token> {
-        self.cursor.bump();
-        self.cursor.eat_while(|c| matches!(c, 'b' | 'B' | 'i' | 'I'));
-        match self.cursor.peek() {
-            Some(c) if !self.ends_number(c) => self.bare_text(),
-            _ => Ok(self.token(TokenKind::Integer)),
-        }
-    }
-
-    fn fraction(&mut self) -> Scan<Token> {
-        self.cursor.bump();
-        self.digit_after('.')?;
-        self.cursor.eat_while(|c| c.is_ascii_digit());
-        if self.cursor.peek() != Some('.') {
-            return Ok(self.token(TokenKind::Float));
-        }
-        // A second dot makes it an address.
-        self.cursor.eat_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':' | '-'));
-        Ok(self.token(TokenKind::Text))
-    }
-
-    fn digit_after(&mut self, before: char) -> Scan<()> {
-        if self.cursor.bump().is_some_and(|c| c.is_ascii_digit()) {
-            return Ok(());
-        }
-        self.fail(format!("expected a digit after '{before}'"))
-    }
-
-    /// What ends a number. The reference takes `]` for text even in an array and so rejects `[1]`; JSON
-    /// has it, so it is read.
-    fn ends_number(&self, c: char) -> bool {
-        ends_bare_text(c) && (c != ']' || self.scopes.last() == Some(&Scope::Array))
-    }
-
-    fn date_time(&mut self) -> Scan<Token> {
-        let shape = "0000-00-00T00:00:00Z";
-        let begin = self.cursor.token().len();
-        for wanted in shape.chars().skip(begin.min(4)) {
-            let fits = match (wanted, self.cursor.bump()) {
-                ('0', Some(c)) => c.is_ascii_digit(),
-                (wanted, found) => found == Some(wanted) && begin == 4,
-            };
-            if !fits {
-                return self.fail("a date is written like 2006-01-02T15:04:05Z");
-            }
-        }
-        Ok(self.token(TokenKind::DateTime))
-    }
-
     // Scopes, tokens, errors.
 
     fn open(&mut self, scope: Scope) -> Scan<Token> {
@@ -599,26 +415,6 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The boolean that a bare word stands for.
-pub(crate) fn boolean(word: &[u8]) -> Option<bool> {
-    let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-    if ["true", "yes", "on"].into_iter().any(is) {
-        Some(true)
-    } else if ["false", "no", "off"].into_iter().any(is) {
-        Some(false)
-    } else {
-        None
-    }
-}
-
 fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t')
-}
-
-fn ends_bare_text(c: char) -> bool {
-    matches!(c, '\n' | '\r' | ';' | ',' | ']' | '}') || is_blank(c)
-}
-
-fn is_unit(c: char) -> bool {
-    matches!(c.to_ascii_lowercase(), 'k' | 'm' | 'g' | 't' | 'p' | 'e')
 }

@@ -1,13 +1,19 @@
 //! Configuration: the grammar of the file, the options it sets, and the flags that win over it.
 //!
-//! [`load`] is the way in. This crate owns every default and every text about a wrong configuration.
-//! It never listens, logs or exits: it answers what to do.
+//! [`load`] is the way in. A file goes through `cursor`, `lexer` and `parser` into a tree (`value`), from
+//! there field by field into [`options`]; `flags` come before it and after it. To add an option: a struct
+//! field, a line in the `set` of its group, and its name out of `options/unsupported.rs`.
+//!
+//! This crate owns every default and every text about a wrong configuration. It never listens, logs or
+//! exits: it answers what to do.
 
 mod cursor;
 mod diagnostic;
 mod digest;
 mod duration;
 mod flags;
+#[cfg(test)]
+mod grammar_tests;
 mod lexer;
 mod load;
 pub mod options;
@@ -19,7 +25,7 @@ mod usage;
 mod value;
 
 pub use diagnostic::{Diagnostic, Position};
-pub use load::{Command, LoadError, Loaded, SignalCommand, load};
+pub use load::{Command, LoadError, Loaded, SignalCommand, load, load_text};
 pub use options::Options;
 pub use secret::Secret;
 pub use usage::usage;

@@ -10,6 +10,7 @@ use crate::digest::digest;
 use crate::flags::Flags;
 use crate::options::{Options, Report};
 use crate::parser::Sources;
+use crate::value::Map;
 
 /// What every message begins with.
 const PROGRAM: &str = "myelin-server";
@@ -195,20 +196,43 @@ fn signal(text: &str) -> Result<Command, String> {
     Ok(Command::Signal { command, target })
 }
 
-fn load_file(path: &str, mut options: Options, is_test: bool, env: Env<'_>) -> Result<Loaded, LoadError> {
+fn load_file(path: &str, options: Options, is_test: bool, env: Env<'_>) -> Result<Loaded, LoadError> {
     let root = Sources::new(env).parse_file(path).map_err(|error| LoadError::Config(vec![error]))?;
+    let mut loaded = read(&root, path, options)?;
+    if is_test && !loaded.warnings.is_empty() {
+        return Err(LoadError::Config(loaded.warnings));
+    }
+    loaded.config_file = Some(path.into());
+    Ok(loaded)
+}
+
+/// Reads a configuration that is in no file; includes are relative to the current directory.
+///
+/// Meant for tests and tools. There are no flags, and conflicts between options are checked.
+///
+/// # Errors
+/// As [`load`] for a file.
+pub fn load_text(text: &[u8], env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, LoadError> {
+    let root = Sources::new(env).parse_text(text, "").map_err(|error| LoadError::Config(vec![error]))?;
+    let loaded = read(&root, "", Options::default())?;
+    loaded.options.check().map_err(LoadError::Command)?;
+    Ok(loaded)
+}
+
+/// Puts a parsed configuration over `options`. Errors come with the warnings, which stand first.
+fn read(root: &Map, path: &str, mut options: Options) -> Result<Loaded, LoadError> {
     let mut report = Report::default();
     if root.is_empty() {
         let message = format!("{path}: config has no values or is empty");
         report.warnings.push(Diagnostic { position: None, message });
     }
-    options.read(&root, &mut report);
+    options.read(root, &mut report);
     let Report { errors, mut warnings } = report;
-    if !errors.is_empty() || is_test && !warnings.is_empty() {
+    if !errors.is_empty() {
         warnings.extend(errors);
         return Err(LoadError::Config(warnings));
     }
-    Ok(Loaded { options, warnings, config_file: Some(path.into()), config_digest: Some(digest(&root)) })
+    Ok(Loaded { options, warnings, config_file: None, config_digest: Some(digest(root)) })
 }
 
 fn run(flags: &Flags, mut loaded: Loaded) -> Result<Command, LoadError> {

@@ -16,10 +16,10 @@ use crate::value::{Map, Node, Value};
 
 /// Bytes of all files of one configuration together.
 const MAX_BYTES: usize = 64 << 20;
-/// Values that references to variables may copy, so that a few lines cannot multiply without end.
-const MAX_COPIES: usize = 1 << 20;
-/// How deep files may include each other.
-const MAX_INCLUDES: usize = 64;
+/// Bytes that references to variables may copy, so that a few lines cannot multiply without end.
+const MAX_COPIES: usize = 64 << 20;
+/// How deep files may include each other, and environment variables refer to each other.
+const MAX_SOURCES: usize = 64;
 /// Compat: what follows `$` in a bcrypt hash, which therefore needs no quotes.
 const BCRYPT: &str = "2a$";
 
@@ -54,7 +54,7 @@ impl<'e> Sources<'e> {
         if self.open_files.contains(&identity) {
             return Err(Diagnostic { position: None, message: format!("{name} includes itself") });
         }
-        if self.open_files.len() > MAX_INCLUDES {
+        if self.open_files.len() > MAX_SOURCES {
             return Err(Diagnostic { position: None, message: format!("{name} is included too deep") });
         }
         self.open_files.push(identity);
@@ -195,11 +195,11 @@ impl Parser<'_, '_, '_> {
         } else {
             self.environment_value(token)?
         };
-        let (depth, count) = value.measure();
+        let (depth, bytes) = value.measure();
         self.check_depth(depth, token)?;
-        let copies_left = self.sources.copies_left.checked_sub(count + 1);
+        let copies_left = self.sources.copies_left.checked_sub(bytes);
         self.sources.copies_left =
-            copies_left.ok_or_else(|| self.error(token, "variables copy too many values".to_owned()))?;
+            copies_left.ok_or_else(|| self.error(token, "variables copy too much".to_owned()))?;
         self.place(value, token);
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Parser<'_, '_, '_> {
         let complain =
             |problem: String| format!("variable reference for '{name}' on line {} {problem}", token.line);
         let missing = || self.error(token, complain("can not be found".to_owned()));
-        if self.sources.open_variables.contains(name) {
+        if self.sources.open_variables.contains(name) || self.sources.open_variables.len() > MAX_SOURCES {
             let problem = format!("could not be parsed: variable reference cycle for '{name}'");
             return Err(self.error(token, complain(problem)));
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 /// A password or token. `Debug` prints `[REDACTED]`; only [`Secret::reveal`] gives the text.
+/// Equality is for comparing configurations: it takes a time that depends on the text.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secret(String);
 

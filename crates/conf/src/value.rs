@@ -42,11 +42,15 @@ impl Value {
         }
     }
 
-    /// How many levels of nodes are below this value, and how many nodes in all.
+    /// How many levels of nodes are below this value, and about how many bytes it takes.
     pub(crate) fn measure(&self) -> (usize, usize) {
-        self.children().fold((0, 0), |(depth, count), child| {
+        let text = match self {
+            Value::Text(text) => text.len(),
+            _ => 0,
+        };
+        self.children().fold((0, size_of::<Node>() + text), |(depth, bytes), child| {
             let (below, inner) = child.value.measure();
-            (depth.max(below + 1), count + inner + 1)
+            (depth.max(below + 1), bytes + inner)
         })
     }
 }

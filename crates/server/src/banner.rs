@@ -16,6 +16,8 @@ pub(crate) fn print(log: &Logger, loaded: &Loaded, name: &str, id: &str) {
         log.info(format_args!("Using configuration file: {} ({digest})", file.display()));
     }
     if loaded.options.jetstream.enabled {
-        log.warn("JetStream is not part of this version of Myelin: streams are not available, core messaging is");
+        log.warn(
+            "JetStream is not part of this version of Myelin: streams are not available, core messaging is",
+        );
     }
 }

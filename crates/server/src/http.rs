@@ -42,11 +42,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Turns a path (percent-encoded) and what follows its `?` into an answer. It may take long: it runs where
 /// blocking is allowed.
-pub type App = dyn Fn(&str, &str) -> Answer + Send + Sync;
+pub(crate) type App = dyn Fn(&str, &str) -> Answer + Send + Sync;
 
 /// Answers requests on `listener` with `app` until `shutdown` is done; then every connection is closed at once,
 /// in the middle of an answer too, as the reference does.
-pub async fn serve(listener: TcpListener, app: Arc<App>, shutdown: impl Future<Output = ()>) {
+pub(crate) async fn serve(listener: TcpListener, app: Arc<App>, shutdown: impl Future<Output = ()>) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -108,17 +108,17 @@ fn status(code: StatusCode) -> Response<Full<Bytes>> {
 
 /// Requests by page since the start: varz's `http_req_stats`.
 #[derive(Debug, Default)]
-pub struct RequestCounts(Mutex<BTreeMap<&'static str, u64>>);
+pub(crate) struct RequestCounts(Mutex<BTreeMap<&'static str, u64>>);
 
 impl RequestCounts {
     /// Counts one request to `page`.
-    pub fn count(&self, page: &'static str) {
+    pub(crate) fn count(&self, page: &'static str) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(page).or_default() += 1;
     }
 
     /// The counts so far.
     #[must_use]
-    pub fn snapshot(&self) -> BTreeMap<String, u64> {
+    pub(crate) fn snapshot(&self) -> BTreeMap<String, u64> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|(page, count)| ((*page).to_owned(), *count)).collect()
     }

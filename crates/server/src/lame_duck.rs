@@ -11,6 +11,9 @@ const LONGEST_STEP: Duration = Duration::from_secs(1);
 
 /// Waits `grace`, then closes all clients spread over what `duration` leaves.
 pub(crate) async fn run(broker: &Broker, log: &Logger, duration: Duration, grace: Duration) {
+    if broker.connections().is_empty() {
+        return;
+    }
     tokio::time::sleep(grace).await;
     let clients = broker.connections();
     if clients.is_empty() {

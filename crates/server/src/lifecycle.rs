@@ -2,14 +2,14 @@
 
 use crate::http::{self, RequestCounts};
 use crate::logging::{Clock, Config, Destination, Logger};
-use crate::monitoring::{Monitor, Addresses};
+use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
 use crate::shard::{Mail, Mailbox, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::{banner, lame_duck, listener, pidfile, setup};
 use myelin_broker::{Broker, Level, Log};
-use myelin_conf::options::Options;
 use myelin_conf::Loaded;
+use myelin_conf::options::Options;
 use myelin_monitor::Pages;
 use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::info::Info;
@@ -132,12 +132,8 @@ impl Server {
         self.broker.enter_lame_duck();
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
         let server = &self.options.server;
-        let leaving = lame_duck::run(
-            &self.broker,
-            &self.log,
-            server.lame_duck_duration,
-            server.lame_duck_grace_period,
-        );
+        let leaving =
+            lame_duck::run(&self.broker, &self.log, server.lame_duck_duration, server.lame_duck_grace_period);
         tokio::pin!(leaving);
         loop {
             tokio::select! {
@@ -162,7 +158,12 @@ impl Server {
     }
 }
 
-fn new_broker(options: &Options, id: String, name: String, log: &Arc<Logger>) -> Result<Arc<Broker>, StartError> {
+fn new_broker(
+    options: &Options,
+    id: String,
+    name: String,
+    log: &Arc<Logger>,
+) -> Result<Arc<Broker>, StartError> {
     let settings = setup::settings(options);
     let auth = setup::auth(options).map_err(failed("invalid permissions"))?;
     let info = Info {
@@ -175,6 +176,7 @@ fn new_broker(options: &Options, id: String, name: String, log: &Arc<Logger>) ->
         headers: settings.headers,
         max_payload: settings.max_payload,
         api_lvl: API_LEVEL,
+        xkey: myelin_stdx::id::curve_key(),
         ..Info::default()
     };
     let system = options.accounts.system_account();
@@ -196,7 +198,8 @@ fn start_monitoring(
 ) -> Result<Option<u16>, StartError> {
     let Some(port) = options.monitoring.port else { return Ok(None) };
     let host = options.monitoring_host();
-    let listener = listener::bind(host, port.to_bind()).map_err(failed("can't listen to the monitor port"))?;
+    let listener =
+        listener::bind(host, port.to_bind()).map_err(failed("can't listen to the monitor port"))?;
     let port = listener.local_addr().map_err(failed("no monitor address"))?.port();
     log.info(format_args!("Starting http monitor on {host}:{port}"));
     let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
@@ -206,8 +209,8 @@ fn start_monitoring(
 }
 
 fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {
-    let listener = listener::bind(host, port)
-        .map_err(failed(format_args!("Error listening on port: {host}:{port}")))?;
+    let listener =
+        listener::bind(host, port).map_err(failed(format_args!("Error listening on port: {host}:{port}")))?;
     let port = listener.local_addr().map_err(failed("no address"))?.port();
     let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     log.info(format_args!("Listening for {what} on {bracketed}:{port}"));

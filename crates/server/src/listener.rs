@@ -49,7 +49,10 @@ pub(crate) async fn accept(listener: TcpListener, shards: Vec<Mailbox>, log: Arc
                 }
             }
             Err(error) => {
-                log.error(format_args!("Temporary Client Accept Error ({error}), sleeping {}ms", pause.as_millis()));
+                log.error(format_args!(
+                    "Temporary Client Accept Error ({error}), sleeping {}ms",
+                    pause.as_millis()
+                ));
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }

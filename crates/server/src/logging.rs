@@ -17,12 +17,12 @@ use file::LogFile;
 use line::{Format, Level};
 use writer::{Sink, Writer};
 
-pub use line::Clock;
-pub use writer::Losses;
+pub(crate) use line::Clock;
+pub(crate) use writer::Losses;
 
 /// How and where to log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub(crate) struct Config {
     /// Where to.
     pub destination: Destination,
     /// What moment each line begins with.
@@ -35,7 +35,7 @@ pub struct Config {
 
 /// Where a log goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Destination {
+pub(crate) enum Destination {
     /// Standard error; labels are coloured when it is a terminal.
     Stderr,
     /// A file, appended to. It is replaced when it grows beyond a limit.
@@ -51,7 +51,7 @@ pub enum Destination {
 
 /// Takes lines from any thread. Put it into an `Arc` and hand it on.
 #[derive(Debug)]
-pub struct Logger {
+pub(crate) struct Logger {
     format: Format,
     debug: AtomicBool,
     trace: AtomicBool,
@@ -63,7 +63,7 @@ impl Logger {
     ///
     /// # Errors
     /// When the file cannot be opened or the thread not started.
-    pub fn open(config: &Config) -> io::Result<Self> {
+    pub(crate) fn open(config: &Config) -> io::Result<Self> {
         let colour = config.destination == Destination::Stderr && io::stderr().is_terminal();
         let format = Format::new(config.clock, std::process::id(), colour);
         let sink: Box<dyn Sink> = match &config.destination {
@@ -86,70 +86,70 @@ impl Logger {
 
     /// Whether debug lines are written: ask before preparing an expensive one.
     #[must_use]
-    pub fn debug_enabled(&self) -> bool {
+    pub(crate) fn debug_enabled(&self) -> bool {
         self.debug.load(Relaxed)
     }
 
     /// Whether trace lines are written: ask before preparing an expensive one.
     #[must_use]
-    pub fn trace_enabled(&self) -> bool {
+    pub(crate) fn trace_enabled(&self) -> bool {
         self.trace.load(Relaxed)
     }
 
     /// Changes which lines are written from now on, for a reload.
-    pub fn set_levels(&self, debug: bool, trace: bool) {
+    pub(crate) fn set_levels(&self, debug: bool, trace: bool) {
         self.debug.store(debug, Relaxed);
         self.trace.store(trace, Relaxed);
     }
 
     /// `[INF]`: something happened that operators expect to read.
-    pub fn info(&self, text: impl Display) {
+    pub(crate) fn info(&self, text: impl Display) {
         self.write(Level::Info, &text);
     }
 
     /// `[WRN]`: something that may need attention.
-    pub fn warn(&self, text: impl Display) {
+    pub(crate) fn warn(&self, text: impl Display) {
         self.write(Level::Warn, &text);
     }
 
     /// `[ERR]`: something went wrong and the server goes on.
-    pub fn error(&self, text: impl Display) {
+    pub(crate) fn error(&self, text: impl Display) {
         self.write(Level::Error, &text);
     }
 
     /// `[FTL]`: the server cannot go on. It is written before this returns; ending is the caller's part.
-    pub fn fatal(&self, text: impl Display) {
+    pub(crate) fn fatal(&self, text: impl Display) {
         self.write(Level::Fatal, &text);
         self.flush();
     }
 
     /// `[DBG]`, when enabled; otherwise `text` is not even formatted.
-    pub fn debug(&self, text: impl Display) {
+    pub(crate) fn debug(&self, text: impl Display) {
         if self.debug_enabled() {
             self.write(Level::Debug, &text);
         }
     }
 
     /// `[TRC]`, when enabled; otherwise `text` is not even formatted.
-    pub fn trace(&self, text: impl Display) {
+    pub(crate) fn trace(&self, text: impl Display) {
         if self.trace_enabled() {
             self.write(Level::Trace, &text);
         }
     }
 
     /// Opens the log file again, so that it can be moved away first, and logs that it did.
-    pub fn reopen(&self) {
+    pub(crate) fn reopen(&self) {
         self.writer.reopen();
     }
 
     /// Waits until all lines so far are written, at most a second. Returns whether they are.
-    pub fn flush(&self) -> bool {
+    pub(crate) fn flush(&self) -> bool {
         self.writer.flush()
     }
 
     /// What could not be written since the start.
     #[must_use]
-    pub fn losses(&self) -> Losses {
+    pub(crate) fn losses(&self) -> Losses {
         self.writer.losses()
     }
 

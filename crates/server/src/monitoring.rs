@@ -122,7 +122,13 @@ impl Monitor {
     fn process(&self) -> Process {
         let usage = self.meter.read();
         let cores = process::cores();
-        Process { mem: usage.resident as i64, cores, gomaxprocs: cores, gomemlimit: None, cpu: usage.cpu_percent }
+        Process {
+            mem: usage.resident as i64,
+            cores,
+            gomaxprocs: cores,
+            gomemlimit: None,
+            cpu: usage.cpu_percent,
+        }
     }
 
     fn traffic(&self) -> Traffic {
@@ -157,7 +163,10 @@ impl Source for Monitor {
 
     fn server(&self) -> ServerSnapshot {
         let counters = self.broker.counters();
-        let clients = |n: &std::sync::atomic::AtomicU64| LinkCounts { clients: n.load(Relaxed), ..LinkCounts::default() };
+        let clients = |n: &std::sync::atomic::AtomicU64| LinkCounts {
+            clients: n.load(Relaxed),
+            ..LinkCounts::default()
+        };
         ServerSnapshot {
             identity: self.identity(),
             limits: self.limits(),

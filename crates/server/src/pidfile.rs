@@ -11,7 +11,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Whatever the file system says: no such folder, no permission, no space.
-pub fn write(path: &Path, pid: u32) -> io::Result<()> {
+pub(crate) fn write(path: &Path, pid: u32) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]

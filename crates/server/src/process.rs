@@ -10,14 +10,14 @@ const TICKS_PER_SECOND: u32 = 100;
 
 /// Measures this process from the moment it was made.
 #[derive(Debug)]
-pub struct Meter {
+pub(crate) struct Meter {
     started: Instant,
     ticks_at_start: u64,
 }
 
 /// One reading of a [`Meter`].
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Bytes in memory.
     pub resident: u64,
     /// Percent of one core, the mean since the meter was made, with one decimal.
@@ -27,13 +27,13 @@ pub struct Usage {
 impl Meter {
     /// Begins to measure.
     #[must_use]
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { started: Instant::now(), ticks_at_start: cpu_ticks() }
     }
 
     /// Reads two small files; cheap enough for every `/varz`, not for a data path.
     #[must_use]
-    pub fn read(&self) -> Usage {
+    pub(crate) fn read(&self) -> Usage {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Usage {
             resident: parse_resident(&status).unwrap_or(0),
@@ -44,7 +44,7 @@ impl Meter {
 
 /// The cores this process may run on, at least 1.
 #[must_use]
-pub fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

@@ -101,10 +101,9 @@ fn user(user: &options::UserOptions) -> Result<User, InvalidRule> {
 }
 
 fn permissions(from: &options::Permissions) -> Result<Permissions, InvalidRule> {
-    let responses = from.responses.map(|rule| ResponseRule {
-        max: rule.max_messages.and_then(NonZeroU32::new),
-        ttl: rule.expires,
-    });
+    let responses = from
+        .responses
+        .map(|rule| ResponseRule { max: rule.max_messages.and_then(NonZeroU32::new), ttl: rule.expires });
     let publish = from.publish.as_ref().map(|rules| subject_rules(rules, String::clone));
     let subscribe = from.subscribe.as_ref().map(|rules| subject_rules(rules, queue_rule));
     Permissions::new(publish, subscribe, responses)

@@ -13,7 +13,7 @@ pub use delivery::deliver;
 
 /// What a signal asks this server to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
+pub(crate) enum Signal {
     /// End. SIGTERM is to be ignored in lame duck mode, SIGINT is not.
     Shutdown(Stop),
     /// Open the log file again (SIGUSR1).
@@ -26,7 +26,7 @@ pub enum Signal {
 
 /// Which of the two signals that end a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub(crate) enum Stop {
     /// SIGINT.
     Interrupt,
     /// SIGTERM.
@@ -48,7 +48,7 @@ impl fmt::Display for Signal {
 
 /// The signals sent to this process, as they come.
 #[derive(Debug)]
-pub struct Signals {
+pub(crate) struct Signals {
     interrupt: unix::Signal,
     terminate: unix::Signal,
     user1: unix::Signal,
@@ -62,7 +62,7 @@ impl Signals {
     ///
     /// # Errors
     /// When the operating system refuses a handler.
-    pub fn install() -> io::Result<Self> {
+    pub(crate) fn install() -> io::Result<Self> {
         Ok(Self {
             interrupt: unix::signal(SignalKind::interrupt())?,
             terminate: unix::signal(SignalKind::terminate())?,
@@ -74,7 +74,7 @@ impl Signals {
 
     /// Waits for the next signal. Equal signals that come faster than they are taken may arrive as one;
     /// dropping the future loses nothing.
-    pub async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.interrupt.recv() => Signal::Shutdown(Stop::Interrupt),
             _ = self.terminate.recv() => Signal::Shutdown(Stop::Terminate),

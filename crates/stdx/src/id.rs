@@ -8,7 +8,16 @@
 /// No private key belongs to it; only the form and its checksum are right.
 #[must_use]
 pub fn server_id() -> String {
-    nkey_shape(&random())
+    nkey_shape(SERVER_PREFIX, &random())
+}
+
+/// A public curve key: 56 characters beginning with `X`.
+///
+/// INFO announces one always. No private key belongs to it, so nothing can be sealed for this server
+/// before auth callout brings a real pair.
+#[must_use]
+pub fn curve_key() -> String {
+    nkey_shape(CURVE_PREFIX, &random())
 }
 
 /// A nonce for an INFO: 15 characters of unpadded base64url, 88 random bits.
@@ -37,6 +46,8 @@ const BASE62_FAIR: u8 = 62 * 4;
 
 /// The type of an nkey is its first letter: this byte makes it an `N`, a server.
 const SERVER_PREFIX: u8 = 13 << 3;
+/// An `X`, a curve key.
+const CURVE_PREFIX: u8 = 23 << 3;
 
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
@@ -45,9 +56,9 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 /// An nkey is base32 of the prefix byte, the 32 bytes of the key and their CRC-16, low byte first.
-fn nkey_shape(key: &[u8; 32]) -> String {
+fn nkey_shape(prefix: u8, key: &[u8; 32]) -> String {
     let mut raw = [0; 35];
-    raw[0] = SERVER_PREFIX;
+    raw[0] = prefix;
     raw[1..33].copy_from_slice(key);
     let crc = crc16(&raw[..33]);
     raw[33..].copy_from_slice(&crc.to_le_bytes());
@@ -129,7 +140,7 @@ mod tests {
         let theirs = "NBWX5AFJKGKQTOFQZLV2IG6R547JJ3GFAG5JL455RMUGJPLX6YBJDYJA";
         assert!(is_server_key(theirs));
         let key: [u8; 32] = decode_base32(theirs)[1..33].try_into().unwrap();
-        assert_eq!(nkey_shape(&key), theirs);
+        assert_eq!(nkey_shape(SERVER_PREFIX, &key), theirs);
         let ours = server_id();
         assert_eq!((ours.len(), &ours[..1]), (56, "N"));
         assert!(is_server_key(&ours));

@@ -1,6 +1,8 @@
 //! CONNECT, the client's half of the handshake.
 
-use serde_json::{Map, Value};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
 
 /// What a client said of itself. A second CONNECT is read on top of the first, as the reference does.
 #[derive(Clone, PartialEq, Eq)]
@@ -67,67 +69,96 @@ impl Connect {
     /// # Errors
     /// [`BadConnect`]; `self` may then be half updated and must be thrown away.
     pub fn read(&mut self, json: &[u8]) -> Result<(), BadConnect> {
-        let fields = match serde_json::from_slice::<Value>(json) {
-            Ok(Value::Object(fields)) => fields,
-            Ok(Value::Null) => return Ok(()),
-            _ => return Err(BadConnect),
-        };
-        self.apply(fields)
+        let mut json = serde_json::Deserializer::from_slice(json);
+        json.deserialize_option(Onto(self)).and_then(|()| json.end()).map_err(|_| BadConnect)
     }
 
-    fn apply(&mut self, fields: Map<String, Value>) -> Result<(), BadConnect> {
-        for (name, value) in fields {
-            match name.to_ascii_lowercase().as_str() {
-                "verbose" => set_bool(&mut self.verbose, value)?,
-                "pedantic" => set_bool(&mut self.pedantic, value)?,
-                "echo" => set_bool(&mut self.echo, value)?,
-                "headers" => set_bool(&mut self.headers, value)?,
-                "no_responders" => set_bool(&mut self.no_responders, value)?,
-                "tls_required" => set_bool(&mut self.tls_required, value)?,
-                "new_account" => set_bool(&mut self.new_account, value)?,
-                "protocol" => set_int(&mut self.protocol, value)?,
-                "name" => set_string(&mut self.name, value)?,
-                "lang" => set_string(&mut self.lang, value)?,
-                "version" => set_string(&mut self.version, value)?,
-                "user" => set_string(&mut self.user, value)?,
-                "pass" => set_string(&mut self.pass, value)?,
-                "auth_token" => set_string(&mut self.auth_token, value)?,
-                "jwt" => set_string(&mut self.jwt, value)?,
-                "nkey" => set_string(&mut self.nkey, value)?,
-                "sig" => set_string(&mut self.sig, value)?,
-                "account" => set_string(&mut self.account, value)?,
-                _ => {}
-            }
+    fn set<'de, A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error> {
+        match name.to_ascii_lowercase().as_str() {
+            "verbose" => set(&mut self.verbose, fields),
+            "pedantic" => set(&mut self.pedantic, fields),
+            "echo" => set(&mut self.echo, fields),
+            "headers" => set(&mut self.headers, fields),
+            "no_responders" => set(&mut self.no_responders, fields),
+            "tls_required" => set(&mut self.tls_required, fields),
+            "new_account" => set(&mut self.new_account, fields),
+            "protocol" => set(&mut self.protocol, fields),
+            "name" => set_text(&mut self.name, fields),
+            "lang" => set_text(&mut self.lang, fields),
+            "version" => set_text(&mut self.version, fields),
+            "user" => set_text(&mut self.user, fields),
+            "pass" => set_text(&mut self.pass, fields),
+            "auth_token" => set_text(&mut self.auth_token, fields),
+            "jwt" => set_text(&mut self.jwt, fields),
+            "nkey" => set_text(&mut self.nkey, fields),
+            "sig" => set_text(&mut self.sig, fields),
+            "account" => set_text(&mut self.account, fields),
+            // Skipped whatever it holds, at any depth, without recursion.
+            _ => fields.next_value::<IgnoredAny>().map(drop),
+        }
+    }
+}
+
+fn set<'de, T: Deserialize<'de>, A: MapAccess<'de>>(field: &mut T, fields: &mut A) -> Result<(), A::Error> {
+    if let Some(value) = fields.next_value::<Option<T>>()? {
+        *field = value;
+    }
+    Ok(())
+}
+
+fn set_text<'de, A: MapAccess<'de>>(field: &mut String, fields: &mut A) -> Result<(), A::Error> {
+    if let Some(Text(text)) = fields.next_value::<Option<Text>>()? {
+        *field = text;
+    }
+    Ok(())
+}
+
+/// Reads an object, or null, onto what is there.
+struct Onto<'a>(&'a mut Connect);
+
+impl<'de> Visitor<'de> for Onto<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the object of a CONNECT")
+    }
+
+    fn visit_none<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, object: D) -> Result<(), D::Error> {
+        object.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(Text(name)) = fields.next_key()? {
+            self.0.set(&name, &mut fields)?;
         }
         Ok(())
     }
 }
 
-fn set_bool(field: &mut bool, value: Value) -> Result<(), BadConnect> {
-    match value {
-        Value::Bool(b) => *field = b,
-        Value::Null => {}
-        _ => return Err(BadConnect),
-    }
-    Ok(())
-}
+/// `Compat:` a string in which bytes that are not UTF-8 and escapes that are no characters become
+/// replacement characters instead of errors.
+struct Text(String);
 
-fn set_int(field: &mut i64, value: Value) -> Result<(), BadConnect> {
-    match value {
-        Value::Number(n) => *field = n.as_i64().ok_or(BadConnect)?,
-        Value::Null => {}
-        _ => return Err(BadConnect),
-    }
-    Ok(())
-}
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Lossy;
+        impl Visitor<'_> for Lossy {
+            type Value = Text;
 
-fn set_string(field: &mut String, value: Value) -> Result<(), BadConnect> {
-    match value {
-        Value::String(s) => *field = s,
-        Value::Null => {}
-        _ => return Err(BadConnect),
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Text, E> {
+                Ok(Text(String::from_utf8_lossy(bytes).into_owned()))
+            }
+        }
+        from.deserialize_bytes(Lossy)
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -150,8 +181,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_utf_8_is_replaced() {
+        let mut c = Connect::default();
+        c.read(b"{\"name\":\"a\xff\"}").unwrap();
+        assert_eq!(c.name, "a\u{fffd}");
+        c.read(br#"{"lang":"\ud800","x":1e999}"#).unwrap();
+        assert!(c.lang.contains('\u{fffd}'));
+    }
+
+    #[test]
+    fn unknown_fields_may_be_deep() {
+        let deep = format!(r#"{{"x":{}{},"verbose":false}}"#, "[".repeat(5000), "]".repeat(5000));
+        let mut c = Connect::default();
+        c.read(deep.as_bytes()).unwrap();
+        assert!(!c.verbose);
+    }
+
+    #[test]
     fn wrong_types_and_broken_json_are_refused() {
-        for bad in ["", "{", "[]", "1", r#"{"verbose":1}"#, r#"{"protocol":"1"}"#, r#"{"protocol":1.5}"#, r#"{"user":5}"#] {
+        for bad in [
+            "",
+            "{",
+            "[]",
+            "1",
+            r#"{"verbose":1}"#,
+            r#"{"protocol":"1"}"#,
+            r#"{"protocol":1.5}"#,
+            r#"{"user":5}"#,
+        ] {
             assert_eq!(Connect::default().read(bad.as_bytes()), Err(BadConnect), "{bad}");
         }
     }

@@ -43,17 +43,16 @@ pub fn head(out: &mut Vec<u8>, subject: &[u8], sid: &[u8]) {
     out.push(b' ');
 }
 
-/// Appends `[reply ][header_len ]size CRLF body CRLF`, the part of a message frame behind the sid.
-pub fn tail(out: &mut Vec<u8>, reply: &[u8], header_len: usize, body: &[u8]) {
-    if !reply.is_empty() {
-        out.extend_from_slice(reply);
-        out.push(b' ');
+/// Appends `[reply ][header_len ]size CRLF body CRLF`, the part of a message frame behind the sid, with
+/// the sizes as digits that the caller has; `header_len` is empty for a message without headers.
+pub fn tail(out: &mut Vec<u8>, reply: &[u8], header_len: &[u8], size: &[u8], body: &[u8]) {
+    for word in [reply, header_len] {
+        if !word.is_empty() {
+            out.extend_from_slice(word);
+            out.push(b' ');
+        }
     }
-    if header_len > 0 {
-        number(out, header_len);
-        out.push(b' ');
-    }
-    number(out, body.len());
+    out.extend_from_slice(size);
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(body);
     out.extend_from_slice(b"\r\n");
@@ -86,11 +85,11 @@ mod tests {
     fn head_and_tail_make_a_frame() {
         let mut out = Vec::new();
         head(&mut out, b"a.b", b"7");
-        tail(&mut out, b"r", 0, b"hi");
+        tail(&mut out, b"r", b"", b"2", b"hi");
         assert_eq!(&out[1..], b"MSG a.b 7 r 2\r\nhi\r\n");
         let mut out = Vec::new();
         head(&mut out, b"a", b"7");
-        tail(&mut out, b"", 12, b"NATS/1.0\r\n\r\nx");
+        tail(&mut out, b"", b"12", b"13", b"NATS/1.0\r\n\r\nx");
         assert_eq!(out, b"HMSG a 7 12 13\r\nNATS/1.0\r\n\r\nx\r\n");
     }
 }

@@ -28,13 +28,13 @@ pub enum ErrorText {
     /// Pedantic mode only: the message is routed nevertheless.
     InvalidPublishSubject,
     /// Publish permission denied, or a reserved prefix.
-    PublishViolation(String),
+    PublishViolation(Vec<u8>),
     /// The reply subject uses a reserved prefix.
-    ReplyViolation(String),
+    ReplyViolation(Vec<u8>),
     /// Subscribe permission denied: subject, queue.
-    SubscriptionViolation(String, Option<String>),
+    SubscriptionViolation(Vec<u8>, Option<Vec<u8>>),
     /// The subject has more tokens than `max_sub_tokens`.
-    TooManyTokens(String),
+    TooManyTokens(Vec<u8>),
     /// CONNECT asked for a protocol level other than 0 and 1.
     InvalidClientProtocol,
     /// CONNECT asked for `no_responders` without `headers`.
@@ -83,33 +83,42 @@ impl fmt::Display for ErrorText {
     }
 }
 
-/// A text between double quotes with control characters escaped, as Go's `%q` prints it: the result
-/// never holds a CR or LF, so that no subject can smuggle a line into the protocol or the log.
+/// Bytes between double quotes with control characters and whatever is not UTF-8 escaped, as Go's `%q`
+/// prints it: the result never holds a CR or LF, so that no subject can smuggle a line into the protocol
+/// or the log.
 pub struct Quoted<'a>(
-    /// The text to quote.
-    pub &'a str,
+    /// What to quote.
+    pub &'a [u8],
 );
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\"")?;
-        for c in self.0.chars() {
-            match c {
-                '"' => f.write_str("\\\"")?,
-                '\\' => f.write_str("\\\\")?,
-                '\x07' => f.write_str("\\a")?,
-                '\x08' => f.write_str("\\b")?,
-                '\x0c' => f.write_str("\\f")?,
-                '\n' => f.write_str("\\n")?,
-                '\r' => f.write_str("\\r")?,
-                '\t' => f.write_str("\\t")?,
-                '\x0b' => f.write_str("\\v")?,
-                c if (c as u32) < 0x20 || c == '\x7f' => write!(f, "\\x{:02x}", c as u32)?,
-                c => write!(f, "{c}")?,
-            }
+        for chunk in self.0.utf8_chunks() {
+            quote(chunk.valid(), f)?;
+            chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
         }
         f.write_str("\"")
     }
+}
+
+fn quote(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for c in text.chars() {
+        match c {
+            '"' => f.write_str("\\\"")?,
+            '\\' => f.write_str("\\\\")?,
+            '\x07' => f.write_str("\\a")?,
+            '\x08' => f.write_str("\\b")?,
+            '\x0c' => f.write_str("\\f")?,
+            '\n' => f.write_str("\\n")?,
+            '\r' => f.write_str("\\r")?,
+            '\t' => f.write_str("\\t")?,
+            '\x0b' => f.write_str("\\v")?,
+            c if (c as u32) < 0x20 || c == '\x7f' => write!(f, "\\x{:02x}", c as u32)?,
+            c => write!(f, "{c}")?,
+        }
+    }
+    Ok(())
 }
 
 /// Why a connection ended, with the words that `/connz?state=closed` shows.

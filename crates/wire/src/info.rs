@@ -38,6 +38,8 @@ pub struct Info {
     #[serde(skip_serializing_if = "is_false")]
     pub acc_is_sys: bool,
     pub api_lvl: i32,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub xkey: String,
 }
 
 fn is_false(b: &bool) -> bool {

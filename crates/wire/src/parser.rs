@@ -34,6 +34,9 @@ pub struct Pub<'a> {
     pub header_len: u32,
     /// Header block and payload, without the trailing CRLF.
     pub body: &'a [u8],
+    /// The digits of `header_len` and of the size as they were written, for subscribers get those: the
+    /// first is empty for PUB.
+    pub digits: (&'a [u8], &'a [u8]),
     /// `[reply ][header_len ]size CRLF body CRLF` as it stands in the buffer, which is exactly what
     /// follows the sid in the MSG or HMSG that subscribers get. Empty when the line had odd spacing
     /// and the tail must be rendered anew.
@@ -376,8 +379,7 @@ fn publish<'a>(buf: &'a [u8], start: usize, shape: Shape, limits: &Limits) -> Re
     let body = words.lf + 1;
     let end = body + total as usize + 2;
     if buf.len() < end {
-        check_trailer(buf, end)?;
-        return Ok(Next::Need(end));
+        return incomplete(buf, end);
     }
     if buf[end - 2..end] != *b"\r\n" {
         return Err(ParseError::UnknownOperation);
@@ -388,7 +390,9 @@ fn publish<'a>(buf: &'a [u8], start: usize, shape: Shape, limits: &Limits) -> Re
     } else {
         &[]
     };
-    let op = Pub { subject: word(0), reply, header_len, body: &buf[body..end - 2], tail };
+    let header_digits = if shape == Shape::Hpub { word(last - 1) } else { &[] };
+    let digits = (header_digits, word(last));
+    let op = Pub { subject: word(0), reply, header_len, body: &buf[body..end - 2], digits, tail };
     Ok(Next::Op(Op::Pub(op), end))
 }
 
@@ -399,11 +403,17 @@ fn regular(words: &Words) -> bool {
     apart && words.crlf && words.at[words.count - 1].1 + 1 == words.lf
 }
 
-/// Refuses a wrong first byte of the trailer before the second has come.
-fn check_trailer(buf: &[u8], end: usize) -> Result<(), ParseError> {
+/// Payloads up to this size are looked at again when the first byte of their trailer is there.
+const EAGER_TRAILER: usize = 32 * 1024;
+
+/// What a publish whose end at `end` has not come needs. A wrong first byte of the trailer is refused
+/// before the second has come; for large payloads that second look would cost a copy, and is left out.
+fn incomplete<'a>(buf: &[u8], end: usize) -> Result<Next<'a>, ParseError> {
     match buf.get(end - 2) {
-        Some(b) if *b != b'\r' => Err(ParseError::UnknownOperation),
-        _ => Ok(()),
+        Some(b'\r') => Ok(Next::Need(end)),
+        Some(_) => Err(ParseError::UnknownOperation),
+        None if end > EAGER_TRAILER => Ok(Next::Need(end)),
+        None => Ok(Next::Need(end - 1)),
     }
 }
 
@@ -462,7 +472,14 @@ mod tests {
 
     #[test]
     fn sizes_have_one_to_nine_digits() {
-        for bad in ["PUB a\r\n", "PUB a +1\r\n", "PUB a -1\r\n", "PUB a 1234567890\r\n", "PUB a b c 1\r\n", "PUB a 1x\r\n"] {
+        for bad in [
+            "PUB a\r\n",
+            "PUB a +1\r\n",
+            "PUB a -1\r\n",
+            "PUB a 1234567890\r\n",
+            "PUB a b c 1\r\n",
+            "PUB a 1x\r\n",
+        ] {
             assert_eq!(refused(bad.as_bytes()), ParseError::BadArguments, "{bad}");
         }
         assert_eq!(refused(b"PUB a 101\r\n"), ParseError::PayloadTooLarge { size: 101, limit: 100 });

@@ -114,7 +114,8 @@ impl Session {
         shard.settle();
         self.leave_account();
         self.timers.connected(self.broker.settings(), now, self.conn.cid());
-        let task = AuthTask { config: Arc::clone(self.broker.auth()), credentials: credentials(&self.connect) };
+        let task =
+            AuthTask { config: Arc::clone(self.broker.auth()), credentials: credentials(&self.connect) };
         if task.config.is_slow(&task.credentials) {
             self.state = State::Authenticating;
             return Step::Authenticate(task);
@@ -172,7 +173,8 @@ impl Session {
             return self.refuse(shard, &text, CloseReason::MaximumAccountConnections);
         }
         let server_limit = self.broker.settings().max_payload;
-        self.limits.max_payload = Some(account.limits().max_payload.map_or(server_limit, |n| n.min(server_limit)));
+        self.limits.max_payload =
+            Some(account.limits().max_payload.map_or(server_limit, |n| n.min(server_limit)));
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
         self.conn.update_details(|details| {
             details.user = identity.user;

@@ -296,11 +296,11 @@ impl Session {
         Verdict::Close(reason)
     }
 
-    /// Tells the client something that changed for everybody, such as lame duck mode. Only clients that
-    /// have connected with protocol 1 understand an INFO out of turn.
+    /// Tells the client something that changed for everybody, such as lame duck mode. Compat: only
+    /// clients of protocol 1 that have sent a PING get an INFO out of turn.
     pub fn announce(&mut self, shard: &mut Shard) {
         if let State::Ready(ready) = &self.state
-            && ready.connected
+            && ready.first_ping_done
             && self.connect.protocol >= 1
         {
             let line = self.personal_info().line();

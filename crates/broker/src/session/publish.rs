@@ -9,6 +9,9 @@ use myelin_wire::error::{ErrorText, Quoted};
 use myelin_wire::parser::Pub;
 use std::time::Instant;
 
+/// Tails from this size on are not copied per receiver if they stand in memory that can be shared.
+const SHARE_TAIL: usize = 16 * 1024;
+
 impl Session {
     /// Budget: with a cached route and a regular control line no allocation, no lock, no system call.
     #[inline]
@@ -23,12 +26,14 @@ impl Session {
         let rendered;
         let (tail, backing) = if op.tail.is_empty() {
             let mut tail = Vec::with_capacity(op.body.len() + op.reply.len() + 24);
-            encode::tail(&mut tail, op.reply, op.header_len as usize, op.body);
+            let header_len = if op.header_len > 0 { op.digits.0 } else { &[] };
+            encode::tail(&mut tail, op.reply, header_len, op.digits.1, op.body);
             rendered = tail;
             (&rendered[..], None)
         } else {
-            (op.tail, backing)
+            (op.tail, backing.filter(|_| op.tail.len() >= SHARE_TAIL))
         };
+        let shared_tail = backing.map(|memory| memory.slice_ref(tail));
         let from = Publisher {
             conn: &self.conn,
             account: &ready.account,
@@ -44,7 +49,7 @@ impl Session {
             header_len: op.header_len as usize,
             body: op.body,
             tail,
-            backing,
+            shared_tail: shared_tail.as_ref(),
         };
         match shard.publish(from, message) {
             Published::Done { stalled } => self.stalled |= stalled,
@@ -56,7 +61,7 @@ impl Session {
     fn refuse_publish(&self, shard: &mut Shard, op: &Pub<'_>, text: &ErrorText) {
         let what = match text {
             ErrorText::ReplyViolation(reply) => format!("Reply {}", Quoted(reply)),
-            _ => format!("Subject {}", Quoted(&String::from_utf8_lossy(op.subject))),
+            _ => format!("Subject {}", Quoted(op.subject)),
         };
         self.log(Level::Error, format_args!("Publish Violation - {what}"));
         shard.say_error(&self.conn, text);

@@ -5,7 +5,7 @@ use crate::log::Level;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use myelin_wire::encode;
-use myelin_wire::error::ErrorText;
+use myelin_wire::error::{ErrorText, Quoted};
 use std::sync::Arc;
 
 /// Nobody may join this group: it is the reference's own.
@@ -21,7 +21,7 @@ impl Session {
             return;
         }
         if self.conn.subscription(sid).is_none() {
-            if !myelin_subject::is_valid_pattern(subject) {
+            if !myelin_subject::is_well_formed(subject) {
                 shard.say_error(&self.conn, &ErrorText::InvalidSubject);
                 return;
             }
@@ -35,29 +35,28 @@ impl Session {
     /// The checks in the reference's order; a duplicate sid at the limit is refused too.
     fn may_subscribe(&self, subject: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> Result<(), ErrorText> {
         let State::Ready(ready) = &self.state else { return Ok(()) };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let allowed = ready.permissions.as_ref().is_none_or(|p| p.can_subscribe(subject, queue));
         if !allowed || queue == Some(SYSTEM_QUEUE) {
-            let refusal = ErrorText::SubscriptionViolation(text(subject), queue.map(text));
-            let (subject, sid) = (text(subject), text(sid));
-            self.log(Level::Error, format_args!("Subscription Violation - Subject {subject:?}, SID {sid}"));
-            return Err(refusal);
+            self.log_violation("", subject, sid);
+            return Err(ErrorText::SubscriptionViolation(subject.into(), queue.map(Into::into)));
         }
         let settings = self.broker.settings();
         if settings.max_sub_tokens.is_some_and(|max| myelin_subject::token_count(subject) > max) {
-            let (subject, sid) = (text(subject), text(sid));
-            self.log(
-                Level::Error,
-                format_args!("Subscription Violation Too Many Tokens - Subject {subject:?}, SID {sid}"),
-            );
-            return Err(ErrorText::TooManyTokens(subject));
+            self.log_violation("Too Many Tokens ", subject, sid);
+            return Err(ErrorText::TooManyTokens(subject.into()));
         }
-        let at_limit = settings.max_subscriptions.is_some_and(|max| self.conn.subscription_count() >= max);
-        if at_limit || !ready.account.has_room_for_subscription() {
+        // Compat: an account's limit counts the subscriptions of each connection, not their sum.
+        let limits = [settings.max_subscriptions, ready.account.limits().max_subscriptions];
+        if limits.iter().flatten().any(|max| self.conn.subscription_count() >= *max) {
             self.log(Level::Error, format_args!("{}", ErrorText::MaximumSubscriptions));
             return Err(ErrorText::MaximumSubscriptions);
         }
         Ok(())
+    }
+
+    fn log_violation(&self, what: &str, subject: &[u8], sid: &[u8]) {
+        let (subject, sid) = (Quoted(subject), String::from_utf8_lossy(sid));
+        self.log(Level::Error, format_args!("Subscription Violation {what}- Subject {subject}, SID {sid}"));
     }
 
     pub(super) fn unsubscribe(&mut self, shard: &mut Shard, sid: &[u8], max: Option<u32>) {

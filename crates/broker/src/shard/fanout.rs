@@ -19,9 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// Tails from this size on are not copied per receiver if they stand in memory that can be shared.
-const SHARE_TAIL: usize = 16 * 1024;
-
 /// A message as it came, ready to be passed on.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'a> {
@@ -32,8 +29,8 @@ pub(crate) struct Message<'a> {
     pub(crate) body: &'a [u8],
     /// Everything of the frame behind the sid.
     pub(crate) tail: &'a [u8],
-    /// The shared memory in which `tail` stands, if it does.
-    pub(crate) backing: Option<&'a Bytes>,
+    /// The same in memory that receivers can share, if it is worth it.
+    pub(crate) shared_tail: Option<&'a Bytes>,
 }
 
 /// Who publishes.
@@ -70,10 +67,13 @@ impl Shard {
     /// Routes one message. What receivers get is staged; nothing is written before the flush.
     #[inline]
     pub(crate) fn publish(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
+        if is_gateway_reserved(message.subject) {
+            return Published::Refused(ErrorText::PublishViolation(message.subject.into()));
+        }
         let scope = Scope { account: from.account, permissions: from.permissions };
         let route = self.routes.find(scope, message.subject, self.staging.cohorts());
         if !route.allowed && !may_respond(&from, message.subject) {
-            return Published::Refused(ErrorText::PublishViolation(text(message.subject)));
+            return Published::Refused(ErrorText::PublishViolation(message.subject.into()));
         }
         if let Some(violation) = reserved(&from, &message) {
             return Published::Refused(violation);
@@ -137,23 +137,25 @@ fn may_respond(from: &Publisher<'_>, subject: &[u8]) -> bool {
 #[inline]
 fn reserved(from: &Publisher<'_>, message: &Message<'_>) -> Option<ErrorText> {
     if message.subject.starts_with(b"$NRG.") && !from.account.is_system() {
-        return Some(ErrorText::PublishViolation(text(message.subject)));
+        return Some(ErrorText::PublishViolation(message.subject.into()));
     }
     if matches!(message.reply.first(), Some(b'_' | b'$')) && is_reserved_reply(message.reply) {
-        return Some(ErrorText::ReplyViolation(text(message.reply)));
+        return Some(ErrorText::ReplyViolation(message.reply.into()));
     }
     None
+}
+
+/// The reference's gateways speak under these.
+#[inline]
+fn is_gateway_reserved(subject: &[u8]) -> bool {
+    matches!(subject.first(), Some(b'_' | b'$'))
+        && [&b"_GR_."[..], b"$GR."].iter().any(|p| subject.starts_with(p) && subject.len() > p.len())
 }
 
 fn is_reserved_reply(reply: &[u8]) -> bool {
     [&b"_R_."[..], b"$JS.ACK.", b"_GR_.", b"$GR."]
         .iter()
         .any(|prefix| reply.starts_with(prefix) && reply.len() > prefix.len())
-}
-
-/// Subjects in messages to people: whatever bytes the peer sent, as text.
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// One message on its way to several targets.
@@ -274,13 +276,14 @@ impl Fanout<'_> {
             let payload = &message.body[message.header_len..];
             let tail = stripped.get_or_insert_with(|| {
                 let mut tail = Vec::with_capacity(payload.len() + message.reply.len() + 16);
-                encode::tail(&mut tail, message.reply, 0, payload);
+                let mut size = Vec::with_capacity(10);
+                encode::number(&mut size, payload.len());
+                encode::tail(&mut tail, message.reply, &[], &size, payload);
                 tail
             });
             return Frame { head: &head[1..], tail, shared_tail: None, payload: payload.len() };
         }
         let head = if message.header_len > 0 { head } else { &head[1..] };
-        let shared_tail = message.backing.filter(|_| message.tail.len() >= SHARE_TAIL);
-        Frame { head, tail: message.tail, shared_tail, payload: message.body.len() }
+        Frame { head, tail: message.tail, shared_tail: message.shared_tail, payload: message.body.len() }
     }
 }

@@ -153,9 +153,10 @@ impl Shard {
         if conn.close_requested().is_none() {
             self.broker.counters().slow_consumers.fetch_add(1, Relaxed);
             let max = self.broker.settings().max_pending;
+            let chunks = conn.pending_chunks();
             self.broker.info_for(
                 conn,
-                format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded with {pending} total bytes"),
+                format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded with {chunks} chunks of {pending} total bytes."),
             );
         }
         conn.close(CloseReason::SlowConsumerPendingBytes);

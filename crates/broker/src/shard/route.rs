@@ -212,11 +212,22 @@ impl Routes {
             }
             admit = true;
         }
-        if admit { self.admit(at, hash, scope, subject, cohorts) } else { self.fleet(at, hash, scope, subject, cohorts) }
+        if admit {
+            self.admit(at, hash, scope, subject, cohorts)
+        } else {
+            self.fleet(at, hash, scope, subject, cohorts)
+        }
     }
 
     #[cold]
-    fn admit(&mut self, at: usize, hash: u64, scope: Scope<'_>, subject: &[u8], cohorts: &mut Cohorts) -> &mut Route {
+    fn admit(
+        &mut self,
+        at: usize,
+        hash: u64,
+        scope: Scope<'_>,
+        subject: &[u8],
+        cohorts: &mut Cohorts,
+    ) -> &mut Route {
         let route = self.slots[at].route.get_or_insert_with(|| Box::new(Route::empty()));
         route.forget(cohorts);
         route.is_fleeting = false;
@@ -225,7 +236,14 @@ impl Routes {
         route
     }
 
-    fn fleet(&mut self, at: usize, hash: u64, scope: Scope<'_>, subject: &[u8], cohorts: &mut Cohorts) -> &mut Route {
+    fn fleet(
+        &mut self,
+        at: usize,
+        hash: u64,
+        scope: Scope<'_>,
+        subject: &[u8],
+        cohorts: &mut Cohorts,
+    ) -> &mut Route {
         self.slots[at].seen = hash;
         self.fleeting.forget(cohorts);
         build(&mut self.fleeting, &mut self.matched, scope, subject, None);

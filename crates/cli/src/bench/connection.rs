@@ -139,10 +139,13 @@ fn connect_line(credentials: &Credentials) -> Vec<u8> {
     format!("CONNECT {options}\r\n").into_bytes()
 }
 
-/// A reset connection is a closed one; everything else is an I/O error.
+/// A reset connection is a closed one, and a time-out is a lost answer.
 fn broken(doing: &'static str) -> impl FnOnce(std::io::Error) -> BenchError {
     move |error| match error.kind() {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => BenchError::Closed,
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            BenchError::Lost(format!("{doing}: nothing moved for {PATIENCE:?}"))
+        }
         _ => BenchError::Io(doing, error),
     }
 }

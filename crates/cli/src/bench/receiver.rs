@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use crate::bench::connection::{Connection, PATIENCE};
@@ -161,7 +162,7 @@ impl Receiver {
                 self.verify(&buffer[..count])?;
                 Ok(self.bytes)
             }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(self.bytes),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(self.bytes),
             Err(error) => Err(BenchError::io("receiving messages")(error)),
         }
     }
@@ -178,16 +179,29 @@ impl Receiver {
         rustix::net::send(&self.stream, b"PING\r\n", rustix::net::SendFlags::NOSIGNAL)
             .map_err(BenchError::io("sending a PING"))?;
         let mut tail = Vec::new();
-        while !tail.ends_with(b"PONG\r\n") {
+        let before_pong = loop {
             match rustix::net::recv(&self.stream, &mut *buffer, RecvFlags::empty()) {
                 Ok((0, _)) => return Err(BenchError::Closed),
                 Ok((count, _)) => tail.extend_from_slice(&buffer[..count]),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Err(BenchError::Lost("no PONG at the end".into())),
                 Err(error) => return Err(BenchError::io("waiting for the last PONG")(error)),
             }
-        }
+            if let Some(before_pong) = before_last_pong(&tail) {
+                break before_pong;
+            }
+        };
         self.verify(&tail)?;
-        Ok(self.bytes + tail.len() as u64 - 6)
+        Ok(self.bytes + before_pong as u64)
     }
+}
+
+/// How many bytes stand before the PONG at the end, which the server's own PINGs may follow.
+fn before_last_pong(mut bytes: &[u8]) -> Option<usize> {
+    while let Some(shorter) = bytes.strip_suffix(b"PING\r\n") {
+        bytes = shorter;
+    }
+    bytes.strip_suffix(b"PONG\r\n").map(<[u8]>::len)
 }
 
 /// Receives on one connection whose number of bytes is not known in advance, counting messages and
@@ -211,7 +225,7 @@ pub(crate) fn count_messages(
         let bytes = match rustix::net::recv(&stream, &mut buffer[..], RecvFlags::empty()) {
             Ok((0, _)) => return Err(BenchError::Closed),
             Ok((count, _)) => &buffer[..count],
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
+            Err(Errno::AGAIN | Errno::INTR) => continue,
             Err(error) => return Err(BenchError::io("receiving messages")(error)),
         };
         if let Some(verifier) = &mut verifier {
@@ -240,6 +254,15 @@ pub(crate) fn count_and_answer(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_pong_is_found_before_and_behind_pings() {
+        assert_eq!(before_last_pong(b"PONG\r\n"), Some(0));
+        assert_eq!(before_last_pong(b"x\r\nPING\r\nPONG\r\nPING\r\n"), Some(9));
+        for incomplete in [&b""[..], b"PING\r\n", b"PONG\r", b"PONG\r\nPI"] {
+            assert_eq!(before_last_pong(incomplete), None);
+        }
+    }
 
     #[test]
     fn only_a_few_pings_pass_as_surplus() {

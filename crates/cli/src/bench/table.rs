@@ -192,7 +192,7 @@ impl Contestant {
         let (address, meter) = (contestant.server.address(), contestant.server.meter());
         match rig {
             Rig::Throughput(load) | Rig::Churn(load) => {
-                load.run(address, Until::Elapsed(warm_up), None, false)?;
+                load.run(address, Until::Elapsed(warm_up), None, settings.verify)?;
             }
             Rig::Requests(load) => {
                 load.run(address, warm_up, meter)?;

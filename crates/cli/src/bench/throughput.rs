@@ -113,12 +113,12 @@ impl Prepared {
         for script in &self.scripts {
             let mut connection = Connection::open(address)?;
             connection.barrier()?;
-            publishers.push((connection, Arc::clone(script)));
+            publishers.push((connection, script.as_ref()));
         }
         let flow = Flow::new(delivery, self.load.receivers, self.window);
         let before = meter.map(Meter::cpu).transpose()?;
         let start = Instant::now();
-        let (published, last_delivery) = drive(publishers, &mut receivers, until, &flow)?;
+        let (published, last_delivery) = drive(&mut publishers, &mut receivers, until, &flow)?;
         let cpu = meter.map(Meter::cpu).transpose()?;
         let sum = |of: fn(&Published) -> u64| published.iter().map(of).sum::<u64>();
         let messages = sum(|p| p.messages);
@@ -185,10 +185,11 @@ impl Load {
     }
 }
 
-/// Publishes and receives on threads of their own until everything has arrived. The second value
-/// is when the last delivery was there, if anybody received.
+/// Publishes and receives on threads of their own until everything has arrived; the connections stay
+/// open, so that closing them is not measured. The second value is when the last delivery was there,
+/// if anybody received.
 fn drive(
-    publishers: Vec<(Connection, Arc<Script>)>,
+    publishers: &mut [(Connection, &Script)],
     receivers: &mut Receivers,
     until: Until,
     flow: &Flow,
@@ -197,10 +198,10 @@ fn drive(
         let receiving = (!receivers.is_empty())
             .then(|| scope.spawn(|| receivers.receive(flow).inspect_err(|_| flow.fail())));
         let publishing: Vec<_> = publishers
-            .into_iter()
-            .map(|(mut connection, script)| {
-                scope.spawn(move || {
-                    publisher::publish(&mut connection, &script, until, flow).inspect_err(|_| flow.fail())
+            .iter_mut()
+            .map(|(connection, script)| {
+                scope.spawn(|| {
+                    publisher::publish(connection, script, until, flow).inspect_err(|_| flow.fail())
                 })
             })
             .collect();

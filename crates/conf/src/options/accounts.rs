@@ -1,5 +1,7 @@
 //! The accounts a server isolates from each other, and which of them is the system account.
 
+use std::collections::HashSet;
+
 use super::authorization::{AuthorizationOptions, apply_defaults, read_users};
 use super::field::{Field, Read, Report, complaint_at, read_block};
 use super::permissions::Permissions;
@@ -29,6 +31,12 @@ pub struct AccountOptions {
     pub name: String,
     /// Limits that apply to the account.
     pub limits: AccountLimits,
+}
+
+impl AccountOptions {
+    fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), limits: AccountLimits::default() }
+    }
 }
 
 /// All accounts and the choice of the system account.
@@ -86,32 +94,18 @@ impl AccountsOptions {
         report: &mut Report,
     ) -> Read<()> {
         if let Value::Array(names) = field.value() {
-            names.iter().for_each(|name| {
-                let added = self.add_name(name);
-                report.keep(added);
-            });
+            let mut seen = HashSet::new();
+            for name in names {
+                let account = account_name(name, &mut seen);
+                self.list.extend(report.keep(account).map(AccountOptions::new));
+            }
             return Ok(());
         }
+        let mut user_names = authorization.user_names();
         for (name, node) in field.map()?.iter().filter(|(_, node)| !node.is_used_variable) {
-            let account = self.add_account(name, node, authorization, report);
+            let account = self.add_account(name, node, authorization, &mut user_names, report);
             report.keep(account);
         }
-        Ok(())
-    }
-
-    fn add_name(&mut self, node: &Node) -> Read<()> {
-        let Value::Text(name) = &node.value else {
-            let found = node.value.type_name();
-            return Err(complaint_at(
-                &node.position,
-                format!("Expected the name of an account, got {found}"),
-            ));
-        };
-        check_reserved(name, node)?;
-        if self.list.iter().any(|account| account.name == *name) {
-            return Err(complaint_at(&node.position, format!("Duplicate Account Entry: {name}")));
-        }
-        self.list.push(AccountOptions { name: name.clone(), limits: AccountLimits::default() });
         Ok(())
     }
 
@@ -120,13 +114,14 @@ impl AccountsOptions {
         name: &str,
         node: &Node,
         authorization: &mut AuthorizationOptions,
+        user_names: &mut HashSet<String>,
         report: &mut Report,
     ) -> Read<()> {
         let Value::Map(map) = &node.value else {
             return Err(complaint_at(&node.position, "Expected map entries for accounts"));
         };
         check_reserved(name, node)?;
-        let mut account = AccountOptions { name: name.to_owned(), limits: AccountLimits::default() };
+        let mut account = AccountOptions::new(name);
         let mut users = Vec::new();
         let mut defaults = None;
         read_block(map, Scope::Account, report, |field, report| {
@@ -143,8 +138,21 @@ impl AccountsOptions {
         self.list.push(account);
         let users_node =
             map.iter().find(|(key, _)| key.eq_ignore_ascii_case("users")).map_or(node, |(_, users)| users);
-        authorization.add_account_users(users, users_node)
+        authorization.add_account_users(users, user_names, users_node)
     }
+}
+
+/// An entry of a list of accounts.
+fn account_name<'a>(node: &'a Node, seen: &mut HashSet<&'a str>) -> Read<&'a str> {
+    let Value::Text(name) = &node.value else {
+        let found = node.value.type_name();
+        return Err(complaint_at(&node.position, format!("Expected the name of an account, got {found}")));
+    };
+    check_reserved(name, node)?;
+    if !seen.insert(name) {
+        return Err(complaint_at(&node.position, format!("Duplicate Account Entry: {name}")));
+    }
+    Ok(name)
 }
 
 fn check_reserved(name: &str, node: &Node) -> Read<()> {

@@ -24,7 +24,8 @@ pub struct UserOptions {
     pub permissions: Option<Permissions>,
 }
 
-/// The rules of authentication.
+/// The rules of authentication. A file cannot combine users, a single user and a token, but flags can add
+/// to it; then users count before the single user, and that before the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizationOptions {
     /// Single user of the global account.
@@ -99,7 +100,7 @@ impl AuthorizationOptions {
         self.check_exclusive(field, users.is_some())?;
         let mut users = users.unwrap_or_default();
         apply_defaults(&mut users, defaults.as_ref());
-        self.add_users(users, field.node())
+        self.add_users(users, &mut self.user_names(), field.node())
     }
 
     fn check_exclusive(&self, block: &Field<'_>, has_list: bool) -> Read<()> {
@@ -116,19 +117,28 @@ impl AuthorizationOptions {
         Ok(())
     }
 
-    /// Adds the users that an account lists at `place`.
-    pub(super) fn add_account_users(&mut self, users: Vec<UserOptions>, place: &Node) -> Read<()> {
+    /// Adds the users that an account lists at `place`. `names` are those of all users so far.
+    pub(super) fn add_account_users(
+        &mut self,
+        users: Vec<UserOptions>,
+        names: &mut HashSet<String>,
+        place: &Node,
+    ) -> Read<()> {
         let conflict = match (&self.user, &self.token) {
             (Some(_), _) => "Can not have a single user/pass and accounts",
             (None, Some(_)) => "Can not have a token and accounts",
-            (None, None) => return self.add_users(users, place),
+            (None, None) => return self.add_users(users, names, place),
         };
         if users.is_empty() { Ok(()) } else { Err(complaint_at(&place.position, conflict)) }
     }
 
+    /// The names of all users so far.
+    pub(super) fn user_names(&self) -> HashSet<String> {
+        self.users.iter().map(|user| user.name.clone()).collect()
+    }
+
     /// Names are unique over the block and all accounts.
-    fn add_users(&mut self, users: Vec<UserOptions>, place: &Node) -> Read<()> {
-        let mut names: HashSet<String> = self.users.iter().map(|user| user.name.clone()).collect();
+    fn add_users(&mut self, users: Vec<UserOptions>, names: &mut HashSet<String>, place: &Node) -> Read<()> {
         if let Some(twice) = users.iter().find(|user| !names.insert(user.name.clone())) {
             return Err(complaint_at(&place.position, format!("Duplicate user {:?} detected", twice.name)));
         }

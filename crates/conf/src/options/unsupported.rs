@@ -73,7 +73,8 @@ const UNSUPPORTED: &[(Scope, &[&str])] = &[
     (Scope::AccountLimits, &["max_leafnodes", "max_leafs"]),
 ];
 
-/// Flags of the command line, without dashes, that are recognised and not supported.
+/// Flags of the command line, without dashes, that are recognised and not supported, and whether they
+/// are switches, which take no argument of their own.
 pub(crate) const UNSUPPORTED_FLAGS: &[(&str, bool)] = &[
     ("ms", false),
     ("https_port", false),
@@ -117,4 +118,32 @@ pub(super) fn complaint(field: &Field<'_>, scope: Scope) -> Diagnostic {
         Scope::AccountLimits => format!("Unknown field {name:?} parsing account limits"),
         _ => format!("unknown field {name:?}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Options, Report};
+    use crate::parser::Sources;
+
+    #[test]
+    fn listed_options_are_refused_and_never_read() {
+        let (_, names) = UNSUPPORTED[0];
+        for name in names {
+            let text = format!("{name}: 1");
+            let root = Sources::new(&|_| None).parse_text(text.as_bytes(), "f").expect("valid grammar");
+            let mut report = Report::default();
+            Options::default().read(&root, &mut report);
+            let [error] = &report.errors[..] else { panic!("{name}: {report:?}") };
+            assert_eq!(error.message, super::text(name));
+        }
+    }
+
+    #[test]
+    fn a_listed_name_in_another_block_is_unknown() {
+        let root = Sources::new(&|_| None).parse_text(b"exports: []", "f").expect("valid grammar");
+        let mut report = Report::default();
+        Options::default().read(&root, &mut report);
+        assert_eq!(report.errors[0].to_string(), "f:1:0: unknown field \"exports\"");
+    }
 }

@@ -187,6 +187,10 @@ fn variables_come_from_the_environment_as_configuration() {
         fail("\nport: $BROKEN")
             .starts_with("myelin-server: F:2:8: variable reference for 'BROKEN' on line 2")
     );
+    let endless = |name: &str| Some(format!("$X{name}"));
+    let file = ConfigFile::new("port: $X");
+    let error = load_with(&["-c", &file.path()], &endless).expect_err("no end of variables");
+    assert!(error.to_string().contains("variable reference cycle"), "{error}");
     assert!(fail("port: $NONE").ends_with("variable reference for 'NONE' on line 1 can not be found"));
 }
 
@@ -299,7 +303,9 @@ fn nesting_and_copies_are_bounded() {
     for n in 1..40 {
         text.push_str(&format!("v{n}: [$v{m}, $v{m}]\n", m = n - 1));
     }
-    assert!(complaints(&text).contains("variables copy too many values"));
+    assert!(complaints(&text).contains("variables copy too much"));
+    let long = format!("v: {}\nw: [{}]", "x".repeat(1 << 20), "$v, ".repeat(100));
+    assert!(complaints(&long).contains("variables copy too much"));
     let mut text = "v0: [a]\n".to_owned();
     for n in 1..400 {
         text.push_str(&format!("v{n}: [$v{m}]\n", m = n - 1));

@@ -10,7 +10,7 @@ pub(crate) fn find() -> Option<PathBuf> {
     directories.extend(std::env::var_os("HOME").map(|home| PathBuf::from(home).join("go/bin")));
     directories.extend(go_path().map(|gopath| gopath.join("bin")));
     let found = directories.into_iter().map(|dir| dir.join("nats-server")).find(|program| program.is_file());
-    let found = found.filter(|program| is_reference_version(program));
+    let found = found.filter(is_reference_version);
     if found.is_none() {
         println!("skipped: no nats-server 2.15.2 found");
     }

@@ -6,7 +6,7 @@ use jiff::{Timestamp, tz::TimeZone};
 
 /// What moment a line begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clock {
+pub(crate) enum Clock {
     /// None (`logtime: false`).
     Off,
     /// In the zone of this machine.

@@ -32,7 +32,7 @@ pub(super) trait Sink: Send {
 
 /// What could not be written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Losses {
+pub(crate) struct Losses {
     /// Lines dropped because too many waited to be written.
     pub dropped_lines: u64,
     /// Writes that the operating system refused, each of one or more lines.

@@ -32,10 +32,11 @@ pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
 fn give_up(local: &Local, conn: &Arc<Conn>) {
     local.broker.counters().slow_consumers.fetch_add(1, Relaxed);
     let (deadline, pending) = (local.broker.settings().write_deadline, conn.pending());
+    let chunks = conn.pending_chunks();
     local.broker.log_for(
         Level::Info,
         conn,
-        format_args!("Slow Consumer Detected: WriteDeadline of {deadline:?} exceeded with {pending} total bytes"),
+        format_args!("Slow Consumer Detected: WriteDeadline of {deadline:?} exceeded with {chunks} chunks of {pending} total bytes."),
     );
     conn.close(CloseReason::SlowConsumerWriteDeadline);
 }

@@ -10,9 +10,9 @@ mod reader;
 mod socket;
 mod timers;
 
+use crate::logging::Logger;
 use link::{Link, Links};
 use myelin_auth::{Identity, Reject};
-use crate::logging::Logger;
 use myelin_broker::{Broker, Conn, Level, Shard};
 use myelin_wire::error::CloseReason;
 use std::cell::{Cell, RefCell};
@@ -82,14 +82,13 @@ impl ShardThread {
         let runtime = move || {
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
         };
-        let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
-            match runtime() {
+        let thread =
+            std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || match runtime() {
                 Ok(runtime) => run(&runtime, broker, control, own, receiver),
                 Err(error) => {
                     broker.log().write(Level::Error, format_args!("shard {index} cannot start: {error}"));
                 }
-            }
-        })?;
+            })?;
         Ok(Self { mailbox, thread })
     }
 

@@ -80,8 +80,7 @@ pub(super) async fn serve(local: &Rc<Local>, stream: TcpStream, peer: SocketAddr
     let (session, verdict) = Session::open(&mut local.shard.borrow_mut(), conn, Instant::now());
     local.timers.enter(session.deadline(), session.conn().cid());
     local.flush_soon();
-    let mut reader =
-        Reader { local, link, session, read, held: BytesMut::new(), need: 1, paused: false };
+    let mut reader = Reader { local, link, session, read, held: BytesMut::new(), need: 1, paused: false };
     let reason = match verdict {
         Verdict::Go => reader.run().await,
         Verdict::Close(reason) => reason,

@@ -1,0 +1,38 @@
+//! The built program under test: a process on a free port, driven by the official Rust client and by raw
+//! sockets.
+//!
+//! Every test starts its own server and waits for conditions, never for time; [`PATIENCE`] is only what a
+//! failing test costs.
+
+mod authentication;
+mod client;
+mod hostile;
+mod lifecycle;
+mod order;
+mod process;
+mod queues;
+mod raw;
+mod resources;
+mod slow;
+
+use std::time::{Duration, Instant};
+
+/// How long anything may take that a server is expected to do, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `condition` holds; `what` names it in the failure.
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits for a future as long as a test is patient; `what` names it in the failure.
+async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(output) => output,
+        Err(_) => panic!("not within {PATIENCE:?}: {what}"),
+    }
+}

@@ -1,0 +1,250 @@
+//! A server process for one test: started on a free port, watched through its log, ended for sure.
+
+use crate::{PATIENCE, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// The program.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_myelin-server");
+
+/// How to start a server.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Setup {
+    config: Option<String>,
+    flags: Vec<String>,
+    open_files: Option<u32>,
+    port: Option<u16>,
+}
+
+impl Setup {
+    pub(crate) fn config(mut self, text: &str) -> Self {
+        self.config = Some(text.to_owned());
+        self
+    }
+
+    pub(crate) fn flags(mut self, flags: &[&str]) -> Self {
+        self.flags.extend(flags.iter().map(|&flag| flag.to_owned()));
+        self
+    }
+
+    /// Limits the process to so many file descriptors.
+    pub(crate) fn open_files(mut self, limit: u32) -> Self {
+        self.open_files = Some(limit);
+        self
+    }
+
+    /// Starts the program and waits until it is ready. Without a port of its own it gets a random one.
+    pub(crate) fn start(self) -> Server {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut child = self.command(folder.path()).spawn().expect("the program starts");
+        let log = Log::follow(child.stderr.take().expect("stderr was piped"));
+        let server = Server { child, log, folder, address: None, setup: self };
+        server.ready()
+    }
+
+    fn command(&self, folder: &Path) -> Command {
+        let mut command = match self.open_files {
+            None => Command::new(PROGRAM),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\""), PROGRAM]);
+                shell
+            }
+        };
+        let port = self.port.map_or_else(|| "-1".to_owned(), |port| port.to_string());
+        command.args(["-a", "127.0.0.1", "-p", &port, "-m", "-1"]).args(&self.flags);
+        if let Some(text) = &self.config {
+            let path = folder.join("server.conf");
+            fs::write(&path, text).expect("the folder takes files");
+            command.arg("-c").arg(path);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    log: Arc<Log>,
+    folder: TempDir,
+    address: Option<SocketAddr>,
+    setup: Setup,
+}
+
+impl Server {
+    /// One without a configuration file.
+    pub(crate) fn start() -> Self {
+        Setup::default().start()
+    }
+
+    /// One with this configuration file.
+    pub(crate) fn with_config(text: &str) -> Self {
+        Setup::default().config(text).start()
+    }
+
+    fn ready(mut self) -> Self {
+        self.wait_for_log("Server is ready");
+        self.address = Some(self.announced("Listening for client connections on "));
+        self
+    }
+
+    /// The address at the end of the log line that contains `prefix`.
+    fn announced(&self, prefix: &str) -> SocketAddr {
+        let line = self.wait_for_log(prefix);
+        let (_, address) = line.split_once(prefix).expect("the line was found by it");
+        address.parse().expect("an address ends the line")
+    }
+
+    /// Where clients connect.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address.expect("known since the start")
+    }
+
+    /// Where clients connect, as official clients take it.
+    pub(crate) fn url(&self) -> String {
+        format!("nats://{}", self.address())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A folder that lives as long as the server.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("the process is there");
+    }
+
+    /// Waits for the end of the process.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("our child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "still running:\n{}", self.log.text());
+            thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
+    /// Kills it and starts it again on the same port.
+    pub(crate) fn restart(&mut self) {
+        let port = self.address().port();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let setup = Setup { port: Some(port), ..self.setup.clone() };
+        *self = setup.start();
+    }
+
+    /// The first line of the log that contains `text`, once there is one.
+    pub(crate) fn wait_for_log(&self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let ended = self.log.lock().ended;
+            if let Some(line) = self.log.lock().lines.iter().find(|line| line.contains(text)) {
+                return line.clone();
+            }
+            let over = ended || Instant::now() > deadline;
+            assert!(!over, "no line with {text:?} in the log:\n{}", self.log.text());
+            thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
+    /// Everything logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.text()
+    }
+
+    /// A monitoring page.
+    pub(crate) fn page(&self, path: &str) -> serde_json::Value {
+        let address = self.announced("Starting http monitor on ");
+        let mut stream = TcpStream::connect(address).expect("the monitor listens");
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("the monitor reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the monitor answers");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        serde_json::from_str(body).unwrap_or_else(|e| panic!("{path}: {e}: {answer}"))
+    }
+
+    /// Waits until a connection has ended for this reason, as `/connz` says it.
+    pub(crate) fn wait_for_close(&self, reason: &str) {
+        eventually(&format!("a connection closed with {reason:?}"), || {
+            let page = self.page("/connz?state=closed");
+            let closed = page["connections"].as_array().cloned().unwrap_or_default();
+            closed.iter().any(|conn| conn["reason"] == reason)
+        });
+    }
+
+    /// Open client connections.
+    pub(crate) fn connections(&self) -> u64 {
+        self.page("/varz")["connections"].as_u64().expect("a number")
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let path = PathBuf::from(format!("/proc/{}/status", self.pid()));
+        let status = fs::read_to_string(path).expect("the process runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux says it");
+        let kib: u64 = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+        kib * 1024
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be gone already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            let text = self.log.text();
+            let lines: Vec<_> = text.lines().collect();
+            eprintln!("the server's log ends with:\n{}", lines[lines.len().saturating_sub(20)..].join("\n"));
+        }
+    }
+}
+
+/// What a server has written so far; a thread of its own reads it, so that the pipe never fills.
+#[derive(Debug, Default)]
+struct Log(Mutex<LogState>);
+
+#[derive(Debug, Default)]
+struct LogState {
+    lines: Vec<String>,
+    ended: bool,
+}
+
+impl Log {
+    fn follow(pipe: ChildStderr) -> Arc<Self> {
+        let log = Arc::new(Self::default());
+        let writer = Arc::clone(&log);
+        thread::spawn(move || {
+            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                writer.lock().lines.push(line);
+            }
+            writer.lock().ended = true;
+        });
+        log
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LogState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn text(&self) -> String {
+        self.lock().lines.join("\n")
+    }
+}
