@@ -107,7 +107,7 @@ impl Server {
     }
 
     /// Heeds signals until one of them ends the server.
-    fn serve(self, control: &Runtime, mut signals: Signals) {
+    fn serve(mut self, control: &Runtime, mut signals: Signals) {
         control.block_on(async {
             loop {
                 let signal = signals.next().await;
@@ -126,9 +126,10 @@ impl Server {
     }
 
     /// Lets clients leave in their own time. SIGINT ends it early, SIGTERM does not.
-    async fn lame_duck(&self, signals: &mut Signals) {
-        self.log.info("Entering lame duck mode, stop accepting new clients");
+    async fn lame_duck(&mut self, signals: &mut Signals) {
         self.accepting.abort();
+        let _ = (&mut self.accepting).await;
+        self.log.info("Entering lame duck mode, stop accepting new clients");
         self.broker.enter_lame_duck();
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
         let server = &self.options.server;

@@ -69,6 +69,9 @@ impl Connect {
     /// # Errors
     /// [`BadConnect`]; `self` may then be half updated and must be thrown away.
     pub fn read(&mut self, json: &[u8]) -> Result<(), BadConnect> {
+        if has_raw_control(json) {
+            return Err(BadConnect);
+        }
         let mut json = serde_json::Deserializer::from_slice(json);
         json.deserialize_option(Onto(self)).and_then(|()| json.end()).map_err(|_| BadConnect)
     }
@@ -97,6 +100,21 @@ impl Connect {
             _ => fields.next_value::<IgnoredAny>().map(drop),
         }
     }
+}
+
+/// Whether a control character stands in a string: the lossy reading of strings would let it pass.
+fn has_raw_control(json: &[u8]) -> bool {
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in json {
+        match byte {
+            0..=31 if in_string => return true,
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ => {}
+        }
+    }
+    false
 }
 
 fn set<'de, T: Deserialize<'de>, A: MapAccess<'de>>(field: &mut T, fields: &mut A) -> Result<(), A::Error> {

@@ -114,11 +114,20 @@ fn quote(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             '\r' => f.write_str("\\r")?,
             '\t' => f.write_str("\\t")?,
             '\x0b' => f.write_str("\\v")?,
-            c if (c as u32) < 0x20 || c == '\x7f' => write!(f, "\\x{:02x}", c as u32)?,
+            c if c != '\'' && c.escape_debug().len() > 1 => escape(c, f)?,
             c => write!(f, "{c}")?,
         }
     }
     Ok(())
+}
+
+/// What does not print, by its number.
+fn escape(c: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match c as u32 {
+        n if n < 0x80 => write!(f, "\\x{n:02x}"),
+        n if n < 0x10000 => write!(f, "\\u{n:04x}"),
+        n => write!(f, "\\U{n:08x}"),
+    }
 }
 
 /// Why a connection ended, with the words that `/connz?state=closed` shows.

@@ -193,6 +193,14 @@ impl Session {
             {
                 return Consumed { bytes: at, why: Why::Close(close) };
             }
+            if let State::Ready(_) = self.state
+                && !trace
+                && let Some((message, len)) = parser::plain_publish(rest, &self.limits)
+            {
+                at += len;
+                self.publish(shard, &message, backing, now);
+                continue;
+            }
             let step = match parser::next(rest, &self.limits) {
                 Ok(Next::Op(op, len)) => {
                     at += len;

@@ -3,7 +3,7 @@
 //! Order within one message: plain subscriptions first, then one member of each queue group.
 
 use super::Shard;
-use super::route::{Delivery, Route, Scope, Shared, Target};
+use super::route::{Access, Delivery, Route, Scope, Shared, Target};
 use super::staging::{Frame, Staging};
 use crate::account::Account;
 use crate::conn::{Conn, lock};
@@ -14,7 +14,6 @@ use myelin_auth::Permissions;
 use myelin_stdx::rng::Rng;
 use myelin_wire::encode;
 use myelin_wire::error::ErrorText;
-use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -59,28 +58,29 @@ pub(crate) enum Published {
 struct Outcome {
     delivered: bool,
     stalled: bool,
-    /// Subscriptions that have had their last message.
-    finished: SmallVec<[Arc<Subscription>; 1]>,
 }
 
 impl Shard {
     /// Routes one message. What receivers get is staged; nothing is written before the flush.
     #[inline]
     pub(crate) fn publish(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
-        if is_gateway_reserved(message.subject) {
-            return Published::Refused(ErrorText::PublishViolation(message.subject.into()));
-        }
         let scope = Scope { account: from.account, permissions: from.permissions };
         let route = self.routes.find(scope, message.subject, self.staging.cohorts());
-        if !route.allowed && !may_respond(&from, message.subject) {
+        if route.access != Access::Allowed && !may_respond(&from, message.subject, route.access) {
             return Published::Refused(ErrorText::PublishViolation(message.subject.into()));
         }
-        if let Some(violation) = reserved(&from, &message) {
-            return Published::Refused(violation);
+        if is_reserved_reply(message.reply) {
+            return Published::Refused(ErrorText::ReplyViolation(message.reply.into()));
         }
         let settings = self.broker.settings();
         if from.verbose {
             self.staging.line(from.conn, encode::OK, &mut self.pool, settings);
+        }
+        if route.is_empty() {
+            if from.no_responders && !message.reply.is_empty() {
+                self.say_no_responders(&from, &message);
+            }
+            return Published::Done { stalled: false };
         }
         let mut fanout = Fanout {
             from: &from,
@@ -89,6 +89,7 @@ impl Shard {
             staging: &mut self.staging,
             pool: &mut self.pool,
             settings,
+            finished: &mut self.finished,
             outcome: Outcome::default(),
         };
         for target in &route.targets {
@@ -105,8 +106,8 @@ impl Shard {
         if !route.targets.is_empty() {
             self.touched.delivered(route);
         }
-        for sub in &outcome.finished {
-            sub.conn().unsubscribe(from.account, sub);
+        for sub in self.finished.drain(..) {
+            sub.conn().unsubscribe(from.account, &sub);
         }
         if !outcome.delivered && from.no_responders && !message.reply.is_empty() {
             self.say_no_responders(&from, &message);
@@ -128,31 +129,22 @@ impl Shard {
 }
 
 /// Whether the publisher may answer to `subject` because it was sent a message with that reply.
-fn may_respond(from: &Publisher<'_>, subject: &[u8]) -> bool {
+#[cold]
+fn may_respond(from: &Publisher<'_>, subject: &[u8], access: Access) -> bool {
+    if access == Access::Reserved {
+        return false;
+    }
     let Some(rights) = from.conn.rights() else { return false };
     rights.grants.as_ref().is_some_and(|grants| lock(grants).may_publish(subject, from.now))
 }
 
-/// Subjects and replies that clients must not use.
+/// Replies that clients must not use.
 #[inline]
-fn reserved(from: &Publisher<'_>, message: &Message<'_>) -> Option<ErrorText> {
-    if message.subject.starts_with(b"$NRG.") && !from.account.is_system() {
-        return Some(ErrorText::PublishViolation(message.subject.into()));
-    }
-    if matches!(message.reply.first(), Some(b'_' | b'$')) && is_reserved_reply(message.reply) {
-        return Some(ErrorText::ReplyViolation(message.reply.into()));
-    }
-    None
-}
-
-/// The reference's gateways speak under these.
-#[inline]
-fn is_gateway_reserved(subject: &[u8]) -> bool {
-    matches!(subject.first(), Some(b'_' | b'$'))
-        && [&b"_GR_."[..], b"$GR."].iter().any(|p| subject.starts_with(p) && subject.len() > p.len())
-}
-
 fn is_reserved_reply(reply: &[u8]) -> bool {
+    matches!(reply.first(), Some(b'_' | b'$')) && has_reserved_prefix(reply)
+}
+
+fn has_reserved_prefix(reply: &[u8]) -> bool {
     [&b"_R_."[..], b"$JS.ACK.", b"_GR_.", b"$GR."]
         .iter()
         .any(|prefix| reply.starts_with(prefix) && reply.len() > prefix.len())
@@ -167,6 +159,8 @@ struct Fanout<'a> {
     staging: &'a mut Staging,
     pool: &'a mut super::pool::Pool,
     settings: &'a Settings,
+    /// Subscriptions that have had their last message.
+    finished: &'a mut Vec<Arc<Subscription>>,
     outcome: Outcome,
 }
 
@@ -194,7 +188,7 @@ impl Fanout<'_> {
     fn admit(&mut self, sub: &Arc<Subscription>) -> bool {
         match sub.admit() {
             Admission::Exhausted => return false,
-            Admission::DeliverLast => self.outcome.finished.push(Arc::clone(sub)),
+            Admission::DeliverLast => self.finished.push(Arc::clone(sub)),
             Admission::Deliver => {}
         }
         let reply = self.message.reply;

@@ -13,6 +13,7 @@ mod staging;
 use crate::broker::Broker;
 use crate::conn::Conn;
 use crate::outbox::{Drained, Queued, drain};
+use crate::subscription::Subscription;
 use crate::traffic::Traffic;
 use myelin_stdx::rng::Rng;
 use myelin_wire::error::{CloseReason, ErrorText};
@@ -39,6 +40,8 @@ pub struct Shard {
     traffic: Arc<Traffic>,
     /// Connections whose outbox claim this flush has taken.
     claimed: Vec<Arc<Conn>>,
+    /// Subscriptions that had their last message during a publish.
+    finished: Vec<Arc<Subscription>>,
 }
 
 impl Shard {
@@ -53,6 +56,7 @@ impl Shard {
             pool: Pool::default(),
             rng: Rng::seeded(seed),
             claimed: Vec::new(),
+            finished: Vec::new(),
         }
     }
 
@@ -160,5 +164,6 @@ impl Shard {
             );
         }
         conn.close(CloseReason::SlowConsumerPendingBytes);
+        conn.discard();
     }
 }

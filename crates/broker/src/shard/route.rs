@@ -20,8 +20,10 @@ use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Entries of a shard's cache; a power of two.
-const SLOTS: usize = 8 * 1024;
+/// Buckets of a shard's cache; a power of two.
+const BUCKETS: usize = 4 * 1024;
+/// Routes per bucket: two, so that two busy subjects that meet do not keep each other out.
+const WAYS: usize = 2;
 
 /// Longer subjects are never cached: they cost memory and nobody repeats them by the thousand.
 const LONGEST_CACHED: usize = 512;
@@ -42,6 +44,17 @@ impl Scope<'_> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key(u32, usize);
+
+/// Whether a publisher may use a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It may.
+    Allowed,
+    /// Only as an answer that `allow_responses` permits.
+    Denied,
+    /// Nobody may: the reference keeps the subject for itself.
+    Reserved,
+}
 
 /// What can receive a message; one `match` in the fan-out decides.
 pub(super) enum Target {
@@ -75,8 +88,8 @@ pub(super) struct Route {
     /// Keeps the address in `key` from being used again.
     permissions: Option<Arc<Permissions>>,
     stamp: Option<Stamp>,
-    /// Publish permission, static part.
-    pub(super) allowed: bool,
+    /// Whether publishing to the subject is permitted.
+    pub(super) access: Access,
     pub(super) targets: Vec<Target>,
     /// Queue groups: one member of each gets the message.
     pub(super) groups: Vec<SmallVec<[Delivery; 2]>>,
@@ -86,6 +99,8 @@ pub(super) struct Route {
     uncounted: u64,
     /// A route of one message only: not in the cache.
     pub(super) is_fleeting: bool,
+    /// Bucket and way in the cache.
+    place: (u32, u32),
 }
 
 impl Route {
@@ -96,13 +111,19 @@ impl Route {
             subject: Vec::new(),
             permissions: None,
             stamp: None,
-            allowed: true,
+            access: Access::Allowed,
             targets: Vec::new(),
             groups: Vec::new(),
             heads: Vec::new(),
             uncounted: 0,
             is_fleeting: true,
+            place: (0, 0),
         }
+    }
+
+    /// Whether nobody gets anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.targets.is_empty() && self.groups.is_empty()
     }
 
     /// The head for a HMSG; without its first byte it is that of a MSG.
@@ -142,23 +163,38 @@ impl Route {
     }
 }
 
-struct Slot {
+/// A few routes whose subjects share a place.
+struct Bucket {
     /// Hash of the last subject that missed here.
     seen: u64,
-    route: Option<Box<Route>>,
+    /// The way that the next admission takes.
+    next: usize,
+    ways: [Option<Box<Route>>; WAYS],
+}
+
+impl Bucket {
+    const EMPTY: Self = Self { seen: 0, next: 0, ways: [const { None }; WAYS] };
+
+    /// The way that holds the route of this subject, current or not.
+    #[inline]
+    fn find(&self, hash: u64, key: Key, subject: &[u8]) -> Option<usize> {
+        self.ways.iter().position(|route| {
+            route.as_ref().is_some_and(|r| r.hash == hash && r.key == key && r.subject == subject)
+        })
+    }
 }
 
 /// All routes of a shard.
 pub(super) struct Routes {
-    slots: Box<[Slot]>,
+    buckets: Box<[Bucket]>,
     hasher: foldhash::fast::RandomState,
     fleeting: Route,
     matched: Matched<Arc<Subscription>>,
 }
 
-/// Cache entries whose routes have uncounted deliveries.
+/// Places of routes that have uncounted deliveries.
 #[derive(Default)]
-pub(super) struct Touched(Vec<u32>);
+pub(super) struct Touched(Vec<(u32, u32)>);
 
 impl Touched {
     /// Notes that `route` delivered one message to all its plain targets.
@@ -170,20 +206,16 @@ impl Touched {
             return;
         }
         if route.uncounted == 0 {
-            self.0.push(position(route.hash) as u32);
+            self.0.push(route.place);
         }
         route.uncounted += 1;
     }
 }
 
-fn position(hash: u64) -> usize {
-    (hash >> 8) as usize & (SLOTS - 1)
-}
-
 impl Routes {
     pub(super) fn new() -> Self {
         Self {
-            slots: (0..SLOTS).map(|_| Slot { seen: 0, route: None }).collect(),
+            buckets: (0..BUCKETS).map(|_| Bucket::EMPTY).collect(),
             hasher: foldhash::fast::RandomState::default(),
             fleeting: Route::empty(),
             matched: Matched::new(),
@@ -198,62 +230,52 @@ impl Routes {
         hasher.write(subject);
         hasher.write_u32(key.0);
         let hash = hasher.finish() | 1;
-        let at = position(hash);
-        let slot = &mut self.slots[at];
-        let mut admit = slot.seen == hash && subject.len() <= LONGEST_CACHED;
-        if let Some(route) = &mut slot.route
-            && route.hash == hash
-            && route.key == key
-            && route.subject == subject
+        let at = (hash >> 8) as usize & (BUCKETS - 1);
+        let found = self.buckets[at].find(hash, key, subject);
+        if let Some(way) = found
+            && let Some(route) = &self.buckets[at].ways[way]
+            && route.stamp.is_some_and(|stamp| scope.account.interest.is_current(&stamp))
         {
-            if route.stamp.is_some_and(|stamp| scope.account.interest.is_current(&stamp)) {
-                // Perf: looked up again because the borrow checker does not see that this returns.
-                return self.slots[at].route.as_deref_mut().expect("it was there a line ago");
-            }
-            admit = true;
+            // Looked up again because the borrow checker does not see that this returns.
+            return self.buckets[at].ways[way].as_deref_mut().expect("it was there a line ago");
         }
-        if admit {
-            self.admit(at, hash, scope, subject, cohorts)
-        } else {
-            self.fleet(at, hash, scope, subject, cohorts)
-        }
+        self.build(scope, subject, hash, (at, found), cohorts)
     }
 
-    #[cold]
-    fn admit(
+    /// A route that is not there or no longer true: into the cache on its second touch.
+    #[inline(never)]
+    fn build(
         &mut self,
-        at: usize,
-        hash: u64,
         scope: Scope<'_>,
         subject: &[u8],
+        hash: u64,
+        (at, found): (usize, Option<usize>),
         cohorts: &mut Cohorts,
     ) -> &mut Route {
-        let route = self.slots[at].route.get_or_insert_with(|| Box::new(Route::empty()));
+        let bucket = &mut self.buckets[at];
+        if found.is_none() && (bucket.seen != hash || subject.len() > LONGEST_CACHED) {
+            bucket.seen = hash;
+            self.fleeting.forget(cohorts);
+            build(&mut self.fleeting, &mut self.matched, scope, subject, None);
+            return &mut self.fleeting;
+        }
+        let way = found.unwrap_or_else(|| {
+            bucket.next = (bucket.next + 1) % WAYS;
+            bucket.next
+        });
+        let route = bucket.ways[way].get_or_insert_with(|| Box::new(Route::empty()));
         route.forget(cohorts);
         route.is_fleeting = false;
+        route.place = (at as u32, way as u32);
         route.hash = hash;
         build(route, &mut self.matched, scope, subject, Some(cohorts));
         route
     }
 
-    fn fleet(
-        &mut self,
-        at: usize,
-        hash: u64,
-        scope: Scope<'_>,
-        subject: &[u8],
-        cohorts: &mut Cohorts,
-    ) -> &mut Route {
-        self.slots[at].seen = hash;
-        self.fleeting.forget(cohorts);
-        build(&mut self.fleeting, &mut self.matched, scope, subject, None);
-        &mut self.fleeting
-    }
-
     /// Brings all subscription counts up to date.
     pub(super) fn settle(&mut self, touched: &mut Touched) {
-        for at in touched.0.drain(..) {
-            if let Some(route) = &mut self.slots[at as usize].route {
+        for (at, way) in touched.0.drain(..) {
+            if let Some(route) = &mut self.buckets[at as usize].ways[way as usize] {
                 route.settle();
             }
         }
@@ -283,7 +305,7 @@ fn build(
     route.permissions = scope.permissions.cloned();
     route.subject.clear();
     route.subject.extend_from_slice(subject);
-    route.allowed = scope.permissions.is_none_or(|p| p.can_publish(subject));
+    route.access = access(scope, subject);
     route.stamp = Some(scope.account.interest.collect(subject, matched));
     let takes = |sub: &Arc<Subscription>| may_receive(sub, subject);
     match cohorts {
@@ -304,6 +326,21 @@ fn build(
         }
     }
     matched.clear();
+}
+
+/// The one place that decides whether a publisher may use a subject.
+fn access(scope: Scope<'_>, subject: &[u8]) -> Access {
+    let begins = |prefix: &[u8]| subject.starts_with(prefix) && subject.len() > prefix.len();
+    if begins(b"_GR_.") || begins(b"$GR.") {
+        return Access::Reserved;
+    }
+    if scope.permissions.is_some_and(|p| !p.can_publish(subject)) {
+        return Access::Denied;
+    }
+    if subject.starts_with(b"$NRG.") && !scope.account.is_system() {
+        return Access::Reserved;
+    }
+    Access::Allowed
 }
 
 /// The one place that decides whether a subscription may receive a subject (deny wins).

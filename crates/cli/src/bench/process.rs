@@ -40,7 +40,10 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(file)
             .spawn()
-            .map_err(|error| BenchError::Process(format!("cannot start {}: {error}", binary.display())))?;
+            .map_err(|error| {
+                let _ = fs::remove_file(&log);
+                BenchError::Process(format!("cannot start {}: {error}", binary.display()))
+            })?;
         let mut server = Self { child, log, address: Address::loopback(port), ready_after: Duration::ZERO };
         server.wait_until_ready(started)?;
         Ok(server)

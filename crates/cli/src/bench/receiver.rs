@@ -120,7 +120,7 @@ impl Receivers {
         match surplus.iter().find(|&&extra| !is_pings(extra, self.receivers.len())) {
             Some(&extra) => {
                 let difference = extra.cast_signed();
-                Err(BenchError::Lost(format!("{difference:+} bytes of messages at a receiver")))
+                Err(BenchError::Lost(format!("{difference:+} bytes at a receiver (--verify says more)")))
             }
             None => self.check_counts(messages),
         }

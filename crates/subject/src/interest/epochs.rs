@@ -41,6 +41,7 @@ impl Epochs {
         }
     }
 
+    #[inline]
     pub(super) fn is_current(&self, stamp: &Stamp) -> bool {
         self.first[usize::from(stamp.shard)].load(Ordering::Acquire) == stamp.first
             && self.wild.load(Ordering::Acquire) == stamp.wild

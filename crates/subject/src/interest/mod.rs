@@ -135,6 +135,7 @@ impl<M: Member> Interest<M> {
     /// Whether [`collect`](Self::collect) would still find what it found when it gave this stamp (of
     /// this same index). May say no without need, never yes in error. Two atomic loads.
     #[must_use]
+    #[inline]
     pub fn is_current(&self, stamp: &Stamp) -> bool {
         self.epochs.is_current(stamp)
     }
