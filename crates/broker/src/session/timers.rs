@@ -84,6 +84,9 @@ impl Session {
     fn ping_due(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
         let interval = self.broker.settings().ping_interval;
         self.timers.ping = now + interval;
+        if !matches!(self.state, State::Ready(_)) {
+            return Verdict::Go;
+        }
         let measured = self.timers.pinged.is_some_and(|at| now.duration_since(at) < MEASURE_AGAIN);
         if now.duration_since(self.timers.last_heard) < interval && measured {
             return Verdict::Go;

@@ -165,15 +165,16 @@ impl Route {
 
 /// A few routes whose subjects share a place.
 struct Bucket {
-    /// Hash of the last subject that missed here.
-    seen: u64,
+    /// Hashes of the last subjects that missed here: one for each way, or busy subjects that take turns
+    /// would keep each other out for ever.
+    seen: [u64; WAYS],
     /// The way that the next admission takes.
     next: usize,
     ways: [Option<Box<Route>>; WAYS],
 }
 
 impl Bucket {
-    const EMPTY: Self = Self { seen: 0, next: 0, ways: [const { None }; WAYS] };
+    const EMPTY: Self = Self { seen: [0; WAYS], next: 0, ways: [const { None }; WAYS] };
 
     /// The way that holds the route of this subject, current or not.
     #[inline]
@@ -253,8 +254,9 @@ impl Routes {
         cohorts: &mut Cohorts,
     ) -> &mut Route {
         let bucket = &mut self.buckets[at];
-        if found.is_none() && (bucket.seen != hash || subject.len() > LONGEST_CACHED) {
-            bucket.seen = hash;
+        if found.is_none() && (!bucket.seen.contains(&hash) || subject.len() > LONGEST_CACHED) {
+            bucket.seen.rotate_right(1);
+            bucket.seen[0] = hash;
             self.fleeting.forget(cohorts);
             build(&mut self.fleeting, &mut self.matched, scope, subject, None);
             return &mut self.fleeting;

@@ -107,6 +107,13 @@ impl Frame<'_> {
     }
 }
 
+/// How much more a shared byte counts towards a flush than one for a single receiver: every member's
+/// socket must take all of them.
+///
+/// Perf: row 1:64 loses half its rate when a socket gets 1 MiB per flush, and gains 10 % from 512 KiB
+/// over 256.
+const SHARED_WEIGHT: usize = 2;
+
 /// All stages of a shard.
 #[derive(Default)]
 pub(super) struct Staging {
@@ -122,7 +129,7 @@ impl Staging {
         !self.dirty.is_empty()
     }
 
-    /// Bytes staged since the last flush; a block that several receivers share counts once.
+    /// What is staged since the last flush, in bytes that one receiver gets.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -219,7 +226,7 @@ impl Staging {
         if !self.cohorts.is_open(id) && !self.open(id, settings) {
             return None;
         }
-        self.bytes += frame.len();
+        self.bytes += frame.len() * SHARED_WEIGHT;
         let (full, stalled) = self.cohorts.extend(id, frame.head, frame.tail, frame.payload);
         if full {
             self.seal(id);

@@ -9,16 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::{Instant, timeout_at};
 
-/// Holds the claim of `conn`'s outbox from beginning to end. Ends by itself when the connection does:
-/// its socket is shut down then.
+/// Holds the claim of `conn`'s outbox from beginning to end, and ends when the connection does.
 pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
     let deadline = local.broker.settings().write_deadline;
     let mut last_progress = Instant::now();
     loop {
-        match timeout_at(last_progress + deadline, link.write.writable()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return conn.close(CloseReason::WriteError),
-            Err(_) => return give_up(&local, &conn),
+        tokio::select! {
+            ready = timeout_at(last_progress + deadline, link.write.writable()) => match ready {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return conn.close(CloseReason::WriteError),
+                Err(_) => return give_up(&local, &conn),
+            },
+            () = link.ended() => return,
         }
         match local.shard.borrow_mut().drain(&conn) {
             Drained::Empty | Drained::Failed => return,

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::Notify;
 
 /// The connections of a shard by client id.
 pub(super) type Links = HashMap<u64, Rc<Link>>;
@@ -33,6 +34,7 @@ pub(super) struct Link {
     announce: Cell<bool>,
     due: Cell<bool>,
     authenticated: RefCell<Option<Result<Identity, Reject>>>,
+    ended: Notify,
 }
 
 impl Link {
@@ -45,6 +47,7 @@ impl Link {
             announce: Cell::default(),
             due: Cell::default(),
             authenticated: RefCell::default(),
+            ended: Notify::new(),
         })
     }
 
@@ -66,6 +69,16 @@ impl Link {
     pub(super) fn authenticated(&self, outcome: Result<Identity, Reject>) {
         *self.authenticated.borrow_mut() = Some(outcome);
         self.wake();
+    }
+
+    /// Tells whoever waits for the socket that the connection is over.
+    pub(super) fn end(&self) {
+        self.ended.notify_one();
+    }
+
+    /// Waits for the end of the connection.
+    pub(super) async fn ended(&self) {
+        self.ended.notified().await;
     }
 
     fn wake(&self) {

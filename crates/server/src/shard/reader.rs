@@ -64,7 +64,23 @@ struct Reader<'a> {
     need: usize,
     /// Nothing is read while credentials are checked.
     paused: bool,
+    run_length: Turn,
 }
+
+/// Full reads since the task last let others run.
+#[derive(Default)]
+struct Turn(u32);
+
+impl Turn {
+    /// Counts a full read.
+    fn turn_is_over(&mut self) -> bool {
+        self.0 = (self.0 + 1) % FULL_READS;
+        self.0 == 0
+    }
+}
+
+/// Full reads in a row before others have their turn.
+const FULL_READS: u32 = 4;
 
 /// Serves a connection to its end.
 pub(super) async fn serve(local: &Rc<Local>, stream: TcpStream, peer: SocketAddr) {
@@ -80,7 +96,7 @@ pub(super) async fn serve(local: &Rc<Local>, stream: TcpStream, peer: SocketAddr
     let (session, verdict) = Session::open(&mut local.shard.borrow_mut(), conn, Instant::now());
     local.timers.enter(session.deadline(), session.conn().cid());
     local.flush_soon();
-    let mut reader = Reader { local, link, session, read, held: BytesMut::new(), need: 1, paused: false };
+    let mut reader = Reader { local, link, session, read, held: BytesMut::new(), need: 1, paused: false, run_length: Turn::default() };
     let reason = match verdict {
         Verdict::Go => reader.run().await,
         Verdict::Close(reason) => reason,
@@ -178,7 +194,7 @@ impl Reader<'_> {
                 }
             }
         }
-        if n == READ {
+        if n == READ && self.run_length.turn_is_over() {
             // There is probably more: let the others have their turn first.
             tokio::task::yield_now().await;
         }
@@ -307,6 +323,7 @@ impl Reader<'_> {
         }
         self.local.links.borrow_mut().remove(&conn.cid());
         conn.discard();
+        self.link.end();
     }
 
     /// Closing a socket with unread bytes resets it, and the peer may never see the last message.

@@ -1,6 +1,6 @@
 //! Who may connect, and that accounts do not see one another.
 
-use crate::client::connect;
+use crate::client::{connect, settle};
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
 use crate::soon;
@@ -17,7 +17,7 @@ async fn is_refused(server: &Server, options: ConnectOptions) {
 
 async fn is_taken(server: &Server, options: ConnectOptions) {
     let (client, _events) = connect(server, options).await;
-    soon("a round trip", client.flush()).await.unwrap();
+    settle(&client).await;
 }
 
 fn user(name: &str, password: &str) -> ConnectOptions {
@@ -71,11 +71,11 @@ async fn a_slow_check_that_fails_runs_nothing_of_what_follows() {
     let server = Server::with_config(&users);
     let (bob, _events) = connect(&server, user("bob", "b")).await;
     let mut sub = bob.subscribe("a").await.unwrap();
-    bob.flush().await.unwrap();
+    settle(&bob).await;
     let mut raw = Raw::open(server.address());
     raw.send("CONNECT {\"verbose\":false,\"user\":\"ann\",\"pass\":\"wrong\"}\r\nPUB a 2\r\nhi\r\nPING\r\n");
     assert_eq!(raw.rest(), "-ERR 'Authorization Violation'\r\n");
-    bob.flush().await.unwrap();
+    settle(&bob).await;
     assert!(sub.next().now_or_never().is_none());
 }
 
@@ -86,21 +86,21 @@ async fn accounts_do_not_see_one_another() {
     );
     let ((a, _a_events), (b, _b_events)) =
         (connect(&server, user("a", "a")).await, connect(&server, user("b", "b")).await);
-    let mut heard_by_a = a.subscribe(">").await.unwrap();
-    let mut heard_by_b = b.subscribe(">").await.unwrap();
-    a.flush().await.unwrap();
-    b.flush().await.unwrap();
+    let mut heard_by_a = a.subscribe("same.>").await.unwrap();
+    let mut heard_by_b = b.subscribe("same.>").await.unwrap();
+    settle(&a).await;
+    settle(&b).await;
     a.publish("same.subject", "of a".into()).await.unwrap();
     b.publish("same.subject", "of b".into()).await.unwrap();
-    a.flush().await.unwrap();
-    b.flush().await.unwrap();
-    a.publish("end", "".into()).await.unwrap();
-    b.publish("end", "".into()).await.unwrap();
+    settle(&a).await;
+    settle(&b).await;
+    a.publish("same.end", "".into()).await.unwrap();
+    b.publish("same.end", "".into()).await.unwrap();
     for (sub, body) in [(&mut heard_by_a, "of a"), (&mut heard_by_b, "of b")] {
         let message = soon("a message", sub.next()).await.unwrap();
         assert_eq!((message.subject.as_str(), &message.payload[..]), ("same.subject", body.as_bytes()));
         let end = soon("a message", sub.next()).await.unwrap();
-        assert_eq!(end.subject.as_str(), "end");
+        assert_eq!(end.subject.as_str(), "same.end");
     }
 }
 
@@ -112,7 +112,7 @@ async fn an_account_serves_its_own_requests_only() {
     let (a, _a_events) = connect(&server, user("a", "a")).await;
     let (b, _b_events) = connect(&server, user("b", "b")).await;
     let mut service = a.subscribe("service").await.unwrap();
-    a.flush().await.unwrap();
+    settle(&a).await;
     let error = soon("an error", b.request("service", "x".into())).await.unwrap_err();
     assert_eq!(error.kind(), async_nats::RequestErrorKind::NoResponders);
     assert!(service.next().now_or_never().is_none());

@@ -65,9 +65,9 @@ fn a_bad_configuration_is_named_with_its_place() {
     let path = folder.path().join("bad.conf");
     let file = path.display();
     for (text, place) in [
-        ("port: 4222\nno_such_thing: 1\n", format!("{file}:2:0: ")),
+        ("port: 4222\nno_such_thing: 1\n", format!("{file}:2:1: ")),
         ("debug: true\nauthorization {\n  token: x\n  whatever: y\n}\n", format!("{file}:4:3: ")),
-        ("port: \"many\n", format!("{file}:1:")),
+        ("port: \"many\n", format!("{file}:2:1: ")),
     ] {
         fs::write(&path, text).unwrap();
         let output = run(&["-c", path.to_str().unwrap()]);
@@ -103,7 +103,8 @@ fn the_version_is_the_reference_level_and_our_own() {
 #[test]
 fn an_unknown_flag_prints_the_usage() {
     let output = run(&["--no-such-flag"]);
-    assert_eq!(output.status.code(), Some(1));
+    // Compat: the reference calls this a success.
+    assert_eq!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("flag provided but not defined: -no-such-flag"));
     assert!(String::from_utf8_lossy(&output.stdout).contains("--port"), "no usage");
 }
@@ -150,7 +151,6 @@ fn the_log_goes_to_a_file_that_can_be_moved_away() {
     let folder = tempfile::tempdir().unwrap();
     let (path, moved) = (folder.path().join("server.log"), folder.path().join("server.log.old"));
     let read = |path| fs::read_to_string(path).unwrap_or_default();
-    // The file takes what else tells a test where the server listens: a second server is the one to reach.
     let mut child = Command::new(PROGRAM)
         .args(["-a", "127.0.0.1", "-p", "-1", "-l", path.to_str().unwrap()])
         .spawn()

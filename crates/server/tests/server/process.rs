@@ -46,7 +46,7 @@ impl Setup {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut child = self.command(folder.path()).spawn().expect("the program starts");
         let log = Log::follow(child.stderr.take().expect("stderr was piped"));
-        let server = Server { child, log, folder, address: None, setup: self };
+        let server = Server { child, log, _folder: folder, address: None, setup: self };
         server.ready()
     }
 
@@ -76,7 +76,8 @@ impl Setup {
 pub(crate) struct Server {
     child: Child,
     log: Arc<Log>,
-    folder: TempDir,
+    /// Holds the configuration as long as the server lives.
+    _folder: TempDir,
     address: Option<SocketAddr>,
     setup: Setup,
 }
@@ -117,11 +118,6 @@ impl Server {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
-    }
-
-    /// A folder that lives as long as the server.
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -192,6 +188,12 @@ impl Server {
     /// Open client connections.
     pub(crate) fn connections(&self) -> u64 {
         self.page("/varz")["connections"].as_u64().expect("a number")
+    }
+
+    /// Descriptors that the process holds.
+    pub(crate) fn descriptors(&self) -> usize {
+        let path = format!("/proc/{}/fd", self.pid());
+        fs::read_dir(path).expect("the process runs").count()
     }
 
     /// Resident memory in bytes.

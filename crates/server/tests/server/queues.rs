@@ -1,6 +1,6 @@
 //! Queue groups: each message to one member, all members busy, and what happens when one dies.
 
-use crate::client::plain;
+use crate::client::{plain, settle};
 use crate::process::Server;
 use crate::raw::Raw;
 use crate::soon;
@@ -18,7 +18,7 @@ async fn every_member_gets_a_share_and_each_message_goes_to_one() {
     for member in 0..MEMBERS {
         let client = plain(&server).await;
         let mut sub = client.queue_subscribe("work.*", "workers".into()).await.unwrap();
-        client.flush().await.unwrap();
+        settle(&client).await;
         let sender = sender.clone();
         tokio::spawn(async move {
             // The client lives as long as its subscription is read.
@@ -30,7 +30,7 @@ async fn every_member_gets_a_share_and_each_message_goes_to_one() {
     }
     let mut watcher = plain(&server).await.subscribe("work.>").await.unwrap();
     let publisher = plain(&server).await;
-    publisher.flush().await.unwrap();
+    settle(&publisher).await;
     for i in 0..MESSAGES {
         publisher.publish(format!("work.{}", i % 3), i.to_string().into()).await.unwrap();
     }
@@ -41,7 +41,7 @@ async fn every_member_gets_a_share_and_each_message_goes_to_one() {
         shares[member] += 1;
         assert!(seen.insert(payload), "a message came twice");
     }
-    publisher.flush().await.unwrap();
+    settle(&publisher).await;
     assert!(taken.try_recv().is_err(), "more messages than were sent");
     assert!(shares.iter().all(|&share| share > MESSAGES / MEMBERS / 2), "{shares:?}");
     // A subscription outside of the group hears them all.

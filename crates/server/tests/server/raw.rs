@@ -48,11 +48,13 @@ impl Raw {
         Self { stream: BufReader::with_capacity(256 * 1024, stream) }
     }
 
-    /// Connects with [`CONNECT`] and waits until the server has taken it.
+    /// Connects with [`CONNECT`] and waits until the server has taken it and said so with a second INFO.
     pub(crate) fn connect(server: &Server) -> Self {
         let mut raw = Self::open(server.address());
         raw.send(&format!("{CONNECT}\r\n"));
         raw.barrier();
+        let info = raw.line();
+        assert!(info.contains("\"connect_info\":true"), "{info}");
         raw
     }
 

@@ -1,0 +1,210 @@
+"""The official Python client against a server: what an application does, in one small program.
+
+Usage: python_smoke.py PROGRAM
+
+Starts PROGRAM (a nats-server or a myelin-server) on a free port, drives it with nats-py, prints one line per
+subject and ends with 1 at the first that does not hold. Waits for conditions, never for time.
+"""
+
+import asyncio
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import nats
+from nats.errors import NoRespondersError
+
+PATIENCE = 20
+
+
+class Server:
+    """A server process; `restart` brings it back on the same port."""
+
+    def __init__(self, program: str, config: str = ""):
+        self.program = program
+        self.folder = tempfile.TemporaryDirectory()
+        self.config = Path(self.folder.name, "server.conf")
+        self.config.write_text(config)
+        self.port = self._start("-1")
+
+    def _start(self, port: str) -> int:
+        command = [self.program, "-a", "127.0.0.1", "-p", port, "-c", str(self.config)]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        found = None
+        for line in self.process.stderr:
+            listening = re.search(r"Listening for client connections on .*:(\d+)", line)
+            found = int(listening.group(1)) if listening else found
+            if "Server is ready" in line:
+                return found
+        raise SystemExit(f"{self.program} did not start")
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(PATIENCE)
+
+    def restart(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        self._start(str(self.port))
+
+
+async def soon(awaitable):
+    return await asyncio.wait_for(awaitable, PATIENCE)
+
+
+async def publish_and_subscribe(server):
+    one, other = await nats.connect(server.url), await nats.connect(server.url)
+    sub = await other.subscribe("greet.*")
+    await other.flush()
+    for i in range(1000):
+        await one.publish(f"greet.{i % 3}", str(i).encode())
+    for i in range(1000):
+        message = await soon(sub.next_msg(PATIENCE))
+        assert (message.subject, message.data) == (f"greet.{i % 3}", str(i).encode()), (i, message)
+    await one.close()
+    await other.close()
+
+
+async def queue_groups(server):
+    clients = [await nats.connect(server.url) for _ in range(4)]
+    shares, done = Counter(), asyncio.Event()
+
+    def member(name):
+        async def take(message):
+            shares[name] += 1
+            if shares.total() == 1000:
+                done.set()
+
+        return take
+
+    for name, client in enumerate(clients):
+        await client.subscribe("work", queue="workers", cb=member(name))
+        await client.flush()
+    for _ in range(1000):
+        await clients[0].publish("work", b"")
+    await soon(done.wait())
+    await clients[0].flush()
+    assert shares.total() == 1000 and len(shares) == 4, shares
+    for client in clients:
+        await client.close()
+
+
+async def requests(server):
+    service, client = await nats.connect(server.url), await nats.connect(server.url)
+
+    async def echo(message):
+        await message.respond(message.data[::-1])
+
+    await service.subscribe("reverse", cb=echo)
+    await service.flush()
+    answers = await asyncio.gather(*(client.request("reverse", f"{i:05}".encode(), PATIENCE) for i in range(200)))
+    assert [a.data for a in answers] == [f"{i:05}"[::-1].encode() for i in range(200)]
+    old = await client.request("reverse", b"ab", PATIENCE, old_style=True)
+    assert old.data == b"ba"
+    await service.close()
+    await client.close()
+
+
+async def headers(server):
+    client = await nats.connect(server.url)
+    sub = await client.subscribe("headers")
+    await client.publish("headers", b"body", headers={"Trace": "abc", "Other": "1, 2"})
+    message = await soon(sub.next_msg(PATIENCE))
+    assert message.data == b"body" and message.headers["Trace"] == "abc" and message.headers["Other"] == "1, 2"
+    await client.close()
+
+
+async def no_responders(server):
+    client = await nats.connect(server.url)
+    try:
+        await client.request("nobody", b"", PATIENCE)
+    except NoRespondersError:
+        pass
+    else:
+        raise AssertionError("somebody answered")
+    await client.close()
+
+
+async def drain(server):
+    closed = asyncio.Event()
+
+    async def on_close():
+        closed.set()
+
+    publisher = await nats.connect(server.url)
+    client = await nats.connect(server.url, closed_cb=on_close)
+    taken = []
+
+    async def take(message):
+        taken.append(message.data)
+
+    await client.subscribe("drained", cb=take)
+    await client.flush()
+    for i in range(500):
+        await publisher.publish("drained", str(i).encode())
+    await publisher.flush()
+    await soon(client.drain())
+    await soon(closed.wait())
+    assert taken == [str(i).encode() for i in range(500)], len(taken)
+    await publisher.close()
+
+
+async def reconnect(server):
+    back = asyncio.Event()
+
+    async def on_reconnect():
+        back.set()
+
+    client = await nats.connect(
+        server.url, reconnected_cb=on_reconnect, reconnect_time_wait=0.05, max_reconnect_attempts=-1
+    )
+    sub = await client.subscribe("news")
+    await client.flush()
+    server.restart()
+    await soon(back.wait())
+    await client.publish("news", b"after")
+    assert (await soon(sub.next_msg(PATIENCE))).data == b"after"
+    await client.close()
+
+
+async def permissions(program):
+    server = Server(
+        program,
+        'authorization { users: [ { user: a, password: b, permissions: { publish: "out.>", subscribe: "in.>" } } ] }',
+    )
+    errors = asyncio.Queue()
+
+    async def on_error(error):
+        await errors.put(str(error).lower())
+
+    client = await nats.connect(server.url, user="a", password="b", error_cb=on_error)
+    await client.publish("forbidden", b"")
+    assert 'permissions violation for publish to "forbidden"' in await soon(errors.get())
+    await client.close()
+    assert server.stop() == 0
+
+
+async def main(program: str) -> None:
+    server = Server(program)
+    parts = [publish_and_subscribe, queue_groups, requests, headers, no_responders, drain, reconnect]
+    for part in parts:
+        await part(server)
+        print("ok  ", part.__name__)
+    code = server.stop()
+    assert code == 0, f"exit code {code}"
+    print("ok   stop")
+    await permissions(program)
+    print("ok   permissions")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    asyncio.run(main(sys.argv[1]))
