@@ -7,10 +7,6 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The allocator asks for huge pages; a server at rest would pay 2 MiB per thread for them. Without
-    // the call memory is larger and nothing else changes, so a refusal does not matter.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::thread::disable_transparent_huge_pages(true);
     let args: Vec<_> = std::env::args().skip(1).collect();
     let env = |name: &str| std::env::var(name).ok();
     match load(&args, &env) {

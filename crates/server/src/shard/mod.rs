@@ -58,6 +58,11 @@ impl Mailbox {
         self.connections.fetch_add(1, Relaxed);
     }
 
+    /// Counts a connection that is over.
+    fn forget_one(&self) {
+        self.connections.fetch_sub(1, Relaxed);
+    }
+
     /// Connections placed there now.
     pub(crate) fn load(&self) -> usize {
         self.connections.load(Relaxed)
@@ -181,17 +186,14 @@ impl Local {
     }
 
     fn accept(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
-        let local = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            match tokio::net::TcpStream::from_std(stream) {
-                Ok(stream) => reader::serve(&local, stream, peer).await,
-                Err(error) => {
-                    let log = local.broker.log();
-                    log.write(Level::Error, format_args!("client socket of {peer} cannot be used: {error}"));
-                }
+        match tokio::net::TcpStream::from_std(stream) {
+            Ok(stream) => drop(tokio::task::spawn_local(reader::open(self, stream, peer))),
+            Err(error) => {
+                let log = self.broker.log();
+                log.write(Level::Error, format_args!("client socket of {peer} cannot be used: {error}"));
+                self.mailbox.forget_one();
             }
-            local.mailbox.connections.fetch_sub(1, Relaxed);
-        });
+        }
     }
 
     fn link(&self, cid: u64) -> Option<Rc<Link>> {

@@ -53,8 +53,8 @@ enum Event {
 }
 
 /// A connection's task.
-struct Reader<'a> {
-    local: &'a Rc<Local>,
+struct Reader {
+    local: Rc<Local>,
     link: Rc<Link>,
     session: Session,
     read: OwnedReadHalf,
@@ -64,7 +64,7 @@ struct Reader<'a> {
     need: usize,
     /// Nothing is read while credentials are checked.
     paused: bool,
-    run_length: Turn,
+    turn: Turn,
 }
 
 /// Full reads since the task last let others run.
@@ -73,7 +73,7 @@ struct Turn(u32);
 
 impl Turn {
     /// Counts a full read.
-    fn turn_is_over(&mut self) -> bool {
+    fn is_over(&mut self) -> bool {
         self.0 = (self.0 + 1) % FULL_READS;
         self.0 == 0
     }
@@ -82,8 +82,14 @@ impl Turn {
 /// Full reads in a row before others have their turn.
 const FULL_READS: u32 = 4;
 
-/// Serves a connection to its end.
-pub(super) async fn serve(local: &Rc<Local>, stream: TcpStream, peer: SocketAddr) {
+/// Begins a connection. The future serves it to its end.
+///
+/// Everything is set up outside of the future: what an idle connection costs is mostly this future's size.
+pub(super) fn open(
+    local: &Rc<Local>,
+    stream: TcpStream,
+    peer: SocketAddr,
+) -> impl Future<Output = ()> + use<> {
     if let Err(error) = stream.set_nodelay(true) {
         local.broker.log().write(Level::Debug, format_args!("{peer} - cannot set TCP_NODELAY: {error}"));
     }
@@ -96,29 +102,59 @@ pub(super) async fn serve(local: &Rc<Local>, stream: TcpStream, peer: SocketAddr
     let (session, verdict) = Session::open(&mut local.shard.borrow_mut(), conn, Instant::now());
     local.timers.enter(session.deadline(), session.conn().cid());
     local.flush_soon();
-    let mut reader = Reader { local, link, session, read, held: BytesMut::new(), need: 1, paused: false, run_length: Turn::default() };
+    let reader = Reader {
+        local: Rc::clone(local),
+        link,
+        session,
+        read,
+        held: BytesMut::new(),
+        need: 1,
+        paused: false,
+        turn: Turn::default(),
+    };
+    serve(reader, verdict)
+}
+
+async fn serve(mut reader: Reader, verdict: Verdict) {
     let reason = match verdict {
         Verdict::Go => reader.run().await,
         Verdict::Close(reason) => reason,
     };
-    reader.finish(reason).await;
+    // Boxed: the end of a connection should not enlarge it while it lives.
+    Box::pin(reader.finish(reason)).await;
 }
 
-impl Reader<'_> {
+impl Reader {
     /// Works until the connection ends, and says why it did.
     async fn run(&mut self) -> CloseReason {
         loop {
             let event = poll_fn(|cx| self.poll(cx)).await;
-            let outcome = match event {
-                Event::Read(n) => self.take(n).await,
-                Event::Filled => self.take_own().await,
-                Event::End => Err(CloseReason::ClientClosed),
-                Event::Failed => Err(CloseReason::ReadError),
-                Event::Notice(notice) => self.notice(notice).await,
-            };
-            if let Err(reason) = outcome {
-                return reason;
+            let mut step = self.handle(event);
+            loop {
+                match step {
+                    Ok(Step::Read) => break,
+                    Ok(Step::Yield) => {
+                        tokio::task::yield_now().await;
+                        break;
+                    }
+                    Ok(Step::Stall) => {
+                        // Boxed: a timer is larger than everything else that an idle connection keeps.
+                        Box::pin(tokio::time::sleep(STALL)).await;
+                        step = self.take_own();
+                    }
+                    Err(reason) => return reason,
+                }
             }
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> Result<Step, CloseReason> {
+        match event {
+            Event::Read(n) => self.take(n),
+            Event::Filled => self.take_own(),
+            Event::End => Err(CloseReason::ClientClosed),
+            Event::Failed => Err(CloseReason::ReadError),
+            Event::Notice(notice) => self.notice(notice),
         }
     }
 
@@ -159,23 +195,21 @@ impl Reader<'_> {
     }
 
     /// Works off `n` fresh bytes in the shard's buffer.
-    async fn take(&mut self, n: usize) -> Result<(), CloseReason> {
+    fn take(&mut self, n: usize) -> Result<Step, CloseReason> {
         let mut from = HEADROOM;
         let end = HEADROOM + n;
         if !self.held.is_empty() {
             if self.held.len() + n < self.need {
                 self.held.extend_from_slice(&self.local.buffer.borrow()[from..end]);
-                return Ok(());
+                return Ok(Step::Read);
             }
             from -= self.held.len();
             self.local.buffer.borrow_mut()[from..HEADROOM].copy_from_slice(&self.held);
             self.held = BytesMut::new();
         }
         loop {
-            let consumed = {
-                let buffer = self.local.buffer.borrow();
-                self.ingest(&buffer[from..end], None)
-            };
+            let local = Rc::clone(&self.local);
+            let consumed = self.ingest(&local.buffer.borrow()[from..end], None);
             from += consumed.bytes;
             match self.heed(consumed.why)? {
                 Next::Continue => {}
@@ -183,22 +217,14 @@ impl Reader<'_> {
                     self.hold(from, end, need);
                     break;
                 }
-                Next::Pause(Pause::Authentication) => {
+                Next::Pause(step) => {
                     self.hold(from, end, 1);
-                    break;
-                }
-                Next::Pause(Pause::Stall) => {
-                    self.hold(from, end, 1);
-                    tokio::time::sleep(STALL).await;
-                    return self.take_own().await;
+                    return Ok(step);
                 }
             }
         }
-        if n == READ && self.run_length.turn_is_over() {
-            // There is probably more: let the others have their turn first.
-            tokio::task::yield_now().await;
-        }
-        Ok(())
+        // After full reads there is probably more: let the others have their turn first.
+        Ok(if n == READ && self.turn.is_over() { Step::Yield } else { Step::Read })
     }
 
     /// Keeps the rest of the shard's buffer, because another connection uses it next.
@@ -213,26 +239,22 @@ impl Reader<'_> {
     }
 
     /// Works off the connection's own buffer once it is complete.
-    async fn take_own(&mut self) -> Result<(), CloseReason> {
+    fn take_own(&mut self) -> Result<Step, CloseReason> {
         while self.held.len() >= self.need {
             let bytes = std::mem::take(&mut self.held).freeze();
             let consumed = self.ingest(&bytes, Some(&bytes));
-            let rest = bytes.slice(consumed.bytes..);
-            let next = self.heed(consumed.why)?;
-            self.held = BytesMut::from(&rest[..]);
-            match next {
+            let next = self.heed(consumed.why);
+            self.held = BytesMut::from(&bytes[consumed.bytes..]);
+            match next? {
                 Next::Continue => self.need = 1,
                 Next::Hold(need) => self.need = need,
-                Next::Pause(pause) => {
+                Next::Pause(step) => {
                     self.need = 1;
-                    match pause {
-                        Pause::Authentication => return Ok(()),
-                        Pause::Stall => tokio::time::sleep(STALL).await,
-                    }
+                    return Ok(step);
                 }
             }
         }
-        Ok(())
+        Ok(Step::Read)
     }
 
     /// Gives bytes to the session. A panic there costs this connection and no other.
@@ -259,21 +281,22 @@ impl Reader<'_> {
             }
             Why::Stall => {
                 self.local.flush();
-                Ok(Next::Pause(Pause::Stall))
+                Ok(Next::Pause(Step::Stall))
             }
             Why::Authenticate(task) => {
                 self.paused = true;
                 let (mailbox, cid) = (self.local.mailbox.clone(), self.link.conn.cid());
                 self.local.control.spawn_blocking(move || mailbox.post(Mail::Authenticated(cid, task.run())));
-                Ok(Next::Pause(Pause::Authentication))
+                Ok(Next::Pause(Step::Read))
             }
             Why::Close(reason) => Err(reason),
         }
     }
 
-    async fn notice(&mut self, notice: Notice) -> Result<(), CloseReason> {
+    fn notice(&mut self, notice: Notice) -> Result<Step, CloseReason> {
+        let local = Rc::clone(&self.local);
         let verdict = {
-            let mut shard = self.local.shard.borrow_mut();
+            let mut shard = local.shard.borrow_mut();
             match notice {
                 Notice::Kicked => {
                     Verdict::Close(self.link.conn.close_requested().unwrap_or(CloseReason::ClientClosed))
@@ -292,9 +315,9 @@ impl Reader<'_> {
         self.local.flush_soon();
         match verdict {
             Verdict::Close(reason) => Err(reason),
-            Verdict::Go if self.paused => Ok(()),
+            Verdict::Go if self.paused => Ok(Step::Read),
             // What was held back while credentials were checked.
-            Verdict::Go => self.take_own().await,
+            Verdict::Go => self.take_own(),
         }
     }
 
@@ -308,7 +331,7 @@ impl Reader<'_> {
 
     /// The orderly end: subscriptions go first, so that nothing more is routed here; then what is staged
     /// goes out, and the peer gets a moment to take it.
-    async fn finish(mut self, reason: CloseReason) {
+    async fn finish(&mut self, reason: CloseReason) {
         let conn = Arc::clone(&self.link.conn);
         self.session.end(&mut self.local.shard.borrow_mut(), reason);
         self.local.flush();
@@ -324,6 +347,7 @@ impl Reader<'_> {
         self.local.links.borrow_mut().remove(&conn.cid());
         conn.discard();
         self.link.end();
+        self.local.mailbox.forget_one();
     }
 
     /// Closing a socket with unread bytes resets it, and the peer may never see the last message.
@@ -357,11 +381,30 @@ enum Next {
     Continue,
     /// Keep the rest; it needs so many bytes.
     Hold(usize),
-    /// Keep the rest and wait.
-    Pause(Pause),
+    /// Keep the rest and do this first.
+    Pause(Step),
 }
 
-enum Pause {
+/// What a reader's task does next.
+enum Step {
+    /// Wait for bytes or a notice.
+    Read,
+    /// Let the other connections have their turn.
+    Yield,
+    /// Pause, because a receiver is far behind, and then go on with what is held.
     Stall,
-    Authentication,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an idle connection costs is mostly this future; it must not grow unnoticed.
+    #[test]
+    fn an_idle_connection_is_small() {
+        fn size_of_future<F: Future>(_: fn(Reader, Verdict) -> F) -> usize {
+            std::mem::size_of::<F>()
+        }
+        assert!(size_of_future(serve) <= 1152, "{}", size_of_future(serve));
+    }
 }

@@ -11,13 +11,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// A client, and its events as they come.
 pub(crate) async fn connect(server: &Server, options: ConnectOptions) -> (Client, UnboundedReceiver<Event>) {
     let (sender, events) = unbounded_channel();
-    let options = options.reconnect_delay_callback(|_| Duration::from_millis(20)).event_callback(move |event| {
-        let sender = sender.clone();
-        async move {
-            // The test may be over already.
-            let _ = sender.send(event);
-        }
-    });
+    let options =
+        options.reconnect_delay_callback(|_| Duration::from_millis(20)).event_callback(move |event| {
+            let sender = sender.clone();
+            async move {
+                // The test may be over already.
+                let _ = sender.send(event);
+            }
+        });
     (soon("connecting", options.connect(server.url())).await.unwrap(), events)
 }
 

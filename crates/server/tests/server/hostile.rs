@@ -170,8 +170,24 @@ impl Random {
     /// Pieces of the protocol and noise in any order.
     fn babble(&mut self) -> Vec<u8> {
         const WORDS: [&str; 18] = [
-            "PUB ", "HPUB ", "SUB ", "UNSUB ", "CONNECT ", "PING", "PONG", "+OK", "-ERR ", "INFO ", "\r\n", "\n",
-            "{}", " 5", "hello", "a.b", ">", " 999999999",
+            "PUB ",
+            "HPUB ",
+            "SUB ",
+            "UNSUB ",
+            "CONNECT ",
+            "PING",
+            "PONG",
+            "+OK",
+            "-ERR ",
+            "INFO ",
+            "\r\n",
+            "\n",
+            "{}",
+            " 5",
+            "hello",
+            "a.b",
+            ">",
+            " 999999999",
         ];
         let mut bytes = Vec::new();
         for _ in 0..self.below(400) {
