@@ -7,9 +7,10 @@ use crate::account::Account;
 use crate::outbox::{Load, Outbox, Queued, Staged};
 use crate::subscription::Subscription;
 use crate::traffic::Counter;
+use bytes::Bytes;
 use hashbrown::HashTable;
 use myelin_auth::{Permissions, ReplyGrants};
-use myelin_stdx::mem::Accountant;
+use myelin_stdx::mem::{Accountant, Kind};
 use myelin_wire::error::CloseReason;
 use std::hash::BuildHasher;
 use std::io::{self, IoSlice};
@@ -159,6 +160,12 @@ impl Conn {
         &self.commons.memory
     }
 
+    /// Memory that several connections will share: it counts once, for as long as any of them holds it.
+    pub fn share(&self, bytes: Bytes) -> Bytes {
+        self.memory().charge(Kind::Outbox, bytes.len());
+        Bytes::from_owner(Shared { bytes, commons: Arc::clone(&self.commons) })
+    }
+
     pub(crate) fn sink(&self) -> &dyn Sink {
         &*self.sink
     }
@@ -303,6 +310,24 @@ impl Drop for Conn {
 pub(crate) struct Commons {
     slots: Slots,
     pub(crate) memory: Accountant,
+}
+
+/// A shared block, accounted for until its last holder lets go.
+struct Shared {
+    bytes: Bytes,
+    commons: Arc<Commons>,
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.commons.memory.release(Kind::Outbox, self.bytes.len());
+    }
 }
 
 /// Hands out the small numbers by which shards index their tables.

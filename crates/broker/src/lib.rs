@@ -30,7 +30,7 @@ pub use log::{Level, Log};
 pub use outbox::{Drained, Segment};
 pub use registry::ClosedConn;
 pub use session::{AuthTask, Consumed, Session, Verdict, Why};
-pub use settings::Settings;
+pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;
 pub use traffic::{Counters, Traffic};

@@ -29,8 +29,21 @@ pub struct Settings {
     pub headers: bool,
     /// Drop for a receiver that is far behind instead of pausing its publishers.
     pub no_fast_producer_stall: bool,
+    /// Whether a receiver that exceeds `write_deadline` is given another one instead of being cut off.
+    pub retry_writes: bool,
     /// Closed connections that monitoring remembers.
     pub max_closed_clients: usize,
+    /// What of messages is traced.
+    pub tracing: Tracing,
+}
+
+/// How much of a message the trace shows.
+#[derive(Debug, Clone, Default)]
+pub struct Tracing {
+    /// Bytes after which a payload is cut; `None` shows all.
+    pub max_payload: Option<usize>,
+    /// Headers only.
+    pub headers_only: bool,
 }
 
 impl Default for Settings {
@@ -48,7 +61,9 @@ impl Default for Settings {
             write_deadline: Duration::from_secs(10),
             headers: true,
             no_fast_producer_stall: false,
+            retry_writes: false,
             max_closed_clients: 10_000,
+            tracing: Tracing::default(),
         }
     }
 }

@@ -11,6 +11,7 @@ mod listener;
 mod logging;
 mod monitoring;
 mod pidfile;
+mod ports;
 mod process;
 mod setup;
 mod shard;

@@ -1,12 +1,12 @@
 //! The life of the server: start, serve, lame duck, end.
 
 use crate::http::{self, RequestCounts};
-use crate::logging::{Clock, Config, Destination, Logger};
+use crate::logging::{Clock, Config, Destination, Logger, Losses};
 use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
 use crate::shard::{Mail, Mailbox, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
-use crate::{banner, lame_duck, listener, pidfile, setup};
+use crate::{banner, lame_duck, listener, pidfile, ports, setup};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
 use myelin_conf::options::Options;
@@ -15,6 +15,8 @@ use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::info::Info;
 use std::fmt::{self, Arguments};
 use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
@@ -50,9 +52,16 @@ pub fn run(loaded: &Loaded) -> Result<(), StartError> {
     let log = Arc::new(Logger::open(&log_config(&loaded.options)).map_err(failed("cannot open the log"))?);
     let result = start(loaded, &log);
     if let Err(error) = &result {
-        log.error(error);
+        log.fatal(error);
     }
     log.flush();
+    let losses = log.losses();
+    if losses != Losses::default() {
+        eprintln!(
+            "myelin-server: the log lost {} lines, {} writes failed",
+            losses.dropped_lines, losses.failed_writes
+        );
+    }
     result
 }
 
@@ -80,6 +89,7 @@ struct Server {
     broker: Arc<Broker>,
     shards: Vec<ShardThread>,
     accepting: JoinHandle<()>,
+    ports_file: Option<PathBuf>,
 }
 
 impl Server {
@@ -95,15 +105,22 @@ impl Server {
         let broker = new_broker(&options, id, name, log)?;
         let shards = start_shards(&broker, control.handle())?;
         let monitor = Monitor::new(loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
-        let http_port = start_monitoring(&options, &monitor, log)?;
+        let http = start_monitoring(&options, &monitor, log)?;
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
-        let port = client.local_addr().map_err(failed("no client address"))?.port();
-        broker.update_info(|info| info.port = port);
-        monitor.set_addresses(Addresses { client: port, http: http_port });
+        let address = client.local_addr().map_err(failed("no client address"))?;
+        broker
+            .update_info(|info| advertise(info, address.port(), options.server.client_advertise.as_deref()));
+        monitor.set_addresses(Addresses { client: address.port(), http: http.map(|a| a.port()) });
+        let ports_file = match &options.server.ports_file_dir {
+            Some(dir) => {
+                Some(ports::write(dir, address, http).map_err(failed("cannot write the ports file"))?)
+            }
+            None => None,
+        };
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
         log.info("Server is ready");
-        Ok(Self { options, log: Arc::clone(log), broker, shards, accepting })
+        Ok(Self { options, log: Arc::clone(log), broker, shards, accepting, ports_file })
     }
 
     /// Heeds signals until one of them ends the server.
@@ -155,6 +172,9 @@ impl Server {
             shard.mailbox.post(Mail::Stop);
         }
         self.shards.into_iter().for_each(|shard| shard.join(&self.log));
+        if let Some(path) = &self.ports_file {
+            ports::remove(path);
+        }
         self.log.info("Server Exiting..");
     }
 }
@@ -196,17 +216,30 @@ fn start_monitoring(
     options: &Options,
     monitor: &Arc<Monitor>,
     log: &Arc<Logger>,
-) -> Result<Option<u16>, StartError> {
+) -> Result<Option<SocketAddr>, StartError> {
     let Some(port) = options.monitoring.port else { return Ok(None) };
     let host = options.monitoring_host();
     let listener =
         listener::bind(host, port.to_bind()).map_err(failed("can't listen to the monitor port"))?;
-    let port = listener.local_addr().map_err(failed("no monitor address"))?.port();
-    log.info(format_args!("Starting http monitor on {host}:{port}"));
+    let address = listener.local_addr().map_err(failed("no monitor address"))?;
+    log.info(format_args!("Starting http monitor on {host}:{}", address.port()));
     let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
     let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
     tokio::spawn(http::serve(listener, Arc::new(app), std::future::pending()));
-    Ok(Some(port))
+    Ok(Some(address))
+}
+
+/// What INFO says of where to connect: the bound port, or what the operator wants to be said.
+fn advertise(info: &mut Info, port: u16, advertised: Option<&str>) {
+    info.port = port;
+    let Some(advertised) = advertised else { return };
+    match advertised.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
+        Some((host, Ok(port))) => {
+            info.host = host.trim_matches(['[', ']']).to_owned();
+            info.port = port;
+        }
+        _ => info.host = advertised.to_owned(),
+    }
 }
 
 fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {

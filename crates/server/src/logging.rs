@@ -11,7 +11,6 @@ mod writer;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use file::LogFile;
 use line::{Format, Level};
@@ -53,8 +52,8 @@ pub(crate) enum Destination {
 #[derive(Debug)]
 pub(crate) struct Logger {
     format: Format,
-    debug: AtomicBool,
-    trace: AtomicBool,
+    debug: bool,
+    trace: bool,
     writer: Writer,
 }
 
@@ -79,27 +78,21 @@ impl Logger {
         Ok(Self {
             writer: Writer::start(sink, format.clone())?,
             format,
-            debug: AtomicBool::new(config.debug),
-            trace: AtomicBool::new(config.trace),
+            debug: config.debug,
+            trace: config.trace,
         })
     }
 
     /// Whether debug lines are written: ask before preparing an expensive one.
     #[must_use]
     pub(crate) fn debug_enabled(&self) -> bool {
-        self.debug.load(Relaxed)
+        self.debug
     }
 
     /// Whether trace lines are written: ask before preparing an expensive one.
     #[must_use]
     pub(crate) fn trace_enabled(&self) -> bool {
-        self.trace.load(Relaxed)
-    }
-
-    /// Changes which lines are written from now on, for a reload.
-    pub(crate) fn set_levels(&self, debug: bool, trace: bool) {
-        self.debug.store(debug, Relaxed);
-        self.trace.store(trace, Relaxed);
+        self.trace
     }
 
     /// `[INF]`: something happened that operators expect to read.
@@ -185,11 +178,8 @@ mod tests {
     fn lines_of_enabled_levels_reach_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let log = Logger::open(&to_file(&path)).unwrap();
+        let log = Logger::open(&Config { debug: true, trace: true, ..to_file(&path) }).unwrap();
         log.info(format_args!("one {}", 1));
-        log.debug("not yet");
-        log.trace("not yet");
-        log.set_levels(true, true);
         log.debug("two");
         log.trace("three");
         log.warn("four");

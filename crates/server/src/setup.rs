@@ -4,8 +4,8 @@ use myelin_auth::{
     AccountName, AuthConfig, ConnectionTypes, InvalidRule, Method, Permissions, ResponseRule, Secret,
     StoredSecret, SubjectRules, User, Users,
 };
-use myelin_broker::{AccountLimits, Settings};
-use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission};
+use myelin_broker::{AccountLimits, Settings, Tracing};
+use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission, WriteTimeout};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -25,7 +25,12 @@ pub(crate) fn settings(options: &Options) -> Settings {
         write_deadline: limits.write_deadline,
         headers: !limits.no_header_support,
         no_fast_producer_stall: limits.no_fast_producer_stall,
+        retry_writes: limits.write_timeout == WriteTimeout::Retry,
         max_closed_clients: limits.max_closed_clients as usize,
+        tracing: Tracing {
+            max_payload: options.logging.max_traced_msg_len.map(|n| n as usize),
+            headers_only: options.logging.trace_headers,
+        },
     }
 }
 

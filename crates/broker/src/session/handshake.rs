@@ -102,7 +102,7 @@ impl Session {
             "" => self.log(Level::Error, format_args!("authentication error")),
             user => self.log(Level::Error, format_args!("authentication error - User {user:?}")),
         }
-        shard.say_error(&self.conn, &ErrorText::AuthorizationViolation);
+        self.say_error(shard, &ErrorText::AuthorizationViolation);
         CloseReason::AuthenticationFailure
     }
 

@@ -9,6 +9,7 @@ mod handshake;
 mod publish;
 mod subscribe;
 mod timers;
+mod trace;
 
 use crate::account::Account;
 use crate::broker::Broker;
@@ -280,27 +281,33 @@ impl Session {
     fn parse_error(&mut self, shard: &mut Shard, error: ParseError) -> CloseReason {
         match error {
             ParseError::UnknownOperation => {
-                shard.say_error(&self.conn, &ErrorText::UnknownOperation);
+                self.say_error(shard, &ErrorText::UnknownOperation);
                 CloseReason::ProtocolViolation
             }
             ParseError::BadArguments => CloseReason::ProtocolViolation,
             ParseError::HeadersNotSupported => CloseReason::MessageHeaderViolation,
             ParseError::ControlLineTooLong => {
-                shard.say_error(&self.conn, &ErrorText::MaximumControlLine);
+                self.say_error(shard, &ErrorText::MaximumControlLine);
                 CloseReason::MaximumControlLine
             }
             ParseError::PayloadTooLarge { size, limit } => {
                 let what = ErrorText::MaximumPayload;
                 self.log(Level::Error, format_args!("maximum payload exceeded: {size} vs {limit}"));
-                shard.say_error(&self.conn, &what);
+                self.say_error(shard, &what);
                 CloseReason::MaximumPayload
             }
         }
     }
 
+    /// Stages `-ERR`.
+    fn say_error(&self, shard: &mut Shard, text: &ErrorText) {
+        self.trace_out(format_args!("-ERR {text}"));
+        shard.say_error(&self.conn, text);
+    }
+
     /// Stages an error that ends the connection.
     fn refuse(&self, shard: &mut Shard, text: &ErrorText, reason: CloseReason) -> Verdict {
-        shard.say_error(&self.conn, text);
+        self.say_error(shard, text);
         Verdict::Close(reason)
     }
 
@@ -347,27 +354,6 @@ impl Session {
 
     fn log(&self, level: Level, line: std::fmt::Arguments<'_>) {
         self.broker.log_for(level, &self.conn, line);
-    }
-
-    /// One received operation, for `-V`. Secrets never: CONNECT is named, not shown.
-    #[cold]
-    fn trace_in(&self, op: &Op<'_>) {
-        let show = |parts: &[&[u8]]| {
-            let words: Vec<_> = parts.iter().map(|p| String::from_utf8_lossy(p)).collect();
-            words.join(" ")
-        };
-        let line = match op {
-            Op::Pub(p) => format!("PUB {} {}", show(&[p.subject, p.reply]).trim_end(), p.body.len()),
-            Op::Sub { subject, queue, sid } => {
-                format!("SUB {}", show(&[*subject, queue.unwrap_or_default(), *sid]))
-            }
-            Op::Unsub { sid, max } => format!("UNSUB {} {}", show(&[*sid]), max.unwrap_or(0)),
-            Op::Connect(_) => "CONNECT [REDACTED]".to_owned(),
-            Op::Ping => "PING".to_owned(),
-            Op::Pong => "PONG".to_owned(),
-            Op::Info(_) | Op::Ok | Op::PeerError(_) => return,
-        };
-        self.log(Level::Trace, format_args!("<<- [{line}]"));
     }
 
     fn rights_of(permissions: Option<&Arc<Permissions>>, now: Instant) -> Option<Arc<Rights>> {

@@ -21,7 +21,7 @@ impl Session {
         self.batch.0 += 1;
         self.batch.1 += op.body.len() as u64;
         if self.connect.pedantic && !myelin_subject::is_literal(op.subject) {
-            shard.say_error(&self.conn, &ErrorText::InvalidPublishSubject);
+            self.say_error(shard, &ErrorText::InvalidPublishSubject);
         }
         let rendered;
         let (tail, backing) = if op.tail.is_empty() {
@@ -64,6 +64,6 @@ impl Session {
             _ => format!("Subject {}", Quoted(op.subject)),
         };
         self.log(Level::Error, format_args!("Publish Violation - {what}"));
-        shard.say_error(&self.conn, text);
+        self.say_error(shard, text);
     }
 }

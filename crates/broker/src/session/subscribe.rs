@@ -17,12 +17,12 @@ impl Session {
     pub(super) fn subscribe(&mut self, shard: &mut Shard, subject: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
         let State::Ready(ready) = &self.state else { return };
         if let Err(text) = self.may_subscribe(subject, queue, sid) {
-            shard.say_error(&self.conn, &text);
+            self.say_error(shard, &text);
             return;
         }
         if self.conn.subscription(sid).is_none() {
             if !myelin_subject::is_well_formed(subject) {
-                shard.say_error(&self.conn, &ErrorText::InvalidSubject);
+                self.say_error(shard, &ErrorText::InvalidSubject);
                 return;
             }
             let sub = Arc::new(Subscription::new(Arc::clone(&self.conn), subject, queue, sid));

@@ -150,8 +150,9 @@ impl Cohorts {
         if !std::mem::take(&mut cohort.is_open) {
             return None;
         }
+        let bytes = Bytes::from(std::mem::take(&mut cohort.block));
         let block = Block {
-            bytes: Bytes::from(std::mem::take(&mut cohort.block)),
+            bytes: cohort.members[0].share(bytes),
             msgs: std::mem::take(&mut cohort.msgs),
             payload: std::mem::take(&mut cohort.payload),
         };

@@ -18,6 +18,10 @@ pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
             ready = timeout_at(last_progress + deadline, link.write.writable()) => match ready {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return conn.close(CloseReason::WriteError),
+                Err(_) if local.broker.settings().retry_writes => {
+                    last_progress = Instant::now();
+                    continue;
+                }
                 Err(_) => return give_up(&local, &conn),
             },
             () = link.ended() => return,

@@ -241,7 +241,7 @@ impl Reader {
     /// Works off the connection's own buffer once it is complete.
     fn take_own(&mut self) -> Result<Step, CloseReason> {
         while self.held.len() >= self.need {
-            let bytes = std::mem::take(&mut self.held).freeze();
+            let bytes = self.link.conn.share(std::mem::take(&mut self.held).freeze());
             let consumed = self.ingest(&bytes, Some(&bytes));
             let next = self.heed(consumed.why);
             self.held = BytesMut::from(&bytes[consumed.bytes..]);

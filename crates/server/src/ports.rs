@@ -1,0 +1,55 @@
+//! The ports file: which addresses a server listens on, for tools that started it on random ports.
+
+use serde_json::json;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Writes `<executable>_<pid>.ports` into `dir` and returns its path, for [`remove`] at the end.
+///
+/// # Errors
+/// When the folder does not exist or cannot be written.
+pub(crate) fn write(dir: &Path, client: SocketAddr, monitor: Option<SocketAddr>) -> io::Result<PathBuf> {
+    let executable = std::env::current_exe()?;
+    let name = executable.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let path = dir.join(format!("{name}_{}.ports", std::process::id()));
+    let mut ports = json!({ "nats": [url("nats", client)] });
+    if let Some(monitor) = monitor {
+        ports["monitoring"] = json!([url("http", monitor)]);
+    }
+    std::fs::write(&path, ports.to_string())?;
+    Ok(path)
+}
+
+/// Removes the file; a file that is gone already is fine.
+pub(crate) fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
+/// An address that a client on this machine can use: one that stands for all addresses becomes loopback.
+fn url(scheme: &str, mut address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    format!("{scheme}://{address}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_names_reachable_addresses() {
+        let dir = tempfile::tempdir().unwrap();
+        let path =
+            write(dir.path(), ([0, 0, 0, 0], 4222).into(), Some(([127, 0, 0, 2], 8222).into())).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, r#"{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.2:8222"]}"#);
+        remove(&path);
+        assert!(!path.exists());
+        remove(&path);
+    }
+}
