@@ -69,6 +69,12 @@ impl Account {
         self.interest.for_each(|sub| f(sub));
     }
 
+    pub(crate) fn unsubscribe_all(&self, subs: Vec<Arc<Subscription>>) {
+        for sub in subs {
+            self.interest.remove(&sub);
+        }
+    }
+
     /// Takes a place for a connection; `false` when the limit is reached.
     pub(crate) fn enter(&self) -> bool {
         let limit = self.limits.max_connections.unwrap_or(usize::MAX);

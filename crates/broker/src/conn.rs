@@ -242,6 +242,12 @@ impl Conn {
         }
     }
 
+    /// Notes that the connection is over, so that queue groups pass it by.
+    pub(crate) fn mark_closed(&self, reason: CloseReason) {
+        lock(&self.closing).get_or_insert(reason);
+        self.is_closing.store(true, Relaxed);
+    }
+
     /// Why the connection is to end, once someone has asked for it.
     pub fn close_requested(&self) -> Option<CloseReason> {
         if self.is_closing.load(Relaxed) { *lock(&self.closing) } else { None }
@@ -285,12 +291,9 @@ impl Conn {
         removed && account.interest.remove(sub)
     }
 
-    /// Ends all subscriptions.
-    pub(crate) fn unsubscribe_all(&self, account: &Account) {
-        let table = std::mem::take(&mut lock(&self.subs).table);
-        for sub in table {
-            account.interest.remove(&sub);
-        }
+    /// Forgets all subscriptions and returns them, still in the index.
+    pub(crate) fn take_subscriptions(&self) -> Vec<Arc<Subscription>> {
+        std::mem::take(&mut lock(&self.subs).table).into_iter().collect()
     }
 
     pub(crate) fn queue(&self, segments: &mut Staged, load: Load) -> Queued {

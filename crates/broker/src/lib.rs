@@ -29,7 +29,7 @@ pub use conn::{Conn, ConnDetails, Endpoint, Sink};
 pub use log::{Level, Log};
 pub use outbox::{Drained, Segment};
 pub use registry::ClosedConn;
-pub use session::{AuthTask, Consumed, Session, Verdict, Why};
+pub use session::{AuthTask, Consumed, Removal, Session, Verdict, Why};
 pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;

@@ -2,6 +2,7 @@
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 use std::fmt;
 
 /// What a client said of itself. A second CONNECT is read on top of the first, as the reference does.
@@ -96,6 +97,9 @@ impl Connect {
             "nkey" => set_text(&mut self.nkey, fields),
             "sig" => set_text(&mut self.sig, fields),
             "account" => set_text(&mut self.account, fields),
+            // Other kinds of link use these; here only their types are checked.
+            "import" | "export" => fields.next_value::<Option<Map<String, Value>>>().map(drop),
+            "remote_account" | "proxy_sig" => fields.next_value::<Option<Text>>().map(drop),
             // Skipped whatever it holds, at any depth, without recursion.
             _ => fields.next_value::<IgnoredAny>().map(drop),
         }

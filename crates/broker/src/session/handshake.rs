@@ -128,7 +128,7 @@ impl Session {
 
     fn leave_account(&mut self) {
         if let State::Ready(ready) = std::mem::replace(&mut self.state, State::AwaitConnect) {
-            self.conn.unsubscribe_all(&ready.account);
+            ready.account.unsubscribe_all(self.conn.take_subscriptions());
             ready.account.leave();
             self.keep_ping_state(&ready);
         }

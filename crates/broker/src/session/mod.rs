@@ -17,6 +17,7 @@ use crate::conn::{Conn, Rights};
 use crate::log::Level;
 use crate::registry::ClosedConn;
 use crate::shard::Shard;
+use crate::subscription::Subscription;
 use bytes::Bytes;
 use myelin_auth::Permissions;
 use myelin_wire::connect::Connect;
@@ -97,6 +98,30 @@ pub enum Verdict {
     Go,
     /// Flush the shard and end the connection.
     Close(CloseReason),
+}
+
+/// Subscriptions of an ended session that are still in its account's index.
+pub struct Removal {
+    account: Arc<Account>,
+    subs: Vec<Arc<Subscription>>,
+}
+
+impl Removal {
+    /// Removals that take less than about a millisecond.
+    const SMALL: usize = 4096;
+
+    fn at_once_if_small(self) -> Option<Self> {
+        if self.subs.len() > Self::SMALL {
+            return Some(self);
+        }
+        self.run();
+        None
+    }
+
+    /// Removes them.
+    pub fn run(self) {
+        self.account.unsubscribe_all(self.subs);
+    }
 }
 
 /// What one operation asks for.
@@ -325,17 +350,25 @@ impl Session {
 
     /// Ends the session: its subscriptions, its place in the account, its entry in the registry. What is
     /// staged or queued stays for the shell to flush.
-    pub fn end(&mut self, shard: &mut Shard, reason: CloseReason) {
+    ///
+    /// A very large number of subscriptions takes long to remove: then the removal is returned, to be run
+    /// off the data path.
+    pub fn end(&mut self, shard: &mut Shard, reason: CloseReason) -> Option<Removal> {
         let state = std::mem::replace(&mut self.state, State::Closed);
         if let State::Closed = state {
-            return;
+            return None;
         }
         shard.settle();
-        let subscriptions = self.conn.subscription_count();
-        if let State::Ready(ready) = state {
-            self.conn.unsubscribe_all(&ready.account);
-            ready.account.leave();
-        }
+        self.conn.mark_closed(reason);
+        let subs = self.conn.take_subscriptions();
+        let subscriptions = subs.len();
+        let removal = match state {
+            State::Ready(ready) => {
+                ready.account.leave();
+                Removal { account: ready.account, subs }.at_once_if_small()
+            }
+            _ => None,
+        };
         self.log(Level::Debug, format_args!("Client connection closed: {}", reason.text()));
         let record = ClosedConn {
             cid: self.conn.cid(),
@@ -350,6 +383,7 @@ impl Session {
             stalls: self.conn.stalls(),
         };
         self.broker.registry.remove(record, self.broker.settings().max_closed_clients);
+        removal
     }
 
     fn log(&self, level: Level, line: std::fmt::Arguments<'_>) {

@@ -65,7 +65,13 @@ struct Reader {
     /// Nothing is read while credentials are checked.
     paused: bool,
     turn: Turn,
+    /// Flushes in the middle of a batch so far.
+    flushes: u32,
 }
+
+/// Flushes in the middle of batches after which others have their turn: a small batch that fans out
+/// widely must not hold the shard for long.
+const FLUSHES: u32 = 4;
 
 /// Full reads since the task last let others run.
 #[derive(Default)]
@@ -111,6 +117,7 @@ pub(super) fn open(
         need: 1,
         paused: false,
         turn: Turn::default(),
+        flushes: 0,
     };
     serve(reader, verdict)
 }
@@ -136,6 +143,10 @@ impl Reader {
                     Ok(Step::Yield) => {
                         tokio::task::yield_now().await;
                         break;
+                    }
+                    Ok(Step::Resume) => {
+                        tokio::task::yield_now().await;
+                        step = self.take_own();
                     }
                     Ok(Step::Stall) => {
                         // Boxed: a timer is larger than everything else that an idle connection keeps.
@@ -277,7 +288,9 @@ impl Reader {
             Why::More(need) => Ok(Next::Hold(need)),
             Why::Flush => {
                 self.local.flush();
-                Ok(Next::Continue)
+                self.flushes += 1;
+                let is_long = self.flushes.is_multiple_of(FLUSHES);
+                Ok(if is_long { Next::Pause(Step::Resume) } else { Next::Continue })
             }
             Why::Stall => {
                 self.local.flush();
@@ -333,7 +346,10 @@ impl Reader {
     /// goes out, and the peer gets a moment to take it.
     async fn finish(&mut self, reason: CloseReason) {
         let conn = Arc::clone(&self.link.conn);
-        self.session.end(&mut self.local.shard.borrow_mut(), reason);
+        let removal = self.session.end(&mut self.local.shard.borrow_mut(), reason);
+        if let Some(removal) = removal {
+            self.local.control.spawn_blocking(|| removal.run());
+        }
         self.local.flush();
         if has_last_words(reason) {
             let linger = async {
@@ -389,8 +405,10 @@ enum Next {
 enum Step {
     /// Wait for bytes or a notice.
     Read,
-    /// Let the other connections have their turn.
+    /// Let the other connections have their turn, then read.
     Yield,
+    /// Let the other connections have their turn, then go on with what is held.
+    Resume,
     /// Pause, because a receiver is far behind, and then go on with what is held.
     Stall,
 }

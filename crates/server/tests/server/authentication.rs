@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 const HASH: &str = "$2a$04$9UpCYmgpngibC5TWIA1N5..UW.EEjCWuiBFMXI5dPyz4m6OwM6zay";
 
 async fn is_refused(server: &Server, options: ConnectOptions) {
-    let error = soon("a refusal", options.connect(server.url())).await.unwrap_err();
+    let error = soon("a refusal", options.connect(server.url())).await.expect_err("not welcome");
     assert_eq!(error.kind(), ConnectErrorKind::AuthorizationViolation, "{error}");
 }
 

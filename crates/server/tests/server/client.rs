@@ -19,7 +19,7 @@ pub(crate) async fn connect(server: &Server, options: ConnectOptions) -> (Client
                 let _ = sender.send(event);
             }
         });
-    (soon("connecting", options.connect(server.url())).await.unwrap(), events)
+    (soon("connecting", options.connect(server.url())).await.expect("welcome"), events)
 }
 
 /// A client whose events do not matter.
@@ -47,7 +47,7 @@ pub(crate) async fn event(events: &mut UnboundedReceiver<Event>, wanted: impl Fn
 
 /// Waits until the server has done what the client said so far: `flush` only writes the socket.
 pub(crate) async fn settle(client: &Client) {
-    let error = soon("an answer", client.request("nobody.is.there", "".into())).await.unwrap_err();
+    let error = soon("an answer", client.request("nobody.is.there", "".into())).await.expect_err("nobody");
     assert_eq!(error.kind(), RequestErrorKind::NoResponders);
 }
 
@@ -57,13 +57,13 @@ async fn next(sub: &mut Subscriber) -> async_nats::Message {
 
 /// Answers every request on `subject` with what came, until the client ends.
 async fn echo_service(client: &Client, subject: &'static str) {
-    let mut sub = client.subscribe(subject).await.unwrap();
+    let mut sub = client.subscribe(subject).await.expect("connected");
     let client = client.clone();
     settle(&client).await;
     tokio::spawn(async move {
         while let Some(request) = sub.next().await {
             if let Some(reply) = request.reply {
-                client.publish(reply, request.payload).await.unwrap();
+                client.publish(reply, request.payload).await.expect("connected");
             }
         }
     });

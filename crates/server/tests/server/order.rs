@@ -15,7 +15,7 @@ fn script(number: u32) -> String {
     for i in 0..EACH {
         let body = format!("{number} {i}");
         let subject = format!("order.{}", i % 7);
-        write!(script, "PUB {subject} {}\r\n{body}\r\n", body.len()).unwrap();
+        write!(script, "PUB {subject} {}\r\n{body}\r\n", body.len()).expect("strings grow");
     }
     script
 }

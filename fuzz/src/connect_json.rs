@@ -1,0 +1,126 @@
+//! The JSON of CONNECT.
+//!
+//! Promised for any bytes: reading does not panic, and where the bytes are JSON by the strict rules the
+//! fields and the verdict are those of a plain walk over the document. What is only JSON by Go's lax rules
+//! (bytes that are not UTF-8, lone surrogates, great depth) the twin has no opinion on.
+
+use myelin_wire::connect::Connect;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use std::fmt;
+
+/// Any bytes as the argument of CONNECT.
+pub fn connect_json(data: &[u8]) {
+    let mut read = Connect::default();
+    let verdict = read.read(data);
+    let Ok(document) = serde_json::from_slice::<Document>(data) else { return };
+    let expected = document.onto(Connect::default());
+    assert_eq!(verdict.is_ok(), expected.is_some(), "verdict");
+    let Some(expected) = expected else { return };
+    assert!(read == expected, "fields");
+    assert!(read.read(data).is_ok() && read == expected, "the same document again changes nothing");
+}
+
+/// A document with the fields of its object in their order, repeated ones too.
+enum Document {
+    Null,
+    Object(Vec<(String, Value)>),
+    Other,
+}
+
+impl Document {
+    /// The plain twin of [`Connect::read`]; `None` when the document is refused.
+    fn onto(self, mut connect: Connect) -> Option<Connect> {
+        let fields = match self {
+            Self::Null => return Some(connect),
+            Self::Object(fields) => fields,
+            Self::Other => return None,
+        };
+        for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
+            let name = name.to_ascii_lowercase();
+            if let Some(field) = truth(&mut connect, &name) {
+                *field = value.as_bool()?;
+            } else if let Some(field) = text(&mut connect, &name) {
+                *field = value.as_str()?.to_owned();
+            } else if name == "protocol" {
+                connect.protocol = value.as_i64()?;
+            }
+        }
+        Some(connect)
+    }
+}
+
+fn truth<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut bool> {
+    match name {
+        "verbose" => Some(&mut connect.verbose),
+        "pedantic" => Some(&mut connect.pedantic),
+        "echo" => Some(&mut connect.echo),
+        "headers" => Some(&mut connect.headers),
+        "no_responders" => Some(&mut connect.no_responders),
+        "tls_required" => Some(&mut connect.tls_required),
+        "new_account" => Some(&mut connect.new_account),
+        _ => None,
+    }
+}
+
+fn text<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut String> {
+    match name {
+        "name" => Some(&mut connect.name),
+        "lang" => Some(&mut connect.lang),
+        "version" => Some(&mut connect.version),
+        "user" => Some(&mut connect.user),
+        "pass" => Some(&mut connect.pass),
+        "auth_token" => Some(&mut connect.auth_token),
+        "jwt" => Some(&mut connect.jwt),
+        "nkey" => Some(&mut connect.nkey),
+        "sig" => Some(&mut connect.sig),
+        "account" => Some(&mut connect.account),
+        _ => None,
+    }
+}
+
+impl<'de> Deserialize<'de> for Document {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Document;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON document")
+            }
+
+            fn visit_unit<E>(self) -> Result<Document, E> {
+                Ok(Document::Null)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Document, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Document::Object(fields))
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Document, E> {
+                Ok(Document::Other)
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Document, E> {
+                Ok(Document::Other)
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Document, E> {
+                Ok(Document::Other)
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Document, E> {
+                Ok(Document::Other)
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Document, E> {
+                Ok(Document::Other)
+            }
+        }
+        from.deserialize_any(Reader)
+    }
+}

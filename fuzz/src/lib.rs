@@ -1,0 +1,52 @@
+//! Hostile input for every room that reads bytes from outside.
+//!
+//! One function per target: it takes any bytes and panics when a promise is broken. The same functions run
+//! three ways: under libFuzzer (`cargo +nightly fuzz run NAME fuzz/corpus/NAME fuzz/seeds/NAME`), over given
+//! files on stable (`cargo run --bin NAME -- FILE…`, to replay a find), and as the short smoke run of CI
+//! (`tests/smoke.rs`). What they promise is written at the head of each file; none reads the clock for a
+//! decision, so that a find can be replayed.
+
+mod client_parser;
+mod configuration;
+mod connect_json;
+mod headers;
+mod pieces;
+mod session;
+mod transform;
+
+pub use client_parser::client_parser;
+pub use configuration::configuration;
+pub use connect_json::connect_json;
+pub use headers::headers;
+pub use session::session;
+pub use transform::transform;
+
+use std::process::ExitCode;
+
+/// Makes the `main` of a target from its function: libFuzzer's under `cfg(fuzzing)`, otherwise one that
+/// replays files.
+#[macro_export]
+macro_rules! target {
+    ($body:path) => {
+        #[cfg(fuzzing)]
+        libfuzzer_sys::fuzz_target!(|data: &[u8]| $body(data));
+        #[cfg(not(fuzzing))]
+        fn main() -> std::process::ExitCode {
+            $crate::replay($body)
+        }
+    };
+}
+
+/// Runs `body` over the files that the command line names. A broken promise panics.
+pub fn replay(body: fn(&[u8])) -> ExitCode {
+    for file in std::env::args_os().skip(1) {
+        match std::fs::read(&file) {
+            Ok(data) => body(&data),
+            Err(error) => {
+                eprintln!("{}: {error}", file.display());
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
