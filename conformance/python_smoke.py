@@ -45,13 +45,23 @@ class Server:
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
 
+    def kill(self) -> None:
+        """Whatever happened before: no process stays behind."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
     def stop(self) -> int:
         self.process.terminate()
         return self.process.wait(PATIENCE)
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
     def restart(self) -> None:
-        self.process.kill()
-        self.process.wait(PATIENCE)
+        self.kill()
         self._start(str(self.port))
 
 
@@ -174,11 +184,7 @@ async def reconnect(server):
     await client.close()
 
 
-async def permissions(program):
-    server = Server(
-        program,
-        'authorization { users: [ { user: a, password: b, permissions: { publish: "out.>", subscribe: "in.>" } } ] }',
-    )
+async def permissions(server):
     errors = asyncio.Queue()
 
     async def on_error(error):
@@ -188,20 +194,20 @@ async def permissions(program):
     await client.publish("forbidden", b"")
     assert 'permissions violation for publish to "forbidden"' in await soon(errors.get())
     await client.close()
-    assert server.stop() == 0
+
+
+USERS = 'authorization { users: [ { user: a, password: b, permissions: { publish: "out.>", subscribe: "in.>" } } ] }'
 
 
 async def main(program: str) -> None:
-    server = Server(program)
-    parts = [publish_and_subscribe, queue_groups, requests, headers, no_responders, drain, reconnect]
-    for part in parts:
-        await part(server)
-        print("ok  ", part.__name__)
-    code = server.stop()
-    assert code == 0, f"exit code {code}"
-    print("ok   stop")
-    await permissions(program)
-    print("ok   permissions")
+    open_to_all = [publish_and_subscribe, queue_groups, requests, headers, no_responders, drain, reconnect]
+    for config, parts in [("", open_to_all), (USERS, [permissions])]:
+        with Server(program, config) as server:
+            for part in parts:
+                await asyncio.wait_for(part(server), 3 * PATIENCE)
+                print("ok  ", part.__name__)
+            code = server.stop()
+            assert code == 0, f"exit code {code}"
 
 
 if __name__ == "__main__":

@@ -82,23 +82,24 @@ struct Queue {
 }
 
 impl Queue {
-    fn push(&mut self, segment: Segment) {
-        if let Segment::Own(bytes) = &segment
-            && bytes.len() <= COALESCE
-            && !self.segments.is_empty()
-        {
+    /// Adds a segment; returns how many shared bytes became this connection's own by being copied.
+    fn push(&mut self, segment: Segment) -> usize {
+        let bytes = segment.bytes();
+        if bytes.len() <= COALESCE && !self.segments.is_empty() {
+            let copied = bytes.len() - segment.own_len();
             if let Some(Segment::Own(last)) = self.segments.back_mut()
                 && last.capacity() - last.len() >= bytes.len()
             {
                 last.extend_from_slice(bytes);
-                return;
+                return copied;
             }
             let mut chunk = Vec::with_capacity(COALESCED_CHUNK);
             chunk.extend_from_slice(bytes);
             self.segments.push_back(Segment::Own(chunk));
-            return;
+            return copied;
         }
         self.segments.push_back(segment);
+        0
     }
 }
 
@@ -128,7 +129,11 @@ impl Outbox {
     pub(crate) fn append(&self, segments: &mut Staged, load: Load, memory: &Accountant) -> Queued {
         self.pending.fetch_add(load.wire, Relaxed);
         memory.charge(Kind::Outbox, load.own);
-        let outcome = self.queue.with_queue(|queue| segments.drain(..).for_each(|s| queue.push(s)));
+        let mut copied = 0;
+        let outcome = self.queue.with_queue(|queue| copied = segments.drain(..).map(|s| queue.push(s)).sum());
+        if copied > 0 {
+            memory.charge(Kind::Outbox, copied);
+        }
         if let Append::Closed = outcome {
             segments.clear();
             self.pending.fetch_sub(load.wire, Relaxed);

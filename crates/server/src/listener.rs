@@ -2,7 +2,7 @@
 
 use crate::logging::Logger;
 use crate::shard::{Mail, Mailbox};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -20,6 +20,15 @@ const BACKLOG: i32 = 4096;
 /// When the host does not resolve or the port is taken.
 pub(crate) fn bind(host: &str, port: u16) -> std::io::Result<TcpListener> {
     let address = resolve(host, port)?;
+    if address.ip() == Ipv4Addr::UNSPECIFIED {
+        // Compat: all addresses means IPv6 too, where the system has it.
+        let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+        return listen(all).or_else(|_| listen(address));
+    }
+    listen(address)
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
@@ -44,7 +53,9 @@ pub(crate) async fn accept(listener: TcpListener, shards: Vec<Mailbox>, log: Arc
             Ok((stream, peer)) => {
                 pause = FIRST_PAUSE;
                 match stream.into_std() {
-                    Ok(stream) => place(&shards, stream, peer),
+                    Ok(stream) => {
+                        place(&shards, stream, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
+                    }
                     Err(error) => log.error(format_args!("Client Accept Error ({error})")),
                 }
             }

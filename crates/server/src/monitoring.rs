@@ -236,7 +236,7 @@ fn snapshot(cid: u64, endpoint: &Endpoint, details: ConnDetails) -> ConnSnapshot
         cid,
         kind: "Client",
         transport: "nats",
-        ip: endpoint.peer.ip().to_canonical().to_string(),
+        ip: endpoint.peer.ip().to_string(),
         port: endpoint.peer.port(),
         start: timestamp(endpoint.start),
         rtt: details.rtt.unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Writes `<executable>_<pid>.ports` into `dir` and returns its path, for [`remove`] at the end.
@@ -29,10 +29,7 @@ pub(crate) fn remove(path: &Path) {
 /// An address that a client on this machine can use: one that stands for all addresses becomes loopback.
 fn url(scheme: &str, mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
-        address.set_ip(match address.ip() {
-            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        });
+        address.set_ip(Ipv4Addr::LOCALHOST.into());
     }
     format!("{scheme}://{address}")
 }

@@ -44,7 +44,7 @@ impl Session {
     fn info(&self) -> Info {
         Info {
             client_id: self.conn.cid(),
-            client_ip: self.conn.endpoint().peer.ip().to_canonical().to_string(),
+            client_ip: self.conn.endpoint().peer.ip().to_string(),
             ..self.broker.info()
         }
     }

@@ -150,7 +150,14 @@ impl Cohorts {
         if !std::mem::take(&mut cohort.is_open) {
             return None;
         }
-        let bytes = Bytes::from(std::mem::take(&mut cohort.block));
+        // A little is copied out, so that no receiver keeps a whole block's memory for it.
+        let bytes = if cohort.block.len() < BLOCK / 2 {
+            let bytes = Bytes::copy_from_slice(&cohort.block);
+            cohort.block.clear();
+            bytes
+        } else {
+            Bytes::from(std::mem::take(&mut cohort.block))
+        };
         let block = Block {
             bytes: cohort.members[0].share(bytes),
             msgs: std::mem::take(&mut cohort.msgs),

@@ -18,6 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+/// A message of at least this size for at least so many targets is copied once and shared: a copy for each
+/// could be gigabytes.
+const COPY_ONCE: usize = 4 * 1024;
+const MANY: usize = 16;
+
 /// A message as it came, ready to be passed on.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'a> {
@@ -81,6 +86,12 @@ impl Shard {
                 self.say_no_responders(&from, &message);
             }
             return Published::Done { stalled: false };
+        }
+        let copied;
+        let mut message = message;
+        if message.shared_tail.is_none() && message.tail.len() >= COPY_ONCE && route.targets.len() >= MANY {
+            copied = from.conn.share(Bytes::copy_from_slice(message.tail));
+            message.shared_tail = Some(&copied);
         }
         let mut fanout = Fanout {
             from: &from,
@@ -251,11 +262,10 @@ impl Fanout<'_> {
     fn stage(&mut self, conn: &Arc<Conn>, head: &[u8]) -> bool {
         let headers = self.message.header_len > 0 && conn.headers();
         let frame = Self::frame(self.message, &mut self.stripped, head, headers);
-        let stalled = self.staging.frame(conn, frame, self.pool, self.settings);
-        self.outcome.stalled |= stalled;
-        let dropped = stalled && self.settings.no_fast_producer_stall;
-        self.outcome.delivered |= !dropped;
-        !dropped
+        let placed = self.staging.frame(conn, frame, self.pool, self.settings);
+        self.outcome.stalled |= placed.stalled;
+        self.outcome.delivered |= !placed.dropped;
+        !placed.dropped
     }
 
     /// The frame for receivers that take headers, or for those that do not.

@@ -31,6 +31,10 @@ use staging::Staging;
 /// Perf: against 256 KiB, queue groups gain 1.4x and 16 KiB payloads 1.1x.
 const FLUSH_AT: usize = 1024 * 1024;
 
+/// Buckets of the route cache that a flush looks at, and that a quiet second does.
+const SWEEP_PER_FLUSH: usize = 2;
+const SWEEP_AT_REST: usize = 512;
+
 /// See the head of this file.
 pub struct Shard {
     broker: Arc<Broker>,
@@ -42,6 +46,8 @@ pub struct Shard {
     traffic: Arc<Traffic>,
     /// Connections whose outbox claim this flush has taken.
     claimed: Vec<Arc<Conn>>,
+    /// Staged bytes that are enough: less than [`FLUSH_AT`] where little may be pending.
+    flush_at: usize,
     /// Subscriptions that had their last message during a publish.
     finished: Vec<Arc<Subscription>>,
 }
@@ -58,6 +64,7 @@ impl Shard {
             pool: Pool::default(),
             rng: Rng::seeded(seed),
             claimed: Vec::new(),
+            flush_at: FLUSH_AT.min(broker.settings().max_pending / 4),
             finished: Vec::new(),
         }
     }
@@ -74,7 +81,7 @@ impl Shard {
 
     /// Whether so much is staged that the session should stop reading until a flush.
     pub fn is_full(&self) -> bool {
-        self.staging.bytes() >= FLUSH_AT
+        self.staging.bytes() >= self.flush_at
     }
 
     /// Stages bytes that are no message: PONG, +OK, INFO.
@@ -110,6 +117,13 @@ impl Shard {
             self.resume(&conn);
         }
         self.claimed = claimed;
+        self.routes.sweep(SWEEP_PER_FLUSH, self.staging.cohorts());
+    }
+
+    /// To be called now and then also when nothing happens: gives back what ended connections still hold.
+    pub fn maintain(&mut self) {
+        self.routes.settle(&mut self.touched);
+        self.routes.sweep(SWEEP_AT_REST, self.staging.cohorts());
     }
 
     /// Goes on writing a connection whose claim this shard holds: after a flush, or on the owner shard
@@ -143,7 +157,8 @@ impl Shard {
                 self.claimed.push(Arc::clone(&stage.conn));
             }
             let pending = stage.conn.pending();
-            if pending > max_pending && queued != Queued::Closed {
+            let behind = stage.overrun || pending > max_pending;
+            if behind && queued != Queued::Closed {
                 self.cut_off(&stage.conn, pending);
             }
         }

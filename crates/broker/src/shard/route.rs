@@ -28,10 +28,14 @@ const WAYS: usize = 2;
 /// Longer subjects are never cached: they cost memory and nobody repeats them by the thousand.
 const LONGEST_CACHED: usize = 512;
 
+/// Bytes that the routes of a shard may take, and one of them at most.
+const BUDGET: usize = 64 * 1024 * 1024;
+const DEAREST: usize = BUDGET / 8;
+
 /// Who publishes, as far as routes depend on it.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
-    pub(super) account: &'a Account,
+    pub(super) account: &'a Arc<Account>,
     pub(super) permissions: Option<&'a Arc<Permissions>>,
 }
 
@@ -85,6 +89,7 @@ pub(super) struct Route {
     hash: u64,
     key: Key,
     subject: Vec<u8>,
+    account: Option<Arc<Account>>,
     /// Keeps the address in `key` from being used again.
     permissions: Option<Arc<Permissions>>,
     stamp: Option<Stamp>,
@@ -109,6 +114,7 @@ impl Route {
             hash: 0,
             key: Key(0, 0),
             subject: Vec::new(),
+            account: None,
             permissions: None,
             stamp: None,
             access: Access::Allowed,
@@ -150,6 +156,28 @@ impl Route {
         }
     }
 
+    /// Whether interest has not changed since it was built.
+    fn is_current(&self) -> bool {
+        match (&self.account, &self.stamp) {
+            (Some(account), Some(stamp)) => account.interest.is_current(stamp),
+            _ => false,
+        }
+    }
+
+    /// Bytes that it takes, about.
+    fn cost(&self) -> usize {
+        let subs = |target: &Target| match target {
+            Target::Client(_) => 0,
+            Target::Cohort(shared) => shared.subs.len() * size_of::<Arc<Subscription>>(),
+        };
+        size_of::<Self>()
+            + self.subject.len()
+            + self.heads.len()
+            + self.targets.len() * size_of::<Target>()
+            + self.targets.iter().map(subs).sum::<usize>()
+            + self.groups.iter().map(|group| group.len() * size_of::<Delivery>()).sum::<usize>()
+    }
+
     fn forget(&mut self, cohorts: &mut Cohorts) {
         self.settle();
         for target in self.targets.drain(..) {
@@ -160,6 +188,9 @@ impl Route {
         self.groups.clear();
         self.heads.clear();
         self.stamp = None;
+        if self.heads.capacity() > DEAREST {
+            (self.heads, self.targets, self.groups) = Default::default();
+        }
     }
 }
 
@@ -187,6 +218,10 @@ impl Bucket {
 
 /// All routes of a shard.
 pub(super) struct Routes {
+    /// What the cached routes cost together.
+    held: usize,
+    /// The bucket that the sweep looks at next.
+    hand: usize,
     buckets: Box<[Bucket]>,
     hasher: foldhash::fast::RandomState,
     fleeting: Route,
@@ -216,6 +251,8 @@ impl Touched {
 impl Routes {
     pub(super) fn new() -> Self {
         Self {
+            held: 0,
+            hand: 0,
             buckets: (0..BUCKETS).map(|_| Bucket::EMPTY).collect(),
             hasher: foldhash::fast::RandomState::default(),
             fleeting: Route::empty(),
@@ -258,6 +295,7 @@ impl Routes {
             bucket.seen.rotate_right(1);
             bucket.seen[0] = hash;
             self.fleeting.forget(cohorts);
+            self.fleeting.is_fleeting = true;
             build(&mut self.fleeting, &mut self.matched, scope, subject, None);
             return &mut self.fleeting;
         }
@@ -265,13 +303,53 @@ impl Routes {
             bucket.next = (bucket.next + 1) % WAYS;
             bucket.next
         });
-        let route = bucket.ways[way].get_or_insert_with(|| Box::new(Route::empty()));
-        route.forget(cohorts);
+        self.drop_route(at, way, cohorts);
+        while self.held > BUDGET {
+            self.sweep_bucket(cohorts, |_| true);
+        }
+        let mut route = Box::new(Route::empty());
         route.is_fleeting = false;
         route.place = (at as u32, way as u32);
         route.hash = hash;
-        build(route, &mut self.matched, scope, subject, Some(cohorts));
-        route
+        build(&mut route, &mut self.matched, scope, subject, Some(cohorts));
+        let cost = route.cost();
+        if cost > DEAREST {
+            // Too dear to keep: used once, like any route of a subject that does not return.
+            route.is_fleeting = true;
+            self.fleeting.forget(cohorts);
+            self.fleeting = *route;
+            return &mut self.fleeting;
+        }
+        self.held += cost;
+        self.buckets[at].ways[way].insert(route)
+    }
+
+    fn drop_route(&mut self, at: usize, way: usize, cohorts: &mut Cohorts) {
+        if let Some(mut route) = self.buckets[at].ways[way].take() {
+            self.held -= route.cost();
+            route.forget(cohorts);
+        }
+    }
+
+    /// Looks at a few buckets and drops routes that are no longer true, so that connections which have
+    /// ended are not remembered for long.
+    pub(super) fn sweep(&mut self, buckets: usize, cohorts: &mut Cohorts) {
+        for _ in 0..buckets {
+            self.sweep_bucket(cohorts, |route| !route.is_current());
+        }
+        if !self.fleeting.is_empty() {
+            self.fleeting.forget(cohorts);
+        }
+    }
+
+    fn sweep_bucket(&mut self, cohorts: &mut Cohorts, goes: impl Fn(&Route) -> bool) {
+        let at = self.hand;
+        self.hand = (at + 1) % BUCKETS;
+        for way in 0..WAYS {
+            if self.buckets[at].ways[way].as_deref().is_some_and(&goes) {
+                self.drop_route(at, way, cohorts);
+            }
+        }
     }
 
     /// Brings all subscription counts up to date.
@@ -304,6 +382,7 @@ fn build(
     cohorts: Option<&mut Cohorts>,
 ) {
     route.key = scope.key();
+    route.account = Some(Arc::clone(scope.account));
     route.permissions = scope.permissions.cloned();
     route.subject.clear();
     route.subject.extend_from_slice(subject);

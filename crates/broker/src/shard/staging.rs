@@ -26,18 +26,40 @@ pub(super) struct Stage {
     pub(super) stalled: bool,
     /// Whether this tick's stall is counted already.
     stall_counted: bool,
+    /// Bytes that may still be staged before the connection is too far behind.
+    left: usize,
+    /// More than `left` was to be staged, or the connection is ending: nothing more is staged.
+    pub(super) overrun: bool,
 }
 
 impl Stage {
     fn new(conn: &Arc<Conn>, settings: &Settings) -> Self {
+        let pending = conn.pending();
         Self {
             conn: Arc::clone(conn),
             chunk: Vec::new(),
             segments: Staged::new(),
             load: Load::default(),
             open: None,
-            stalled: conn.pending() > settings.max_pending / 4 * 3,
+            stalled: pending > settings.max_pending / 4 * 3,
             stall_counted: false,
+            left: settings.max_pending.saturating_sub(pending),
+            overrun: conn.close_requested().is_some(),
+        }
+    }
+
+    /// Takes `len` bytes from what may be staged; `false` when they are too many.
+    #[inline]
+    fn admit(&mut self, len: usize) -> bool {
+        match self.left.checked_sub(len) {
+            Some(left) if !self.overrun => {
+                self.left = left;
+                true
+            }
+            _ => {
+                self.overrun = true;
+                false
+            }
         }
     }
 
@@ -52,8 +74,8 @@ impl Stage {
 
     #[cold]
     fn next_chunk(&mut self, need: usize, pool: &mut Pool) {
-        let first = self.chunk.capacity() == 0 && self.segments.is_empty();
-        let full = std::mem::replace(&mut self.chunk, pool.get(need, first));
+        let small = self.chunk.capacity() == 0 && !matches!(self.segments.last(), Some(Segment::Own(_)));
+        let full = std::mem::replace(&mut self.chunk, pool.get(need, small));
         self.push_own(full);
     }
 
@@ -105,6 +127,15 @@ impl Frame<'_> {
     fn len(&self) -> usize {
         self.head.len() + self.tail.len()
     }
+}
+
+/// What became of a message for one connection.
+#[derive(Clone, Copy)]
+pub(super) struct Placed {
+    /// The connection is far behind.
+    pub(super) stalled: bool,
+    /// It does not get the message.
+    pub(super) dropped: bool,
 }
 
 /// How much more a shared byte counts towards a flush than one for a single receiver: every member's
@@ -177,8 +208,7 @@ impl Staging {
         self.own_stage(conn, settings).room(line.len(), pool).extend_from_slice(line);
     }
 
-    /// Stages one message for one connection. Returns whether that connection is far behind; then, if
-    /// `drop_when_stalled`, nothing was staged.
+    /// Stages one message for one connection.
     #[inline]
     pub(super) fn frame(
         &mut self,
@@ -186,14 +216,14 @@ impl Staging {
         frame: Frame<'_>,
         pool: &mut Pool,
         settings: &Settings,
-    ) -> bool {
+    ) -> Placed {
         let stage = self.own_stage(conn, settings);
         let stalled = stage.stalled;
         if stalled {
             stage.count_stall();
         }
-        if stalled && settings.no_fast_producer_stall {
-            return true;
+        if (stalled && settings.no_fast_producer_stall) || !stage.admit(frame.len()) {
+            return Placed { stalled, dropped: true };
         }
         match frame.shared_tail {
             Some(shared) => {
@@ -209,7 +239,7 @@ impl Staging {
             }
         }
         self.bytes += frame.len();
-        stalled
+        Placed { stalled, dropped: false }
     }
 
     /// Adds one message to the block that a cohort shares. `None` when the members cannot share now and
@@ -262,8 +292,10 @@ impl Staging {
         let members = self.cohorts.members(id);
         for conn in members.iter() {
             if let Some(Some(stage)) = self.stages.get_mut(conn.slot() as usize) {
-                stage.push_shared(block.bytes.clone(), block.msgs, block.payload);
                 stage.open = None;
+                if stage.admit(block.bytes.len()) {
+                    stage.push_shared(block.bytes.clone(), block.msgs, block.payload);
+                }
             }
         }
         self.cohorts.settle(id);

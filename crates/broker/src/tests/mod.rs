@@ -1,1 +1,19 @@
-//! placeholder
+//! The broker driven from one thread, without sockets: what clients send goes into sessions on two
+//! shards, what they get comes out of fake transports, and nothing happens between but what a test asks
+//! for. `model` plays random scripts against a plain twin.
+
+mod cohorts;
+mod counts;
+mod fanout;
+mod limits;
+mod model;
+mod net;
+mod order;
+mod outbox;
+mod queues;
+mod responders;
+mod rights;
+mod script;
+mod sink;
+mod timers;
+mod twin;

@@ -21,6 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::runtime::{Handle, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, mpsc};
 
@@ -140,6 +141,7 @@ fn run(
     runtime.block_on(async move {
         tokio::task::spawn_local(flusher(Rc::clone(&local)));
         tokio::task::spawn_local(timers::run(Rc::clone(&local)));
+        tokio::task::spawn_local(housekeeper(Rc::clone(&local)));
         while let Some(mail) = receiver.recv().await {
             if let Mail::Stop = mail {
                 break;
@@ -155,6 +157,16 @@ async fn flusher(local: Rc<Local>) {
     loop {
         local.dirty.notified().await;
         local.flush();
+    }
+}
+
+/// Time between two looks at what ended connections still hold.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+async fn housekeeper(local: Rc<Local>) {
+    loop {
+        tokio::time::sleep(HOUSEKEEPING).await;
+        local.shard.borrow_mut().maintain();
     }
 }
 
@@ -215,7 +227,7 @@ impl Local {
         }
         let deadline = tokio::time::Instant::now() + reader::LINGER * 2;
         while !self.links.borrow().is_empty() && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }

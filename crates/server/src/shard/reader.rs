@@ -289,6 +289,9 @@ impl Reader {
             Why::Flush => {
                 self.local.flush();
                 self.flushes += 1;
+                if let Some(reason) = self.link.conn.close_requested() {
+                    return Err(reason);
+                }
                 let is_long = self.flushes.is_multiple_of(FLUSHES);
                 Ok(if is_long { Next::Pause(Step::Resume) } else { Next::Continue })
             }

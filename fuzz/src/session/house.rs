@@ -1,0 +1,234 @@
+//! A broker with one shard and a few clients: what the server does around the core, without sockets,
+//! threads or time.
+
+use super::pipe::Pipe;
+use myelin_auth::{
+    AccountName, AuthConfig, ConnectionTypes, Method, Permissions, ResponseRule, Secret, StoredSecret,
+    SubjectRules, User, Users,
+};
+use myelin_broker::{Broker, Drained, Endpoint, Level, Log, Session, Settings, Shard, Verdict, Why};
+use myelin_wire::info::Info;
+use std::fmt::Arguments;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Bcrypt of `pa` at the lowest cost.
+const BCRYPT_PA: &str = "$2a$04$HC3pb82UrzraClGLwypBgOiyUbVMgoaS1XYV5Dr5RzehWUR8aIg6K";
+
+/// See the head of this file.
+pub(super) struct House {
+    broker: Arc<Broker>,
+    shard: Shard,
+    peers: Vec<Peer>,
+    has_narrow_pipes: bool,
+    now: Instant,
+}
+
+/// One client as its connection's task sees it.
+struct Peer {
+    session: Session,
+    pipe: Pipe,
+    /// What the session has not taken yet.
+    held: Vec<u8>,
+    /// Bytes that it asked for.
+    need: usize,
+    is_open: bool,
+}
+
+impl House {
+    /// The lowest two bits of `choice` are how clients authenticate (not at all, by token, as users, as
+    /// users with one for everybody else), then come: small limits, tracing, narrow pipes.
+    pub(super) fn new(choice: u8) -> Self {
+        let has = |bit: u8| choice & bit != 0;
+        let log = Arc::new(Lines { has_trace: has(8) });
+        let info = Info { server_id: "FUZZ".into(), max_payload: 1 << 20, ..Info::default() };
+        let broker = Broker::new(settings(has(4)), auth(choice & 3), &[], Some("$SYS"), info, log)
+            .expect("no account is named twice");
+        Self {
+            shard: Shard::new(&broker, 7),
+            broker,
+            peers: Vec::new(),
+            has_narrow_pipes: has(16),
+            now: Instant::now(),
+        }
+    }
+
+    /// A client connects; returns its number.
+    pub(super) fn enter(&mut self) -> usize {
+        let pipe = Pipe::new(self.has_narrow_pipes);
+        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+        let endpoint = Endpoint { peer, start: SystemTime::UNIX_EPOCH };
+        let conn = self.broker.connect(endpoint, Box::new(pipe.clone()));
+        let (session, verdict) = Session::open(&mut self.shard, conn, self.now);
+        assert_eq!(verdict, Verdict::Go, "there is room for everybody");
+        self.peers.push(Peer { session, pipe, held: Vec::new(), need: 1, is_open: true });
+        self.flush();
+        self.peers.len() - 1
+    }
+
+    /// A client sends, unless its connection has ended.
+    pub(super) fn send(&mut self, number: usize, bytes: &[u8]) {
+        let peer = &mut self.peers[number];
+        if !peer.is_open {
+            return;
+        }
+        peer.held.extend_from_slice(bytes);
+        while self.peers[number].wants_more_work() {
+            self.work(number);
+        }
+        self.flush();
+    }
+
+    /// Offers what is held once, and does what the session asks for.
+    fn work(&mut self, number: usize) {
+        let peer = &mut self.peers[number];
+        let consumed = peer.session.ingest(&mut self.shard, &peer.held, None, self.now);
+        assert!(consumed.bytes <= peer.held.len(), "took more than there is");
+        peer.held.drain(..consumed.bytes);
+        peer.need = 1;
+        match consumed.why {
+            Why::More(need) => {
+                assert!(need > peer.held.len(), "asks for {need} bytes of {}", peer.held.len());
+                peer.need = need;
+            }
+            Why::Flush | Why::Stall => self.flush(),
+            Why::Authenticate(task) => {
+                let verdict = peer.session.authenticated(&mut self.shard, task.run(), self.now);
+                self.heed(number, verdict);
+            }
+            Why::Close(reason) => self.heed(number, Verdict::Close(reason)),
+        }
+    }
+
+    fn heed(&mut self, number: usize, verdict: Verdict) {
+        if let Verdict::Close(reason) = verdict {
+            let peer = &mut self.peers[number];
+            peer.is_open = false;
+            if let Some(removal) = peer.session.end(&mut self.shard, reason) {
+                removal.run();
+            }
+            self.flush();
+        }
+    }
+
+    /// The client's next deadline comes.
+    pub(super) fn time_passes(&mut self, number: usize) {
+        let peer = &mut self.peers[number];
+        if peer.is_open {
+            self.now = peer.session.deadline().max(self.now) + Duration::from_millis(1);
+            let verdict = peer.session.on_deadline(&mut self.shard, self.now);
+            self.heed(number, verdict);
+            self.flush();
+        }
+    }
+
+    /// The client hangs up.
+    pub(super) fn leave(&mut self, number: usize) {
+        if self.peers[number].is_open {
+            self.heed(number, Verdict::Close(myelin_wire::error::CloseReason::ClientClosed));
+        }
+        self.peers[number].session.conn().discard();
+    }
+
+    /// Everything that a client has received.
+    pub(super) fn heard(&self, number: usize) -> Vec<u8> {
+        self.peers[number].pipe.written()
+    }
+
+    /// Sends what is staged, and plays the owner of every pipe that blocked.
+    fn flush(&mut self) {
+        self.shard.flush();
+        for peer in &self.peers {
+            while peer.pipe.take_waiting() {
+                let conn = peer.session.conn();
+                while let Drained::Blocked { .. } = self.shard.drain(conn) {}
+            }
+        }
+    }
+
+    /// Nothing of those who have left is left.
+    pub(super) fn check_empty(&self) {
+        let broker = &self.broker;
+        assert_eq!(broker.connection_counts(), (0, self.peers.len() as u64));
+        assert_eq!(broker.memory().total(), 0, "memory that nobody gave back");
+        for account in broker.accounts() {
+            assert_eq!(account.connections(), 0, "a connection of {} that is not there", account.name());
+        }
+        for peer in &self.peers {
+            let conn = peer.session.conn();
+            assert_eq!((conn.subscription_count(), conn.pending()), (0, 0));
+        }
+    }
+}
+
+impl Peer {
+    fn wants_more_work(&self) -> bool {
+        self.is_open && !self.held.is_empty() && self.held.len() >= self.need
+    }
+}
+
+fn settings(is_small: bool) -> Settings {
+    if !is_small {
+        return Settings::default();
+    }
+    Settings {
+        max_control_line: 200,
+        max_payload: 20,
+        max_subscriptions: Some(4),
+        max_sub_tokens: Some(3),
+        ..Settings::default()
+    }
+}
+
+fn auth(choice: u8) -> AuthConfig {
+    let secret = || StoredSecret::Plain(Secret::new("secret"));
+    match choice {
+        0 => AuthConfig::open(),
+        1 => AuthConfig::new(Method::Token(secret())),
+        _ => {
+            let users = [
+                user("plain", secret(), None),
+                user("bound", secret(), Some(permissions())),
+                user("hashed", StoredSecret::parse(BCRYPT_PA), None),
+            ];
+            let no_auth_user = (choice == 3).then(|| "bound".to_owned());
+            AuthConfig { no_auth_user, ..AuthConfig::new(Method::Users(Users::new(users))) }
+        }
+    }
+}
+
+fn user(name: &str, password: StoredSecret, permissions: Option<Arc<Permissions>>) -> User {
+    User {
+        name: name.into(),
+        password,
+        account: AccountName::global(),
+        permissions,
+        connection_types: ConnectionTypes::default(),
+    }
+}
+
+fn permissions() -> Arc<Permissions> {
+    let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+    let publish = SubjectRules { allow: list(&["a.>", "b", "_INBOX.>"]), deny: list(&["a.secret.*"]) };
+    let subscribe =
+        SubjectRules { allow: list(&["a.*", "b", "_INBOX.>", "c q"]), deny: list(&["a.x", "* bad"]) };
+    let made = Permissions::new(Some(publish), Some(subscribe), Some(ResponseRule::default()));
+    Arc::new(made.expect("these are valid rules"))
+}
+
+/// A log that reads every line and keeps none.
+struct Lines {
+    has_trace: bool,
+}
+
+impl Log for Lines {
+    fn enabled(&self, level: Level) -> bool {
+        self.has_trace || level != Level::Trace
+    }
+
+    fn write(&self, _: Level, line: Arguments<'_>) {
+        let line = line.to_string();
+        assert!(!line.contains(['\r', '\n']), "a log line of several lines: {line:?}");
+    }
+}

@@ -1,0 +1,185 @@
+//! A short run of every target on the pinned stable toolchain: the seeds, then mutations of them.
+//!
+//! Deterministic for a seed, which is printed. `MYELIN_FUZZ_SEED` and `MYELIN_FUZZ_CASES` change the seed
+//! and the count. A find is written to `artifacts/NAME/`, and `cargo run --bin NAME -- FILE` replays it.
+
+use myelin_stdx::rng::Rng;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SEED: u64 = 20_261_120;
+const CASES: u64 = 20_000;
+/// Longer inputs are cut: they take time and find little.
+const LONGEST: usize = 1024;
+
+#[test]
+fn client_parser() {
+    smoke("client_parser", myelin_fuzz::client_parser);
+}
+
+#[test]
+fn headers() {
+    smoke("headers", myelin_fuzz::headers);
+}
+
+#[test]
+fn connect_json() {
+    smoke("connect_json", myelin_fuzz::connect_json);
+}
+
+#[test]
+fn configuration() {
+    smoke("configuration", myelin_fuzz::configuration);
+}
+
+#[test]
+fn session() {
+    smoke("session", myelin_fuzz::session);
+}
+
+#[test]
+fn transform() {
+    smoke("transform", myelin_fuzz::transform);
+}
+
+fn smoke(name: &'static str, body: fn(&[u8])) {
+    let (seed, cases) = (number("MYELIN_FUZZ_SEED", SEED), number("MYELIN_FUZZ_CASES", CASES));
+    println!("{name}: {cases} cases, MYELIN_FUZZ_SEED={seed}");
+    let corpus = read_seeds(name);
+    for bytes in &corpus {
+        run(name, body, bytes);
+    }
+    let mut mutator = Mutator::new(&corpus, seed);
+    for _ in 0..cases {
+        run(name, body, &mutator.next_case());
+    }
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect("the variable holds a number"))
+}
+
+fn home() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The committed seeds in the order of their names, so that a run can be repeated.
+fn read_seeds(name: &str) -> Vec<Vec<u8>> {
+    let folder = home().join("seeds").join(name);
+    let entries = fs::read_dir(folder).expect("every target has seeds");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable entry").path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "{name} has no seeds");
+    files.iter().map(|file| fs::read(file).expect("a readable seed")).collect()
+}
+
+fn run(name: &'static str, body: fn(&[u8]), bytes: &[u8]) {
+    let witness = Witness { name, bytes };
+    body(bytes);
+    drop(witness);
+}
+
+/// Keeps the input of a run that panics.
+struct Witness<'a> {
+    name: &'static str,
+    bytes: &'a [u8],
+}
+
+impl Drop for Witness<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        eprintln!("{} found: b\"{}\"", self.name, self.bytes.escape_ascii());
+        let folder = home().join("artifacts").join(self.name);
+        let file = folder.join("smoke");
+        let kept = fs::create_dir_all(&folder).and_then(|()| fs::write(&file, self.bytes));
+        match kept {
+            Ok(()) => eprintln!("replay: cargo run --bin {} -- {}", self.name, file.display()),
+            Err(error) => eprintln!("cannot keep it in {}: {error}", file.display()),
+        }
+    }
+}
+
+/// Makes new inputs out of old ones.
+struct Mutator<'a> {
+    corpus: &'a [Vec<u8>],
+    /// What the seeds are made of: their words, and what stands between.
+    words: Vec<&'a [u8]>,
+    rng: Rng,
+}
+
+impl<'a> Mutator<'a> {
+    fn new(corpus: &'a [Vec<u8>], seed: u64) -> Self {
+        let is_word = |byte: &u8| byte.is_ascii_alphanumeric();
+        let chunks = corpus.iter().flat_map(|seed| seed.chunk_by(move |a, b| is_word(a) == is_word(b)));
+        let mut words: Vec<&[u8]> = chunks.filter(|word| word.len() <= 24).collect();
+        words.sort_unstable();
+        words.dedup();
+        Self { corpus, words, rng: Rng::seeded(seed) }
+    }
+
+    fn next_case(&mut self) -> Vec<u8> {
+        if self.below(32) == 0 {
+            let len = self.below(64);
+            return (0..len).map(|_| self.byte()).collect();
+        }
+        let mut case = self.seed().to_vec();
+        for _ in 0..=self.below(5) {
+            self.mutate(&mut case);
+        }
+        case.truncate(LONGEST);
+        case
+    }
+
+    fn mutate(&mut self, case: &mut Vec<u8>) {
+        let (from, to) = self.range(case.len());
+        match self.below(8) {
+            0 => case.truncate(to),
+            1 => drop(case.drain(from..to)),
+            2 => case.extend_from_within(from..to),
+            3 => {
+                let other = self.seed();
+                let (from, to) = self.range(other.len());
+                case.extend_from_slice(&other[from..to]);
+            }
+            4 if from < to => case[from] = self.byte(),
+            5 => case.insert(from, self.byte()),
+            _ => {
+                let word = self.word();
+                let replaced = from..if self.below(2) == 0 { from } else { to.min(from + word.len()) };
+                case.splice(replaced, word.iter().copied());
+            }
+        }
+    }
+
+    fn seed(&mut self) -> &'a [u8] {
+        let at = self.below(self.corpus.len());
+        &self.corpus[at]
+    }
+
+    fn word(&mut self) -> &'a [u8] {
+        let at = self.below(self.words.len());
+        self.words[at]
+    }
+
+    /// A part of something that long, mostly a short one.
+    fn range(&mut self, len: usize) -> (usize, usize) {
+        let from = self.below(len + 1);
+        let most = if self.below(4) == 0 { len - from } else { (len - from).min(8) };
+        (from, from + self.below(most + 1))
+    }
+
+    /// A byte that means something somewhere, or any.
+    fn byte(&mut self) -> u8 {
+        const TELLING: &[u8] = b"\0\t\n\r \"#$'*,-./019:;=>[\\]{|}\x7f\x80\xc3\xff";
+        match self.below(TELLING.len() * 2) {
+            at if at < TELLING.len() => TELLING[at],
+            _ => self.below(256) as u8,
+        }
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        self.rng.below(n as u64) as usize
+    }
+}
