@@ -36,10 +36,11 @@ if [ $# -eq 0 ]; then
     exec "$venv/bin/python" "$here/python_smoke.py" "$work/bin/nats-server"
 fi
 
-# The suites use fixed ports: where the system allows, they get a loopback network of their own.
+# The suites use fixed ports and leave servers behind: where the system allows, they get a loopback network of
+# their own, and everything that they started ends with them.
 alone() {
-    if unshare -rn true 2>/dev/null; then
-        unshare -rn sh -c 'ip link set lo up && exec "$@"' alone "$@"
+    if unshare -rnpf --kill-child --mount-proc true 2>/dev/null; then
+        unshare -rnpf --kill-child --mount-proc sh -c 'ip link set lo up && exec "$@"' alone "$@"
     else
         "$@"
     fi
@@ -63,7 +64,7 @@ run() {
     echo "== $package"
     # shellcheck disable=SC2086
     (cd "$work/suite/$package" && PYTHONPATH="$sources:$here/python_before_313" \
-        alone "$venv/bin/python" -m pytest -q -p no:cacheprovider --timeout 60 --show-capture=no --tb=short -rfEs \
+        alone "$venv/bin/python" -m pytest -q --rootdir . -p no:cacheprovider --timeout 60 --show-capture=no --tb=short -rfEs \
         -W ignore $deselected "$@" >"$work/$package.txt" 2>&1) || failed="${failed:-} $package"
     sed -n '/short test summary/,$p' "$work/$package.txt"
     grep -q 'short test summary' "$work/$package.txt" || tail -n 1 "$work/$package.txt"

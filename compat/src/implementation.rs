@@ -4,6 +4,7 @@
 
 use crate::transcript::Side;
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -38,13 +39,44 @@ pub fn reference() -> Result<Implementation, String> {
     Err(format!("nats-server {REFERENCE_VERSION} was not found{seen}"))
 }
 
-/// Our server, from `MYELIN_SERVER`.
+/// Our server, from `MYELIN_SERVER`; without that, and under cargo, it is built anew, so that nobody tests
+/// yesterday's program by accident.
 ///
 /// # Errors
 /// A sentence saying why it is skipped.
+///
+/// # Panics
+/// When the server does not compile: then nothing was tested, which must not look like success.
 pub fn myelin() -> Result<Implementation, String> {
-    let program = env::var_os("MYELIN_SERVER").ok_or("MYELIN_SERVER is not set")?;
-    Ok(Implementation { side: Side::Myelin, program: program.into() })
+    let given = env::var_os("MYELIN_SERVER").map(PathBuf::from);
+    let program = match (given, env::var_os("CARGO")) {
+        (Some(program), _) => program,
+        (None, Some(cargo)) => build(&cargo),
+        (None, None) => return Err("MYELIN_SERVER is not set and this is not cargo".into()),
+    };
+    Ok(Implementation { side: Side::Myelin, program })
+}
+
+/// Builds our server with `cargo`, into the target directory and with the profile of the running program
+/// (`target/debug/deps/transcripts-…`), and returns its path.
+fn build(cargo: &OsStr) -> PathBuf {
+    let this = env::current_exe().expect("a running program has a path");
+    let profile_folder = this.ancestors().nth(2).expect("cargo runs tests from target/PROFILE/deps");
+    let target = profile_folder.parent().expect("a profile's folder is in the target directory");
+    let profile = match profile_folder.file_name().and_then(OsStr::to_str) {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    };
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "myelin-server", "--profile", profile, "--manifest-path"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target)
+        .status();
+    match built {
+        Ok(status) if status.success() => profile_folder.join("myelin-server"),
+        other => panic!("cannot build myelin-server: {other:?}"),
+    }
 }
 
 fn candidates() -> impl Iterator<Item = PathBuf> {

@@ -1,7 +1,7 @@
 //! The configuration file.
 //!
-//! Promised for any bytes: reading ends, without a panic, in options or in errors that each say something.
-//! Reading is a function of the text: twice the same. Files stay shut: where the text speaks
+//! Promised for any bytes: reading ends, without a panic, in options or in errors that each say something
+//! on one line. Reading is a function of the text: twice the same. Files stay shut: where the text speaks
 //! of including, slashes are taken out of it, so that nothing outside of the current directory has a name.
 
 use myelin_conf::{Diagnostic, LoadError, load_text};
@@ -40,5 +40,7 @@ fn without_far_files(data: &[u8]) -> Vec<u8> {
 }
 
 fn says_something(diagnostic: &Diagnostic) {
-    assert!(!diagnostic.message.trim().is_empty(), "an empty message");
+    let message = &diagnostic.message;
+    assert!(!message.trim().is_empty(), "an empty message");
+    assert!(!message.contains(['\r', '\n']), "a message of several lines: {message:?}");
 }

@@ -13,7 +13,8 @@ use crate::pieces::pieces;
 use house::House;
 
 /// How the client that behaves greets. Its name and password fit every house.
-const GREETING: &[u8] = b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
+const GREETING: &[u8] =
+    b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
     \"protocol\":1,\"auth_token\":\"secret\",\"user\":\"plain\",\"pass\":\"secret\"}\r\n\
     SUB > 1\r\nSUB *.* group 2\r\nSUB a group 3\r\n";
 

@@ -144,7 +144,11 @@ impl<'a> Mutator<'a> {
                 case.extend_from_slice(&other[from..to]);
             }
             4 if from < to => case[from] = self.byte(),
-            5 => case.insert(from, self.byte()),
+            5 => {
+                let times = if self.below(4) == 0 { self.below(48) } else { 1 };
+                let byte = self.byte();
+                case.splice(from..from, std::iter::repeat_n(byte, times));
+            }
             _ => {
                 let word = self.word();
                 let replaced = from..if self.below(2) == 0 { from } else { to.min(from + word.len()) };

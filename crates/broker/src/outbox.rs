@@ -79,6 +79,8 @@ struct Queue {
     segments: VecDeque<Segment>,
     /// Bytes of the first segment that are written already.
     written: usize,
+    /// The connection has ended while someone held the claim: what comes back is given up.
+    closed: bool,
 }
 
 impl Queue {
@@ -148,14 +150,20 @@ impl Outbox {
     }
 
     pub(crate) fn close(&self, memory: &Accountant) {
-        let (dropped, own) = self.queue.close(|queue| {
-            let written = std::mem::take(&mut queue.written);
-            let own: usize = queue.segments.iter().map(Segment::own_len).sum();
-            let all: usize = queue.segments.drain(..).map(|s| s.bytes().len()).sum();
-            (all.saturating_sub(written), own)
-        });
+        let take = |queue: &mut Queue| {
+            queue.closed = true;
+            (std::mem::take(&mut queue.segments), std::mem::take(&mut queue.written))
+        };
+        let (segments, written) = self.queue.close(take);
+        self.forget(segments, written, memory);
+    }
+
+    /// Gives up segments of which the first has `written` bytes out already.
+    fn forget(&self, segments: VecDeque<Segment>, written: usize, memory: &Accountant) {
+        let own: usize = segments.iter().map(Segment::own_len).sum();
+        let all: usize = segments.iter().map(|s| s.bytes().len()).sum();
         memory.release(Kind::Outbox, own);
-        let _ = self.pending.fetch_update(Relaxed, Relaxed, |n| Some(n.saturating_sub(dropped)));
+        self.pending.fetch_sub(all.saturating_sub(written), Relaxed);
     }
 }
 
@@ -184,13 +192,17 @@ pub(crate) fn drain(conn: &Arc<Conn>, recycle: &mut dyn FnMut(Vec<u8>)) -> Drain
         match outcome {
             Wrote::All(n) => progress |= n > 0,
             Wrote::Blocked(n) => {
-                outbox.queue.take(|q| put_back(q, segments, written));
-                return Drained::Blocked { progress: progress || n > 0 };
+                let refused = outbox.queue.take(|q| put_back(q, segments, written));
+                let Some(rest) = refused else {
+                    return Drained::Blocked { progress: progress || n > 0 };
+                };
+                outbox.forget(rest, written, conn.memory());
+                let _ = outbox.queue.finish(|_| true);
+                return Drained::Empty;
             }
             Wrote::Failed => {
                 // The rest can never be written; whatever arrives meanwhile goes with the close.
-                let own: usize = segments.iter().map(Segment::own_len).sum();
-                conn.memory().release(Kind::Outbox, own);
+                outbox.forget(segments, written, conn.memory());
                 let _ = outbox.queue.finish(|_| true);
                 return Drained::Failed;
             }
@@ -201,11 +213,16 @@ pub(crate) fn drain(conn: &Arc<Conn>, recycle: &mut dyn FnMut(Vec<u8>)) -> Drain
     }
 }
 
-/// Returns what could not be written to the front, ahead of what arrived meanwhile.
-fn put_back(queue: &mut Queue, mut rest: VecDeque<Segment>, written: usize) {
+/// Returns what could not be written to the front, ahead of what arrived meanwhile; a queue that was
+/// closed meanwhile refuses it.
+fn put_back(queue: &mut Queue, mut rest: VecDeque<Segment>, written: usize) -> Option<VecDeque<Segment>> {
+    if queue.closed {
+        return Some(rest);
+    }
     rest.append(&mut queue.segments);
     queue.segments = rest;
     queue.written = written;
+    None
 }
 
 enum Wrote {

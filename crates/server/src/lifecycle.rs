@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
@@ -27,6 +28,8 @@ const API_LEVEL: i32 = 5;
 
 /// Threads for what may take long: bcrypt, large monitoring answers.
 const BLOCKING_THREADS: usize = 4;
+/// Those of them that may check passwords at once: monitoring must get its turn.
+const LOGINS: usize = 2;
 
 /// Why the server could not start.
 #[derive(Debug)]
@@ -206,8 +209,9 @@ fn new_broker(
 }
 
 fn start_shards(broker: &Arc<Broker>, control: &Handle) -> Result<Vec<ShardThread>, StartError> {
+    let logins = Arc::new(Semaphore::new(LOGINS));
     (0..process::cores())
-        .map(|index| ShardThread::start(index, broker, control))
+        .map(|index| ShardThread::start(index, broker, control, &logins))
         .collect::<io::Result<_>>()
         .map_err(failed("cannot start a shard"))
 }

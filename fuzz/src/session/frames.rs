@@ -64,7 +64,8 @@ fn message<'a>(arguments: &[u8], headers: usize, rest: &'a [u8]) -> Result<&'a [
     if !(3..=4).contains(&(words.len() - headers)) {
         return bad("a message with too few or too many words");
     }
-    let sizes: Option<Vec<usize>> = words[words.len() - 1 - headers..].iter().map(|word| number(word)).collect();
+    let sizes: Option<Vec<usize>> =
+        words[words.len() - 1 - headers..].iter().map(|word| number(word)).collect();
     let Some(sizes) = sizes else { return bad("a message whose size is no number") };
     let (header, total) = (sizes[0], sizes[headers]);
     if header > total {

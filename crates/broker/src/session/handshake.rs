@@ -77,7 +77,7 @@ impl Session {
             return Some(self.violation(shard));
         }
         self.timers.connected(self.broker.settings(), now, self.conn.cid());
-        match self.enter_anonymously(shard) {
+        match self.enter_anonymously(shard, now) {
             Verdict::Go => {
                 // Compat: this counts as CONNECT with the defaults.
                 if let State::Ready(ready) = &mut self.state {
@@ -90,9 +90,9 @@ impl Session {
     }
 
     /// Gives a client without CONNECT its identity, where that is allowed.
-    pub(super) fn enter_anonymously(&mut self, shard: &mut Shard) -> Verdict {
+    pub(super) fn enter_anonymously(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
         match self.broker.auth().anonymous(ConnectionType::Standard) {
-            Some(identity) => self.enter(shard, identity, Instant::now()),
+            Some(identity) => self.enter(shard, identity, now),
             None => Verdict::Close(self.violation(shard)),
         }
     }
@@ -110,9 +110,11 @@ impl Session {
         if self.connect.read(json).is_err() {
             return Step::Close(CloseReason::ParseError);
         }
-        // A second CONNECT may lead to another account: nothing of the first may stay.
-        shard.settle();
-        self.leave_account();
+        if matches!(&self.state, State::Ready(ready) if ready.connected) {
+            // A second CONNECT may lead to another account: nothing of the first may stay.
+            shard.settle();
+            self.leave_account();
+        }
         self.timers.connected(self.broker.settings(), now, self.conn.cid());
         let task =
             AuthTask { config: Arc::clone(self.broker.auth()), credentials: credentials(&self.connect) };
@@ -166,7 +168,9 @@ impl Session {
             return Verdict::Close(self.violation(shard));
         };
         let account = Arc::clone(account);
-        if !account.enter() {
+        // Without authentication a client is in its account before its first CONNECT, and stays.
+        let is_there = matches!(&self.state, State::Ready(ready) if Arc::ptr_eq(&ready.account, &account));
+        if !is_there && !account.enter() {
             let text = ErrorText::MaximumAccountConnections;
             self.log(Level::Error, format_args!("{text}"));
             self.state = State::AwaitConnect;

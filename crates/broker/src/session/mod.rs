@@ -25,7 +25,7 @@ use myelin_wire::encode;
 use myelin_wire::error::{CloseReason, ErrorText};
 use myelin_wire::parser::{self, Limits, Next, Op, ParseError};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 use timers::Timers;
 
 pub use handshake::AuthTask;
@@ -167,7 +167,12 @@ impl Session {
             self.timers.expect_connect(self.broker.settings());
             return Verdict::Go;
         }
-        self.enter_anonymously(shard)
+        self.enter_anonymously(shard, self.opened)
+    }
+
+    /// Whether the client has an identity.
+    pub fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready(_))
     }
 
     /// The connection that this session speaks for.
@@ -209,6 +214,9 @@ impl Session {
         loop {
             if shard.is_full() {
                 return self.pause_at(at, Why::Flush);
+            }
+            if let Some(reason) = self.conn.close_requested() {
+                return Consumed { bytes: at, why: Why::Close(reason) };
             }
             let rest = &buf[at..];
             if rest.is_empty() {
@@ -353,7 +361,7 @@ impl Session {
     ///
     /// A very large number of subscriptions takes long to remove: then the removal is returned, to be run
     /// off the data path.
-    pub fn end(&mut self, shard: &mut Shard, reason: CloseReason) -> Option<Removal> {
+    pub fn end(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) -> Option<Removal> {
         let state = std::mem::replace(&mut self.state, State::Closed);
         if let State::Closed = state {
             return None;
@@ -373,7 +381,7 @@ impl Session {
         let record = ClosedConn {
             cid: self.conn.cid(),
             endpoint: *self.conn.endpoint(),
-            stop: SystemTime::now(),
+            stop: self.conn.endpoint().start + now.duration_since(self.opened),
             reason,
             details: self.conn.details(),
             last_activity: self.conn.last_activity(),

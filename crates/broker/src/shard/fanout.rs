@@ -63,6 +63,8 @@ pub(crate) enum Published {
 struct Outcome {
     delivered: bool,
     stalled: bool,
+    /// Receivers that lose the message because they are far behind.
+    drops: u64,
 }
 
 impl Shard {
@@ -87,6 +89,7 @@ impl Shard {
             }
             return Published::Done { stalled: false };
         }
+        self.deliveries += route.targets.len();
         let copied;
         let mut message = message;
         if message.shared_tail.is_none() && message.tail.len() >= COPY_ONCE && route.targets.len() >= MANY {
@@ -123,8 +126,11 @@ impl Shard {
         if !outcome.delivered && from.no_responders && !message.reply.is_empty() {
             self.say_no_responders(&from, &message);
         }
-        if outcome.stalled {
+        if outcome.stalled && pauses {
             self.broker.counters().stalls.fetch_add(1, Relaxed);
+        }
+        if outcome.drops > 0 {
+            self.broker.counters().stall_drops.fetch_add(outcome.drops, Relaxed);
         }
         Published::Done { stalled: outcome.stalled && pauses }
     }
@@ -198,7 +204,11 @@ impl Fanout<'_> {
     #[cold]
     fn admit(&mut self, sub: &Arc<Subscription>) -> bool {
         match sub.admit() {
-            Admission::Exhausted => return false,
+            Admission::Exhausted => {
+                // Its last message came from another shard, or the limit came late: it ends now.
+                self.finished.push(Arc::clone(sub));
+                return false;
+            }
             Admission::DeliverLast => self.finished.push(Arc::clone(sub)),
             Admission::Deliver => {}
         }
@@ -264,6 +274,9 @@ impl Fanout<'_> {
         let frame = Self::frame(self.message, &mut self.stripped, head, headers);
         let placed = self.staging.frame(conn, frame, self.pool, self.settings);
         self.outcome.stalled |= placed.stalled;
+        if placed.stalled && placed.dropped {
+            self.outcome.drops += 1;
+        }
         self.outcome.delivered |= !placed.dropped;
         !placed.dropped
     }

@@ -31,6 +31,9 @@ use staging::Staging;
 /// Perf: against 256 KiB, queue groups gain 1.4x and 16 KiB payloads 1.1x.
 const FLUSH_AT: usize = 1024 * 1024;
 
+/// Deliveries after which others should have their turn: about a millisecond's work.
+const DELIVERIES: usize = 32 * 1024;
+
 /// Buckets of the route cache that a flush looks at, and that a quiet second does.
 const SWEEP_PER_FLUSH: usize = 2;
 const SWEEP_AT_REST: usize = 512;
@@ -48,6 +51,8 @@ pub struct Shard {
     claimed: Vec<Arc<Conn>>,
     /// Staged bytes that are enough: less than [`FLUSH_AT`] where little may be pending.
     flush_at: usize,
+    /// Targets looked at since the last flush.
+    deliveries: usize,
     /// Subscriptions that had their last message during a publish.
     finished: Vec<Arc<Subscription>>,
 }
@@ -64,6 +69,7 @@ impl Shard {
             pool: Pool::default(),
             rng: Rng::seeded(seed),
             claimed: Vec::new(),
+            deliveries: 0,
             flush_at: FLUSH_AT.min(broker.settings().max_pending / 4),
             finished: Vec::new(),
         }
@@ -79,9 +85,9 @@ impl Shard {
         self.staging.is_dirty()
     }
 
-    /// Whether so much is staged that the session should stop reading until a flush.
+    /// Whether so much is staged, or so much was done, that the session should stop until a flush.
     pub fn is_full(&self) -> bool {
-        self.staging.bytes() >= self.flush_at
+        self.staging.bytes() >= self.flush_at || self.deliveries >= DELIVERIES
     }
 
     /// Stages bytes that are no message: PONG, +OK, INFO.
@@ -109,6 +115,7 @@ impl Shard {
 
     /// Sends everything that is staged: first all of it into the outboxes, then to the sockets.
     pub fn flush(&mut self) {
+        self.deliveries = 0;
         self.routes.settle(&mut self.touched);
         self.staging.seal_cohorts();
         self.enqueue_all();

@@ -219,7 +219,7 @@ impl Staging {
     ) -> Placed {
         let stage = self.own_stage(conn, settings);
         let stalled = stage.stalled;
-        if stalled {
+        if stalled && !settings.no_fast_producer_stall {
             stage.count_stall();
         }
         if (stalled && settings.no_fast_producer_stall) || !stage.admit(frame.len()) {

@@ -164,6 +164,11 @@ impl Net {
         self.flush(1);
     }
 
+    /// The time of all sessions.
+    pub(super) fn now(&self) -> Instant {
+        self.clock.get()
+    }
+
     /// Lets time pass.
     pub(super) fn advance(&self, by: Duration) {
         self.clock.set(self.clock.get() + by);
@@ -276,7 +281,7 @@ impl Peer {
     fn end(&mut self, reason: CloseReason) {
         self.closed = Some(reason);
         let mut shard = self.shard.borrow_mut();
-        self.session.end(&mut shard, reason);
+        self.session.end(&mut shard, reason, self.clock.get());
         shard.flush();
     }
 }

@@ -45,4 +45,5 @@ fn give_up(local: &Local, conn: &Arc<Conn>) {
         format_args!("Slow Consumer Detected: WriteDeadline of {deadline:?} exceeded with {chunks} chunks of {pending} total bytes."),
     );
     conn.close(CloseReason::SlowConsumerWriteDeadline);
+    conn.discard();
 }

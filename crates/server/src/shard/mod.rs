@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::{Handle, LocalOptions, LocalRuntime};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 /// What other threads ask of a shard.
 pub(crate) enum Mail {
@@ -81,16 +81,22 @@ impl ShardThread {
     ///
     /// # Errors
     /// When the thread or its runtime cannot be made.
-    pub(crate) fn start(index: usize, broker: &Arc<Broker>, control: &Handle) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        index: usize,
+        broker: &Arc<Broker>,
+        control: &Handle,
+        logins: &Arc<Semaphore>,
+    ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mailbox = Mailbox { sender, connections: Arc::default() };
         let (broker, control, own) = (Arc::clone(broker), control.clone(), mailbox.clone());
+        let logins = Arc::clone(logins);
         let runtime = move || {
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
         };
         let thread =
             std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || match runtime() {
-                Ok(runtime) => run(&runtime, broker, control, own, receiver),
+                Ok(runtime) => run(&runtime, broker, control, logins, own, receiver),
                 Err(error) => {
                     broker.log().write(Level::Error, format_args!("shard {index} cannot start: {error}"));
                 }
@@ -116,6 +122,8 @@ struct Local {
     flush_pending: Cell<bool>,
     mailbox: Mailbox,
     control: Handle,
+    /// Places for password checks that take long, shared by all shards.
+    logins: Arc<Semaphore>,
     broker: Arc<Broker>,
 }
 
@@ -123,6 +131,7 @@ fn run(
     runtime: &LocalRuntime,
     broker: Arc<Broker>,
     control: Handle,
+    logins: Arc<Semaphore>,
     mailbox: Mailbox,
     mut receiver: mpsc::UnboundedReceiver<Mail>,
 ) {
@@ -136,6 +145,7 @@ fn run(
         flush_pending: Cell::new(false),
         mailbox,
         control,
+        logins,
         broker,
     });
     runtime.block_on(async move {

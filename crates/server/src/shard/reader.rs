@@ -8,7 +8,7 @@ use super::link::{Link, Notice};
 use super::socket::Socket;
 use super::{Local, Mail};
 use bytes::{BufMut, Bytes, BytesMut};
-use myelin_broker::{Endpoint, Level, Session, Verdict, Why};
+use myelin_broker::{AuthTask, Endpoint, Level, Session, Verdict, Why};
 use myelin_wire::error::CloseReason;
 use std::cell::RefMut;
 use std::future::poll_fn;
@@ -30,13 +30,17 @@ const HEADROOM: usize = 64 * 1024;
 ///
 /// Perf: 256 KiB instead of 64 saves a third on 16 KiB payloads and on wide fan-out.
 const READ: usize = 256 * 1024;
+/// Bytes per read of a client that has not authenticated: what is behind its CONNECT must be kept while
+/// the credentials are checked.
+const READ_UNKNOWN: usize = 8 * 1024;
 /// The shard's buffer.
 pub(super) const BUFFER: usize = HEADROOM + READ;
 
 /// Pause of a publisher whose receiver is far behind, per batch that it publishes.
 const STALL: Duration = Duration::from_millis(10);
-/// How long a connection that ends may take to accept what waits for it.
+/// Patience with a connection that ends: usually, and with one that only its peer has ended.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
+const LONGEST_LINGER: Duration = Duration::from_secs(60);
 /// Unread bytes that are thrown away at the end, so that closing does not reset the connection under the
 /// last error message.
 const MAX_DISCARD: usize = 4 * 1024 * 1024;
@@ -65,13 +69,15 @@ struct Reader {
     /// Nothing is read while credentials are checked.
     paused: bool,
     turn: Turn,
-    /// Flushes in the middle of a batch so far.
-    flushes: u32,
+    /// When the batch at hand was begun.
+    turn_began: Instant,
+    /// When the shard's timers will wake this connection next.
+    alarm: Instant,
 }
 
-/// Flushes in the middle of batches after which others have their turn: a small batch that fans out
-/// widely must not hold the shard for long.
-const FLUSHES: u32 = 4;
+/// A batch that fans out widely is broken off after this time, at its next flush, so that others have
+/// their turn.
+const LONGEST_TURN: Duration = Duration::from_millis(2);
 
 /// Full reads since the task last let others run.
 #[derive(Default)]
@@ -106,7 +112,8 @@ pub(super) fn open(
     let link = Link::new(Arc::clone(&conn), write);
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&link));
     let (session, verdict) = Session::open(&mut local.shard.borrow_mut(), conn, Instant::now());
-    local.timers.enter(session.deadline(), session.conn().cid());
+    let alarm = session.deadline();
+    local.timers.enter(alarm, session.conn().cid());
     local.flush_soon();
     let reader = Reader {
         local: Rc::clone(local),
@@ -117,7 +124,8 @@ pub(super) fn open(
         need: 1,
         paused: false,
         turn: Turn::default(),
-        flushes: 0,
+        turn_began: alarm,
+        alarm,
     };
     serve(reader, verdict)
 }
@@ -146,6 +154,7 @@ impl Reader {
                     }
                     Ok(Step::Resume) => {
                         tokio::task::yield_now().await;
+                        self.turn_began = Instant::now();
                         step = self.take_own();
                     }
                     Ok(Step::Stall) => {
@@ -160,6 +169,7 @@ impl Reader {
     }
 
     fn handle(&mut self, event: Event) -> Result<Step, CloseReason> {
+        self.turn_began = Instant::now();
         match event {
             Event::Read(n) => self.take(n),
             Event::Filled => self.take_own(),
@@ -174,15 +184,26 @@ impl Reader {
             return Poll::Ready(Event::Notice(notice));
         }
         if self.paused {
-            return Poll::Pending;
+            return self.poll_end(cx);
         }
         if self.need > HEADROOM { self.poll_own(cx) } else { self.poll_shared(cx) }
+    }
+
+    /// Reads nothing, but notices when the peer goes away.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        let mut byte = [0];
+        match self.read.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Event::End),
+            Poll::Ready(Err(_)) => Poll::Ready(Event::Failed),
+            _ => Poll::Pending,
+        }
     }
 
     /// Reads into the shard's buffer.
     fn poll_shared(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         let mut buffer = self.local.buffer.borrow_mut();
-        let mut into = ReadBuf::new(&mut buffer[HEADROOM..]);
+        let most = if self.session.is_ready() { READ } else { READ_UNKNOWN };
+        let mut into = ReadBuf::new(&mut buffer[HEADROOM..HEADROOM + most]);
         match Pin::new(&mut self.read).poll_read(cx, &mut into) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(_)) => Poll::Ready(Event::Failed),
@@ -191,9 +212,14 @@ impl Reader {
         }
     }
 
-    /// Reads the rest of a large operation into the connection's own buffer, and not a byte more.
+    /// Reads the rest of a large operation into the connection's own buffer, and not a byte more where its
+    /// length is known.
     fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        let missing = self.need - self.held.len();
+        let missing = match self.need - self.held.len() {
+            // A control line whose end is not known: whatever is there.
+            1 => READ,
+            known => known,
+        };
         self.held.reserve(missing);
         let mut into = (&mut self.held).limit(missing);
         let read = std::pin::pin!(self.read.read_buf(&mut into));
@@ -276,6 +302,8 @@ impl Reader {
         if shard.is_dirty() {
             self.local.flush_soon();
         }
+        drop(shard);
+        self.check_alarm();
         outcome.unwrap_or_else(|_| {
             self.local.broker.counters().panics.fetch_add(1, Relaxed);
             self.local.broker.log_for(Level::Error, &self.link.conn, format_args!("panic while reading"));
@@ -288,11 +316,10 @@ impl Reader {
             Why::More(need) => Ok(Next::Hold(need)),
             Why::Flush => {
                 self.local.flush();
-                self.flushes += 1;
                 if let Some(reason) = self.link.conn.close_requested() {
                     return Err(reason);
                 }
-                let is_long = self.flushes.is_multiple_of(FLUSHES);
+                let is_long = self.turn_began.elapsed() > LONGEST_TURN;
                 Ok(if is_long { Next::Pause(Step::Resume) } else { Next::Continue })
             }
             Why::Stall => {
@@ -301,12 +328,26 @@ impl Reader {
             }
             Why::Authenticate(task) => {
                 self.paused = true;
-                let (mailbox, cid) = (self.local.mailbox.clone(), self.link.conn.cid());
-                self.local.control.spawn_blocking(move || mailbox.post(Mail::Authenticated(cid, task.run())));
+                self.authenticate(task);
                 Ok(Next::Pause(Step::Read))
             }
             Why::Close(reason) => Err(reason),
         }
+    }
+
+    /// Checks credentials where it may take long, a few at a time; not those of a client that has left.
+    fn authenticate(&self, task: AuthTask) {
+        let (mailbox, conn) = (self.local.mailbox.clone(), Arc::clone(&self.link.conn));
+        let places = Arc::clone(&self.local.logins);
+        self.local.control.spawn(async move {
+            let Ok(_place) = places.acquire().await else { return };
+            if conn.close_requested().is_some() {
+                return;
+            }
+            if let Ok(outcome) = tokio::task::spawn_blocking(|| task.run()).await {
+                mailbox.post(Mail::Authenticated(conn.cid(), outcome));
+            }
+        });
     }
 
     fn notice(&mut self, notice: Notice) -> Result<Step, CloseReason> {
@@ -341,26 +382,35 @@ impl Reader {
         let now = Instant::now();
         let verdict =
             if self.session.deadline() <= now { self.session.on_deadline(shard, now) } else { Verdict::Go };
-        self.local.timers.enter(self.session.deadline(), self.link.conn.cid());
+        self.alarm = self.session.deadline();
+        self.local.timers.enter(self.alarm, self.link.conn.cid());
         verdict
+    }
+
+    /// CONNECT may bring the next deadline nearer.
+    fn check_alarm(&mut self) {
+        if self.session.deadline() < self.alarm {
+            self.alarm = self.session.deadline();
+            self.local.timers.enter(self.alarm, self.link.conn.cid());
+        }
     }
 
     /// The orderly end: subscriptions go first, so that nothing more is routed here; then what is staged
     /// goes out, and the peer gets a moment to take it.
     async fn finish(&mut self, reason: CloseReason) {
         let conn = Arc::clone(&self.link.conn);
-        let removal = self.session.end(&mut self.local.shard.borrow_mut(), reason);
+        let removal = self.session.end(&mut self.local.shard.borrow_mut(), reason, Instant::now());
         if let Some(removal) = removal {
             self.local.control.spawn_blocking(|| removal.run());
         }
         self.local.flush();
         if has_last_words(reason) {
             let linger = async {
-                while conn.pending() > 0 && conn.close_requested() != Some(CloseReason::WriteError) {
+                while conn.pending() > 0 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             };
-            let _ = tokio::time::timeout(LINGER, linger).await;
+            let _ = tokio::time::timeout(patience(reason), linger).await;
             self.discard_unread();
         }
         self.local.links.borrow_mut().remove(&conn.cid());
@@ -382,16 +432,21 @@ impl Reader {
     }
 }
 
+/// How long a connection that ends may take to accept what waits for it. A client that has only closed its
+/// own direction may take its time: the write deadline watches over it.
+fn patience(reason: CloseReason) -> Duration {
+    match reason {
+        CloseReason::ClientClosed => LONGEST_LINGER,
+        _ => LINGER,
+    }
+}
+
 /// Whether there is a peer that should still read what was said.
 fn has_last_words(reason: CloseReason) -> bool {
     use CloseReason as R;
     !matches!(
         reason,
-        R::ClientClosed
-            | R::ReadError
-            | R::WriteError
-            | R::SlowConsumerPendingBytes
-            | R::SlowConsumerWriteDeadline
+        R::ReadError | R::WriteError | R::SlowConsumerPendingBytes | R::SlowConsumerWriteDeadline
     )
 }
 

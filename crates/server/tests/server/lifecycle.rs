@@ -5,6 +5,7 @@ use crate::process::{PROGRAM, Server, Setup};
 use crate::raw::Raw;
 use rustix::process::Signal;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::process::{Command, Output};
 
 fn run(arguments: &[&str]) -> Output {
@@ -22,6 +23,21 @@ fn minus_one_is_a_free_port() {
     let mut raw = Raw::open(one.address());
     raw.send("PING\r\n");
     assert_eq!(raw.until_pong(), []);
+}
+
+/// Compat: the reference's wildcard host is both IP versions, on a system that has both.
+#[test]
+fn the_default_host_takes_clients_of_both_ip_versions() {
+    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+        return;
+    }
+    let server = Setup::default().flags(&["-a", "0.0.0.0"]).start();
+    let port = server.address().port();
+    for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+        let mut raw = Raw::open((ip, port).into());
+        raw.send("PING\r\n");
+        assert_eq!(raw.until_pong(), []);
+    }
 }
 
 #[test]

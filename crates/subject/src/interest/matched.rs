@@ -1,5 +1,10 @@
 //! The answer of the index: who receives a subject.
 
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
 use super::member::Member;
 
 /// Who receives a subject. Made to be reused: a cleared one keeps its memory.
@@ -11,7 +16,20 @@ pub struct Matched<M> {
     pub queues: Vec<QueueGroup<M>>,
     /// Emptied groups, kept for their memory.
     spare: Vec<QueueGroup<M>>,
+    names: Names,
 }
+
+/// Finds one of many groups by name: the positions of the first `indexed` groups. Few groups are searched
+/// one by one instead.
+#[derive(Debug, Default)]
+struct Names {
+    positions: HashTable<u32>,
+    indexed: usize,
+    hasher: RandomState,
+}
+
+/// Groups up to this count are searched one by one.
+const FEW: usize = 16;
 
 /// The members of one queue group that match a subject, never none when it comes from the index.
 ///
@@ -35,7 +53,7 @@ impl<M: Member> Matched<M> {
     /// An empty result without memory.
     #[must_use]
     pub fn new() -> Self {
-        Self { plain: Vec::new(), queues: Vec::new(), spare: Vec::new() }
+        Self { plain: Vec::new(), queues: Vec::new(), spare: Vec::new(), names: Names::default() }
     }
 
     /// Whether nobody receives the subject.
@@ -47,6 +65,8 @@ impl<M: Member> Matched<M> {
     /// Forgets the members and keeps the memory.
     pub fn clear(&mut self) {
         self.plain.clear();
+        self.names.positions.clear();
+        self.names.indexed = 0;
         for mut group in self.queues.drain(..) {
             group.members.clear();
             self.spare.push(group);
@@ -63,11 +83,26 @@ impl<M: Member> Matched<M> {
 
     /// The members of group `name`, looked for among the first `known` groups and else begun anew.
     pub(super) fn group(&mut self, name: &[u8], known: usize) -> &mut Vec<M> {
-        let at = self.queues[..known].iter().position(|group| group.name() == name).unwrap_or_else(|| {
+        let at = self.find(name, known).unwrap_or_else(|| {
             self.queues.push(self.spare.pop().unwrap_or(QueueGroup { members: Vec::new() }));
             self.queues.len() - 1
         });
         &mut self.queues[at].members
+    }
+
+    fn find(&mut self, name: &[u8], known: usize) -> Option<usize> {
+        let queues = &self.queues;
+        if known <= FEW {
+            return queues[..known].iter().position(|group| group.name() == name);
+        }
+        let Names { positions, indexed, hasher } = &mut self.names;
+        let hash_at = |at: &u32| hasher.hash_one(queues[*at as usize].name());
+        for at in *indexed..known {
+            positions.insert_unique(hasher.hash_one(queues[at].name()), at as u32, hash_at);
+        }
+        *indexed = known.max(*indexed);
+        let found = positions.find(hasher.hash_one(name), |at| queues[*at as usize].name() == name);
+        found.map(|at| *at as usize)
     }
 }
 

@@ -329,3 +329,19 @@ fn threads_leave_the_index_as_its_twin_and_no_stamp_lies() {
     }
     assert!(current > 0);
 }
+
+#[test]
+fn many_queue_groups_on_two_patterns_are_still_one_each() {
+    let index = Interest::new();
+    for n in 0..200 {
+        let name = format!("q{n}");
+        index.insert(sub(2 * n, "a", Some(&name)));
+        index.insert(sub(2 * n + 1, "*", Some(&name)));
+    }
+    let mut out = Matched::new();
+    for _ in 0..2 {
+        index.collect(b"a", &mut out);
+        assert_eq!(out.queues.len(), 200);
+        assert!(out.queues.iter().all(|group| group.members.len() == 2));
+    }
+}

@@ -1,0 +1,46 @@
+# What one does here every day. `just` lists it; everything also works without just, by the lines below.
+
+_default:
+    @just --list --unsorted
+
+# Run a server, for example: just server -p 4222 -D
+server *ARGS:
+    cargo run --release -p myelin-server -- {{ARGS}}
+
+# All tests; where nats-server 2.15.2 is installed, the transcripts are played against it too
+test *ARGS:
+    cargo test --workspace {{ARGS}}
+
+# Everything that CI does
+ci:
+    bash .ci/run
+
+# Every interleaving of the claim and the turn
+loom:
+    RUSTFLAGS="--cfg loom -C debug-assertions" cargo test -p myelin-stdx --release --lib --target-dir target/loom
+
+# One fuzz target under libFuzzer until it finds something (needs nightly and cargo-fuzz): just fuzz session
+fuzz NAME *ARGS:
+    mkdir -p fuzz/corpus/{{NAME}}
+    cargo +nightly fuzz run {{NAME}} fuzz/corpus/{{NAME}} fuzz/seeds/{{NAME}} {{ARGS}}
+
+# Every fuzz target for a few seconds, on stable
+fuzz-smoke:
+    cargo test --manifest-path fuzz/Cargo.toml
+
+# The table of docs/performance.md: ours beside nats-server, interleaved, on an otherwise idle machine
+bench-table *ARGS:
+    cargo build --release -p myelin-server -p myelin-cli
+    target/release/myelin bench table --ours target/release/myelin-server --reference nats-server {{ARGS}}
+
+# Official clients against the server; with the path of their checkout, their own test suites
+conformance *ARGS:
+    cargo build --release -p myelin-server
+    for suite in conformance/*.sh; do sh "$suite" {{ARGS}} || exit 1; done
+
+fmt:
+    cargo fmt --all
+    cargo fmt --manifest-path fuzz/Cargo.toml
+
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
