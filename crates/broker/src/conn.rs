@@ -67,7 +67,7 @@ pub struct Conn {
     endpoint: Endpoint,
     pub(crate) outbox: Outbox,
     sink: Box<dyn Sink>,
-    /// Whether it takes HMSG. Changes only with CONNECT, which drops all subscriptions.
+    /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its subscriptions.
     headers: AtomicBool,
     closing: Mutex<Option<CloseReason>>,
     is_closing: AtomicBool,

@@ -131,11 +131,13 @@ impl Outbox {
     pub(crate) fn append(&self, segments: &mut Staged, load: Load, memory: &Accountant) -> Queued {
         self.pending.fetch_add(load.wire, Relaxed);
         memory.charge(Kind::Outbox, load.own);
-        let mut copied = 0;
-        let outcome = self.queue.with_queue(|queue| copied = segments.drain(..).map(|s| queue.push(s)).sum());
-        if copied > 0 {
-            memory.charge(Kind::Outbox, copied);
-        }
+        // Charged under the lock: a holder on another thread may write and release them right after.
+        let outcome = self.queue.with_queue(|queue| {
+            let copied: usize = segments.drain(..).map(|s| queue.push(s)).sum();
+            if copied > 0 {
+                memory.charge(Kind::Outbox, copied);
+            }
+        });
         if let Append::Closed = outcome {
             segments.clear();
             self.pending.fetch_sub(load.wire, Relaxed);

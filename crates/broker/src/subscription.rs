@@ -80,7 +80,7 @@ impl Subscription {
 
     /// Counts one delivery against `max`.
     pub(crate) fn admit(&self) -> Admission {
-        let n = self.delivered.fetch_add(1, Relaxed) + 1;
+        let n = self.delivered.fetch_add(1, Relaxed).wrapping_add(1);
         match self.max() {
             0 => Admission::Deliver,
             max if n < max => Admission::Deliver,

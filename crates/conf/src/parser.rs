@@ -107,7 +107,7 @@ fn nul_byte(text: &[u8], at: usize, file: Arc<str>) -> Diagnostic {
     let line_start = before.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
     let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let position = Position { file, line: number(newlines + 1), column: number(at - line_start) };
-    Diagnostic { position: Some(position), message: "parse error: unexpected NUL byte".to_owned() }
+    Diagnostic { position: Some(position), message: "Parse error: unexpected NUL byte".to_owned() }
 }
 
 /// A map or array that is not complete yet.
@@ -271,7 +271,7 @@ impl Parser<'_, '_, '_> {
 
     fn lex_error(&self, error: LexError) -> Diagnostic {
         let position = position(&self.file, error.line, error.column);
-        Diagnostic { position: Some(position), message: format!("parse error: {}", error.message) }
+        Diagnostic { position: Some(position), message: format!("Parse error: {}", error.message) }
     }
 }
 

@@ -26,10 +26,8 @@ use tokio::task::JoinHandle;
 /// Level of the JetStream API that INFO reports, with or without JetStream.
 const API_LEVEL: i32 = 5;
 
-/// Threads for what may take long: bcrypt, large monitoring answers.
+/// Threads for what may take long (large monitoring answers, removals), beside one per core for bcrypt.
 const BLOCKING_THREADS: usize = 4;
-/// Those of them that may check passwords at once: monitoring must get its turn.
-const LOGINS: usize = 2;
 
 /// Why the server could not start.
 #[derive(Debug)]
@@ -71,7 +69,7 @@ pub fn run(loaded: &Loaded) -> Result<(), StartError> {
 fn start(loaded: &Loaded, log: &Arc<Logger>) -> Result<(), StartError> {
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
-        .max_blocking_threads(BLOCKING_THREADS)
+        .max_blocking_threads(process::cores() + BLOCKING_THREADS)
         .thread_name("control")
         .enable_all()
         .build()
@@ -209,7 +207,7 @@ fn new_broker(
 }
 
 fn start_shards(broker: &Arc<Broker>, control: &Handle) -> Result<Vec<ShardThread>, StartError> {
-    let logins = Arc::new(Semaphore::new(LOGINS));
+    let logins = Arc::new(Semaphore::new(process::cores()));
     (0..process::cores())
         .map(|index| ShardThread::start(index, broker, control, &logins))
         .collect::<io::Result<_>>()

@@ -21,12 +21,10 @@ pub struct Connect {
     pub user: String,
     pub pass: String,
     pub auth_token: String,
-    pub jwt: String,
     pub nkey: String,
     pub sig: String,
     pub account: String,
     pub new_account: bool,
-    pub tls_required: bool,
 }
 
 impl Default for Connect {
@@ -46,12 +44,10 @@ impl Default for Connect {
             user: String::new(),
             pass: String::new(),
             auth_token: String::new(),
-            jwt: String::new(),
             nkey: String::new(),
             sig: String::new(),
             account: String::new(),
             new_account: false,
-            tls_required: false,
         }
     }
 }
@@ -84,7 +80,6 @@ impl Connect {
             "echo" => set(&mut self.echo, fields),
             "headers" => set(&mut self.headers, fields),
             "no_responders" => set(&mut self.no_responders, fields),
-            "tls_required" => set(&mut self.tls_required, fields),
             "new_account" => set(&mut self.new_account, fields),
             "protocol" => set(&mut self.protocol, fields),
             "name" => set_text(&mut self.name, fields),
@@ -93,13 +88,13 @@ impl Connect {
             "user" => set_text(&mut self.user, fields),
             "pass" => set_text(&mut self.pass, fields),
             "auth_token" => set_text(&mut self.auth_token, fields),
-            "jwt" => set_text(&mut self.jwt, fields),
             "nkey" => set_text(&mut self.nkey, fields),
             "sig" => set_text(&mut self.sig, fields),
             "account" => set_text(&mut self.account, fields),
-            // Other kinds of link use these; here only their types are checked.
+            // Of no use to a client of this server: only their types are checked.
+            "tls_required" => fields.next_value::<Option<bool>>().map(drop),
             "import" | "export" => fields.next_value::<Option<Map<String, Value>>>().map(drop),
-            "remote_account" | "proxy_sig" => fields.next_value::<Option<Text>>().map(drop),
+            "jwt" | "remote_account" | "proxy_sig" => fields.next_value::<Option<Text>>().map(drop),
             // Skipped whatever it holds, at any depth, without recursion.
             _ => fields.next_value::<IgnoredAny>().map(drop),
         }

@@ -105,7 +105,7 @@ impl House {
         if let Verdict::Close(reason) = verdict {
             let peer = &mut self.peers[number];
             peer.is_open = false;
-            if let Some(removal) = peer.session.end(&mut self.shard, reason) {
+            if let Some(removal) = peer.session.end(&mut self.shard, reason, self.now) {
                 removal.run();
             }
             self.flush();

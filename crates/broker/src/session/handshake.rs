@@ -120,6 +120,7 @@ impl Session {
             AuthTask { config: Arc::clone(self.broker.auth()), credentials: credentials(&self.connect) };
         if task.config.is_slow(&task.credentials) {
             self.state = State::Authenticating;
+            self.timers.expect_verdict(self.broker.settings(), now);
             return Step::Authenticate(task);
         }
         match self.authenticated(shard, task.run(), now) {
@@ -150,12 +151,12 @@ impl Session {
         if let State::Closed = self.state {
             return Verdict::Close(CloseReason::ClientClosed);
         }
+        self.timers.connected(self.broker.settings(), now, self.conn.cid());
         // Compat: naming an account is an error since accounts follow from credentials.
-        let refused = outcome.is_err() || self.connect.new_account || !self.connect.account.is_empty();
-        let Ok(identity) = outcome else { return Verdict::Close(self.violation(shard)) };
-        if refused {
+        let names_account = self.connect.new_account || !self.connect.account.is_empty();
+        let Some(identity) = outcome.ok().filter(|_| !names_account) else {
             return Verdict::Close(self.violation(shard));
-        }
+        };
         if let Verdict::Close(reason) = self.enter(shard, identity, now) {
             return Verdict::Close(reason);
         }
@@ -193,11 +194,23 @@ impl Session {
         Verdict::Go
     }
 
+    /// What CONNECT says of headers. Subscriptions from before it may be in routes that took the opposite
+    /// for granted.
+    fn set_headers(&self, headers: bool) {
+        if self.conn.headers() == headers {
+            return;
+        }
+        self.conn.set_headers(headers);
+        if let State::Ready(ready) = &self.state {
+            self.conn.subscriptions().iter().for_each(|sub| ready.account.interest.touch(sub));
+        }
+    }
+
     /// The rest of CONNECT, once the client is who it says.
     fn accept(&mut self, shard: &mut Shard) -> Verdict {
         let headers = self.connect.headers && self.broker.settings().headers;
         self.limits.headers = headers;
-        self.conn.set_headers(headers);
+        self.set_headers(headers);
         self.conn.update_details(|details| describe(details, &self.connect));
         if let State::Ready(ready) = &mut self.state {
             ready.connected = true;

@@ -12,6 +12,11 @@ use std::time::Instant;
 /// Tails from this size on are not copied per receiver if they stand in memory that can be shared.
 const SHARE_TAIL: usize = 16 * 1024;
 
+/// Large enough, and not a small part of what sharing it would keep in memory.
+fn is_worth_sharing(tail: &[u8], memory: &Bytes) -> bool {
+    tail.len() >= SHARE_TAIL && tail.len() >= memory.len() / 4
+}
+
 impl Session {
     /// Budget: with a cached route and a regular control line no allocation, no lock, no system call.
     #[inline]
@@ -31,7 +36,7 @@ impl Session {
             rendered = tail;
             (&rendered[..], None)
         } else {
-            (op.tail, backing.filter(|_| op.tail.len() >= SHARE_TAIL))
+            (op.tail, backing.filter(|memory| is_worth_sharing(op.tail, memory)))
         };
         let shared_tail = backing.map(|memory| memory.slice_ref(tail));
         let from = Publisher {

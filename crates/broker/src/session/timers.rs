@@ -14,6 +14,9 @@ const FIRST_PING: Duration = Duration::from_secs(2);
 /// The round trip is measured again after this time even if the peer is busy.
 const MEASURE_AGAIN: Duration = Duration::from_secs(3600);
 
+/// How many times the time to authenticate a check of credentials may take, with all those in front of it.
+const VERDICT_PATIENCE: u32 = 5;
+
 /// When something is due, and what was heard.
 pub(super) struct Timers {
     /// End of the time to authenticate.
@@ -48,7 +51,14 @@ impl Timers {
     /// CONNECT has come: its time is no longer limited, and the first PING is due anew.
     pub(super) fn connected(&mut self, settings: &Settings, now: Instant, cid: u64) {
         self.auth = None;
+        self.pinged = None;
         self.ping = now + first_ping(settings, cid);
+    }
+
+    /// CONNECT has come and its credentials are being checked: a peer that has left must not wait in line
+    /// for ever.
+    pub(super) fn expect_verdict(&mut self, settings: &Settings, now: Instant) {
+        self.auth = Some(now + settings.auth_timeout * VERDICT_PATIENCE);
     }
 
     #[inline]
@@ -65,8 +75,7 @@ fn first_ping(settings: &Settings, cid: u64) -> Duration {
 }
 
 impl Session {
-    /// When [`on_deadline`](Self::on_deadline) wants to be called next. It may move later, never earlier
-    /// than what was returned before without an operation in between.
+    /// When [`on_deadline`](Self::on_deadline) wants to be called next. Operations may move it, also nearer.
     pub fn deadline(&self) -> Instant {
         self.timers.auth.map_or(self.timers.ping, |auth| auth.min(self.timers.ping))
     }
@@ -84,7 +93,9 @@ impl Session {
     fn ping_due(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
         let interval = self.broker.settings().ping_interval;
         self.timers.ping = now + interval;
-        if !matches!(self.state, State::Ready(_)) {
+        let State::Ready(ready) = &self.state else { return Verdict::Go };
+        // Compat: the early PING is only for those who have sent CONNECT.
+        if !ready.connected && now.duration_since(self.timers.opened) < interval {
             return Verdict::Go;
         }
         let measured = self.timers.pinged.is_some_and(|at| now.duration_since(at) < MEASURE_AGAIN);

@@ -51,6 +51,8 @@ pub(super) struct Cohorts {
     free: Vec<u32>,
     by_members: HashMap<Vec<u32>, CohortId>,
     open: Vec<CohortId>,
+    /// Memory for the next block.
+    spare: Vec<u8>,
 }
 
 impl Cohorts {
@@ -118,12 +120,18 @@ impl Cohorts {
         Rc::clone(&self.get(id).members)
     }
 
+    pub(super) fn contains(&mut self, id: CohortId, conn: &Conn) -> bool {
+        self.get(id).members.binary_search_by_key(&conn.slot(), |member| member.slot()).is_ok()
+    }
+
     pub(super) fn is_open(&mut self, id: CohortId) -> bool {
         self.get(id).is_open
     }
 
     pub(super) fn open(&mut self, id: CohortId, stalled: bool) {
+        let block = std::mem::take(&mut self.spare);
         let cohort = self.get(id);
+        cohort.block = block;
         cohort.is_open = true;
         cohort.stalled = stalled;
         self.open.push(id);
@@ -150,20 +158,26 @@ impl Cohorts {
         if !std::mem::take(&mut cohort.is_open) {
             return None;
         }
+        let mut filled = std::mem::take(&mut cohort.block);
         // A little is copied out, so that no receiver keeps a whole block's memory for it.
-        let bytes = if cohort.block.len() < BLOCK / 2 {
-            let bytes = Bytes::copy_from_slice(&cohort.block);
-            cohort.block.clear();
+        let bytes = if filled.len() < BLOCK / 2 {
+            let bytes = Bytes::copy_from_slice(&filled);
+            filled.clear();
+            self.spare = filled;
             bytes
         } else {
-            Bytes::from(std::mem::take(&mut cohort.block))
+            Bytes::from(filled)
         };
+        // Mostly the last one: flushes seal from the end.
+        if let Some(at) = self.open.iter().rposition(|open| *open == id) {
+            self.open.swap_remove(at);
+        }
+        let cohort = self.get(id);
         let block = Block {
             bytes: cohort.members[0].share(bytes),
             msgs: std::mem::take(&mut cohort.msgs),
             payload: std::mem::take(&mut cohort.payload),
         };
-        self.open.retain(|open| *open != id);
         Some(block)
     }
 

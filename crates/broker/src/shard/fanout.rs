@@ -243,8 +243,8 @@ impl Fanout<'_> {
     }
 
     /// Whether the publisher, which wants no echo, is a member of the cohort.
-    fn publisher_is_in(&self, shared: &Shared) -> bool {
-        shared.subs.iter().any(|sub| Arc::ptr_eq(sub.conn(), self.from.conn))
+    fn publisher_is_in(&mut self, shared: &Shared) -> bool {
+        self.staging.cohorts().contains(shared.cohort, self.from.conn)
     }
 
     /// One member gets the message: a random one, or the next that can take it.

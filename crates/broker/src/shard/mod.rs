@@ -2,7 +2,7 @@
 //!
 //! A session stages what it has to say here; [`Shard::flush`] moves it all into the outboxes and then
 //! writes the sockets (house.md 3.5). Budget per published message with a cached route: no lock, no
-//! allocation, no atomic read-modify-write, no system call.
+//! allocation, no system call; no atomic read-modify-write but for queue groups and delivery limits.
 
 mod cohort;
 mod fanout;
@@ -31,8 +31,8 @@ use staging::Staging;
 /// Perf: against 256 KiB, queue groups gain 1.4x and 16 KiB payloads 1.1x.
 const FLUSH_AT: usize = 1024 * 1024;
 
-/// Deliveries after which others should have their turn: about a millisecond's work.
-const DELIVERIES: usize = 32 * 1024;
+/// Targets after which a batch should be broken off although little is staged, because they take nothing.
+const DELIVERIES: usize = 256 * 1024;
 
 /// Buckets of the route cache that a flush looks at, and that a quiet second does.
 const SWEEP_PER_FLUSH: usize = 2;

@@ -39,3 +39,35 @@ impl Pool {
         kept.push(buffer);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_come_back_empty_and_in_their_own_size() {
+        let mut pool = Pool::default();
+        for (need, first, capacity) in [(10, true, SMALL), (10, false, LARGE), (SMALL + 1, true, LARGE)] {
+            let mut buffer = pool.get(need, first);
+            let memory = buffer.as_ptr();
+            assert_eq!(buffer.capacity(), capacity);
+            buffer.extend_from_slice(b"left behind");
+            pool.put(buffer);
+            let again = pool.get(need, first);
+            assert_eq!((again.len(), again.as_ptr()), (0, memory));
+        }
+    }
+
+    #[test]
+    fn odd_and_surplus_buffers_are_let_go() {
+        let mut pool = Pool::default();
+        assert!(pool.get(LARGE + 1, true).capacity() > LARGE);
+        pool.put(Vec::with_capacity(LARGE + 1));
+        pool.put(Vec::with_capacity(100));
+        assert_eq!((pool.small.len(), pool.large.len()), (0, 0));
+        for _ in 0..2 * KEEP_LARGE {
+            pool.put(Vec::with_capacity(LARGE));
+        }
+        assert_eq!(pool.large.len(), KEEP_LARGE);
+    }
+}

@@ -4,7 +4,7 @@
 //! rules of the receivers: all decisions about a subject are taken here, once, and hold until the
 //! index says that the subject's interest may have changed.
 //!
-//! Perf: the cache is direct-mapped and admits a subject on its second touch, so that a flood of subjects
+//! Perf: the cache has two places for each hash and admits a subject on its second touch, so that a flood of subjects
 //! that never return costs a lookup each and evicts nothing (rows "100,000 subjects").
 
 use super::cohort::{CohortId, Cohorts, SMALLEST};
@@ -267,6 +267,7 @@ impl Routes {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(subject);
         hasher.write_u32(key.0);
+        hasher.write_usize(key.1);
         let hash = hasher.finish() | 1;
         let at = (hash >> 8) as usize & (BUCKETS - 1);
         let found = self.buckets[at].find(hash, key, subject);
@@ -448,9 +449,12 @@ fn is_careful(sub: &Subscription) -> bool {
     sub.max() > 0 || sub.conn().rights().is_some_and(|rights| rights.grants.is_some())
 }
 
+/// What makes the frames of two subscriptions equal: the sid, and whether headers are taken.
+type Look = (Box<[u8]>, bool);
+
 /// Sorts plain subscriptions into cohorts of equal heads and the rest.
 fn share(route: &mut Route, subs: impl Iterator<Item = Arc<Subscription>>, cohorts: &mut Cohorts) {
-    let mut alike: HashMap<(Box<[u8]>, bool), Vec<Arc<Subscription>>> = HashMap::new();
+    let mut alike: HashMap<Look, Vec<Arc<Subscription>>> = HashMap::new();
     let subject = std::mem::take(&mut route.subject);
     for sub in subs {
         if is_careful(&sub) {

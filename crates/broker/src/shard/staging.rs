@@ -28,8 +28,10 @@ pub(super) struct Stage {
     stall_counted: bool,
     /// Bytes that may still be staged before the connection is too far behind.
     left: usize,
-    /// More than `left` was to be staged, or the connection is ending: nothing more is staged.
+    /// More than `left` was to be staged: nothing more is, and the connection is too far behind.
     pub(super) overrun: bool,
+    /// The connection is ending: nothing is staged.
+    is_ending: bool,
 }
 
 impl Stage {
@@ -44,13 +46,17 @@ impl Stage {
             stalled: pending > settings.max_pending / 4 * 3,
             stall_counted: false,
             left: settings.max_pending.saturating_sub(pending),
-            overrun: conn.close_requested().is_some(),
+            overrun: false,
+            is_ending: conn.close_requested().is_some(),
         }
     }
 
     /// Takes `len` bytes from what may be staged; `false` when they are too many.
     #[inline]
     fn admit(&mut self, len: usize) -> bool {
+        if self.is_ending {
+            return false;
+        }
         match self.left.checked_sub(len) {
             Some(left) if !self.overrun => {
                 self.left = left;

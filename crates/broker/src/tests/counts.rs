@@ -1,6 +1,7 @@
 //! What is counted: deliveries of subscriptions, messages and bytes, connections.
 
 use super::net::{Net, Peer, assert_idle};
+use std::sync::Arc;
 
 fn messages(peer: &Peer) -> usize {
     peer.received().matches("MSG ").count()
@@ -180,4 +181,50 @@ fn an_ended_connection_is_remembered() {
     let closed = net.broker.closed_connections();
     assert_eq!(closed.iter().map(|c| c.details.name.as_str()).collect::<Vec<_>>(), ["n2", "n3"]);
     assert_eq!((closed[0].received, closed[0].sent, closed[0].subscriptions), ((1, 2), (1, 2), 1));
+}
+
+#[test]
+fn an_ended_connection_is_let_go_of() {
+    let net = Net::new();
+    let (mut left, mut right, mut publisher) = (net.peer(0), net.peer(0), net.peer(0));
+    for peer in [&mut left, &mut right] {
+        peer.send("SUB a 1\r\nSUB b q 2\r\n");
+    }
+    for subject in ["a", "b"] {
+        for _ in 0..3 {
+            publisher.publish(subject, "x");
+        }
+    }
+    net.flush(0);
+    let conn = Arc::downgrade(left.conn());
+    left.leave();
+    drop(left);
+    net.rest(0);
+    assert_eq!(conn.strong_count(), 0, "routes and cohorts hold it no longer");
+    publisher.publish("a", "still");
+    net.flush(0);
+    assert!(right.received().ends_with("MSG a 1 5\r\nstill\r\n"));
+}
+
+#[test]
+fn a_very_large_removal_is_left_to_the_caller() {
+    const MANY: usize = 5000;
+    let net = Net::new();
+    let (mut hoarder, mut other, mut publisher) = (net.peer(0), net.peer(0), net.peer(1));
+    hoarder.send((0..MANY).map(|n| format!("SUB a.{n} {n}\r\n")).collect::<String>());
+    hoarder.send("SUB work q x\r\n");
+    other.send("SUB work q 1\r\n");
+    let account = net.broker.account("$G").unwrap();
+    assert_eq!(account.subscriptions(), MANY + 2);
+    let removal = hoarder.end_slowly().expect("too many to remove at once");
+    assert_eq!((account.connections(), hoarder.conn().subscription_count()), (2, 0));
+    // Until it has run, nobody takes the ended connection for a receiver.
+    for _ in 0..20 {
+        publisher.publish("work", "x");
+    }
+    publisher.publish("a.7", "x");
+    net.flush_all();
+    assert_eq!((messages(&other), messages(&hoarder)), (20, 0));
+    removal.run();
+    assert_eq!(account.subscriptions(), 1);
 }

@@ -1,6 +1,6 @@
 //! Who gets a message and in which form: echo, verbose answers, headers, subjects that nobody may use.
 
-use super::net::Net;
+use super::net::{Net, assert_idle};
 
 #[test]
 fn without_echo_the_publisher_gets_nothing_of_its_own() {
@@ -184,4 +184,50 @@ fn a_second_connect_drops_all_subscriptions() {
     net.flush_all();
     assert_eq!(peer.received(), "MSG a 1 1\r\n2\r\n");
     assert_eq!(other.received(), "MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\n");
+}
+
+#[test]
+fn subscriptions_from_before_the_first_connect_stay() {
+    let net = Net::new();
+    let (mut early, mut publisher) = (net.stranger(0), net.peer(0));
+    early.send("SUB a 1\r\n");
+    early.connect(r#""name":"late""#);
+    publisher.publish("a", "x");
+    net.flush(0);
+    assert_eq!(early.received(), "+OK\r\nMSG a 1 1\r\nx\r\n");
+}
+
+#[test]
+fn what_a_late_connect_says_of_headers_holds_for_earlier_subscriptions() {
+    let net = Net::new();
+    let (mut early, mut other, mut publisher) = (net.stranger(0), net.stranger(1), net.peer(0));
+    for peer in [&mut early, &mut other] {
+        peer.send("SUB a 1\r\n");
+    }
+    net.flush_all();
+    publisher.warm_up("a", &[&early, &other]);
+    early.connect(r#""name":"late""#);
+    publisher.send("HPUB a 12 14\r\nNATS/1.0\r\n\r\nhi\r\n");
+    net.flush_all();
+    assert_eq!(early.received(), "HMSG a 1 12 14\r\nNATS/1.0\r\n\r\nhi\r\n");
+    assert_eq!(other.received(), "MSG a 1 2\r\nhi\r\n");
+}
+
+#[test]
+fn a_large_message_for_many_is_copied_once() {
+    let net = Net::new();
+    let payload = "z".repeat(6000);
+    let mut many: Vec<_> = (0..20).map(|n| (n, net.peer(n % 2))).collect();
+    for (n, peer) in &mut many {
+        peer.send(format!("SUB a {n}\r\n"));
+    }
+    let mut publisher = net.peer(0);
+    publisher.publish("a", &payload);
+    net.flush(0);
+    let first = many[0].1.sink.slices();
+    for (n, peer) in &many {
+        assert_eq!(peer.sink.slices().last(), first.last(), "the same memory");
+        assert!(peer.received() == format!("MSG a {n} 6000\r\n{payload}\r\n"));
+    }
+    assert_idle(&net, &many.iter().map(|(_, peer)| peer).collect::<Vec<_>>());
 }

@@ -19,6 +19,8 @@ struct Player {
     sent: usize,
     /// How often its blocked outbox was taken up again.
     resumed: usize,
+    /// What those before it in this place received: the bytes, the counts.
+    past: (String, (u64, u64)),
 }
 
 /// Plays a script and writes down what happened.
@@ -42,15 +44,16 @@ fn net() -> Net {
 impl Stage {
     fn new() -> Self {
         let net = net();
-        let player = |(client, shard): (usize, &usize)| Player {
-            peer: net.stranger(*shard),
+        let players = (0..CLIENTS.len()).map(|client| Player {
+            peer: net.stranger(CLIENTS[client]),
             writer: Writer::new(client),
             held: String::new(),
             open: VecDeque::new(),
             sent: 0,
             resumed: 0,
-        };
-        Self { players: CLIENTS.iter().enumerate().map(player).collect(), net, log: Vec::new() }
+            past: Default::default(),
+        });
+        Self { players: players.collect(), net, log: Vec::new() }
     }
 
     fn play(&mut self, step: Step) {
@@ -59,7 +62,28 @@ impl Stage {
             Step::Flush(shard) => self.flush(shard),
             Step::Block(client, room) => self.players[client].peer.sink.block_after(room),
             Step::Unblock(client) => self.unblock(client),
+            Step::Replace(client, hello) => {
+                self.end(client);
+                self.send(client, vec![hello], &[], 0);
+            }
         }
+    }
+
+    /// Lets out what waits for a client, ends it and seats another. What it held back is lost.
+    fn end(&mut self, client: usize) {
+        self.unblock(client);
+        self.flush(0);
+        self.flush(1);
+        let player = &mut self.players[client];
+        let sent = player.peer.conn().sent();
+        player.past.0 += &player.peer.received();
+        player.past.1 = (player.past.1.0 + sent.0, player.past.1.1 + sent.1);
+        player.peer.leave();
+        player.peer = self.net.stranger(CLIENTS[client]);
+        player.open.clear();
+        player.held.clear();
+        (player.sent, player.resumed) = (0, 0);
+        self.log.push(Event::Ended(client));
     }
 
     fn flush(&mut self, shard: usize) {
@@ -126,14 +150,15 @@ impl Stage {
         }
         self.flush(0);
         self.flush(1);
-        self.players.iter().map(|player| player.peer.received()).collect()
+        self.players.iter().map(|player| player.past.0.clone() + &player.peer.received()).collect()
     }
 
     fn check_counts(&self, twin: &Twin<'_>) {
         let mut total = (0, 0);
         for (client, player) in self.players.iter().enumerate() {
             let due = twin.messages(client);
-            assert_eq!(player.peer.conn().sent(), due, "sent to client {client}");
+            let (past, sent) = (player.past.1, player.peer.conn().sent());
+            assert_eq!((past.0 + sent.0, past.1 + sent.1), due, "sent to client {client}");
             total = (total.0 + due.0, total.1 + due.1);
             let held = player.peer.conn().subscriptions();
             assert_eq!(held.len(), twin.subs.iter().filter(|sub| sub.client == client).count());

@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::conn::{Conn, Endpoint};
 use crate::log::{Level, Log};
 use crate::outbox::Drained;
-use crate::session::{Session, Verdict, Why};
+use crate::session::{Removal, Session, Verdict, Why};
 use crate::settings::Settings;
 use crate::shard::Shard;
 use bytes::Bytes;
@@ -164,6 +164,13 @@ impl Net {
         self.flush(1);
     }
 
+    /// A quiet time that is long enough for one shard to forget what has ended.
+    pub(super) fn rest(&self, shard: usize) {
+        for _ in 0..64 {
+            self.shards[shard].borrow_mut().maintain();
+        }
+    }
+
     /// The time of all sessions.
     pub(super) fn now(&self) -> Instant {
         self.clock.get()
@@ -264,6 +271,11 @@ impl Peer {
     /// Goes on with a blocked outbox, as the owner shard does when the transport takes bytes again.
     pub(super) fn drain(&self) -> Drained {
         self.shard.borrow_mut().drain(self.session.conn())
+    }
+
+    /// Ends the session, leaving to the caller what takes long.
+    pub(super) fn end_slowly(&mut self) -> Option<Removal> {
+        self.session.end(&mut self.shard.borrow_mut(), CloseReason::ClientClosed, self.clock.get())
     }
 
     /// Ends the connection from the outside.

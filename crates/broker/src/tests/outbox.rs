@@ -223,6 +223,22 @@ fn a_connection_that_is_discarded_in_mid_write_gives_its_memory_back() {
     assert_idle(&net, &[&subscriber]);
 }
 
+#[test]
+fn a_connection_that_is_asked_to_end_keeps_what_waits() {
+    let net = Net::new();
+    let (subscriber, mut publisher) = pair(&net);
+    subscriber.sink.block_after(0);
+    publisher.publish("a", "last words");
+    net.flush(1);
+    subscriber.conn().close(CloseReason::ServerShutdown);
+    publisher.publish("a", "too late");
+    net.flush(1);
+    subscriber.sink.unblock();
+    assert_eq!(subscriber.drain(), Drained::Empty);
+    assert!(subscriber.received().starts_with(&frame("last words")));
+    assert_eq!(net.broker.counters().slow_consumers.load(Relaxed), 0);
+}
+
 /// Makes the subscriber fall behind by `bytes` of payload, in messages of 1,000.
 fn fall_behind(net: &Net, subscriber: &Peer, publisher: &mut Peer, bytes: usize) {
     subscriber.sink.block_after(0);
@@ -369,21 +385,40 @@ fn a_write_that_is_blocked_in_mid_block_does_not_disturb_the_cohort() {
     assert_idle(&net, &[&subscriber, &other]);
 }
 
-#[test]
-fn what_arrives_during_a_write_goes_out_under_the_same_claim() {
-    let net = Net::new();
-    let (mut subscriber, _) = pair(&net);
-    subscriber.send("PING\r\n");
-    // As another shard does that flushes while this one writes.
+/// Appends `late` during the first write to `subscriber`, as another shard does that flushes meanwhile.
+fn append_during_a_write(subscriber: &Peer) {
     let conn = Arc::clone(subscriber.conn());
-    subscriber.sink.on_write(move |bytes| {
-        if bytes == b"PONG\r\n" {
+    let mut is_first = true;
+    subscriber.sink.on_write(move |_| {
+        if std::mem::take(&mut is_first) {
             let mut staged = Staged::from_iter([Segment::Own(b"late".to_vec())]);
             let load = Load { wire: 4, own: 4, ..Load::default() };
             assert_eq!(conn.queue(&mut staged, load), Queued::Left);
         }
     });
+}
+
+#[test]
+fn what_arrives_during_a_write_goes_out_under_the_same_claim() {
+    let net = Net::new();
+    let (mut subscriber, _) = pair(&net);
+    subscriber.send("PING\r\n");
+    append_during_a_write(&subscriber);
     net.flush(0);
+    assert_eq!(subscriber.received(), "PONG\r\nlate");
+    assert_idle(&net, &[&subscriber]);
+}
+
+#[test]
+fn what_arrives_during_a_write_that_blocks_comes_behind_the_rest() {
+    let net = Net::new();
+    let (mut subscriber, _) = pair(&net);
+    subscriber.send("PING\r\n");
+    append_during_a_write(&subscriber);
+    subscriber.sink.block_after(2);
+    net.flush(0);
+    subscriber.sink.unblock();
+    assert_eq!(subscriber.drain(), Drained::Empty);
     assert_eq!(subscriber.received(), "PONG\r\nlate");
     assert_idle(&net, &[&subscriber]);
 }

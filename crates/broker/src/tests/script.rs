@@ -61,6 +61,8 @@ pub(super) enum Step {
     /// A transport takes this many more bytes.
     Block(usize, usize),
     Unblock(usize),
+    /// A client ends, and another takes its place.
+    Replace(usize, Op),
 }
 
 fn hello() -> impl Strategy<Value = Op> {
@@ -96,6 +98,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..2_usize).prop_map(Step::Flush),
         1 => (client(), 0..60_usize).prop_map(|(client, room)| Step::Block(client, room)),
         1 => client().prop_map(Step::Unblock),
+        1 => (client(), hello()).prop_map(|(client, hello)| Step::Replace(client, hello)),
     ]
 }
 

@@ -11,6 +11,7 @@ use super::script::{CLIENTS, Hello, Op, Publication};
 pub(super) enum Event {
     Took(usize, Op),
     Flushed(usize),
+    Ended(usize),
 }
 
 /// Something that a client must receive.
@@ -84,6 +85,7 @@ impl<'a> Twin<'a> {
             Event::Took(client, Op::Unsub { sid, max }) => self.unsubscribe(*client, *sid, *max),
             Event::Took(client, Op::Pub(publication)) => self.publish(*client, publication),
             Event::Took(client, Op::Ping) => self.say(*client, *client, Due::Line("PONG\r\n".into())),
+            Event::Ended(client) => self.subs.retain(|sub| sub.client != *client),
             Event::Flushed(shard) => {
                 for (client, due) in std::mem::take(&mut self.staged[*shard]) {
                     self.clients[client].due.push(due);

@@ -93,15 +93,16 @@ impl Link {
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             *waker = Some(cx.waker().clone());
         }
+        // News before the end: a lame duck server says so before it closes.
+        if self.announce.take() {
+            return Some(Notice::Announce);
+        }
         if self.kicked.take() {
             return Some(Notice::Kicked);
         }
         if let Some(outcome) = self.authenticated.borrow_mut().take() {
             return Some(Notice::Authenticated(outcome));
         }
-        if self.due.take() {
-            return Some(Notice::Due);
-        }
-        self.announce.take().then_some(Notice::Announce)
+        self.due.take().then_some(Notice::Due)
     }
 }

@@ -5,6 +5,7 @@
 //! what they staged goes out together.
 
 mod drain;
+mod ending;
 mod link;
 mod reader;
 mod socket;
@@ -17,6 +18,7 @@ use myelin_broker::{Broker, Conn, Level, Shard};
 use myelin_wire::error::CloseReason;
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -158,7 +160,7 @@ fn run(
             }
             local.deliver(mail);
         }
-        local.stop().await;
+        local.stop(&mut receiver).await;
     });
 }
 
@@ -190,7 +192,11 @@ impl Local {
 
     fn flush(&self) {
         self.flush_pending.set(false);
-        self.shard.borrow_mut().flush();
+        let flush = AssertUnwindSafe(|| self.shard.borrow_mut().flush());
+        if catch_unwind(flush).is_err() {
+            self.broker.counters().panics.fetch_add(1, Relaxed);
+            self.broker.log().write(Level::Error, format_args!("panic while flushing"));
+        }
     }
 
     fn deliver(self: &Rc<Self>, mail: Mail) {
@@ -229,14 +235,17 @@ impl Local {
     }
 
     /// Ends all connections, giving each a moment to take what waits for it.
-    async fn stop(self: &Rc<Self>) {
+    async fn stop(self: &Rc<Self>, receiver: &mut mpsc::UnboundedReceiver<Mail>) {
         let links: Vec<_> = self.links.borrow().values().cloned().collect();
         for link in &links {
             link.conn.close(CloseReason::ServerShutdown);
             link.kick();
         }
-        let deadline = tokio::time::Instant::now() + reader::LINGER * 2;
+        let deadline = tokio::time::Instant::now() + ending::LINGER * 2;
         while !self.links.borrow().is_empty() && tokio::time::Instant::now() < deadline {
+            while let Ok(mail) = receiver.try_recv() {
+                self.deliver(mail);
+            }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }

@@ -38,13 +38,6 @@ pub(super) const BUFFER: usize = HEADROOM + READ;
 
 /// Pause of a publisher whose receiver is far behind, per batch that it publishes.
 const STALL: Duration = Duration::from_millis(10);
-/// Patience with a connection that ends: usually, and with one that only its peer has ended.
-pub(super) const LINGER: Duration = Duration::from_secs(1);
-const LONGEST_LINGER: Duration = Duration::from_secs(60);
-/// Unread bytes that are thrown away at the end, so that closing does not reset the connection under the
-/// last error message.
-const MAX_DISCARD: usize = 4 * 1024 * 1024;
-
 /// What woke a connection's task.
 enum Event {
     /// So many bytes stand in the shard's buffer behind the headroom.
@@ -57,11 +50,11 @@ enum Event {
 }
 
 /// A connection's task.
-struct Reader {
-    local: Rc<Local>,
-    link: Rc<Link>,
-    session: Session,
-    read: OwnedReadHalf,
+pub(super) struct Reader {
+    pub(super) local: Rc<Local>,
+    pub(super) link: Rc<Link>,
+    pub(super) session: Session,
+    pub(super) read: OwnedReadHalf,
     /// The incomplete operation at the end of what was read so far.
     held: BytesMut,
     /// Bytes that the incomplete operation takes at least.
@@ -380,6 +373,10 @@ impl Reader {
 
     fn due(&mut self, shard: &mut RefMut<'_, myelin_broker::Shard>) -> Verdict {
         let now = Instant::now();
+        if now < self.alarm {
+            // Left over from a deadline that has moved nearer.
+            return Verdict::Go;
+        }
         let verdict =
             if self.session.deadline() <= now { self.session.on_deadline(shard, now) } else { Verdict::Go };
         self.alarm = self.session.deadline();
@@ -394,60 +391,6 @@ impl Reader {
             self.local.timers.enter(self.alarm, self.link.conn.cid());
         }
     }
-
-    /// The orderly end: subscriptions go first, so that nothing more is routed here; then what is staged
-    /// goes out, and the peer gets a moment to take it.
-    async fn finish(&mut self, reason: CloseReason) {
-        let conn = Arc::clone(&self.link.conn);
-        let removal = self.session.end(&mut self.local.shard.borrow_mut(), reason, Instant::now());
-        if let Some(removal) = removal {
-            self.local.control.spawn_blocking(|| removal.run());
-        }
-        self.local.flush();
-        if has_last_words(reason) {
-            let linger = async {
-                while conn.pending() > 0 {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            };
-            let _ = tokio::time::timeout(patience(reason), linger).await;
-            self.discard_unread();
-        }
-        self.local.links.borrow_mut().remove(&conn.cid());
-        conn.discard();
-        self.link.end();
-        self.local.mailbox.forget_one();
-    }
-
-    /// Closing a socket with unread bytes resets it, and the peer may never see the last message.
-    fn discard_unread(&mut self) {
-        let mut buffer = self.local.buffer.borrow_mut();
-        let mut discarded = 0;
-        while discarded < MAX_DISCARD
-            && let Ok(n) = self.read.try_read(&mut buffer)
-            && n > 0
-        {
-            discarded += n;
-        }
-    }
-}
-
-/// How long a connection that ends may take to accept what waits for it. A client that has only closed its
-/// own direction may take its time: the write deadline watches over it.
-fn patience(reason: CloseReason) -> Duration {
-    match reason {
-        CloseReason::ClientClosed => LONGEST_LINGER,
-        _ => LINGER,
-    }
-}
-
-/// Whether there is a peer that should still read what was said.
-fn has_last_words(reason: CloseReason) -> bool {
-    use CloseReason as R;
-    !matches!(
-        reason,
-        R::ReadError | R::WriteError | R::SlowConsumerPendingBytes | R::SlowConsumerWriteDeadline
-    )
 }
 
 /// How a reader goes on after a batch.

@@ -222,7 +222,7 @@ async fn a_client_comes_back_after_a_restart_with_its_subscriptions() {
 #[tokio::test]
 async fn lame_duck_mode_reaches_the_client_and_then_ends_the_server() {
     // Nothing shorter than 30 s is taken; few clients are closed one per second at most.
-    let mut server = Server::with_config("lame_duck_duration: 30s\nlame_duck_grace_period: 1ms\n");
+    let mut server = Server::with_config("lame_duck_duration: 30s\nlame_duck_grace_period: 2s\n");
     let (client, mut events) = connect(&server, ConnectOptions::new()).await;
     settle(&client).await;
     server.signal(Signal::USR2);

@@ -159,9 +159,4 @@ impl Raw {
         }
         String::from_utf8_lossy(&rest).into_owned()
     }
-
-    /// A second handle on the socket, for another thread.
-    pub(crate) fn socket(&self) -> TcpStream {
-        self.stream.get_ref().try_clone().expect("descriptors are left")
-    }
 }

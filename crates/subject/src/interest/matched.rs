@@ -97,8 +97,8 @@ impl<M: Member> Matched<M> {
         }
         let Names { positions, indexed, hasher } = &mut self.names;
         let hash_at = |at: &u32| hasher.hash_one(queues[*at as usize].name());
-        for at in *indexed..known {
-            positions.insert_unique(hasher.hash_one(queues[at].name()), at as u32, hash_at);
+        for (at, group) in queues.iter().enumerate().take(known).skip(*indexed) {
+            positions.insert_unique(hasher.hash_one(group.name()), at as u32, hash_at);
         }
         *indexed = known.max(*indexed);
         let found = positions.find(hasher.hash_one(name), |at| queues[*at as usize].name() == name);
