@@ -28,7 +28,7 @@ impl Verdict {
             other => panic!("{path}: {other:?}"),
         };
         assert!(!diagnostics.is_empty(), "{path} is refused without a reason");
-        let is_grammar = diagnostics[0].message.starts_with("parse error");
+        let is_grammar = diagnostics[0].message.starts_with("Parse error");
         let places = diagnostics.into_iter().filter_map(|diagnostic| diagnostic.position);
         let places: BTreeSet<_> = places.map(|place| (place.line, place.column)).collect();
         match places.first() {
