@@ -14,6 +14,7 @@ const USERS = `authorization { users: [
 ] }`;
 
 const few = { user: "few", pass: "b" };
+const DENIED = "AuthorizationError";
 
 const scenes = [
   ["publish and subscribe", "", publishAndSubscribe],
@@ -304,8 +305,6 @@ async function refusals(server, cases) {
     assert.equal(await refusal(server, options), want, JSON.stringify(options));
   }
 }
-
-const DENIED = "AuthorizationError";
 
 async function userAndPassword(server) {
   await refusals(server, [

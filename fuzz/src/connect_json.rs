@@ -44,9 +44,21 @@ impl Document {
                 *field = value.as_str()?.to_owned();
             } else if name == "protocol" {
                 connect.protocol = value.as_i64()?;
+            } else if !may_be_ignored(&name, &value) {
+                return None;
             }
         }
         Some(connect)
+    }
+}
+
+/// Fields that are read by nobody must still have their types.
+fn may_be_ignored(name: &str, value: &Value) -> bool {
+    match name {
+        "tls_required" => value.is_boolean(),
+        "import" | "export" => value.is_object(),
+        "jwt" | "remote_account" | "proxy_sig" => value.is_string(),
+        _ => true,
     }
 }
 
@@ -57,7 +69,6 @@ fn truth<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut bool> {
         "echo" => Some(&mut connect.echo),
         "headers" => Some(&mut connect.headers),
         "no_responders" => Some(&mut connect.no_responders),
-        "tls_required" => Some(&mut connect.tls_required),
         "new_account" => Some(&mut connect.new_account),
         _ => None,
     }
@@ -71,7 +82,6 @@ fn text<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut String> {
         "user" => Some(&mut connect.user),
         "pass" => Some(&mut connect.pass),
         "auth_token" => Some(&mut connect.auth_token),
-        "jwt" => Some(&mut connect.jwt),
         "nkey" => Some(&mut connect.nkey),
         "sig" => Some(&mut connect.sig),
         "account" => Some(&mut connect.account),

@@ -273,7 +273,7 @@ impl<'a> Lexer<'a> {
             Some(quote @ ('"' | '\'')) => {
                 self.cursor.bump();
                 self.cursor.mark();
-                self.cursor.eat_while(|c| c != quote);
+                self.cursor.eat_while(|c| c != quote && !matches!(c, '\n' | '\r'));
                 let token = self.token(TokenKind::Include);
                 if !self.cursor.eat(quote) {
                     return self.fail("the file name of an include is not closed");

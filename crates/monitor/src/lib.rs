@@ -2,7 +2,7 @@
 //!
 //! This room turns plain snapshots into the bytes that nats-server would answer: same keys, same order,
 //! same rules for what is left out, same error texts. It owns no connection, clock or counter: everything
-//! comes from a [`Source`], which the server implements, and [`respond`] is a pure function of it. It never
+//! comes from a [`Source`], which the server implements, and [`Pages::respond`] is a pure function of it. It never
 //! knows about sockets or HTTP framing: an [`Answer`] is a status, headers and a body.
 
 mod answer;

@@ -255,32 +255,38 @@ fn with_line<'a>(
 ) -> Result<Next<'a>, ParseError> {
     let begin = start + blanks(&buf[start.min(buf.len())..]);
     let rest = &buf[begin.min(buf.len())..];
-    let Some(lf) = line_end(rest)? else {
+    let end = line_end(rest);
+    let seen = match end {
+        Ok(Some(lf)) => strip_cr(&rest[..lf]).len(),
         // A trailing CR may be the first half of the line's end and does not count yet.
-        let held = rest.len() - usize::from(rest.last() == Some(&b'\r'));
-        if held > limits.max_control_line || begin - start > limits.max_control_line {
-            return Err(ParseError::ControlLineTooLong);
-        }
-        return Ok(Next::Need(buf.len() + 1));
+        Ok(None) => strip_cr(rest).len(),
+        Err(StrayCr(at)) => at,
     };
-    let line = strip_cr(&rest[..lf]);
-    if line.len() > limits.max_control_line {
+    if seen > limits.max_control_line || begin - start > limits.max_control_line {
         return Err(ParseError::ControlLineTooLong);
     }
-    Ok(Next::Op(op(line)?, begin + lf + 1))
+    match end {
+        Ok(Some(lf)) => Ok(Next::Op(op(strip_cr(&rest[..lf]))?, begin + lf + 1)),
+        Ok(None) => Ok(Next::Need(buf.len() + 1)),
+        Err(StrayCr(_)) => Err(ParseError::UnknownOperation),
+    }
 }
+
+/// Where a CR stands that no LF follows. It is refused, but only if the line was not too long before it:
+/// otherwise the answer would depend on where a read ended.
+struct StrayCr(usize);
 
 fn blanks(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|b| matches!(b, b' ' | b'\t')).count()
 }
 
-/// Position of the LF; a CR in front of anything else is refused.
-fn line_end(bytes: &[u8]) -> Result<Option<usize>, ParseError> {
+/// Position of the LF.
+fn line_end(bytes: &[u8]) -> Result<Option<usize>, StrayCr> {
     for (i, b) in bytes.iter().enumerate() {
         match b {
             b'\n' => return Ok(Some(i)),
             b'\r' if bytes.get(i + 1).is_some_and(|next| *next != b'\n') => {
-                return Err(ParseError::UnknownOperation);
+                return Err(StrayCr(i));
             }
             _ => {}
         }
@@ -333,13 +339,14 @@ struct Words {
     /// Position of the LF.
     lf: usize,
     crlf: bool,
+    has_tab: bool,
 }
 
 impl Words {
     /// Scans from `start`; `None` when the line has no end yet.
     #[inline]
-    fn scan(buf: &[u8], start: usize) -> Result<Option<Self>, ParseError> {
-        let mut words = Self { at: [(0, 0); 4], count: 0, lf: 0, crlf: false };
+    fn scan(buf: &[u8], start: usize) -> Result<Option<Self>, StrayCr> {
+        let mut words = Self { at: [(0, 0); 4], count: 0, lf: 0, crlf: false, has_tab: false };
         let mut i = start;
         let mut begin = start;
         while let Some(&b) = buf.get(i) {
@@ -351,6 +358,7 @@ impl Words {
             match b {
                 b' ' | b'\t' => {
                     words.push(begin, i);
+                    words.has_tab |= b == b'\t';
                     begin = i + 1;
                 }
                 b'\n' => {
@@ -366,7 +374,7 @@ impl Words {
                         words.crlf = true;
                         return Ok(Some(words));
                     }
-                    Some(_) => return Err(ParseError::UnknownOperation),
+                    Some(_) => return Err(StrayCr(i)),
                 },
                 _ => {}
             }
@@ -382,6 +390,12 @@ impl Words {
         if self.count == 0 { 0 } else { end - self.at[0].0 }
     }
 
+    /// Blanks in front of the first word.
+    #[inline]
+    fn leading(&self, start: usize) -> usize {
+        if self.count == 0 { self.lf - usize::from(self.crlf) - start } else { self.at[0].0 - start }
+    }
+
     #[inline]
     fn push(&mut self, begin: usize, end: usize) {
         if begin < end {
@@ -393,14 +407,31 @@ impl Words {
     }
 }
 
+/// A publish line that has no end, or a stray CR before it.
+#[cold]
+fn unfinished<'a>(
+    buf: &'a [u8],
+    start: usize,
+    stray: Option<StrayCr>,
+    limits: &Limits,
+) -> Result<Next<'a>, ParseError> {
+    let start = start.min(buf.len());
+    let end = stray.as_ref().map_or(strip_cr(buf).len(), |stray| stray.0);
+    let line = &buf[start..end.max(start)];
+    let leading = blanks(line);
+    if leading.max(line.len() - leading) > limits.max_control_line {
+        return Err(ParseError::ControlLineTooLong);
+    }
+    if stray.is_some() { Err(ParseError::UnknownOperation) } else { Ok(Next::Need(buf.len() + 1)) }
+}
+
 fn publish<'a>(buf: &'a [u8], start: usize, shape: Shape, limits: &Limits) -> Result<Next<'a>, ParseError> {
-    let Some(words) = Words::scan(buf, start)? else {
-        let begin = (start + blanks(&buf[start.min(buf.len())..])).min(buf.len());
-        let held = buf.len() - begin - usize::from(buf.last() == Some(&b'\r') && begin < buf.len());
-        let overlong = held > limits.max_control_line || begin - start.min(begin) > limits.max_control_line;
-        return if overlong { Err(ParseError::ControlLineTooLong) } else { Ok(Next::Need(buf.len() + 1)) };
+    let words = match Words::scan(buf, start) {
+        Ok(Some(words)) => words,
+        Ok(None) => return unfinished(buf, start, None, limits),
+        Err(stray) => return unfinished(buf, start, Some(stray), limits),
     };
-    if words.argument_len() > limits.max_control_line {
+    if words.argument_len() > limits.max_control_line || words.leading(start) > limits.max_control_line {
         return Err(ParseError::ControlLineTooLong);
     }
     if shape == Shape::Hpub && !limits.headers {
@@ -446,7 +477,7 @@ fn publish<'a>(buf: &'a [u8], start: usize, shape: Shape, limits: &Limits) -> Re
 #[inline]
 fn regular(words: &Words) -> bool {
     let apart = (1..words.count).all(|i| words.at[i].0 == words.at[i - 1].1 + 1);
-    apart && words.crlf && words.at[words.count - 1].1 + 1 == words.lf
+    apart && !words.has_tab && words.crlf && words.at[words.count - 1].1 + 1 == words.lf
 }
 
 /// Payloads up to this size are looked at again when the first byte of their trailer is there.

@@ -160,7 +160,7 @@ impl Session {
         if let Verdict::Close(reason) = self.enter(shard, identity, now) {
             return Verdict::Close(reason);
         }
-        self.accept(shard)
+        self.accept(shard, now)
     }
 
     /// Binds the session to the account of its identity.
@@ -207,11 +207,16 @@ impl Session {
     }
 
     /// The rest of CONNECT, once the client is who it says.
-    fn accept(&mut self, shard: &mut Shard) -> Verdict {
+    fn accept(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
         let headers = self.connect.headers && self.broker.settings().headers;
         self.limits.headers = headers;
         self.set_headers(headers);
-        self.conn.update_details(|details| describe(details, &self.connect));
+        // Until a PING measures it, the time to CONNECT is what is known of the round trip.
+        let estimate = now.duration_since(self.opened);
+        self.conn.update_details(|details| {
+            details.rtt.get_or_insert(estimate);
+            describe(details, &self.connect);
+        });
         if let State::Ready(ready) = &mut self.state {
             ready.connected = true;
         }

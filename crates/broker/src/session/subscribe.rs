@@ -62,7 +62,8 @@ impl Session {
     pub(super) fn unsubscribe(&mut self, shard: &mut Shard, sid: &[u8], max: Option<u32>) {
         let State::Ready(ready) = &self.state else { return };
         if let Some(sub) = self.conn.subscription(sid) {
-            // `max` counts from the subscription's start, so the counts must be true now.
+            // `max` counts from the subscription's start, so the counts must be true now. What another shard
+            // has staged in this tick is not in them: it may exceed the limit by that much.
             shard.settle();
             match max {
                 Some(max) if u64::from(max) > sub.delivered() => {

@@ -247,7 +247,13 @@ mod tests {
         fs::copy(sleep, &program).unwrap();
         let mut child = Command::new(&program).arg("60").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let found = running();
+        // The process has its name a moment after it was started.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let mut found = running();
+        while !found.contains(&pid) && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+            found = running();
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(found.contains(&pid), "{pid} is not in {found:?}");
