@@ -215,7 +215,7 @@ public final class Smoke {
         // The client sits this time out whenever a connection breaks while it is being made.
         Options.Builder builder = Options.builder().server(server.url()).connectionTimeout(Duration.ofSeconds(1))
                 .errorListener(ear).connectionListener(ear).reconnectWait(Duration.ofMillis(50))
-                .reconnectJitter(Duration.ZERO).maxReconnects(-1);
+                .maxReconnects(-1);
         return Nats.connect(setting.on(builder).build());
     }
 

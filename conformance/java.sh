@@ -1,0 +1,14 @@
+#!/bin/sh
+# The official Java client against a server: conformance/java.sh SERVER_BINARY
+#
+# The program in java/ starts the binary itself, once per case.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+server=$(readlink -f "${1:?usage: java.sh SERVER_BINARY}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+(cd "$work" && mvn -q -B dependency:copy -Dartifact=io.nats:jnats:2.26.2 -DoutputDirectory="$work")
+javac -nowarn -XDsuppressNotes -cp "$work/jnats-2.26.2.jar" -d "$work" "$here/java/Smoke.java"
+java -cp "$work/jnats-2.26.2.jar:$work" Smoke "$server"

@@ -1,0 +1,55 @@
+#!/bin/sh
+# The official Rust client's own core tests against a server:
+#
+#   conformance/rust.sh SERVER_BINARY SUITE      SUITE is a checkout of github.com/nats-io/nats.rs
+#
+# The published crate has no tests, hence the checkout. The suite finds the server as `nats-server` in
+# PATH. Left out: JetStream, its key-value and object stores, TLS and websockets, and the tests below
+# that want the network at large. LATER=1 also runs those that want what Myelin does not offer yet.
+set -eu
+
+usage="usage: rust.sh SERVER_BINARY SUITE"
+server=$(readlink -f "${1:?$usage}")
+suite=$(readlink -f "${2:?$usage}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+mkdir "$work/bin"
+# A copy, so that a build in the meantime does not change what is tested.
+cp "$server" "$work/bin/nats-server"
+PATH="$work/bin:$PATH"
+export PATH
+
+# demo.nats.io, raw.githubusercontent.com, and the `nats` command line.
+elsewhere="connect_domain service::schemas service::cross_clients_tests"
+# Operators with JWTs, nkeys, clusters.
+later="custom_auth_callback_jwt multiple_auth_methods server_pool_contains_discovered_servers
+    set_server_pool_marks_all_as_explicit"
+suites="client_tests server_pool_tests server_pool_parity_tests service_tests subject_validation_test"
+
+skip=$elsewhere
+if [ -n "${LATER:-}" ]; then
+    suites="$suites nkey_tests jwt_tests"
+else
+    skip="$skip $later"
+fi
+
+set --
+for test in $suites; do
+    set -- "$@" --test "$test"
+done
+set -- "$@" -- --test-threads=4
+for name in $skip; do
+    set -- "$@" --skip "$name"
+done
+
+cd "$suite/async-nats"
+export RUST_BACKTRACE=0
+status=0
+CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$work/target}" nice cargo test --quiet --no-fail-fast \
+    --features experimental "$@" >"$work/output.txt" 2>&1 || status=$?
+grep -q '^test result' "$work/output.txt" || { cat "$work/output.txt" >&2; exit 1; }
+sed -n 's/^test \(.*\) \.\.\. FAILED$/FAIL \1/p; /^thread .* panicked/,+1p' "$work/output.txt"
+sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed.*/\1 \2/p' "$work/output.txt" |
+    awk '{ passed += $1; failed += $2 } END { print passed " passed, " failed " failed" }'
+exit "$status"
