@@ -46,7 +46,7 @@ done
 cd "$suite/async-nats"
 export RUST_BACKTRACE=0
 status=0
-CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$work/target}" nice cargo test --quiet --no-fail-fast \
+CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$work/target}" nice cargo test --no-fail-fast \
     --features experimental "$@" >"$work/output.txt" 2>&1 || status=$?
 grep -q '^test result' "$work/output.txt" || { cat "$work/output.txt" >&2; exit 1; }
 sed -n 's/^test \(.*\) \.\.\. FAILED$/FAIL \1/p; /^thread .* panicked/,+1p' "$work/output.txt"
