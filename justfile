@@ -33,10 +33,14 @@ bench-table *ARGS:
     cargo build --release -p myelin-server -p myelin-cli
     target/release/myelin bench table --ours target/release/myelin-server --reference nats-server {{ARGS}}
 
-# Official clients against the server; with the path of their checkout, their own test suites
-conformance *ARGS:
+# Official clients in five languages against the server; SUITE is a checkout of nats.rs, whose own tests run then too
+conformance SERVER="target/release/myelin-server" SUITE="":
     cargo build --release -p myelin-server
-    for suite in conformance/*.sh; do sh "$suite" {{ARGS}} || exit 1; done
+    MYELIN_SERVER={{SERVER}} bash conformance/python.sh
+    bash conformance/go.sh {{SERVER}}
+    bash conformance/js.sh {{SERVER}}
+    bash conformance/java.sh {{SERVER}}
+    [ -z "{{SUITE}}" ] || bash conformance/rust.sh {{SERVER}} {{SUITE}}
 
 fmt:
     cargo fmt --all
