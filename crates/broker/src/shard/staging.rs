@@ -147,8 +147,7 @@ pub(super) struct Placed {
 /// How much more a shared byte counts towards a flush than one for a single receiver: every member's
 /// socket must take all of them.
 ///
-/// Perf: row 1:64 loses half its rate when a socket gets 1 MiB per flush, and gains 10 % from 512 KiB
-/// over 256.
+/// Perf: row 1:64 loses half its rate when a socket gets 1 MiB per flush; 256 and 512 KiB are alike.
 const SHARED_WEIGHT: usize = 2;
 
 /// All stages of a shard.
