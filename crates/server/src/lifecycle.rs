@@ -1,6 +1,6 @@
 //! The life of the server: start, serve, lame duck, end.
 
-use crate::http::{self, RequestCounts};
+use crate::http;
 use crate::logging::{Clock, Config, Destination, Logger, Losses};
 use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
@@ -112,12 +112,9 @@ impl Server {
         broker
             .update_info(|info| advertise(info, address.port(), options.server.client_advertise.as_deref()));
         monitor.set_addresses(Addresses { client: address.port(), http: http.map(|a| a.port()) });
-        let ports_file = match &options.server.ports_file_dir {
-            Some(dir) => {
-                Some(ports::write(dir, address, http).map_err(failed("cannot write the ports file"))?)
-            }
-            None => None,
-        };
+        let ports_dir = options.server.ports_file_dir.as_deref();
+        let ports_file = ports_dir.map(|dir| ports::write(dir, address, http)).transpose();
+        let ports_file = ports_file.map_err(failed("cannot write the ports file"))?;
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
         log.info("Server is ready");
@@ -296,6 +293,3 @@ impl Log for BrokerLog {
         }
     }
 }
-
-/// Requests to the monitoring pages, by page.
-pub(crate) type Requests = RequestCounts;

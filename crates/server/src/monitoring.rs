@@ -1,6 +1,6 @@
 //! The running server as the monitoring pages see it.
 
-use crate::lifecycle::Requests;
+use crate::http::RequestCounts;
 use crate::logging::Logger;
 use crate::process::{self, Meter};
 use jiff::Timestamp;
@@ -40,7 +40,7 @@ pub(crate) struct Monitor {
     log: Arc<Logger>,
     meter: Meter,
     start: Timestamp,
-    requests: Requests,
+    requests: RequestCounts,
     addresses: OnceLock<Addresses>,
 }
 
@@ -53,7 +53,7 @@ impl Monitor {
             log,
             meter,
             start: Timestamp::now(),
-            requests: Requests::default(),
+            requests: RequestCounts::default(),
             addresses: OnceLock::new(),
         })
     }

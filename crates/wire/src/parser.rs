@@ -142,14 +142,16 @@ pub fn plain_publish<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Pub<'a>, usi
     let subject = word_len(line)?;
     let mut tail = subject + 1;
     let mut reply: &[u8] = &[];
-    if !line.get(tail)?.is_ascii_digit() || line[tail..].iter().find(|b| !b.is_ascii_digit())? != &b'\r' {
+    let first = tail;
+    let mut digits = digits_len(&line[tail..]);
+    if *line.get(tail + digits)? != b'\r' {
         let len = word_len(&line[tail..])?;
         reply = &line[tail..tail + len];
         tail += len + 1;
+        digits = digits_len(&line[tail..]);
     }
-    let first = tail - reply.len() - usize::from(!reply.is_empty());
-    let (total, digits) = leading_size(&line[tail..])?;
     let line_len = tail + digits;
+    let total = size(&line[tail..line_len])?;
     let body = line_len + 2;
     let end = body + total as usize + 2;
     let fits = line_len <= limits.max_control_line && limits.max_payload.is_none_or(|max| total <= max);
@@ -174,19 +176,10 @@ fn word_len(line: &[u8]) -> Option<usize> {
     (len > 0 && line[len] == b' ').then_some(len)
 }
 
-/// The number at the front and its count of digits, if there are one to nine.
+/// How many digits stand at the front.
 #[inline(always)]
-fn leading_size(line: &[u8]) -> Option<(u32, usize)> {
-    let mut size = 0;
-    let mut digits = 0;
-    while let Some(d @ b'0'..=b'9') = line.get(digits) {
-        if digits == 9 {
-            return None;
-        }
-        size = size * 10 + u32::from(d - b'0');
-        digits += 1;
-    }
-    (digits > 0).then_some((size, digits))
+fn digits_len(line: &[u8]) -> usize {
+    line.iter().take_while(|b| b.is_ascii_digit()).count()
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -318,6 +311,7 @@ fn arguments<'a>(verb: Verb, line: &'a [u8]) -> Result<Op<'a>, ParseError> {
 }
 
 /// A size: one to nine ASCII digits and nothing else.
+#[inline]
 pub fn size(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() || digits.len() > 9 {
         return None;

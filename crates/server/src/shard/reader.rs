@@ -104,7 +104,8 @@ pub(super) fn open(
     let conn = local.broker.connect(Endpoint { peer, start: SystemTime::now() }, Box::new(sink));
     let link = Link::new(Arc::clone(&conn), write);
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&link));
-    let (session, verdict) = Session::open(&mut local.shard.borrow_mut(), conn, Instant::now());
+    let now = Instant::now();
+    let (session, verdict) = Session::open(&mut local.shard.borrow_mut(), conn, now);
     let alarm = session.deadline();
     local.timers.enter(alarm, session.conn().cid());
     local.flush_soon();
@@ -117,7 +118,7 @@ pub(super) fn open(
         need: 1,
         paused: false,
         turn: Turn::default(),
-        turn_began: alarm,
+        turn_began: now,
         alarm,
     };
     serve(reader, verdict)
@@ -147,13 +148,12 @@ impl Reader {
                     }
                     Ok(Step::Resume) => {
                         tokio::task::yield_now().await;
-                        self.turn_began = Instant::now();
-                        step = self.take_own();
+                        step = self.resume();
                     }
                     Ok(Step::Stall) => {
                         // Boxed: a timer is larger than everything else that an idle connection keeps.
                         Box::pin(tokio::time::sleep(STALL)).await;
-                        step = self.take_own();
+                        step = self.resume();
                     }
                     Err(reason) => return reason,
                 }
@@ -170,6 +170,12 @@ impl Reader {
             Event::Failed => Err(CloseReason::ReadError),
             Event::Notice(notice) => self.notice(notice),
         }
+    }
+
+    /// Goes on with what is held, in a turn of its own.
+    fn resume(&mut self) -> Result<Step, CloseReason> {
+        self.turn_began = Instant::now();
+        self.take_own()
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
