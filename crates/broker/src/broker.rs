@@ -2,9 +2,9 @@
 
 use crate::account::{Account, AccountLimits};
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
-use crate::log::{Level, Log};
+use crate::log::{Level, Log, RateLimit};
 use crate::registry::{ClosedConn, Registry};
-use crate::settings::Settings;
+use crate::settings::{Settings, Tracing};
 use crate::traffic::{Counters, Traffic};
 use myelin_auth::AuthConfig;
 use myelin_stdx::mem::Accountant;
@@ -30,6 +30,9 @@ pub struct Broker {
     next_cid: AtomicU64,
     lame_duck: AtomicBool,
     log: Arc<dyn Log>,
+    /// Asked only while tracing is on.
+    tracing: RwLock<Tracing>,
+    pub(crate) rate_limit: RateLimit,
 }
 
 /// Why a broker cannot be built.
@@ -78,6 +81,8 @@ impl Broker {
             }
         }
         Ok(Arc::new(Self {
+            tracing: RwLock::new(settings.tracing.clone()),
+            rate_limit: RateLimit::default(),
             settings,
             auth: Arc::new(auth),
             accounts: map,
@@ -126,6 +131,10 @@ impl Broker {
     pub fn enter_lame_duck(&self) {
         self.lame_duck.store(true, Relaxed);
         self.update_info(|info| info.ldm = true);
+    }
+
+    pub(crate) fn is_lame_duck(&self) -> bool {
+        self.lame_duck.load(Relaxed)
     }
 
     /// Makes the shared half of a new connection.
@@ -182,14 +191,22 @@ impl Broker {
         &*self.log
     }
 
+    /// How much of messages the trace shows.
+    pub(crate) fn tracing(&self) -> Tracing {
+        self.tracing.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Changes how much of messages the trace shows, from the next line on. Whether there is a trace at all is
+    /// the log's to say.
+    pub fn set_tracing(&self, tracing: Tracing) {
+        *self.tracing.write().unwrap_or_else(std::sync::PoisonError::into_inner) = tracing;
+    }
+
     /// A line about one connection, in the reference's form.
     pub fn log_for(&self, level: Level, conn: &Conn, line: fmt::Arguments<'_>) {
         if self.log.enabled(level) {
-            self.log.write(level, format_args!("{} - cid:{} - {line}", conn.endpoint().peer, conn.cid()));
+            let (peer, cid, label) = (conn.endpoint().peer, conn.cid(), conn.label());
+            self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}"));
         }
-    }
-
-    pub(crate) fn info_for(&self, conn: &Conn, line: fmt::Arguments<'_>) {
-        self.log_for(Level::Info, conn, line);
     }
 }

@@ -18,6 +18,7 @@ mod session;
 mod settings;
 mod shard;
 mod subscription;
+mod trace;
 mod traffic;
 
 #[cfg(test)]
@@ -26,7 +27,7 @@ mod tests;
 pub use account::{Account, AccountLimits};
 pub use broker::{Broker, SetupError};
 pub use conn::{Conn, ConnDetails, Endpoint, Sink};
-pub use log::{Level, Log};
+pub use log::{Level, Log, Span};
 pub use outbox::{Drained, Segment};
 pub use registry::ClosedConn;
 pub use session::{AuthTask, Consumed, Removal, Session, Verdict, Why};
