@@ -19,6 +19,7 @@ mod session;
 mod settings;
 mod shard;
 mod subscription;
+mod trace;
 mod traffic;
 
 #[cfg(test)]
@@ -28,7 +29,7 @@ pub use account::{Account, AccountLimits};
 pub use broker::Broker;
 pub use conn::{Conn, ConnDetails, Endpoint, Sink};
 pub use directory::SetupError;
-pub use log::{Level, Log};
+pub use log::{Level, Log, Span};
 pub use outbox::{Drained, Segment};
 pub use registry::ClosedConn;
 pub use session::{AuthTask, Consumed, Refreshed, Removal, Session, Verdict, Why};

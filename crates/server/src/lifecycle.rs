@@ -50,7 +50,8 @@ fn failed<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> StartEr
 /// # Errors
 /// When it cannot start: a port is taken, a file cannot be written, the operating system refuses.
 pub fn run(loaded: &Loaded) -> Result<(), StartError> {
-    let log = Arc::new(Logger::open(&log_config(&loaded.options)).map_err(failed("cannot open the log"))?);
+    let log = Logger::open(&log_config(&loaded.options)).map_err(|error| StartError(error.to_string()))?;
+    let log = Arc::new(log);
     let result = start(loaded, &log);
     if let Err(error) = &result {
         log.fatal(error);

@@ -12,6 +12,7 @@ mod staging;
 
 use crate::broker::Broker;
 use crate::conn::Conn;
+use crate::log::Level;
 use crate::outbox::{Drained, Queued, drain};
 use crate::settings::Settings;
 use crate::subscription::Subscription;
@@ -182,7 +183,7 @@ impl Shard {
             let pending = stage.conn.pending();
             let behind = stage.overrun || pending > max_pending;
             if behind && queued != Queued::Closed {
-                self.cut_off(&stage.conn, pending);
+                self.cut_off(&stage.conn);
             }
         }
         self.staging.take_bytes();
@@ -193,15 +194,12 @@ impl Shard {
     }
 
     /// Ends a receiver that is too far behind.
-    fn cut_off(&mut self, conn: &Arc<Conn>, pending: usize) {
+    fn cut_off(&mut self, conn: &Arc<Conn>) {
         if conn.close_requested().is_none() {
             self.broker.counters().slow_consumers.fetch_add(1, Relaxed);
             let max = self.settings.max_pending;
-            let chunks = conn.pending_chunks();
-            self.broker.info_for(
-                conn,
-                format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded with {chunks} chunks of {pending} total bytes."),
-            );
+            let line = format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded");
+            self.broker.log_for(Level::Info, conn, line);
         }
         conn.close(CloseReason::SlowConsumerPendingBytes);
         conn.discard();

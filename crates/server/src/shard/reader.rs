@@ -153,6 +153,7 @@ impl Reader {
                     Ok(Step::Stall) => {
                         // Boxed: a timer is larger than everything else that an idle connection keeps.
                         Box::pin(tokio::time::sleep(STALL)).await;
+                        self.session.was_stalled(STALL, Instant::now());
                         step = self.resume();
                     }
                     Err(reason) => return reason,
