@@ -15,7 +15,7 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, Rights};
 use crate::log::Level;
-use crate::registry::ClosedConn;
+use crate::registry::{ClosedConn, ClosedSub};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use bytes::Bytes;
@@ -369,7 +369,7 @@ impl Session {
         shard.settle();
         self.conn.mark_closed(reason);
         let subs = self.conn.take_subscriptions();
-        let subscriptions = subs.len();
+        let (subscriptions, kept) = (subs.len(), ClosedSub::of(&subs));
         let removal = match state {
             State::Ready(ready) => {
                 ready.account.leave();
@@ -388,6 +388,7 @@ impl Session {
             received: self.conn.received(),
             sent: self.conn.sent(),
             subscriptions,
+            subs: kept,
             stalls: self.conn.stalls(),
         };
         self.broker.registry.remove(record, self.broker.settings().max_closed_clients);
