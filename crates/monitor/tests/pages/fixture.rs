@@ -121,6 +121,7 @@ impl Source for Fixed {
             tag: name.to_owned(),
             is_system: name == "$SYS",
             interest: self.interest,
+            clients: self.account.clients + self.open.iter().filter(|conn| conn.account == name).count(),
             ..self.account.clone()
         };
         self.has_account(name).then(account)
