@@ -45,8 +45,6 @@ pub struct ClosedSub {
     subject_len: u32,
     /// Messages delivered.
     pub delivered: u64,
-    /// Deliveries after which it would have ended; 0 is never.
-    pub max: u64,
 }
 
 impl ClosedSub {
@@ -68,7 +66,6 @@ impl ClosedSub {
             queue,
             subject_len: start,
             delivered: sub.delivered(),
-            max: sub.max(),
         }
     }
 

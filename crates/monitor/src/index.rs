@@ -38,7 +38,7 @@ pub(crate) fn answer(base: &str, source: &dyn Source) -> Answer {
     for (path, label) in LINKS {
         let _ = writeln!(html, "<li><a href=\"{}\">{label} <code>{path}</code></a></li>", link(base, path));
     }
-    let _ = write!(html, "</ul>\n<p><a class=\"help\" href=\"{HELP}\">Help</a></p>\n</body>\n</html>\n");
+    let _ = write!(html, "</ul>\n<p><a href=\"{HELP}\" class=\"help\">Help</a></p>\n</body>\n</html>\n");
     Answer::html(html)
 }
 

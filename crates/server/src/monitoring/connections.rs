@@ -81,6 +81,7 @@ pub(super) fn subscription(sub: &Subscription, account: &str) -> SubSnapshot {
     }
 }
 
+/// Compat: the limit of a subscription is not shown once its connection has ended.
 fn closed_subscription(sub: &ClosedSub, conn: &ClosedConn) -> SubSnapshot {
     SubSnapshot {
         account: conn.details.account.clone(),
@@ -89,7 +90,7 @@ fn closed_subscription(sub: &ClosedSub, conn: &ClosedConn) -> SubSnapshot {
         queue: sub.queue().map(text).unwrap_or_default(),
         sid: text(sub.sid()),
         msgs: sub.delivered,
-        max: sub.max,
+        max: 0,
         cid: conn.cid,
     }
 }
