@@ -73,7 +73,10 @@ impl Pair {
     fn client(&self, fields: &str, commands: &str) -> [Raw; 2] {
         self.each().map(|server| {
             let mut raw = Raw::open(server.address());
-            raw.send(&format!("CONNECT {{\"verbose\":false,\"pedantic\":false,{fields}}}\r\n{commands}"));
+            raw.send(&format!("CONNECT {{\"verbose\":false,\"pedantic\":false,{fields}}}\r\n"));
+            // The reference counts for no account what comes in one packet with CONNECT.
+            raw.barrier();
+            raw.send(commands);
             raw.barrier();
             raw
         })
