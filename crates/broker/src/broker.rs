@@ -4,9 +4,9 @@ use crate::account::{Account, AccountLimits};
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, SetupError};
 use crate::log::{Level, Log, RateLimit};
-use crate::registry::{ClosedConn, Registry};
+use crate::registry::{ClosedConn, PastTraffic, Registry};
 use crate::settings::Settings;
-use crate::traffic::{Counters, Traffic};
+use crate::traffic::{Counters, RouteCounts, Traffic};
 use arc_swap::ArcSwap;
 use myelin_auth::AuthConfig;
 use myelin_stdx::mem::Accountant;
@@ -144,6 +144,11 @@ impl Broker {
         self.registry.open()
     }
 
+    /// Living connections, and what the ended ones of each account have moved: nothing is counted in both.
+    pub fn census(&self) -> (Vec<Arc<Conn>>, Vec<(String, PastTraffic)>) {
+        self.registry.census()
+    }
+
     /// Ended connections that are still remembered, oldest first.
     pub fn closed_connections(&self) -> Vec<ClosedConn> {
         self.registry.closed()
@@ -168,6 +173,13 @@ impl Broker {
                 *sum += count.get();
             }
         }
+        sum
+    }
+
+    /// How the route caches of all shards do together.
+    pub fn route_counts(&self) -> RouteCounts {
+        let mut sum = RouteCounts::default();
+        lock(&self.shards).iter().for_each(|shard| sum.join(shard.routes.get()));
         sum
     }
 

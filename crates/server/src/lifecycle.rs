@@ -112,7 +112,7 @@ impl Server {
         let address = client.local_addr().map_err(failed("no client address"))?;
         broker
             .update_info(|info| advertise(info, address.port(), options.server.client_advertise.as_deref()));
-        monitor.set_addresses(Addresses { client: address.port(), http: http.map(|a| a.port()) });
+        monitor.set_addresses(Addresses { client: address.port() });
         let ports_dir = options.server.ports_file_dir.as_deref();
         let ports_file = ports_dir.map(|dir| ports::write(dir, address, http)).transpose();
         let ports_file = ports_file.map_err(failed("cannot write the ports file"))?;

@@ -121,6 +121,7 @@ impl Session {
         if self.connect.read(json).is_err() {
             return self.bad_json(&connect_fault(json));
         }
+        self.introduce(now);
         if matches!(&self.state, State::Ready(ready) if ready.connected) {
             // A second CONNECT may lead to another account: nothing of the first may stay.
             shard.settle();
@@ -143,6 +144,16 @@ impl Session {
     pub(super) fn auth_task(&mut self) -> AuthTask {
         self.auth = self.broker.auth();
         AuthTask { config: Arc::clone(&self.auth), credentials: credentials(&self.connect) }
+    }
+
+    /// Notes for monitoring what the client says of itself, whether it is let in or not.
+    fn introduce(&self, now: Instant) {
+        // Until a PING measures it, the time to CONNECT is what is known of the round trip.
+        let estimate = now.duration_since(self.opened);
+        self.conn.update_details(|details| {
+            details.rtt.get_or_insert(estimate);
+            describe(details, &self.connect);
+        });
     }
 
     fn leave_account(&mut self) {
@@ -181,7 +192,7 @@ impl Session {
         if let Verdict::Close(reason) = self.enter(shard, identity, now) {
             return Verdict::Close(reason);
         }
-        self.accept(shard, now)
+        self.accept(shard)
     }
 
     /// Binds the session to the account of its identity.
@@ -232,16 +243,10 @@ impl Session {
     }
 
     /// The rest of CONNECT, once the client is who it says.
-    fn accept(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
+    fn accept(&mut self, shard: &mut Shard) -> Verdict {
         let headers = self.connect.headers && shard.settings().headers;
         self.limits.headers = headers;
         self.set_headers(headers);
-        // Until a PING measures it, the time to CONNECT is what is known of the round trip.
-        let estimate = now.duration_since(self.opened);
-        self.conn.update_details(|details| {
-            details.rtt.get_or_insert(estimate);
-            describe(details, &self.connect);
-        });
         if let State::Ready(ready) = &mut self.state {
             ready.connected = true;
             let login = Login::of(&self.connect, ready.user.as_deref());
@@ -287,7 +292,11 @@ pub(super) fn max_payload(settings: &Settings, account: &Account) -> u32 {
     account.limits().max_payload.map_or(settings.max_payload, |max| max.min(settings.max_payload))
 }
 
+/// Compat: the user is who the client says it is, also when that turns out to be wrong.
 fn describe(details: &mut ConnDetails, connect: &Connect) {
+    let named = [&connect.nkey, &connect.user].into_iter().find(|name| !name.is_empty());
+    let token = || (!connect.auth_token.is_empty()).then(|| "[REDACTED]".to_owned());
+    details.user = named.cloned().or_else(token);
     details.name.clone_from(&connect.name);
     details.lang.clone_from(&connect.lang);
     details.version.clone_from(&connect.version);

@@ -20,7 +20,7 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, Rights};
 use crate::log::{Level, Span};
-use crate::registry::ClosedConn;
+use crate::registry::{ClosedConn, ClosedSub};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use bytes::Bytes;
@@ -406,7 +406,7 @@ impl Session {
         self.conn.mark_closed(reason);
         self.log_end(reason);
         let subs = self.conn.take_subscriptions();
-        let subscriptions = subs.len();
+        let (subscriptions, kept) = (subs.len(), ClosedSub::of(&subs));
         // Compat: a server that stops does not care for subscriptions.
         if reason != CloseReason::ServerShutdown || self.broker.is_lame_duck() {
             self.trace_ends(&subs);
@@ -428,6 +428,7 @@ impl Session {
             received: self.conn.received(),
             sent: self.conn.sent(),
             subscriptions,
+            subs: kept,
             stalls: self.conn.stalls(),
         };
         self.broker.registry.remove(record, shard.settings().max_closed_clients);

@@ -142,12 +142,14 @@ impl Shard {
         }
         self.claimed = claimed;
         self.routes.sweep(SWEEP_PER_FLUSH, self.staging.cohorts());
+        self.traffic.routes.set(self.routes.counts());
     }
 
     /// To be called now and then also when nothing happens: gives back what ended connections still hold.
     pub fn maintain(&mut self) {
         self.routes.settle(&mut self.touched);
         self.routes.sweep(SWEEP_AT_REST, self.staging.cohorts());
+        self.traffic.routes.set(self.routes.counts());
     }
 
     /// Goes on writing a connection whose claim this shard holds: after a flush, or on the owner shard

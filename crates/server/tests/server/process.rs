@@ -18,6 +18,8 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_myelin-server");
 /// How to start a server.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Setup {
+    /// Instead of ours.
+    program: Option<PathBuf>,
     config: Option<String>,
     flags: Vec<String>,
     open_files: Option<u32>,
@@ -25,6 +27,12 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
+    /// Starts another program that takes the same flags and writes the same log: the reference.
+    pub(crate) fn program(mut self, path: PathBuf) -> Self {
+        self.program = Some(path);
+        self
+    }
+
     pub(crate) fn config(mut self, text: &str) -> Self {
         self.config = Some(text.to_owned());
         self
@@ -51,11 +59,12 @@ impl Setup {
     }
 
     fn command(&self, folder: &Path) -> Command {
+        let program = self.program.as_deref().unwrap_or(Path::new(PROGRAM));
         let mut command = match self.open_files {
-            None => Command::new(PROGRAM),
+            None => Command::new(program),
             Some(limit) => {
                 let mut shell = Command::new("sh");
-                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\""), PROGRAM]);
+                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]).arg(program);
                 shell
             }
         };
@@ -167,13 +176,19 @@ impl Server {
 
     /// A monitoring page.
     pub(crate) fn page(&self, path: &str) -> serde_json::Value {
+        let (_, body) = self.exchange(path);
+        serde_json::from_str(&body).unwrap_or_else(|e| panic!("{path}: {e}: {body}"))
+    }
+
+    /// The head and the body of what monitoring answers.
+    pub(crate) fn exchange(&self, path: &str) -> (String, String) {
         let address = self.announced("Starting http monitor on ");
         let mut stream = TcpStream::connect(address).expect("the monitor listens");
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("the monitor reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("the monitor answers");
-        let (_, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        serde_json::from_str(body).unwrap_or_else(|e| panic!("{path}: {e}: {answer}"))
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        (head.to_owned(), body.to_owned())
     }
 
     /// Waits until a connection has ended for this reason, as `/connz` says it.
