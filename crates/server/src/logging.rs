@@ -136,7 +136,6 @@ impl Logger {
     ///
     /// # Errors
     /// When the new destination cannot be opened: then nothing has changed.
-    #[cfg_attr(not(test), expect(dead_code, reason = "waits for the reload"))]
     pub(crate) fn reconfigure(&self, config: &Config) -> Result<(), OpenError> {
         let (sink, format) = destination(config)?;
         let mut held = self.format.write().unwrap_or_else(PoisonError::into_inner);

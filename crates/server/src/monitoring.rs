@@ -58,7 +58,6 @@ impl Monitor {
     }
 
     /// Shows another configuration from now on, loaded at this moment.
-    #[expect(dead_code, reason = "a reload will call it")]
     pub(crate) fn replace(&self, loaded: &Loaded) {
         let configured = Arc::new(Configured::new(loaded, Timestamp::now()));
         *self.configured.write().unwrap_or_else(PoisonError::into_inner) = configured;
