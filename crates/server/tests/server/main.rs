@@ -13,6 +13,7 @@ mod order;
 mod process;
 mod queues;
 mod raw;
+mod reload;
 mod resources;
 mod slow;
 

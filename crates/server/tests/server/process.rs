@@ -54,7 +54,7 @@ impl Setup {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut child = self.command(folder.path()).spawn().expect("the program starts");
         let log = Log::follow(child.stderr.take().expect("stderr was piped"));
-        let server = Server { child, log, _folder: folder, address: None, setup: self };
+        let server = Server { child, log, folder, address: None, setup: self };
         server.ready()
     }
 
@@ -86,7 +86,7 @@ pub(crate) struct Server {
     child: Child,
     log: Arc<Log>,
     /// Holds the configuration as long as the server lives.
-    _folder: TempDir,
+    folder: TempDir,
     address: Option<SocketAddr>,
     setup: Setup,
 }
@@ -167,6 +167,27 @@ impl Server {
             assert!(!over, "no line with {text:?} in the log:\n{}", self.log.text());
             thread::sleep(std::time::Duration::from_millis(2));
         }
+    }
+
+    /// Writes another configuration file in the place of the first, and waits until the server has taken it
+    /// over, or said that it cannot. Answers the lines that it logged about it.
+    pub(crate) fn reload(&self, text: &str) -> Vec<String> {
+        fs::write(self.config_file(), text).expect("the folder takes files");
+        let before = self.log.lock().lines.len();
+        self.signal(Signal::HUP);
+        let mut lines = Vec::new();
+        eventually("an answer to SIGHUP", || {
+            lines = self.log.lock().lines[before..].to_vec();
+            lines.iter().any(|line| {
+                line.contains("Reloaded server configuration") || line.contains("Failed to reload")
+            })
+        });
+        lines
+    }
+
+    /// The configuration file.
+    pub(crate) fn config_file(&self) -> PathBuf {
+        self.folder.path().join("server.conf")
     }
 
     /// Everything logged so far.
