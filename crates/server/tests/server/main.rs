@@ -8,6 +8,7 @@ mod authentication;
 mod client;
 mod hostile;
 mod lifecycle;
+mod logging;
 mod order;
 mod process;
 mod queues;

@@ -22,6 +22,7 @@ pub(crate) struct Setup {
     flags: Vec<String>,
     open_files: Option<u32>,
     port: Option<u16>,
+    program: Option<PathBuf>,
 }
 
 impl Setup {
@@ -32,6 +33,12 @@ impl Setup {
 
     pub(crate) fn flags(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|&flag| flag.to_owned()));
+        self
+    }
+
+    /// Runs this program instead of ours: the reference, to compare with.
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
         self
     }
 
@@ -51,11 +58,12 @@ impl Setup {
     }
 
     fn command(&self, folder: &Path) -> Command {
+        let program = self.program.as_deref().unwrap_or(Path::new(PROGRAM));
         let mut command = match self.open_files {
-            None => Command::new(PROGRAM),
+            None => Command::new(program),
             Some(limit) => {
                 let mut shell = Command::new("sh");
-                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\""), PROGRAM]);
+                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]).arg(program);
                 shell
             }
         };
@@ -158,6 +166,18 @@ impl Server {
             assert!(!over, "no line with {text:?} in the log:\n{}", self.log.text());
             thread::sleep(std::time::Duration::from_millis(2));
         }
+    }
+
+    /// Waits for a line with `text` behind the first `from` lines.
+    pub(crate) fn wait_for_log_after(&self, from: usize, text: &str) {
+        eventually(&format!("a line with {text:?} behind line {from} of the log"), || {
+            self.log.lock().lines.iter().skip(from).any(|line| line.contains(text))
+        });
+    }
+
+    /// How many lines are logged so far.
+    pub(crate) fn log_len(&self) -> usize {
+        self.log.lock().lines.len()
     }
 
     /// Everything logged so far.
