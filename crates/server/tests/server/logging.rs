@@ -220,7 +220,7 @@ accounts {
   }
   B { users: [{ user: b, password: b }], limits { max_subs: 20, max_payload: 2000 } }
 }
-max_payload: 1000, max_subs: 10, max_sub_tokens: 4, max_connections: 3
+max_payload: 1000, max_subs: 10, max_sub_tokens: 4
 "#;
 
 #[test]
@@ -241,11 +241,18 @@ fn rights_and_limits() {
         ("e", "CONNECT {\"auth_token\":\"wrong\"}\r\n", "closed: Authentication Failure"),
         ("f", "CONNECT {\"nkey\":\"wrong\"}\r\n", "closed: Authentication Failure"),
         ("g", "PING\r\n", "closed: Authentication Failure"),
-        ("h", "", "Client connection created"),
-        ("i", "", "closed: Maximum Connections Exceeded"),
         ("a", "PUB ok.1 11\r\nhello hello\r\n", "<-> [DELSUB 8]"),
     ];
     compare(Setup::default().config(ACCOUNTS), &steps, false);
+}
+
+#[test]
+fn too_many_connections() {
+    let steps = [
+        ("a", "CONNECT {\"verbose\":false}\r\nPING\r\n", "[PONG]"),
+        ("b", "", "closed: Maximum Connections Exceeded"),
+    ];
+    compare(Setup::default().config("max_connections: 1\n"), &steps, false);
 }
 
 #[test]
