@@ -97,7 +97,7 @@ impl Display for OpenError {
 impl std::error::Error for OpenError {}
 
 /// An error of the operating system as Go words it: in small letters and without its number.
-fn words(error: &io::Error) -> String {
+pub(crate) fn words(error: &io::Error) -> String {
     let text = error.to_string();
     if error.raw_os_error().is_none() {
         return text;

@@ -19,6 +19,7 @@ use crate::subscription::Subscription;
 use crate::traffic::Traffic;
 use myelin_stdx::rng::Rng;
 use myelin_wire::error::{CloseReason, ErrorText};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -158,17 +159,29 @@ impl Shard {
         match drain(conn, &mut |buffer| self.pool.put(buffer)) {
             Drained::Empty => {}
             Drained::Blocked { .. } => conn.sink().wait_writable(conn),
-            Drained::Failed => conn.close(CloseReason::WriteError),
+            Drained::Failed(error) => self.give_up(conn, error),
         }
     }
 
     /// For the owner shard: one more attempt at a blocked outbox whose claim it was handed.
     pub fn drain(&mut self, conn: &Arc<Conn>) -> Drained {
         let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
-        if let Drained::Failed = drained {
-            conn.close(CloseReason::WriteError);
+        if let Drained::Failed(error) = drained {
+            self.give_up(conn, error);
         }
         drained
+    }
+
+    /// Ends a connection whose socket takes nothing any more.
+    fn give_up(&self, conn: &Arc<Conn>, error: ErrorKind) {
+        let error = match error {
+            ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),
+            other => other.to_string(),
+        };
+        // Compat: the reference names the local address too, which is not known here.
+        let what = format_args!("writev tcp {}: writev: {error}", conn.endpoint().peer);
+        self.broker.log_for(Level::Debug, conn, format_args!("Error flushing: {what}"));
+        conn.close(CloseReason::WriteError);
     }
 
     fn enqueue_all(&mut self) {

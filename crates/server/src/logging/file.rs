@@ -33,7 +33,8 @@ impl LogFile {
         Ok(log)
     }
 
-    /// Rotates a file that is too large when it is opened.
+    /// Rotates a file that is too large when it is opened. Compat: the reference removes no backups here, nor
+    /// ever after its file was opened again: it forgets how many to keep. We do not.
     fn check_at_start(&mut self) -> io::Result<()> {
         if self.size_limit == 0 || self.size <= self.size_limit {
             return Ok(());

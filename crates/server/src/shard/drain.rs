@@ -38,7 +38,7 @@ pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
                 }
                 return;
             }
-            Drained::Failed => return,
+            Drained::Failed(_) => return,
             Drained::Blocked { progress: true } => last_progress = Instant::now(),
             Drained::Blocked { progress: false } => {}
         }

@@ -8,6 +8,7 @@ mod authentication;
 mod client;
 mod hostile;
 mod lifecycle;
+mod logging;
 mod monitoring;
 mod order;
 mod process;

@@ -24,6 +24,7 @@ pub(crate) struct Setup {
     flags: Vec<String>,
     open_files: Option<u32>,
     port: Option<u16>,
+    program: Option<PathBuf>,
 }
 
 impl Setup {
@@ -40,6 +41,12 @@ impl Setup {
 
     pub(crate) fn flags(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|&flag| flag.to_owned()));
+        self
+    }
+
+    /// Runs this program instead of ours: the reference, to compare with.
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
         self
     }
 
@@ -188,6 +195,18 @@ impl Server {
     /// The configuration file.
     pub(crate) fn config_file(&self) -> PathBuf {
         self.folder.path().join("server.conf")
+    }
+
+    /// Waits for a line with `text` behind the first `from` lines.
+    pub(crate) fn wait_for_log_after(&self, from: usize, text: &str) {
+        eventually(&format!("a line with {text:?} behind line {from} of the log"), || {
+            self.log.lock().lines.iter().skip(from).any(|line| line.contains(text))
+        });
+    }
+
+    /// How many lines are logged so far.
+    pub(crate) fn log_len(&self) -> usize {
+        self.log.lock().lines.len()
     }
 
     /// Everything logged so far.
