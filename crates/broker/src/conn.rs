@@ -220,6 +220,11 @@ impl Conn {
         lock(&self.details).clone()
     }
 
+    /// Looks at what monitoring shows without a copy. `look` runs under a lock and must be short.
+    pub fn with_details<R>(&self, look: impl FnOnce(&ConnDetails) -> R) -> R {
+        look(&lock(&self.details))
+    }
+
     pub(crate) fn update_details(&self, update: impl FnOnce(&mut ConnDetails)) {
         update(&mut lock(&self.details));
     }

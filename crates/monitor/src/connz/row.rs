@@ -16,7 +16,7 @@ pub(super) const DEFAULT_ACCOUNT: &str = "$G";
 
 /// The rows of one page, with the subscriptions that the options ask for.
 pub(super) fn rows<'a>(
-    page: &'a [ConnSnapshot],
+    page: &[&'a ConnSnapshot],
     options: &Options,
     stamp: &Stamp,
     source: &dyn Source,
@@ -29,7 +29,7 @@ pub(super) fn rows<'a>(
         }
     };
     page.iter()
-        .map(|conn| {
+        .map(|&conn| {
             let mut row = Row::of(conn, stamp);
             row.show_subscriptions(options.subs, subscriptions.remove(&conn.cid).unwrap_or_default());
             if options.auth {

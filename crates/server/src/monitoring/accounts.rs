@@ -34,12 +34,17 @@ impl Moved {
     }
 
     fn add(&mut self, conn: &Conn) {
-        let entry = self.0.entry(conn.details().account).or_default();
         let (received, sent) = (conn.received(), conn.sent());
-        entry.received.0 += received.0;
-        entry.received.1 += received.1;
-        entry.sent.0 += sent.0;
-        entry.sent.1 += sent.1;
+        let add = |sum: &mut PastTraffic| {
+            sum.received.0 += received.0;
+            sum.received.1 += received.1;
+            sum.sent.0 += sent.0;
+            sum.sent.1 += sent.1;
+        };
+        conn.with_details(|details| match self.0.get_mut(&details.account) {
+            Some(sum) => add(sum),
+            None => add(self.0.entry(details.account.clone()).or_default()),
+        });
     }
 
     fn by(&self, account: &Account) -> PastTraffic {
