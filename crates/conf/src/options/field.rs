@@ -19,6 +19,9 @@ pub(super) type Read<T> = Result<T, Diagnostic>;
 pub(crate) struct Report {
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) warnings: Vec<Diagnostic>,
+    /// Options that change nothing here. Unlike warnings, they do not make `-t` fail, for the reference
+    /// finds nothing wrong with them.
+    pub(crate) notes: Vec<Diagnostic>,
     /// What a start ends with although the file is right: options whose feature does not exist yet, and
     /// values that nobody can run with.
     pub(crate) missing: Vec<Diagnostic>,
@@ -81,7 +84,7 @@ impl Report {
         match entry.class {
             Class::NoMeaning(why) => {
                 let name = field.written();
-                self.warnings.push(field.complaint(format!("{name:?} has no effect in Myelin: {why}")));
+                self.notes.push(field.complaint(format!("{name:?} has no effect in Myelin: {why}")));
             }
             Class::Missing(feature) if field.asks_for_something() => {
                 self.missing.truncate(missing);
@@ -182,11 +185,6 @@ impl<'a> Field<'a> {
     fn clamped(&self) -> Read<u32> {
         let number = self.integer()?.clamp(0, i64::from(i32::MAX));
         Ok(u32::try_from(number).expect("a count of 31 bits"))
-    }
-
-    /// A number of bytes or things for which zero and negative numbers mean that nothing was chosen.
-    pub(super) fn chosen(&self) -> Read<Option<u64>> {
-        Ok(u64::try_from(self.integer()?).ok().filter(|&number| number > 0))
     }
 
     pub(super) fn text(&self) -> Read<&'a str> {
