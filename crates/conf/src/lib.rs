@@ -2,7 +2,7 @@
 //!
 //! [`load`] is the way in. A file goes through `cursor`, `lexer` and `parser` into a tree (`value`), from
 //! there field by field into [`options`]; `flags` come before it and after it. To add an option: a struct
-//! field, a line in the `set` of its group, and its name out of `options/unsupported.rs`.
+//! field, a line in the `set` of its group, and its line in `options/table`.
 //!
 //! This crate owns every default and every text about a wrong configuration. It never listens, logs or
 //! exits: it answers what to do.

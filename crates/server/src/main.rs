@@ -28,7 +28,10 @@ fn perform(command: Command) -> ExitCode {
             println!("nats-server: v{}", myelin_wire::REFERENCE_VERSION);
             println!("myelin-server: v{}", myelin_server::MYELIN_VERSION);
         }
-        Command::TestConfig { .. } => eprintln!("{command}"),
+        Command::TestConfig { missing, .. } => {
+            eprintln!("{command}");
+            missing.iter().for_each(|option| eprintln!("myelin-server: would not start: {option}"));
+        }
         Command::Signal { command, target } => return signal(*command, target.as_deref()),
         Command::Run(loaded) => {
             for warning in &loaded.warnings {
