@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::table::{Class, Entry, Scope, missing_text};
+use super::tls::TlsOptions;
 use crate::diagnostic::{Diagnostic, Position};
 use crate::duration;
 use crate::value::{Map, Node, Value};
@@ -21,6 +22,8 @@ pub(crate) struct Report {
     pub(crate) warnings: Vec<Diagnostic>,
     /// Options that are right, and whose feature does not exist yet.
     pub(crate) missing: Vec<Diagnostic>,
+    /// Blocks whose certificates are yet to be opened.
+    pub(crate) tls: Vec<TlsOptions>,
 }
 
 impl Report {

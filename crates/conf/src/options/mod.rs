@@ -14,6 +14,7 @@ mod monitoring;
 mod permissions;
 mod server;
 pub(crate) mod table;
+mod tls;
 
 pub use accounts::{AccountLimits, AccountOptions, AccountsOptions, DEFAULT_SYSTEM_ACCOUNT, GLOBAL_ACCOUNT};
 pub use authorization::{AuthorizationOptions, UserOptions};
@@ -28,10 +29,15 @@ pub(crate) use field::Report;
 pub(crate) use logging::positive;
 pub(crate) use table::missing_text;
 pub use table::page;
+pub use tls::{
+    CertificateFiles, CipherSuite, Curve, HandshakeFirst, InspectTls, OcspPeerOptions, TlsIdentity,
+    TlsOptions, TlsVersion,
+};
 
 use crate::value::Map;
 use field::{Field, Read, read_block};
 use table::Scope;
+use tls::TlsUse;
 
 /// Everything that can be configured, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,6 +56,10 @@ pub struct Options {
     pub accounts: AccountsOptions,
     /// JetStream.
     pub jetstream: JetStreamOptions,
+    /// TLS for clients and for monitoring.
+    pub tls: Option<TlsOptions>,
+    /// With TLS: clients may do without.
+    pub allow_non_tls: bool,
 }
 
 impl Options {
@@ -60,6 +70,15 @@ impl Options {
     }
 
     fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+        match field.name() {
+            "tls" => self.tls = Some(TlsOptions::read(field, TlsUse::Client, report)?),
+            "allow_non_tls" => self.allow_non_tls = field.boolean()?,
+            _ => return self.set_in_group(field, report),
+        }
+        Ok(true)
+    }
+
+    fn set_in_group(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
         Ok(self.server.set(field)?
             || self.limits.set(field, report)?
             || self.logging.set(field)?

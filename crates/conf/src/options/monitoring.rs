@@ -13,13 +13,15 @@ pub struct MonitoringOptions {
     pub host: Option<String>,
     /// Port of plain HTTP; `None` serves no monitoring.
     pub port: Option<Port>,
+    /// Port of HTTPS; `None` serves none.
+    pub https_port: Option<Port>,
     /// Prefix of every path: starts with `/`, ends without one unless it is `/` alone.
     pub base_path: String,
 }
 
 impl Default for MonitoringOptions {
     fn default() -> Self {
-        Self { host: None, port: None, base_path: "/".to_owned() }
+        Self { host: None, port: None, https_port: None, base_path: "/".to_owned() }
     }
 }
 
@@ -32,6 +34,12 @@ impl MonitoringOptions {
                 self.host = (!listen.host.is_empty()).then_some(listen.host);
                 self.port = listen.port;
             }
+            "https" => {
+                let listen = Listen::read(field.node())?;
+                self.host = (!listen.host.is_empty()).then_some(listen.host);
+                self.https_port = listen.port;
+            }
+            "https_port" => self.https_port = Port::read(field.node(), field.integer()?)?,
             "http_port" | "monitor_port" => self.port = Port::read(field.node(), field.integer()?)?,
             "http_base_path" => self.base_path = path::clean(&format!("/{}", field.text()?)),
             _ => return Ok(false),

@@ -9,6 +9,7 @@ mod accounts;
 mod authorization;
 mod jetstream;
 mod page;
+mod tls;
 mod top;
 
 pub use page::page;
@@ -89,6 +90,8 @@ pub(crate) enum Scope {
     Account,
     AccountLimits,
     JetStream,
+    Tls,
+    OcspPeer,
 }
 
 impl Scope {
@@ -103,6 +106,8 @@ impl Scope {
         Scope::Account,
         Scope::AccountLimits,
         Scope::JetStream,
+        Scope::Tls,
+        Scope::OcspPeer,
     ];
 
     pub(crate) fn block(self) -> &'static Block {
@@ -116,6 +121,8 @@ impl Scope {
             Scope::Account => &accounts::ACCOUNT,
             Scope::AccountLimits => &accounts::LIMITS,
             Scope::JetStream => &jetstream::JETSTREAM,
+            Scope::Tls => &tls::TLS,
+            Scope::OcspPeer => &tls::OCSP_PEER,
         }
     }
 
@@ -132,6 +139,8 @@ impl Scope {
                 "Unknown field name {name:?} parsing subject permissions, only 'allow' or 'deny' are permitted"
             ),
             Scope::AccountLimits => format!("Unknown field {name:?} parsing account limits"),
+            Scope::Tls => format!("error parsing tls config, unknown field {name:?}"),
+            Scope::OcspPeer => format!("error parsing tls peer config, unknown field [{name:?}]"),
             _ => format!("unknown field {name:?}"),
         }
     }
