@@ -1,290 +1,251 @@
-//! The HTTP listener for monitoring: frames requests and answers, and decides nothing about their content.
+//! The HTTP listener for monitoring, plain or over TLS: frames requests and answers, and decides nothing
+//! about the pages.
 //!
 //! It is HTTP/1.1 for a handful of tools, not a web server: connections are capped, a peer that sends or reads
-//! too slowly is dropped, and a request's method and body are ignored, as the reference does.
+//! too slowly is dropped (`pace`), and a request's method and body are ignored, as the reference does.
+//!
+//! Compat: what cannot be read as HTTP at all is answered by hyper: 400 as from the reference, without its
+//! text.
 
-use std::collections::BTreeMap;
+mod body;
+mod pace;
+mod requests;
+mod seats;
+mod target;
+#[cfg(test)]
+mod tests;
+
 use std::convert::Infallible;
+use std::fmt::Arguments;
+use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use myelin_monitor::Answer;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
 
-/// Connections at once; one more is closed as soon as it is accepted.
-const MAX_CONNECTIONS: usize = 128;
+use crate::tls::Current;
+use body::Body;
+use pace::{Deadlines, Pace, Patient};
+pub(crate) use requests::RequestCounts;
+use seats::Seats;
+use target::Target;
 
-/// How long a request's head may take, counted from the answer before it or from the connection's begin.
-///
-/// Compat: the reference lets a connection idle without end between requests.
-const HEAD_DEADLINE: Duration = Duration::from_secs(5);
+/// Connections at once. When one more comes, whoever is idle longest makes room; if nobody is, the newcomer
+/// is closed.
+const MAX_CONNECTIONS: usize = 512;
 
-/// How long a peer may leave what was sent to it unread. Without it, peers that stop reading would keep all
-/// connections for themselves.
-#[cfg(target_os = "linux")]
-const UNREAD_DEADLINE: Duration = Duration::from_secs(30);
+/// Answers that are rendered at once. They share their threads with what checks passwords.
+const MAX_RENDERINGS: usize = 2;
 
-/// The largest head, in bytes; a longer one is answered with 431.
+const DEADLINES: Deadlines = Deadlines {
+    head: Duration::from_secs(5),
+    idle: Duration::from_secs(120),
+    unread: Duration::from_secs(30),
+};
+
+/// The largest head, in bytes; a longer one is answered with 431. Compat: the reference's limit is 1 MiB.
 const MAX_HEAD: usize = 64 * 1024;
+
+/// Compat: the reference limits the bytes of a head only, not the number of its lines.
+const MAX_HEADER_LINES: usize = 4096;
 
 /// How long to wait after accepting failed, most likely for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often refused connections are logged.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Turns a path (percent-encoded) and what follows its `?` into an answer. It may take long: it runs where
 /// blocking is allowed.
 pub(crate) type App = dyn Fn(&str, &str) -> Answer + Send + Sync;
 
-/// Answers requests on `listener` with `app` until `shutdown` is done; then every connection is closed at once,
-/// in the middle of an answer too, as the reference does.
-pub(crate) async fn serve(listener: TcpListener, app: Arc<App>, shutdown: impl Future<Output = ()>) {
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut connections = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
-    loop {
-        tokio::select! {
-            () = &mut shutdown => return,
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = listener.accept() => match (accepted, Arc::clone(&slots).try_acquire_owned()) {
-                (Ok((stream, _)), Ok(slot)) => {
-                    let app = Arc::clone(&app);
-                    connections.spawn(async move {
-                        attend(stream, app).await;
-                        drop(slot);
-                    });
-                }
-                (Ok(_), Err(_)) => {}
-                (Err(_), _) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            },
+/// Takes a line for the log, at the level of errors.
+pub(crate) type Complain = dyn Fn(Arguments<'_>) + Send + Sync;
+
+/// What a URL of a page begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
         }
     }
 }
 
-/// Serves one connection until its peer leaves or breaks a rule. What went wrong is the peer's business only.
-async fn attend(stream: TcpStream, app: Arc<App>) {
-    #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD_DEADLINE));
-    let service = service_fn(move |request| respond(request, Arc::clone(&app)));
-    let _ = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_DEADLINE)
-        .max_buf_size(MAX_HEAD)
-        .title_case_headers(true)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+impl std::fmt::Display for Scheme {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What is served, and how.
+#[derive(Clone)]
+pub(crate) struct Site {
+    app: Arc<App>,
+    complain: Arc<Complain>,
+    /// With TLS: what to offer to a new connection.
+    security: Option<Arc<Current>>,
+    renderings: Arc<Semaphore>,
+    deadlines: Deadlines,
+    max_connections: usize,
+}
+
+impl Site {
+    pub(crate) fn new(app: Arc<App>, complain: Arc<Complain>, security: Option<Arc<Current>>) -> Self {
+        let renderings = Arc::new(Semaphore::new(MAX_RENDERINGS));
+        Self { app, complain, security, renderings, deadlines: DEADLINES, max_connections: MAX_CONNECTIONS }
+    }
+
+    /// Answers requests on `listener` until `shutdown` is done; then every connection is closed at once, in
+    /// the middle of an answer too, as the reference does.
+    pub(crate) async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        let mut seats = Seats::new(self.max_connections);
+        let mut refused = Refused::default();
+        let mut connections = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => return,
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) if seats.make_room() => {
+                        let pace = Pace::new();
+                        let task = connections.spawn(self.clone().attend(stream, peer, Arc::clone(&pace)));
+                        seats.take(pace, task);
+                    }
+                    Ok(_) => refused.count(&*self.complain, self.max_connections),
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                },
+            }
+        }
+    }
+
+    /// Serves one connection until its peer leaves or breaks a rule. What went wrong with the HTTP is the
+    /// peer's business only.
+    async fn attend(self, stream: TcpStream, peer: SocketAddr, pace: Arc<Pace>) {
+        let Some(security) = &self.security else { return self.converse(stream, pace).await };
+        let config = security.get();
+        match tokio::time::timeout(self.deadlines.head, secure(stream, config)).await {
+            Ok(Ok(stream)) => self.converse(stream, pace).await,
+            Ok(Err(error)) => self.report_handshake(peer, &error),
+            Err(_) => self.report_handshake(peer, &"i/o timeout"),
+        }
+    }
+
+    fn report_handshake(&self, peer: SocketAddr, error: &dyn std::fmt::Display) {
+        (self.complain)(format_args!("monitoring: TLS handshake error from {peer}: {error}"));
+    }
+
+    async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin, pace: Arc<Pace>) {
+        let stream = Patient::new(stream, Arc::clone(&pace), self.deadlines);
+        let service = service_fn(move |request| {
+            pace.answering();
+            respond(request, Arc::clone(&self.app), Arc::clone(&self.renderings))
+        });
+        let _ = http1::Builder::new()
+            .header_read_timeout(None)
+            .half_close(true)
+            .max_buf_size(MAX_HEAD)
+            .max_headers(MAX_HEADER_LINES)
+            .title_case_headers(true)
+            .serve_connection(TokioIo::new(stream), service)
+            .await;
+    }
+}
+
+/// The handshake. Compat: a client that speaks plain HTTP is told so in plain HTTP.
+async fn secure(
+    mut stream: TcpStream,
+    config: Arc<rustls::ServerConfig>,
+) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+    if is_plain_request(&stream).await? {
+        let answer = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        // What is left unread would turn the end of the connection into a reset, and the answer would be lost.
+        let _ = stream.try_read(&mut vec![0; MAX_HEAD]);
+        return Err(std::io::Error::other("client sent an HTTP request to an HTTPS server"));
+    }
+    TlsAcceptor::from(config).accept(stream).await
+}
+
+/// Whether the first bytes are the beginning of a request without TLS; they stay unread.
+async fn is_plain_request(stream: &TcpStream) -> std::io::Result<bool> {
+    const METHODS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
+    let mut first = [0; 5];
+    let count = stream.peek(&mut first).await?;
+    Ok(METHODS.contains(&&first[..count]))
 }
 
 /// Renders on a thread that may block: a `/connz` of many connections must not hold up the runtime.
-async fn respond(request: Request<Incoming>, app: Arc<App>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let uri = request.uri().clone();
-    let answer = tokio::task::spawn_blocking(move || app(uri.path(), uri.query().unwrap_or_default())).await;
-    Ok(answer.map_or_else(|_| status(StatusCode::INTERNAL_SERVER_ERROR), framed))
+async fn respond(
+    request: Request<Incoming>,
+    app: Arc<App>,
+    renderings: Arc<Semaphore>,
+) -> Result<Response<Body>, Infallible> {
+    let (path, query) = match Target::of(&request) {
+        Target::Page { path, query } => (path, query),
+        Target::Answer(answer) => return Ok(answer),
+    };
+    let turn = renderings.acquire_owned().await;
+    let answer = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        app(&path, &query)
+    });
+    Ok(answer.await.map_or_else(|_| failure(), framed))
 }
 
-fn framed(answer: Answer) -> Response<Full<Bytes>> {
-    let mut response = Response::builder().status(answer.status);
-    for (name, value) in answer.headers {
-        response = response.header(*name, *value);
+fn framed(answer: Answer) -> Response<Body> {
+    let mut response = Response::new(Body::from(answer.body));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut headers: Vec<_> = answer.headers.iter().collect();
+    // Compat: Go sends them sorted.
+    headers.sort_unstable();
+    for (name, value) in headers {
+        response.headers_mut().append(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     response
-        .body(Full::new(Bytes::from(answer.body)))
-        .unwrap_or_else(|_| status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-fn status(code: StatusCode) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
-    *response.status_mut() = code;
+fn failure() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     response
 }
 
-/// Requests by page since the start: varz's `http_req_stats`.
+/// Connections that found no seat, until somebody is told.
 #[derive(Debug, Default)]
-pub(crate) struct RequestCounts(Mutex<BTreeMap<&'static str, u64>>);
-
-impl RequestCounts {
-    /// Counts one request to `page`.
-    pub(crate) fn count(&self, page: &'static str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(page).or_default() += 1;
-    }
-
-    /// The counts so far.
-    #[must_use]
-    pub(crate) fn snapshot(&self) -> BTreeMap<String, u64> {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.iter().map(|(page, count)| ((*page).to_owned(), *count)).collect()
-    }
+struct Refused {
+    count: u64,
+    told: Option<Instant>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::SocketAddr;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::sync::oneshot;
-
-    const LIMIT: Duration = Duration::from_secs(20);
-
-    /// Serves an echo of path and query, and gives its address to `client`; then shuts down and waits.
-    fn with_server<F: Future<Output = ()>>(client: impl FnOnce(SocketAddr) -> F) {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let (stop, stopped) = oneshot::channel::<()>();
-            let server = tokio::spawn(serve(listener, Arc::new(echo), async { stopped.await.unwrap() }));
-            tokio::time::timeout(LIMIT, client(address)).await.unwrap();
-            stop.send(()).unwrap();
-            tokio::time::timeout(LIMIT, server).await.unwrap().unwrap();
-        });
-    }
-
-    fn echo(path: &str, query: &str) -> Answer {
-        assert_ne!(path, "/panic", "asked for");
-        let body =
-            if path == "/large" { vec![b'x'; 1 << 20] } else { format!("{path}|{query}").into_bytes() };
-        Answer { body, ..Answer::not_found() }
-    }
-
-    /// Sends `text` on a new connection and reads until the server closes it.
-    async fn exchange(address: SocketAddr, text: &str) -> String {
-        let mut socket = TcpStream::connect(address).await.unwrap();
-        socket.write_all(text.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).await.unwrap();
-        answer
-    }
-
-    #[test]
-    fn an_answer_keeps_status_headers_and_body() {
-        with_server(|address| async move {
-            let answer =
-                exchange(address, "GET /a%20b?c=d&e HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
-            assert!(answer.starts_with("HTTP/1.1 404 Not Found\r\n"), "{answer}");
-            for header in ["Content-Type: text/plain; charset=utf-8", "Content-Length: 12", "Date: "] {
-                assert!(answer.contains(&format!("\r\n{header}")), "{header}: {answer}");
-            }
-            assert!(answer.ends_with("\r\n\r\n/a%20b|c=d&e"), "{answer}");
-        });
-    }
-
-    #[test]
-    fn a_connection_serves_several_requests() {
-        with_server(|address| async move {
-            let twice = "GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.0\r\n\r\n";
-            let answer = exchange(address, twice).await;
-            assert!(answer.contains("/1|") && answer.ends_with("/2|"), "{answer}");
-        });
-    }
-
-    #[test]
-    fn head_has_no_body_and_other_methods_are_answered() {
-        with_server(|address| async move {
-            let answer = exchange(address, "HEAD /x HTTP/1.0\r\n\r\n").await;
-            assert!(answer.contains("Content-Length: 3\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
-            let post = "POST /x HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc";
-            assert!(exchange(address, post).await.ends_with("/x|"));
-        });
-    }
-
-    #[test]
-    fn a_body_is_not_waited_for() {
-        with_server(|address| async move {
-            let mut socket = TcpStream::connect(address).await.unwrap();
-            let head = "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n";
-            socket.write_all(head.as_bytes()).await.unwrap();
-            let mut answer = String::new();
-            socket.read_to_string(&mut answer).await.unwrap();
-            assert!(answer.ends_with("/x|"), "{answer}");
-        });
-    }
-
-    #[test]
-    fn a_large_answer_arrives_whole() {
-        with_server(|address| async move {
-            let answer = exchange(address, "GET /large HTTP/1.0\r\n\r\n").await;
-            let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-            assert_eq!(body.len(), 1 << 20);
-        });
-    }
-
-    #[test]
-    fn garbage_and_endless_heads_are_refused() {
-        with_server(|address| async move {
-            assert!(exchange(address, "GARBAGE\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
-            let endless = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(MAX_HEAD));
-            assert!(exchange(address, &endless).await.starts_with("HTTP/1.1 431 "));
-        });
-    }
-
-    #[test]
-    fn a_panic_while_rendering_is_a_500() {
-        with_server(|address| async move {
-            let answer = exchange(address, "GET /panic HTTP/1.0\r\n\r\n").await;
-            assert!(answer.starts_with("HTTP/1.0 500 "), "{answer}");
-            assert!(exchange(address, "GET /x HTTP/1.0\r\n\r\n").await.ends_with("/x|"));
-        });
-    }
-
-    #[test]
-    fn a_slow_head_ends_the_connection() {
-        with_server(|address| async move {
-            let begun = std::time::Instant::now();
-            exchange(address, "GET / HTTP/1.1\r\nHost").await;
-            assert!(begun.elapsed() >= HEAD_DEADLINE - Duration::from_millis(100), "{:?}", begun.elapsed());
-        });
-    }
-
-    #[test]
-    fn an_idle_connection_ends() {
-        with_server(|address| async move {
-            let answer = exchange(address, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n").await;
-            assert!(answer.ends_with("/x|"), "{answer}");
-        });
-    }
-
-    #[test]
-    fn one_connection_too_many_is_closed() {
-        with_server(|address| async move {
-            let mut held = Vec::new();
-            for _ in 0..MAX_CONNECTIONS {
-                let mut socket = TcpStream::connect(address).await.unwrap();
-                socket.write_all(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-                // The first byte of an answer shows that the connection has its slot.
-                socket.read_u8().await.unwrap();
-                held.push(socket);
-            }
-            let mut extra = TcpStream::connect(address).await.unwrap();
-            assert!(extra.read_u8().await.is_err(), "the extra connection was served");
-            held.clear();
-            let end = std::time::Instant::now() + LIMIT;
-            loop {
-                let mut socket = TcpStream::connect(address).await.unwrap();
-                let _ = socket.write_all(b"GET /x HTTP/1.0\r\n\r\n").await;
-                if socket.read_u8().await.is_ok() {
-                    break;
-                }
-                assert!(std::time::Instant::now() < end, "no slot became free");
-            }
-        });
-    }
-
-    #[test]
-    fn requests_are_counted_by_page() {
-        let counts = RequestCounts::default();
-        for page in ["/varz", "/", "/varz"] {
-            counts.count(page);
+impl Refused {
+    fn count(&mut self, complain: &Complain, limit: usize) {
+        self.count += 1;
+        if self.told.is_some_and(|told| told.elapsed() < REPORT_INTERVAL) {
+            return;
         }
-        let expected = BTreeMap::from([("/".to_owned(), 1), ("/varz".to_owned(), 2)]);
-        assert_eq!(counts.snapshot(), expected);
+        complain(format_args!("monitoring: {} connections refused, {limit} are being answered", self.count));
+        *self = Self { count: 0, told: Some(Instant::now()) };
     }
 }
