@@ -27,7 +27,7 @@ mod usage;
 mod value;
 
 pub use diagnostic::{Diagnostic, Position};
-pub use load::{Command, LoadError, Loaded, SignalCommand, load, load_text};
+pub use load::{Command, LoadError, Loaded, SignalCommand, load, load_inspected, load_text};
 pub use options::Options;
 pub use secret::Secret;
 pub use url::Url;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::diagnostic::Diagnostic;
 use crate::digest::digest;
 use crate::flags::Flags;
-use crate::options::{Options, Report};
+use crate::options::{InspectTls, Options, Report};
 use crate::parser::Sources;
 use crate::value::Map;
 
@@ -146,6 +146,19 @@ impl std::error::Error for LoadError {}
 /// See [`LoadError`]. All errors of options are reported together; an error of the grammar hides what
 /// follows it.
 pub fn load(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<Command, LoadError> {
+    load_inspected(args, env, &|_| Ok(()))
+}
+
+/// The same, and `inspect` opens the certificates that a `tls{}` block names. What it complains about is an
+/// error of the configuration, at the place of the block.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_inspected(
+    args: &[String],
+    env: &dyn Fn(&str) -> Option<String>,
+    inspect: InspectTls<'_>,
+) -> Result<Command, LoadError> {
     let flags = Flags::parse(args).map_err(LoadError::Flags)?;
     if let Some(command) = question(&flags).map_err(LoadError::Command)? {
         return Ok(command);
@@ -160,7 +173,7 @@ pub fn load(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<Com
     // Compat: flags count before the file too, so that a file can contradict them.
     let mut options = Options::default();
     flags.apply(&mut options).map_err(LoadError::Command)?;
-    let loaded = load_file(path, options, flags.asks_test(), env)?;
+    let loaded = load_file(path, options, flags.asks_test(), env, inspect)?;
     match loaded.config_digest {
         Some(digest) if flags.asks_test() => {
             Ok(Command::TestConfig { path: path.into(), digest, missing: loaded.missing })
@@ -206,9 +219,15 @@ fn signal(text: &str) -> Result<Command, String> {
     Ok(Command::Signal { command, target })
 }
 
-fn load_file(path: &str, options: Options, is_test: bool, env: Env<'_>) -> Result<Loaded, LoadError> {
+fn load_file(
+    path: &str,
+    options: Options,
+    is_test: bool,
+    env: Env<'_>,
+    inspect: InspectTls<'_>,
+) -> Result<Loaded, LoadError> {
     let root = Sources::new(env).parse_file(path).map_err(|error| LoadError::Config(vec![error]))?;
-    let mut loaded = read(&root, path, options)?;
+    let mut loaded = read(&root, path, options, inspect)?;
     if is_test && !loaded.warnings.is_empty() {
         return Err(LoadError::Config(loaded.warnings));
     }
@@ -225,20 +244,25 @@ fn load_file(path: &str, options: Options, is_test: bool, env: Env<'_>) -> Resul
 /// As [`load`] for a file.
 pub fn load_text(text: &[u8], env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, LoadError> {
     let root = Sources::new(env).parse_text(text, "").map_err(|error| LoadError::Config(vec![error]))?;
-    let loaded = read(&root, "", Options::default())?;
+    let loaded = read(&root, "", Options::default(), &|_| Ok(()))?;
     loaded.options.check().map_err(LoadError::Command)?;
     Ok(loaded)
 }
 
 /// Puts a parsed configuration over `options`. Errors come with the warnings, which stand first.
-fn read(root: &Map, path: &str, mut options: Options) -> Result<Loaded, LoadError> {
+fn read(root: &Map, path: &str, mut options: Options, inspect: InspectTls<'_>) -> Result<Loaded, LoadError> {
     let mut report = Report::default();
     if root.is_empty() {
         let message = format!("{path}: config has no values or is empty");
         report.warnings.push(Diagnostic { position: None, message });
     }
     options.read(root, &mut report);
-    let Report { errors, mut warnings, notes, missing } = report;
+    let Report { mut errors, mut warnings, notes, missing, tls } = report;
+    for block in tls {
+        if let Err(message) = inspect(&block) {
+            errors.push(Diagnostic { position: block.position, message });
+        }
+    }
     if !errors.is_empty() {
         warnings.extend(errors);
         return Err(LoadError::Config(warnings));

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::table::{Class, Entry, Scope, missing_text};
+use super::tls::TlsOptions;
 use crate::diagnostic::{Diagnostic, Position};
 use crate::duration;
 use crate::value::{Map, Node, Value};
@@ -25,6 +26,8 @@ pub(crate) struct Report {
     /// What a start ends with although the file is right: options whose feature does not exist yet, and
     /// values that nobody can run with.
     pub(crate) missing: Vec<Diagnostic>,
+    /// Blocks whose certificates are yet to be opened.
+    pub(crate) tls: Vec<TlsOptions>,
 }
 
 impl Report {

@@ -48,13 +48,16 @@ pub use ocsp::{OcspCacheOptions, OcspMode, OcspOptions, StaplingOptions};
 pub use permissions::{Permissions, QueueSubject, ResponsePermission, SubjectPermission};
 pub use server::{Port, ServerOptions};
 pub use simple_authorization::SimpleAuthorization;
-pub use tls::TlsOptions;
 pub use websocket::WebSocketOptions;
 
 pub(crate) use field::Report;
 pub(crate) use logging::positive;
 pub(crate) use table::missing_text;
 pub use table::page;
+pub use tls::{
+    CertificateFiles, CipherSuite, Curve, HandshakeFirst, InspectTls, OcspPeerOptions, TlsIdentity,
+    TlsOptions, TlsVersion,
+};
 
 use crate::value::Map;
 use field::{Field, Read, read_block};

@@ -24,6 +24,14 @@ impl Port {
             Port::Fixed(port) => port,
         }
     }
+
+    /// The number as configured.
+    pub fn to_number(self) -> i32 {
+        match self {
+            Port::Random => -1,
+            Port::Fixed(port) => i32::from(port),
+        }
+    }
 }
 
 /// Identity, listener and lifecycle of the server.

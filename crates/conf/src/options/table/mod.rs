@@ -12,6 +12,7 @@ mod leaf;
 mod link;
 mod page;
 mod service;
+mod tls;
 mod top;
 
 pub use page::page;
@@ -108,6 +109,8 @@ pub(crate) enum Scope {
     WebSocket,
     Mqtt,
     SimpleAuthorization,
+    Tls,
+    OcspPeer,
 }
 
 impl Scope {
@@ -138,6 +141,8 @@ impl Scope {
         Scope::WebSocket,
         Scope::Mqtt,
         Scope::SimpleAuthorization,
+        Scope::Tls,
+        Scope::OcspPeer,
     ];
 
     pub(crate) fn block(self) -> &'static Block {
@@ -167,6 +172,8 @@ impl Scope {
             Scope::WebSocket => &service::WEBSOCKET,
             Scope::Mqtt => &service::MQTT,
             Scope::SimpleAuthorization => &service::SIMPLE_AUTHORIZATION,
+            Scope::Tls => &tls::TLS,
+            Scope::OcspPeer => &tls::OCSP_PEER,
         }
     }
 
@@ -183,6 +190,8 @@ impl Scope {
                 "Unknown field name {name:?} parsing subject permissions, only 'allow' or 'deny' are permitted"
             ),
             Scope::AccountLimits => format!("Unknown field {name:?} parsing account limits"),
+            Scope::Tls => format!("error parsing tls config, unknown field {name:?}"),
+            Scope::OcspPeer => format!("error parsing tls peer config, unknown field [{name:?}]"),
             _ => format!("unknown field {name:?}"),
         }
     }
@@ -246,6 +255,8 @@ mod tests {
             Scope::WebSocket => ("websocket {", "}"),
             Scope::SimpleAuthorization => ("mqtt { authorization {", "}}"),
             Scope::Mqtt => ("mqtt {", "}"),
+            Scope::Tls => ("tls {", "}"),
+            Scope::OcspPeer => ("tls { ocsp_peer {", "}}"),
         };
         format!("{before}{text}{after}")
     }
