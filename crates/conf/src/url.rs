@@ -98,6 +98,16 @@ impl Url {
         }
     }
 
+    /// The same URL with a port, `port` if it has none.
+    #[must_use]
+    pub fn or_port(&self, port: u16) -> Self {
+        let mut url = self.clone();
+        if self.port().is_none() {
+            url.authority = format!("{}:{port}", self.authority.trim_end_matches(':'));
+        }
+        url
+    }
+
     /// Whether the scheme says WebSocket.
     pub fn is_web_socket(&self) -> bool {
         self.scheme.starts_with("ws")

@@ -138,8 +138,9 @@ impl LeafNodeOptions {
         self.authorization.check()?;
         let mut names = HashSet::new();
         for remote in &self.remotes {
-            if !names.insert(remote.name()) {
-                return Err(format!("duplicate remote {}", remote.safe_name()));
+            let urls = remote.targets();
+            if !names.insert(remote.name(&urls)) {
+                return Err(format!("duplicate remote {}", remote.safe_name(&urls)));
             }
         }
         self.check_accounts(options)?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use myelin_subject::is_valid_pattern;
 
+use super::DEFAULT_LEAF_PORT;
 use super::proxy::LeafProxyOptions;
 use crate::nkey::is_user_seed;
 use crate::options::GLOBAL_ACCOUNT;
@@ -141,9 +142,9 @@ fn read_remote(node: &Node, names: &mut HashSet<String>, report: &mut Report) ->
         checked.map_err(|error| complaint_at(place_of(map, "proxy", node), error))?;
     }
     // Compat: what is repeated is placed at the last field of the second remote.
-    if !names.insert(remote.name()) {
+    if !names.insert(remote.name(&remote.urls)) {
         let place = map.iter().last().map_or(&node.position, |(_, last)| &last.position);
-        return Err(complaint_at(place, format!("duplicate remote {}", remote.safe_name())));
+        return Err(complaint_at(place, format!("duplicate remote {}", remote.safe_name(&remote.urls))));
     }
     Ok(remote)
 }
@@ -222,30 +223,30 @@ impl LeafRemoteOptions {
         Ok(())
     }
 
-    /// What makes a remote one of its kind. Never to be logged.
-    pub(super) fn name(&self) -> String {
+    /// The URLs, all with a port.
+    pub fn targets(&self) -> Vec<Url> {
+        self.urls.iter().map(|url| url.or_port(DEFAULT_LEAF_PORT)).collect()
+    }
+
+    /// What makes a remote with these URLs one of its kind. Never to be logged.
+    pub(super) fn name(&self, urls: &[Url]) -> String {
         let credentials = match &self.credentials {
             LeafCredentials::None => String::new(),
             LeafCredentials::File(path) => format!(", credentials={:?}", path.display().to_string()),
             LeafCredentials::Seed(seed) => format!(", nkey={:?}", seed.reveal()),
         };
-        let urls: Vec<_> = self.urls.iter().map(|url| format!("{:?}", url.reveal())).collect();
+        let urls: Vec<_> = urls.iter().map(|url| format!("{:?}", url.reveal())).collect();
         format!("urls=[{}], account={:?}{credentials}", urls.join(" "), self.account_name())
     }
 
     /// The same without secrets.
-    pub(super) fn safe_name(&self) -> String {
+    pub(super) fn safe_name(&self, urls: &[Url]) -> String {
         let credentials = match &self.credentials {
             LeafCredentials::None => String::new(),
             LeafCredentials::File(path) => format!(", credentials={:?}", path.display().to_string()),
             LeafCredentials::Seed(_) => ", nkey=\"[REDACTED]\"".to_owned(),
         };
-        format!("urls=[{}], account={:?}{credentials}", self.safe_urls(), self.account_name())
-    }
-
-    fn safe_urls(&self) -> String {
-        let urls: Vec<_> = self.urls.iter().map(|url| format!("{:?}", url.to_string())).collect();
-        urls.join(" ")
+        format!("urls=[{}], account={:?}{credentials}", safe_urls(urls), self.account_name())
     }
 
     fn account_name(&self) -> &str {
@@ -266,11 +267,16 @@ impl LeafRemoteOptions {
         if web_sockets != 0 && web_sockets != self.urls.len() {
             return Err(format!(
                 "remote leaf node configuration cannot have a mix of websocket and non-websocket urls: [{}]",
-                self.safe_urls()
+                safe_urls(&self.targets())
             ));
         }
         self.compression().map(drop)
     }
+}
+
+fn safe_urls(urls: &[Url]) -> String {
+    let urls: Vec<_> = urls.iter().map(|url| format!("{:?}", url.to_string())).collect();
+    urls.join(" ")
 }
 
 impl ClusterMigrate {
