@@ -24,16 +24,9 @@ pub(crate) struct Setup {
     flags: Vec<String>,
     open_files: Option<u32>,
     port: Option<u16>,
-    program: Option<PathBuf>,
 }
 
 impl Setup {
-    /// Starts another program that takes the same flags and writes the same log: the reference.
-    pub(crate) fn program(mut self, path: PathBuf) -> Self {
-        self.program = Some(path);
-        self
-    }
-
     pub(crate) fn config(mut self, text: &str) -> Self {
         self.config = Some(text.to_owned());
         self
