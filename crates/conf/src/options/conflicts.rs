@@ -1,6 +1,8 @@
 //! What options forbid each other. Checked when a server is about to run, with flags applied, because a
 //! file alone may be completed by flags.
 
+mod trust;
+
 use super::{AccountsOptions, AuthorizationOptions, GLOBAL_ACCOUNT, LimitOptions, Options, ServerOptions};
 use crate::duration;
 
@@ -9,8 +11,21 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), String> {
         self.server.check()?;
         self.limits.check()?;
-        self.authorization.check_no_auth_user()?;
-        self.accounts.check_system_account()
+        self.check_operators()?;
+        self.check_no_auth_user()?;
+        self.proxies.check()?;
+        // Operators name accounts that only the resolver knows.
+        if self.operators.list.is_empty() {
+            self.accounts.check_system_account()?;
+        }
+        self.resolver.check_preload()
+    }
+
+    fn check_no_auth_user(&self) -> Result<(), String> {
+        if self.authorization.no_auth_user.is_some() && !self.operators.list.is_empty() {
+            return Err("no_auth_user not compatible with Trusted Operator".to_owned());
+        }
+        self.authorization.check_no_auth_user()
     }
 }
 
@@ -45,10 +60,10 @@ impl LimitOptions {
 impl AuthorizationOptions {
     fn check_no_auth_user(&self) -> Result<(), String> {
         let Some(name) = &self.no_auth_user else { return Ok(()) };
-        if self.users.is_empty() {
+        if self.users.is_empty() && self.nkeys.is_empty() {
             return Err(format!("no_auth_user: \"{name}\" present, but users/nkeys are not defined"));
         }
-        if self.users.iter().any(|user| user.name == *name) {
+        if self.user_names().contains(name) {
             return Ok(());
         }
         Err(format!(

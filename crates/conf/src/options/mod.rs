@@ -1,7 +1,7 @@
 //! The typed options of the server: one file per group, each with its defaults and its fields.
 //!
-//! Owns what a configuration means. Never reads files, arguments or the environment: it is handed a
-//! parsed tree. Plain data, known to this crate and to `server` only.
+//! Owns what a configuration means. Never reads arguments or the environment: it is handed a parsed tree,
+//! and looks at the files that this names through `files`. Plain data, known to this crate and to `server` only.
 
 mod accounts;
 mod authorization;
@@ -11,23 +11,38 @@ mod jetstream;
 mod limits;
 mod logging;
 mod monitoring;
+mod operators;
 mod permissions;
+mod proxies;
+mod resolver;
 mod server;
 pub(crate) mod table;
+mod tls;
 
-pub use accounts::{AccountLimits, AccountOptions, AccountsOptions, DEFAULT_SYSTEM_ACCOUNT, GLOBAL_ACCOUNT};
-pub use authorization::{AuthorizationOptions, UserOptions};
+pub use accounts::{
+    AccountJetStreamOptions, AccountLimits, AccountOptions, AccountsOptions, ClusterTraffic,
+    DEFAULT_SYSTEM_ACCOUNT, ExportAccess, ExportOptions, GLOBAL_ACCOUNT, ImportOptions, LatencyOptions,
+    LatencySampling, MappingDestination, MappingOptions, MessageTraceOptions, ResponseType, ServiceExport,
+    ServiceImport, StreamExport, StreamImport, StreamName,
+};
+pub use authorization::{
+    AuthCalloutOptions, AuthorizationOptions, ConnectionType, NkeyUserOptions, UserOptions,
+};
 pub use jetstream::JetStreamOptions;
 pub use limits::{LimitOptions, WriteTimeout};
 pub use logging::LoggingOptions;
 pub use monitoring::MonitoringOptions;
+pub use operators::{OperatorOptions, OperatorsOptions};
 pub use permissions::{Permissions, QueueSubject, ResponsePermission, SubjectPermission};
+pub use proxies::ProxiesOptions;
+pub use resolver::{AccountResolver, CacheResolver, DeleteMode, FullResolver, ResolverOptions};
 pub use server::{Port, ServerOptions};
 
 pub(crate) use field::Report;
 pub(crate) use logging::positive;
 pub(crate) use table::missing_text;
 pub use table::page;
+pub use tls::TlsOptions;
 
 use crate::value::Map;
 use field::{Field, Read, read_block};
@@ -48,6 +63,12 @@ pub struct Options {
     pub authorization: AuthorizationOptions,
     /// Accounts and the system account.
     pub accounts: AccountsOptions,
+    /// Operators who sign accounts.
+    pub operators: OperatorsOptions,
+    /// Where account tokens are found.
+    pub resolver: ResolverOptions,
+    /// Trusted proxies.
+    pub proxies: ProxiesOptions,
     /// JetStream.
     pub jetstream: JetStreamOptions,
 }
@@ -57,6 +78,7 @@ impl Options {
     /// options are of use only if there are none.
     pub(crate) fn read(&mut self, root: &Map, report: &mut Report) {
         read_block(root, Scope::Top, report, |field, report| self.set(field, report));
+        self.check_callout_accounts(report);
     }
 
     fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
@@ -66,7 +88,10 @@ impl Options {
             || self.monitoring.set(field)?
             || self.jetstream.set(field, report)?
             || self.authorization.set(field, report)?
-            || self.accounts.set(field, &mut self.authorization, report)?)
+            || self.accounts.set(field, &mut self.authorization, report)?
+            || self.operators.set(field, report)?
+            || self.resolver.set(field, report)?
+            || self.proxies.set(field, report)?)
     }
 
     /// The address that monitoring binds to.

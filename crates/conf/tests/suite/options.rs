@@ -63,7 +63,7 @@ fn a_full_file_is_read_in_full() {
     assert_eq!(names, ["A", "SYS"], "a variable among the accounts is no account");
     assert_eq!(
         options.accounts.list[0].limits,
-        AccountLimits { max_connections: Some(10), max_subscriptions: None, max_payload: Some(64_000) }
+        AccountLimits { max_connections: Some(10), max_payload: Some(64_000), ..AccountLimits::default() }
     );
     assert_eq!(options.accounts.system_account(), Some("SYS"));
 

@@ -7,7 +7,9 @@
 
 mod accounts;
 mod authorization;
+mod exchange;
 mod jetstream;
+mod operators;
 mod page;
 mod top;
 
@@ -82,12 +84,24 @@ pub(crate) struct Block {
 pub(crate) enum Scope {
     Top,
     Authorization,
+    AuthCallout,
     User,
     Permissions,
     SubjectPermission,
     Responses,
     Account,
     AccountLimits,
+    Export,
+    Latency,
+    Import,
+    ImportSource,
+    MappingDestination,
+    /// With the option that the block belongs to, which its complaints name.
+    MessageTrace(&'static str),
+    AccountJetStream,
+    Resolver,
+    Proxies,
+    TrustedProxy,
     JetStream,
 }
 
@@ -96,12 +110,23 @@ impl Scope {
     pub(crate) const ALL: &[Scope] = &[
         Scope::Top,
         Scope::Authorization,
+        Scope::AuthCallout,
         Scope::User,
         Scope::Permissions,
         Scope::SubjectPermission,
         Scope::Responses,
         Scope::Account,
         Scope::AccountLimits,
+        Scope::Export,
+        Scope::Latency,
+        Scope::Import,
+        Scope::ImportSource,
+        Scope::MappingDestination,
+        Scope::MessageTrace("msg_trace"),
+        Scope::AccountJetStream,
+        Scope::Resolver,
+        Scope::Proxies,
+        Scope::TrustedProxy,
         Scope::JetStream,
     ];
 
@@ -109,12 +134,23 @@ impl Scope {
         match self {
             Scope::Top => &top::TOP,
             Scope::Authorization => &authorization::AUTHORIZATION,
+            Scope::AuthCallout => &authorization::AUTH_CALLOUT,
             Scope::User => &authorization::USER,
             Scope::Permissions => &authorization::PERMISSIONS,
             Scope::SubjectPermission => &authorization::SUBJECT_PERMISSION,
             Scope::Responses => &authorization::RESPONSES,
             Scope::Account => &accounts::ACCOUNT,
             Scope::AccountLimits => &accounts::LIMITS,
+            Scope::Export => &exchange::EXPORT,
+            Scope::Latency => &exchange::LATENCY,
+            Scope::Import => &exchange::IMPORT,
+            Scope::ImportSource => &exchange::IMPORT_SOURCE,
+            Scope::MappingDestination => &exchange::MAPPING_DESTINATION,
+            Scope::MessageTrace(_) => &exchange::MESSAGE_TRACE,
+            Scope::AccountJetStream => &exchange::JETSTREAM,
+            Scope::Resolver => &operators::RESOLVER,
+            Scope::Proxies => &operators::PROXIES,
+            Scope::TrustedProxy => &operators::TRUSTED_PROXY,
             Scope::JetStream => &jetstream::JETSTREAM,
         }
     }
@@ -132,6 +168,11 @@ impl Scope {
                 "Unknown field name {name:?} parsing subject permissions, only 'allow' or 'deny' are permitted"
             ),
             Scope::AccountLimits => format!("Unknown field {name:?} parsing account limits"),
+            Scope::AuthCallout => format!("Unknown field {name:?} parsing authorization callout"),
+            Scope::MappingDestination => format!("Unknown field {name:?} for mapping destination"),
+            Scope::MessageTrace(of) => {
+                format!("Unknown field {name:?} parsing account message trace map/struct {of:?}")
+            }
             _ => format!("unknown field {name:?}"),
         }
     }
