@@ -8,6 +8,7 @@ mod flags;
 mod options;
 mod page;
 mod reference;
+mod trust;
 mod verdict;
 
 use myelin_conf::{Command, LoadError, Loaded};

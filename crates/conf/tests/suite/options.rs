@@ -231,24 +231,12 @@ fn an_empty_file_is_worth_a_warning() {
 }
 
 #[test]
-fn what_is_not_supported_yet_is_never_ignored() {
-    let text = "cluster { port: 6222 }\ntls {}\naccounts {\n A {\n  exports: []\n  users: [{nkey: U}]\n } }";
-    assert_eq!(
-        complaints(text),
-        "1:0: \"cluster\" is not supported by this version of Myelin\n\
-         2:1: \"tls\" is not supported by this version of Myelin\n\
-         5:3: \"exports\" is not supported by this version of Myelin\n\
-         6:12: \"nkey\" is not supported by this version of Myelin"
-    );
-}
-
-#[test]
 fn all_errors_are_reported_in_the_order_of_the_file() {
     assert_eq!(
         complaints("port: x\nfoo: 1\nauthorization {\n users: [{pass: b}, {user: c, bar: 2}]\n}\nhost: 3"),
         "1:0: field \"port\" must be an integer, not a string\n\
          2:1: unknown field \"foo\"\n\
-         4:19: User entry requires a user\n\
+         4:11: User entry requires a user\n\
          4:31: unknown field \"bar\"\n\
          6:1: field \"host\" must be a string, not an integer"
     );

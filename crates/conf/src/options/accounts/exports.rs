@@ -101,10 +101,12 @@ struct Draft {
     /// In the order of the file, with whether it is a stream.
     subjects: Vec<(String, Position, bool)>,
     access: ExportAccess,
-    response: Option<(ResponseType, Position)>,
-    threshold: Option<(i64, Position)>,
-    latency: Option<(LatencyOptions, Position)>,
-    allow_trace: Option<(bool, Position)>,
+    response: Option<ResponseType>,
+    threshold: Option<i64>,
+    latency: Option<LatencyOptions>,
+    allow_trace: bool,
+    /// What only a service may have, and where it stands.
+    for_services: Vec<(&'static str, Position)>,
 }
 
 impl Draft {
@@ -126,18 +128,24 @@ impl Draft {
             "service" => self.subjects.push((subject(field)?, place(), false)),
             "response" | "response_type" => {
                 once(field, self.response.is_some(), "Duplicate response type definition")?;
-                self.response = Some((ResponseType::read(field)?, place()));
+                self.for_services.push(("response", place()));
+                self.response = Some(ResponseType::read(field)?);
             }
             "threshold" | "response_threshold" | "response_max_time" | "response_time" => {
                 once(field, self.threshold.is_some(), "Duplicate response threshold detected")?;
-                self.threshold = Some((threshold(field)?, place()));
+                self.threshold = Some(threshold(field)?);
+                self.for_services.push(("response", place()));
             }
             "accounts" => self.access.accounts = field.texts()?,
             "latency" => {
-                self.latency = LatencyOptions::read(field, report)?.map(|latency| (latency, place()))
+                self.for_services.push(("latency", place()));
+                self.latency = LatencyOptions::read(field, report)?;
             }
             "account_token_position" => self.access.account_token_position = token_position(field)?,
-            "allow_trace" => self.allow_trace = Some((field.boolean()?, place())),
+            "allow_trace" => {
+                self.allow_trace = field.boolean()?;
+                self.for_services.push(("allow_trace", place()));
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -163,28 +171,23 @@ impl Draft {
 
     /// Compat: the reference overlooks some of these when they stand before the stream.
     fn only_for_services(&self) -> Vec<Diagnostic> {
-        let found = [
-            ("response", self.response.as_ref().map(|(_, place)| place)),
-            ("response", self.threshold.as_ref().map(|(_, place)| place)),
-            ("latency", self.latency.as_ref().map(|(_, place)| place)),
-            ("allow_trace", self.allow_trace.as_ref().map(|(_, place)| place)),
-        ];
-        let complain =
-            |what: &str, place| complaint_at(place, format!("Detected {what} directive on non-service"));
-        found.into_iter().filter_map(|(what, place)| place.map(|place| complain(what, place))).collect()
+        let complain = |(what, place): &(&str, Position)| {
+            complaint_at(place, format!("Detected {what} directive on non-service"))
+        };
+        self.for_services.iter().map(complain).collect()
     }
 
     fn into_service(self) -> Option<ExportOptions> {
         let (subject, ..) = self.subjects.into_iter().next()?;
-        let threshold = self.threshold.map(|(nanos, _)| nanos).filter(|&nanos| nanos != 0);
+        let threshold = self.threshold.filter(|&nanos| nanos != 0);
         Some(ExportOptions::Service(ServiceExport {
             subject,
             access: self.access,
-            response: self.response.map(|(response, _)| response).unwrap_or_default(),
+            response: self.response.unwrap_or_default(),
             // A negative threshold leaves no time at all.
             threshold: threshold.map(|nanos| Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))),
-            latency: self.latency.map(|(latency, _)| latency),
-            allow_trace: self.allow_trace.is_some_and(|(allowed, _)| allowed),
+            latency: self.latency,
+            allow_trace: self.allow_trace,
         }))
     }
 }

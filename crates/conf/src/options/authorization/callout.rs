@@ -36,9 +36,13 @@ impl AuthCalloutOptions {
             xkey: None,
             allowed_accounts: Vec::new(),
         };
-        let errors = report.errors.len();
-        read_block(map, Scope::AuthCallout, report, |field, _| callout.set(field));
-        if report.errors.len() > errors {
+        let mut is_spoilt = false;
+        read_block(map, Scope::AuthCallout, report, |field, _| {
+            let is_read = callout.set(field);
+            is_spoilt |= is_read.is_err();
+            is_read
+        });
+        if is_spoilt {
             return Ok(None);
         }
         // Compat: what is missing is missed at the last field.

@@ -120,10 +120,14 @@ impl UserList {
             return Err(complaint_at(&node.position, message));
         };
         let mut draft = Draft::default();
-        let errors = report.errors.len();
-        read_block(map, Scope::User, report, |field, report| draft.set(field, report));
+        let mut is_spoilt = false;
+        read_block(map, Scope::User, report, |field, report| {
+            let is_read = draft.set(field, report);
+            is_spoilt |= is_read.is_err();
+            is_read
+        });
         // What could not be read may be just what is missed.
-        if report.errors.len() > errors {
+        if is_spoilt {
             return Ok(());
         }
         let place = map.iter().last().map_or(&node.position, |(_, last)| &last.position);
