@@ -1,8 +1,8 @@
 //! From parsed options to the small configurations of the rooms below. `Options` ends here.
 
 use myelin_auth::{
-    AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, Permissions, ResponseRule, Secret,
-    StoredSecret, SubjectRules, User, Users,
+    AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, Permissions, ResponseRule,
+    Secret, StoredSecret, SubjectRules, User, Users,
 };
 use myelin_broker::{AccountLimits, Settings, Tracing};
 use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission, WriteTimeout};
