@@ -24,11 +24,13 @@ mod parser;
 mod path;
 mod scalar;
 mod secret;
+mod url;
 mod usage;
 mod value;
 
 pub use diagnostic::{Diagnostic, Position};
-pub use load::{Command, LoadError, Loaded, SignalCommand, load, load_text};
+pub use load::{Command, LoadError, Loaded, SignalCommand, load, load_inspected, load_text};
 pub use options::Options;
 pub use secret::Secret;
+pub use url::Url;
 pub use usage::usage;

@@ -59,6 +59,15 @@ pub(crate) fn public_key(text: &str) -> Option<[u8; 32]> {
     raw[1..].try_into().ok().filter(|_| is_public)
 }
 
+/// Whether `text` is the seed of a user's key.
+pub(crate) fn is_user_seed(text: &str) -> bool {
+    const SEED: u8 = 18 << 3;
+    let user = Role::User.prefix();
+    decode(text).is_some_and(|raw| {
+        raw.len() >= 2 && raw[0] == SEED | user >> 5 && raw[1] & 0b1111_1000 == (user & 0b1_1111) << 3
+    })
+}
+
 /// Prefix and key, when the checksum behind them is right.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let mut raw = digits(text, BASE32, 5)?;

@@ -1,6 +1,6 @@
 //! `myelin-server`: the command line.
 
-use myelin_conf::{Command, LoadError, SignalCommand, load, usage};
+use myelin_conf::{Command, LoadError, SignalCommand, load_inspected, usage};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -9,7 +9,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     let env = |name: &str| std::env::var(name).ok();
-    match load(&args, &env) {
+    match load_inspected(&args, &env, &myelin_server::inspect_tls) {
         Ok(command) => perform(command),
         Err(error) => {
             eprintln!("{error}");

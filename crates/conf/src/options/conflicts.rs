@@ -3,6 +3,7 @@
 
 mod trust;
 
+use super::limits::UNLIMITED_PAYLOAD;
 use super::{AccountsOptions, AuthorizationOptions, GLOBAL_ACCOUNT, LimitOptions, Options, ServerOptions};
 use crate::duration;
 
@@ -12,20 +13,33 @@ impl Options {
         self.server.check()?;
         self.limits.check()?;
         self.check_operators()?;
-        self.check_no_auth_user()?;
+        self.leaf_nodes.check(self)?;
+        self.check_user_exists(self.authorization.no_auth_user.as_deref())?;
         self.proxies.check()?;
+        self.gateway.check(self)?;
+        self.cluster.check(self)?;
+        self.mqtt.check(self)?;
+        self.jetstream.check(self)?;
+        self.websocket.check(self)?;
         // Operators name accounts that only the resolver knows.
-        if self.operators.list.is_empty() {
+        if !self.trusts_operators() {
             self.accounts.check_system_account()?;
         }
         self.resolver.check_preload()
     }
 
-    fn check_no_auth_user(&self) -> Result<(), String> {
-        if self.authorization.no_auth_user.is_some() && !self.operators.list.is_empty() {
+    /// Whether accounts come in the JWTs of operators, so that they need not be in the file.
+    pub(super) fn trusts_operators(&self) -> bool {
+        !self.operators.list.is_empty()
+    }
+
+    /// Whether the user that clients without credentials become is one of the users.
+    pub(super) fn check_user_exists(&self, name: Option<&str>) -> Result<(), String> {
+        let Some(name) = name else { return Ok(()) };
+        if self.trusts_operators() {
             return Err("no_auth_user not compatible with Trusted Operator".to_owned());
         }
-        self.authorization.check_no_auth_user()
+        self.authorization.check_user_exists(name)
     }
 }
 
@@ -47,7 +61,7 @@ impl ServerOptions {
 
 impl LimitOptions {
     fn check(&self) -> Result<(), String> {
-        if u64::from(self.max_payload) > self.max_pending {
+        if self.max_payload != UNLIMITED_PAYLOAD && u64::from(self.max_payload) > self.max_pending {
             return Err(format!(
                 "max_payload ({}) cannot be higher than max_pending ({})",
                 self.max_payload, self.max_pending
@@ -58,8 +72,7 @@ impl LimitOptions {
 }
 
 impl AuthorizationOptions {
-    fn check_no_auth_user(&self) -> Result<(), String> {
-        let Some(name) = &self.no_auth_user else { return Ok(()) };
+    fn check_user_exists(&self, name: &str) -> Result<(), String> {
         if self.users.is_empty() && self.nkeys.is_empty() {
             return Err(format!("no_auth_user: \"{name}\" present, but users/nkeys are not defined"));
         }

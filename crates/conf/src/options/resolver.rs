@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::field::{Field, Read, Report, complaint_at, read_block};
 use super::table::Scope;
-use super::tls::{TlsOptions, TlsPlace};
+use super::tls::{TlsOptions, TlsUse};
 use crate::duration;
 use crate::files::{self, Place};
 use crate::jwt;
@@ -89,7 +89,7 @@ impl ResolverOptions {
                 self.resolver = None;
                 self.resolver = AccountResolver::read(field, report)?;
             }
-            "resolver_tls" => self.tls = Some(TlsOptions::read(field, TlsPlace::Resolver, report)?),
+            "resolver_tls" => self.tls = Some(TlsOptions::read(field, TlsUse::Resolver, report)?),
             "resolver_preload" => self.preload = preload(field, report)?,
             "resolver_pinned_accounts" => self.pinned_accounts = pinned_accounts(field, report)?,
             _ => return Ok(false),

@@ -4,10 +4,12 @@
 
 mod conflicts;
 mod corpus;
+mod docs;
 mod flags;
 mod options;
 mod page;
 mod reference;
+mod tls;
 mod trust;
 mod verdict;
 
