@@ -11,9 +11,11 @@ mod cursor;
 mod diagnostic;
 mod digest;
 mod duration;
+mod files;
 mod flags;
 #[cfg(test)]
 mod grammar_tests;
+mod jwt;
 mod lexer;
 mod load;
 mod nkey;

@@ -4,11 +4,12 @@
 //! file from using up memory. Reads files and variables through a [`Sources`]; knows no option.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Position};
+use crate::files::io_text;
 use crate::lexer::{LexError, Lexer, MAX_DEPTH, Token, TokenKind};
 use crate::path;
 use crate::scalar::scalar;
@@ -90,14 +91,6 @@ impl<'e> Sources<'e> {
         }
         Ok(text)
     }
-}
-
-/// The system's text without Rust's number behind it, beginning in lower case as Go has it.
-fn io_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
 /// The reference takes a NUL for the end of something, sometimes; here it is never right.

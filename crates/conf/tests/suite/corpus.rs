@@ -1,6 +1,6 @@
 //! The corpus: configurations, what nats-server says of each, and where we differ on purpose.
 //!
-//! `good`, `bad` and `odd` have one case per line, with `⏎ ␍ ␉ ␀` for newline, carriage return, tab and
+//! `good`, `bad`, `odd` and `accounts` have one case per line, with `⏎ ␍ ␉ ␀` for newline, carriage return, tab and
 //! NUL. The `.expected` file beside has one line per case: the reference's verdict, and, where ours is
 //! another on purpose, ` ;; ` our verdict ` ;; ` the reason. `files` are whole files that include others.
 
@@ -121,6 +121,16 @@ fn the_reference_says_what_is_recorded_of_bad() {
 #[test]
 fn the_reference_says_what_is_recorded_of_odd() {
     check_reference("odd");
+}
+
+#[test]
+fn accounts_and_all_about_trust_get_the_same_verdict() {
+    check_ours("accounts");
+}
+
+#[test]
+fn the_reference_says_what_is_recorded_of_accounts() {
+    check_reference("accounts");
 }
 
 /// Files that include others, with what is to be said of each, positions in included files too.

@@ -10,6 +10,7 @@ mod options;
 mod page;
 mod reference;
 mod tls;
+mod trust;
 mod verdict;
 
 use myelin_conf::{Command, LoadError, Loaded};
