@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::diagnostic::Diagnostic;
 use crate::digest::digest;
-use crate::flags::Flags;
+use crate::flags::{Flags, quoted};
 use crate::options::{Options, Report};
 use crate::parser::Sources;
 use crate::value::Map;
@@ -67,6 +67,8 @@ pub enum Command {
     },
     /// Print the usage on standard output and exit 0.
     Help,
+    /// Print what there is to know about TLS on standard output and exit 0.
+    HelpTls,
     /// Print the version on standard output and exit 0.
     Version,
     /// Send a signal to another server and exit.
@@ -97,8 +99,12 @@ pub enum LoadError {
     Flags(String),
     /// The flags ask for something impossible.
     Command(String),
-    /// The configuration file is wrong (or, with `-t`, questionable). Never empty.
+    /// The configuration file cannot be opened, or its grammar is broken.
+    Grammar(Diagnostic),
+    /// Options in the configuration file are wrong (or, with `-t`, questionable). Never empty.
     Config(Vec<Diagnostic>),
+    /// The server would have to do what it cannot yet. Never empty.
+    Missing(Vec<Diagnostic>),
 }
 
 impl LoadError {
@@ -109,7 +115,7 @@ impl LoadError {
     pub fn exit_code(&self) -> i32 {
         match self {
             LoadError::Flags(_) => 0,
-            LoadError::Command(_) | LoadError::Config(_) => 1,
+            _ => 1,
         }
     }
 }
@@ -119,14 +125,10 @@ impl fmt::Display for LoadError {
         match self {
             LoadError::Flags(message) => f.write_str(message),
             LoadError::Command(message) => write!(f, "{PROGRAM}: {message}"),
-            LoadError::Config(diagnostics) => {
-                write!(f, "{PROGRAM}: ")?;
-                diagnostics.iter().enumerate().try_for_each(|(at, diagnostic)| {
-                    if at > 0 {
-                        f.write_str("\n")?;
-                    }
-                    diagnostic.fmt(f)
-                })
+            LoadError::Grammar(diagnostic) => write!(f, "{PROGRAM}: {diagnostic}"),
+            LoadError::Config(diagnostics) | LoadError::Missing(diagnostics) => {
+                let lines: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
+                write!(f, "{PROGRAM}: {}", lines.join("\n"))
             }
         }
     }
@@ -174,13 +176,15 @@ fn question(flags: &Flags) -> Result<Option<Command>, String> {
     if flags.asks_help() {
         return Ok(Some(Command::Help));
     }
+    if flags.asks_help_tls() {
+        return Ok(Some(Command::HelpTls));
+    }
     match flags.word().map(str::to_ascii_lowercase).as_deref() {
         Some("version") => return Ok(Some(Command::Version)),
         Some("help") => return Ok(Some(Command::Help)),
-        Some(_) => return Err(format!("unrecognized command: {:?}", flags.word().unwrap_or_default())),
+        Some(_) => return Err(format!("unrecognized command: {}", quoted(flags.word().unwrap_or_default()))),
         None => {}
     }
-    flags.check_supported()?;
     flags.signal().map(signal).transpose()
 }
 
@@ -197,14 +201,14 @@ fn signal(text: &str) -> Result<Command, String> {
         "reopen" => SignalCommand::Reopen,
         "reload" => SignalCommand::Reload,
         "ldm" => SignalCommand::LameDuck,
-        unknown => return Err(format!("unknown signal {unknown:?}")),
+        unknown => return Err(format!("unknown signal {}", quoted(unknown))),
     };
     let target = parts.get(1).filter(|target| !target.is_empty()).map(|&target| target.to_owned());
     Ok(Command::Signal { command, target })
 }
 
 fn load_file(path: &str, options: Options, is_test: bool, env: Env<'_>) -> Result<Loaded, LoadError> {
-    let root = Sources::new(env).parse_file(path).map_err(|error| LoadError::Config(vec![error]))?;
+    let root = Sources::new(env).parse_file(path).map_err(LoadError::Grammar)?;
     let mut loaded = read(&root, path, options)?;
     if is_test && !loaded.warnings.is_empty() {
         return Err(LoadError::Config(loaded.warnings));
@@ -220,7 +224,7 @@ fn load_file(path: &str, options: Options, is_test: bool, env: Env<'_>) -> Resul
 /// # Errors
 /// As [`load`] for a file.
 pub fn load_text(text: &[u8], env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, LoadError> {
-    let root = Sources::new(env).parse_text(text, "").map_err(|error| LoadError::Config(vec![error]))?;
+    let root = Sources::new(env).parse_text(text, "").map_err(LoadError::Grammar)?;
     let loaded = read(&root, "", Options::default())?;
     loaded.options.check().map_err(LoadError::Command)?;
     Ok(loaded)
@@ -244,9 +248,12 @@ fn read(root: &Map, path: &str, mut options: Options) -> Result<Loaded, LoadErro
 
 fn run(flags: &Flags, mut loaded: Loaded) -> Result<Command, LoadError> {
     flags.apply(&mut loaded.options).map_err(LoadError::Command)?;
+    flags.apply_combined(&mut loaded.options).map_err(LoadError::Command)?;
     loaded.options.check().map_err(LoadError::Command)?;
+    loaded.warnings.extend(flags.warnings());
+    loaded.missing.extend(flags.missing());
     if !loaded.missing.is_empty() {
-        return Err(LoadError::Config(loaded.missing));
+        return Err(LoadError::Missing(loaded.missing));
     }
     Ok(Command::Run(Box::new(loaded)))
 }

@@ -1,20 +1,24 @@
 //! `myelin-server`: the command line.
 
-use myelin_conf::{Command, LoadError, SignalCommand, load, usage};
+use myelin_conf::{Command, LoadError, SignalCommand, help_tls, load, usage};
 use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args: Vec<_> = std::env::args().skip(1).collect();
+    // A name that is no UTF-8 becomes one that no file has, and is complained about as such.
+    let args: Vec<_> = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     let env = |name: &str| std::env::var(name).ok();
     match load(&args, &env) {
         Ok(command) => perform(command),
         Err(error) => {
             eprintln!("{error}");
-            if let LoadError::Flags(_) = error {
-                println!("{}", usage());
+            match error {
+                LoadError::Flags(_) => println!("{}", usage()),
+                // Compat: what is wrong with options ends in an empty line.
+                LoadError::Config(_) => eprintln!(),
+                _ => {}
             }
             ExitCode::from(error.exit_code() as u8)
         }
@@ -24,6 +28,7 @@ fn main() -> ExitCode {
 fn perform(command: Command) -> ExitCode {
     match &command {
         Command::Help => println!("{}", usage()),
+        Command::HelpTls => println!("{}", help_tls()),
         Command::Version => {
             println!("nats-server: v{}", myelin_wire::REFERENCE_VERSION);
             println!("myelin-server: v{}", myelin_server::MYELIN_VERSION);
