@@ -14,6 +14,7 @@ mod duration;
 mod flags;
 #[cfg(test)]
 mod grammar_tests;
+mod host_port;
 mod lexer;
 mod load;
 pub mod options;
@@ -26,7 +27,8 @@ mod usage;
 mod value;
 
 pub use diagnostic::{Diagnostic, Position};
-pub use load::{Command, LoadError, Loaded, SignalCommand, load, load_text};
+pub use host_port::advertised;
+pub use load::{Command, LoadError, Loaded, load, load_text};
 pub use options::Options;
 pub use redaction::redacted_args;
 pub use secret::Secret;

@@ -33,23 +33,6 @@ pub struct Loaded {
     pub config_digest: Option<String>,
 }
 
-/// A signal that `-sl` sends to a running server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignalCommand {
-    /// Kill at once (SIGKILL).
-    Stop,
-    /// Shut down (SIGINT).
-    Quit,
-    /// Shut down unless in lame duck mode (SIGTERM).
-    Term,
-    /// Reopen the log file (SIGUSR1).
-    Reopen,
-    /// Read the configuration again (SIGHUP).
-    Reload,
-    /// Enter lame duck mode (SIGUSR2).
-    LameDuck,
-}
-
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
@@ -71,13 +54,8 @@ pub enum Command {
     HelpTls,
     /// Print the version on standard output and exit 0.
     Version,
-    /// Send a signal to another server and exit.
-    Signal {
-        /// What to send.
-        command: SignalCommand,
-        /// A process id, the path of a pid file, or a pattern like `12*`; `None` finds the process.
-        target: Option<String>,
-    },
+    /// Send a signal to another server and exit. The text is that of `-sl`: `reload`, `stop=1234`.
+    Signal(String),
 }
 
 impl fmt::Display for Command {
@@ -185,26 +163,7 @@ fn question(flags: &Flags) -> Result<Option<Command>, String> {
         Some(_) => return Err(format!("unrecognized command: {}", quoted(flags.word().unwrap_or_default()))),
         None => {}
     }
-    flags.signal().map(signal).transpose()
-}
-
-/// `command` or `command=target`.
-fn signal(text: &str) -> Result<Command, String> {
-    let parts: Vec<&str> = text.split('=').collect();
-    if parts.len() > 2 {
-        return Err(format!("invalid signal parameters: [{}]", parts[2..].join(" ")));
-    }
-    let command = match parts[0] {
-        "stop" => SignalCommand::Stop,
-        "quit" => SignalCommand::Quit,
-        "term" => SignalCommand::Term,
-        "reopen" => SignalCommand::Reopen,
-        "reload" => SignalCommand::Reload,
-        "ldm" => SignalCommand::LameDuck,
-        unknown => return Err(format!("unknown signal {}", quoted(unknown))),
-    };
-    let target = parts.get(1).filter(|target| !target.is_empty()).map(|&target| target.to_owned());
-    Ok(Command::Signal { command, target })
+    Ok(flags.signal().map(|order| Command::Signal(order.to_owned())))
 }
 
 fn load_file(path: &str, options: Options, is_test: bool, env: Env<'_>) -> Result<Loaded, LoadError> {

@@ -81,9 +81,10 @@ impl<'e> Sources<'e> {
     fn read(&mut self, name: &str) -> Result<Vec<u8>, String> {
         let mut text = Vec::new();
         let limit = u64::try_from(self.bytes_left).unwrap_or(u64::MAX);
-        File::open(name)
-            .and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut text))
-            .map_err(|error| format!("open {name}: {}", io_text(&error)))?;
+        let file = File::open(name).map_err(|error| format!("open {name}: {}", io_text(&error)))?;
+        file.take(limit.saturating_add(1))
+            .read_to_end(&mut text)
+            .map_err(|error| format!("read {name}: {}", io_text(&error)))?;
         match self.bytes_left.checked_sub(text.len()) {
             Some(left) => self.bytes_left = left,
             None => return Err(format!("{name}: the configuration is larger than {} MiB", MAX_BYTES >> 20)),

@@ -6,7 +6,7 @@ use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
 use crate::shard::{Mail, Mailbox, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
-use crate::{banner, lame_duck, listener, pidfile, ports, setup};
+use crate::{banner, fault, lame_duck, listener, pidfile, ports, setup};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
 use myelin_conf::options::Options;
@@ -16,7 +16,7 @@ use myelin_wire::info::Info;
 use std::fmt::{self, Arguments};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
@@ -31,18 +31,32 @@ const BLOCKING_THREADS: usize = 4;
 
 /// Why the server could not start.
 #[derive(Debug)]
-pub struct StartError(String);
+pub struct StartError {
+    text: String,
+    is_logged: bool,
+}
+
+impl StartError {
+    fn new(text: String) -> Self {
+        Self { text, is_logged: false }
+    }
+
+    /// Whether the log, wherever it goes, has said it already.
+    pub fn is_logged(&self) -> bool {
+        self.is_logged
+    }
+}
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl std::error::Error for StartError {}
 
 fn failed<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> StartError {
-    move |error| StartError(format!("{what}: {error}"))
+    move |error| StartError::new(format!("{what}: {error}"))
 }
 
 /// Runs a server to its end.
@@ -50,11 +64,15 @@ fn failed<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> StartEr
 /// # Errors
 /// When it cannot start: a port is taken, a file cannot be written, the operating system refuses.
 pub fn run(loaded: &Loaded) -> Result<(), StartError> {
-    let log = Arc::new(Logger::open(&log_config(&loaded.options)).map_err(failed("cannot open the log"))?);
-    let result = start(loaded, &log);
-    if let Err(error) = &result {
-        log.fatal(error);
-    }
+    let log = Logger::open(&log_config(&loaded.options)).map_err(|error| {
+        let path = loaded.options.logging.log_file.as_deref().unwrap_or(Path::new("standard error"));
+        StartError::new(format!("error opening file: open {}: {}", path.display(), fault::words(&error)))
+    })?;
+    let log = Arc::new(log);
+    let result = start(loaded, &log).map_err(|error| {
+        log.fatal(&error);
+        StartError { is_logged: true, ..error }
+    });
     log.flush();
     let losses = log.losses();
     if losses != Losses::default() {
@@ -101,7 +119,10 @@ impl Server {
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, loaded, &name, &id);
         if let Some(path) = &options.server.pid_file {
-            pidfile::write(path, std::process::id()).map_err(failed("cannot write the pid file"))?;
+            pidfile::write(path, std::process::id()).map_err(|error| {
+                let (path, error) = (path.display(), fault::words(&error));
+                StartError::new(format!("Could not write pidfile: open {path}: {error}"))
+            })?;
         }
         let broker = new_broker(&options, id, name, log)?;
         let shards = start_shards(&broker, control.handle())?;
@@ -109,12 +130,19 @@ impl Server {
         let http = start_monitoring(&options, &monitor, log)?;
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
-        broker
-            .update_info(|info| advertise(info, address.port(), options.server.client_advertise.as_deref()));
+        let advertised = advertised(&options, address.port())?;
+        broker.update_info(|info| {
+            info.port = advertised.1;
+            if let Some(host) = advertised.0 {
+                info.host = host;
+            }
+        });
         monitor.set_addresses(Addresses { client: address.port(), http: http.map(|a| a.port()) });
         let ports_dir = options.server.ports_file_dir.as_deref();
-        let ports_file = ports_dir.map(|dir| ports::write(dir, address, http)).transpose();
-        let ports_file = ports_file.map_err(failed("cannot write the ports file"))?;
+        let ports_file = ports_dir.and_then(|dir| {
+            // Compat: a server without it is a server.
+            ports::write(dir, address, http).map_err(|error| log.error(error)).ok()
+        });
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
         log.info("Server is ready");
@@ -218,8 +246,10 @@ fn start_monitoring(
 ) -> Result<Option<SocketAddr>, StartError> {
     let Some(port) = options.monitoring.port else { return Ok(None) };
     let host = options.monitoring_host();
-    let listener =
-        listener::bind(host, port.to_bind()).map_err(failed("can't listen to the monitor port"))?;
+    let listener = listener::bind(host, port.to_bind()).map_err(|error| {
+        let reason = fault::listening(host, port.to_bind(), &error);
+        StartError::new(format!("Can't start monitoring: can't listen to the monitor port: {reason}"))
+    })?;
     let address = listener.local_addr().map_err(failed("no monitor address"))?;
     log.info(format_args!("Starting http monitor on {host}:{}", address.port()));
     let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
@@ -228,25 +258,24 @@ fn start_monitoring(
     Ok(Some(address))
 }
 
-/// What INFO says of where to connect: the bound port, or what the operator wants to be said.
-fn advertise(info: &mut Info, port: u16, advertised: Option<&str>) {
-    info.port = port;
-    let Some(advertised) = advertised else { return };
-    match advertised.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
-        Some((host, Ok(port))) => {
-            info.host = host.trim_matches(['[', ']']).to_owned();
-            info.port = port;
-        }
-        _ => info.host = advertised.to_owned(),
-    }
+/// What INFO says of where to connect: the bound port, or what the operator wants to be said. `None` is
+/// the configured host.
+fn advertised(options: &Options, port: u16) -> Result<(Option<String>, u16), StartError> {
+    let Some(text) = &options.server.client_advertise else { return Ok((None, port)) };
+    let (host, port) = myelin_conf::advertised(text, port).map_err(|error| {
+        let what = "Error setting server INFO with ClientAdvertise value of";
+        StartError::new(format!("{what} {text}, err={error}"))
+    })?;
+    Ok((Some(host), port))
 }
 
 fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {
-    let listener =
-        listener::bind(host, port).map_err(failed(format_args!("Error listening on port: {host}:{port}")))?;
+    let listener = listener::bind(host, port).map_err(|error| {
+        let (place, reason) = (fault::with_port(host, port), fault::listening(host, port, &error));
+        StartError::new(format!("Error listening on port: {place}, {reason:?}"))
+    })?;
     let port = listener.local_addr().map_err(failed("no address"))?.port();
-    let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    log.info(format_args!("Listening for {what} on {bracketed}:{port}"));
+    log.info(format_args!("Listening for {what} on {}", fault::with_port(host, port)));
     Ok(listener)
 }
 

@@ -1,6 +1,6 @@
 //! `myelin-server`: the command line.
 
-use myelin_conf::{Command, LoadError, SignalCommand, help_tls, load, usage};
+use myelin_conf::{Command, LoadError, help_tls, load, usage};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -37,13 +37,15 @@ fn perform(command: Command) -> ExitCode {
             eprintln!("{command}");
             missing.iter().for_each(|option| eprintln!("myelin-server: would not start: {option}"));
         }
-        Command::Signal { command, target } => return signal(*command, target.as_deref()),
+        Command::Signal(order) => return signal(order),
         Command::Run(loaded) => {
             for warning in &loaded.warnings {
                 eprintln!("{warning}");
             }
             if let Err(error) = myelin_server::run(loaded) {
-                eprintln!("myelin-server: {error}");
+                if !error.is_logged() {
+                    eprintln!("myelin-server: {error}");
+                }
                 return ExitCode::FAILURE;
             }
         }
@@ -51,17 +53,8 @@ fn perform(command: Command) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn signal(command: SignalCommand, target: Option<&str>) -> ExitCode {
-    let word = match command {
-        SignalCommand::Stop => "stop",
-        SignalCommand::Quit => "quit",
-        SignalCommand::Term => "term",
-        SignalCommand::Reopen => "reopen",
-        SignalCommand::Reload => "reload",
-        SignalCommand::LameDuck => "ldm",
-    };
-    let order = target.map_or_else(|| word.to_owned(), |target| format!("{word}={target}"));
-    match myelin_server::deliver(&order) {
+fn signal(order: &str) -> ExitCode {
+    match myelin_server::deliver(order) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("myelin-server: {error}");

@@ -1,6 +1,7 @@
 //! The URL that `-cluster` listens on, taken apart the way Go's `net/url` does, with its complaints.
 
 use super::notation::quoted;
+use crate::host_port::split_host_port;
 
 /// Where routes are accepted, and who may connect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -140,33 +141,10 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Takes `host:port` or `[ipv6]:port` apart, with the complaints of Go's `net`.
-fn split_host_port(text: &str) -> Result<(&str, &str), String> {
-    let fail = |reason: &str| match text {
-        "" => Err(reason.to_owned()),
-        _ => Err(format!("address {text}: {reason}")),
-    };
-    let Some(colon) = text.rfind(':') else { return fail("missing port in address") };
-    if let Some(inner) = text.strip_prefix('[') {
-        return match inner.find(']') {
-            None => fail("missing ']' in address"),
-            Some(end) if end + 2 == colon => Ok((&inner[..end], &text[colon + 1..])),
-            Some(end) if text[end + 2..].starts_with(':') => fail("too many colons in address"),
-            Some(_) => fail("missing port in address"),
-        };
-    }
-    match &text[..colon] {
-        host if host.contains(':') => fail("too many colons in address"),
-        host if host.contains('[') => fail("unexpected '[' in address"),
-        host if host.contains(']') => fail("unexpected ']' in address"),
-        host => Ok((host, &text[colon + 1..])),
-    }
-}
-
 /// Compat: no port at all is what reading a number from an empty text says.
 fn scan_number(text: &str) -> Result<i64, String> {
     if text.is_empty() {
-        return Err("unexpected EOF".to_owned());
+        return Err("EOF".to_owned());
     }
     text.parse().map_err(|_| format!("strconv.ParseInt: parsing {}: value out of range", quoted(text)))
 }

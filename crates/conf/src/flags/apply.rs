@@ -2,7 +2,7 @@
 
 use super::address::ClusterAddress;
 use super::table::Flag;
-use super::{Flags, Setting};
+use super::{Flags, Setting, quoted};
 use crate::diagnostic::Diagnostic;
 use crate::options::{Options, Port, missing_text, positive};
 use crate::secret::Secret;
@@ -13,9 +13,28 @@ impl Flags {
         for (flag, setting) in &self.settings {
             match setting {
                 Setting::Switch(on) => set_switch(options, *flag, *on),
-                Setting::Number(number) => set_number(options, *flag, *number)?,
+                Setting::Number(number) => set_number(options, *flag, *number),
                 Setting::Text(text) => set_text(options, *flag, text),
             }
+        }
+        self.apply_ports(options)
+    }
+
+    /// The reference finds out about an impossible port when it listens; the words are the same.
+    fn apply_ports(&self, options: &mut Options) -> Result<(), String> {
+        let read = |number| {
+            Port::from_number(number).ok_or_else(|| format!("listen tcp: address {number}: invalid port"))
+        };
+        if let Some(number) = self.number(Flag::Port) {
+            let complain = |reason: String| {
+                let place = format!("{}:{number}", options.server.host);
+                format!("Error listening on port: {place}, {}", quoted(&reason))
+            };
+            options.server.port = Port::or_default(read(number).map_err(complain)?);
+        }
+        if let Some(number) = self.number(Flag::HttpPort) {
+            let what = "Can't start monitoring: can't listen to the monitor port";
+            options.monitoring.port = read(number).map_err(|reason| format!("{what}: {reason}"))?;
         }
         Ok(())
     }
@@ -111,11 +130,8 @@ fn set_switch(options: &mut Options, flag: Flag, on: bool) {
     }
 }
 
-fn set_number(options: &mut Options, flag: Flag, number: i64) -> Result<(), String> {
-    let port = || Port::from_number(number).ok_or_else(|| format!("invalid port {number}"));
+fn set_number(options: &mut Options, flag: Flag, number: i64) {
     match flag {
-        Flag::Port => options.server.port = Port::or_default(port()?),
-        Flag::HttpPort => options.monitoring.port = port()?,
         Flag::LogSizeLimit => options.logging.log_size_limit = positive(number),
         Flag::MaxTracedMsgLen => {
             options.logging.max_traced_msg_len =
@@ -123,7 +139,6 @@ fn set_number(options: &mut Options, flag: Flag, number: i64) -> Result<(), Stri
         }
         _ => {}
     }
-    Ok(())
 }
 
 /// An empty text is the same as no flag at all, except that it wins over the file.
