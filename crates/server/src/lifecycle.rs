@@ -1,12 +1,12 @@
 //! The life of the server: start, serve, lame duck, end.
 
-use crate::http;
+use crate::http::{self, Scheme};
 use crate::logging::{Clock, Config, Destination, Logger, Losses};
 use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
 use crate::shard::{Mail, Mailbox, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
-use crate::{banner, fault, lame_duck, listener, pidfile, ports, setup};
+use crate::{banner, fault, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
 use myelin_conf::options::Options;
@@ -137,7 +137,7 @@ impl Server {
                 info.host = host;
             }
         });
-        monitor.set_addresses(Addresses { client: address.port(), http: http.map(|a| a.port()) });
+        monitor.set_addresses(Addresses { client: address.port(), monitoring: http });
         let ports_dir = options.server.ports_file_dir.as_deref();
         let ports_file = ports_dir.and_then(|dir| {
             // Compat: a server without it is a server.
@@ -243,19 +243,44 @@ fn start_monitoring(
     options: &Options,
     monitor: &Arc<Monitor>,
     log: &Arc<Logger>,
-) -> Result<Option<SocketAddr>, StartError> {
-    let Some(port) = options.monitoring.port else { return Ok(None) };
+) -> Result<Option<(Scheme, SocketAddr)>, StartError> {
+    let (port, scheme) = match (options.monitoring.port, options.monitoring.https_port) {
+        (None, None) => return Ok(None),
+        (Some(port), None) => (port, Scheme::Http),
+        (None, Some(port)) => (port, Scheme::Https),
+        (Some(http), Some(https)) => {
+            let (http, https) = (http.to_number(), https.to_number());
+            let message = format!("can't specify both HTTP ({http}) and HTTPs ({https}) ports");
+            return Err(StartError::new(format!("Can't start monitoring: {message}")));
+        }
+    };
+    let security = match scheme {
+        Scheme::Http => None,
+        Scheme::Https => Some(monitoring_security(options, log)?),
+    };
     let host = options.monitoring_host();
     let listener = listener::bind(host, port.to_bind()).map_err(|error| {
         let reason = fault::listening(host, port.to_bind(), &error);
         StartError::new(format!("Can't start monitoring: can't listen to the monitor port: {reason}"))
     })?;
     let address = listener.local_addr().map_err(failed("no monitor address"))?;
-    log.info(format_args!("Starting http monitor on {host}:{}", address.port()));
+    log.info(format_args!("Starting {scheme} monitor on {}", fault::with_port(host, address.port())));
     let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
     let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
-    tokio::spawn(http::serve(listener, Arc::new(app), std::future::pending()));
-    Ok(Some(address))
+    let complaints = Arc::clone(log);
+    let complain = move |line: Arguments<'_>| complaints.error(line);
+    let site = http::Site::new(Arc::new(app), Arc::new(complain), security);
+    tokio::spawn(site.serve(listener, std::future::pending()));
+    Ok(Some((scheme, address)))
+}
+
+fn monitoring_security(options: &Options, log: &Logger) -> Result<Arc<tls::Current>, StartError> {
+    let unable = |error| StartError::new(format!("Can't start monitoring: {error}"));
+    let options =
+        options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
+    let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
+    offer.notes.iter().for_each(|note| log.warn(note));
+    Ok(tls::Current::new(offer.config))
 }
 
 /// What INFO says of where to connect: the bound port, or what the operator wants to be said. `None` is

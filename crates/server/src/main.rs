@@ -1,6 +1,6 @@
 //! `myelin-server`: the command line.
 
-use myelin_conf::{Command, LoadError, help_tls, load, usage};
+use myelin_conf::{Command, LoadError, help_tls, load_inspected, usage};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     // A name that is no UTF-8 becomes one that no file has, and is complained about as such.
     let args: Vec<_> = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     let env = |name: &str| std::env::var(name).ok();
-    match load(&args, &env) {
+    match load_inspected(&args, &env, &myelin_server::inspect_tls) {
         Ok(command) => perform(command),
         Err(error) => {
             eprintln!("{error}");

@@ -1,6 +1,6 @@
 //! The running server as the monitoring pages see it.
 
-use crate::http::RequestCounts;
+use crate::http::{RequestCounts, Scheme};
 use crate::logging::Logger;
 use crate::process::{self, Meter};
 use jiff::Timestamp;
@@ -13,6 +13,7 @@ use myelin_monitor::{
     ServerSnapshot, Settings, Source, Stamp, SubSnapshot, Traffic,
 };
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -29,7 +30,7 @@ const FEATURE_FLAGS: [(&str, bool); 4] = [
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Addresses {
     pub(crate) client: u16,
-    pub(crate) http: Option<u16>,
+    pub(crate) monitoring: Option<(Scheme, SocketAddr)>,
 }
 
 /// See the head of this file.
@@ -84,16 +85,20 @@ impl Monitor {
 
     fn limits(&self) -> Limits {
         let limits = &self.options.limits;
-        let http = self.addresses().http;
+        let monitoring = self.addresses().monitoring;
+        let port = |wanted: Scheme| match monitoring {
+            Some((scheme, address)) if scheme == wanted => i32::from(address.port()),
+            _ => 0,
+        };
         Limits {
             max_connections: i64::from(limits.max_connections),
             max_subscriptions: limits.max_subscriptions.map_or(0, i64::from),
             ping_interval: limits.ping_interval,
             ping_max: i64::from(limits.ping_max),
-            http_host: http.map_or_else(String::new, |_| self.options.monitoring_host().to_owned()),
-            http_port: http.map_or(0, i32::from),
+            http_host: monitoring.map_or_else(String::new, |_| self.options.monitoring_host().to_owned()),
+            http_port: port(Scheme::Http),
             http_base_path: self.options.monitoring.base_path.clone(),
-            https_port: 0,
+            https_port: port(Scheme::Https),
             auth_timeout: self.options.authorization.timeout.as_secs_f64(),
             max_control_line: limits.max_control_line as i32,
             max_payload: i64::from(limits.max_payload),

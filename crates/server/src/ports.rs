@@ -1,6 +1,7 @@
 //! The ports file: which addresses a server listens on, for tools that started it on random ports.
 
 use crate::fault;
+use crate::http::Scheme;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -9,11 +10,15 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// When the folder does not exist or cannot be written; the text is for the log.
-pub(crate) fn write(dir: &Path, client: SocketAddr, monitor: Option<SocketAddr>) -> Result<PathBuf, String> {
+pub(crate) fn write(
+    dir: &Path,
+    client: SocketAddr,
+    monitor: Option<(Scheme, SocketAddr)>,
+) -> Result<PathBuf, String> {
     let path = dir.join(format!("{}_{}.ports", executable(), std::process::id()));
     let mut ports = json!({ "nats": [url("nats", client)] });
-    if let Some(monitor) = monitor {
-        ports["monitoring"] = json!([url("http", monitor)]);
+    if let Some((scheme, monitor)) = monitor {
+        ports["monitoring"] = json!([url(scheme.name(), monitor)]);
     }
     match std::fs::write(&path, ports.to_string()) {
         Ok(()) => Ok(path),
@@ -51,8 +56,12 @@ mod tests {
     #[test]
     fn the_file_names_reachable_addresses() {
         let dir = tempfile::tempdir().unwrap();
-        let path =
-            write(dir.path(), ([0, 0, 0, 0], 4222).into(), Some(([127, 0, 0, 2], 8222).into())).unwrap();
+        let path = write(
+            dir.path(),
+            ([0, 0, 0, 0], 4222).into(),
+            Some((Scheme::Http, ([127, 0, 0, 2], 8222).into())),
+        )
+        .unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text, r#"{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.2:8222"]}"#);
         remove(&path);

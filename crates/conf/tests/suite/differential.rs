@@ -217,6 +217,13 @@ fn is_on_purpose(text: &[u8], path: &str) -> bool {
         pair[1] == b']' && (pair[0].is_ascii_digit() || b"kmgtpebi".contains(&pair[0].to_ascii_lowercase()))
     });
     let said = crate::load(&["-t", "-c", path]).err().map(|error| error.to_string()).unwrap_or_default();
-    let reasons = ["expected a value, found '}'", "quoted string is not closed", "quoted key is not closed"];
+    let reasons = [
+        "expected a value, found '}'",
+        "quoted string is not closed",
+        "quoted key is not closed",
+        "has an unknown unit",
+        "is out of the range",
+        "NUL",
+    ];
     has_number_before_bracket || reasons.iter().any(|reason| said.contains(reason))
 }

@@ -79,17 +79,22 @@ fn questions_are_answered_before_anything_else() {
 #[test]
 fn flags_whose_feature_is_missing_say_which() {
     for (args, name, feature) in [
-        (&["-ms", "8443"][..], "--https_port", "TLS"),
-        (&["-tls", "-tlscert", "a", "-tlskey=b"], "-tls", "TLS"),
-        (&["--cluster=nats://a:6222"], "--cluster", "clustering"),
-        (&["-s"], "--syslog", "syslog"),
-        (&["-r", "udp://localhost:514"], "--remote_syslog", "syslog"),
+        (&["--cluster=nats://a:6222"][..], "--cluster", "clustering"),
+        (&["-cluster_name", "c"], "--cluster_name", "clustering"),
     ] {
         let error = load(args).expect_err(name);
         let said = format!("{name:?} needs {feature}, which this version of Myelin does not have");
         assert_eq!(error.to_string(), format!("myelin-server: {said}"));
         assert_eq!(error.exit_code(), 1);
     }
+}
+
+#[test]
+fn flags_of_links_say_what_a_block_says() {
+    let options = run(&["-ms", "8443", "-s", "-r", "udp://localhost:514"]).options;
+    assert_eq!(options.monitoring.https_port, Some(Port::Fixed(8443)));
+    assert!(options.logging.syslog);
+    assert_eq!(options.logging.remote_syslog.as_deref(), Some("udp://localhost:514"));
 }
 
 #[test]

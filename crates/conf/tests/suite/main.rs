@@ -5,10 +5,12 @@
 mod conflicts;
 mod corpus;
 mod differential;
+mod docs;
 mod flags;
 mod options;
 mod page;
 mod reference;
+mod tls;
 mod verdict;
 
 use myelin_conf::{Command, LoadError, Loaded};
