@@ -9,6 +9,7 @@
 mod client_parser;
 mod configuration;
 mod connect_json;
+mod flags;
 mod headers;
 mod pieces;
 mod session;
@@ -17,6 +18,7 @@ mod transform;
 pub use client_parser::client_parser;
 pub use configuration::configuration;
 pub use connect_json::connect_json;
+pub use flags::flags;
 pub use headers::headers;
 pub use session::session;
 pub use transform::transform;

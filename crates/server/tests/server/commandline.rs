@@ -9,7 +9,7 @@
 //! No case may let a signal look for its target: it would find servers that are not ours.
 
 use crate::PATIENCE;
-use crate::process::PROGRAM;
+use crate::process::{PROGRAM, Setup};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -169,4 +169,53 @@ fn the_reference_answers_as_written_down() {
     for (case, said) in cases.iter().zip(recorded) {
         assert_eq!(said, case.reference, "$ {}", case.args.join(" "));
     }
+}
+
+/// Sends a signal by the command line and returns what is printed and the exit code.
+fn send(order: &str) -> (String, Option<i32>) {
+    let output = Command::new(PROGRAM).args(["--signal", order]).output().expect("the program starts");
+    assert!(output.stdout.is_empty());
+    (String::from_utf8_lossy(&output.stderr).into_owned(), output.status.code())
+}
+
+#[test]
+fn a_signal_reaches_the_server_that_a_pid_or_its_file_names() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("server.pid");
+    let file = file.to_str().expect("a path of plain letters");
+    let mut server = Setup::default().flags(&["-P", file]).start();
+    let done = (String::new(), Some(0));
+    assert_eq!(send(&format!("reload={}", server.pid())), done);
+    server.wait_for_log("Trapped \"hangup\" signal");
+    assert_eq!(send(&format!("reopen={file}")), done);
+    server.wait_for_log("Trapped \"user defined signal 1\" signal");
+    assert_eq!(send(&format!("term={file}")), done);
+    assert!(server.wait().success());
+    assert!(fs::exists(file).expect("the folder is there"), "Compat: the pid file stays");
+    let said = format!("myelin-server: \nsignal \"quit\" {}: no such process\n", server.pid());
+    assert_eq!(send(&format!("quit={file}")), (said, Some(1)));
+}
+
+#[test]
+fn the_ports_file_lives_as_long_as_the_server() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().to_str().expect("a path of plain letters");
+    let mut server = Setup::default().flags(&["-ports_file_dir", path]).start();
+    let file = folder.path().join(format!("myelin-server_{}.ports", server.pid()));
+    let ports: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&file).expect("the ports file")).expect("JSON");
+    assert_eq!(ports["nats"][0], server.url());
+    assert!(ports["monitoring"][0].as_str().is_some_and(|url| url.starts_with("http://127.0.0.1:")));
+    server.signal(rustix::process::Signal::INT);
+    assert!(server.wait().success());
+    assert!(!file.exists(), "it is removed at the end");
+}
+
+#[test]
+fn a_server_without_a_place_for_its_ports_file_runs() {
+    let server = Setup::default().flags(&["-ports_file_dir", "/no/such/folder"]).start();
+    let file = format!("/no/such/folder/myelin-server_{}.ports", server.pid());
+    server.wait_for_log(&format!(
+        "[ERR] Error writing ports file ({file}): open {file}: no such file or directory"
+    ));
 }
