@@ -11,6 +11,7 @@
 mod account;
 mod broker;
 mod conn;
+mod directory;
 mod log;
 mod outbox;
 mod registry;
@@ -24,12 +25,13 @@ mod traffic;
 mod tests;
 
 pub use account::{Account, AccountLimits};
-pub use broker::{Broker, SetupError};
+pub use broker::Broker;
 pub use conn::{Conn, ConnDetails, Endpoint, Sink};
+pub use directory::SetupError;
 pub use log::{Level, Log};
 pub use outbox::{Drained, Segment};
 pub use registry::ClosedConn;
-pub use session::{AuthTask, Consumed, Removal, Session, Verdict, Why};
+pub use session::{AuthTask, Consumed, Refreshed, Removal, Session, Verdict, Why};
 pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;

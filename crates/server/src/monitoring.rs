@@ -151,13 +151,16 @@ impl Monitor {
             out_client_msgs: out_msgs,
             out_client_bytes: out_bytes,
             stalled_clients: self.broker.counters().stalls.load(Relaxed),
-            subscriptions: self.broker.accounts().map(|a| a.subscriptions()).sum::<usize>() as u32,
+            subscriptions: self.broker.accounts().iter().map(|a| a.subscriptions()).sum::<usize>() as u32,
             ..Traffic::default()
         }
     }
 
-    fn selected<'a>(&'a self, name: Option<&'a str>) -> impl Iterator<Item = &'a Arc<Account>> {
-        self.broker.accounts().filter(move |account| name.is_none_or(|name| account.name() == name))
+    fn selected(&self, name: Option<&str>) -> impl Iterator<Item = Arc<Account>> {
+        self.broker
+            .accounts()
+            .into_iter()
+            .filter(move |account| name.is_none_or(|name| account.name() == name))
     }
 }
 

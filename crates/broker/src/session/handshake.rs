@@ -1,8 +1,10 @@
 //! The handshake: INFO, CONNECT, credentials to identity, account limits.
 
 use super::{Ready, Session, State, Step, Verdict};
+use crate::account::Account;
 use crate::conn::ConnDetails;
 use crate::log::Level;
+use crate::settings::Settings;
 use crate::shard::Shard;
 use myelin_auth::{AuthConfig, ConnectionType, Credentials, Identity, Reject, Secret, authenticate};
 use myelin_wire::connect::Connect;
@@ -19,6 +21,11 @@ pub struct AuthTask {
 }
 
 impl AuthTask {
+    /// Whether checking takes as long as a bcrypt hash does.
+    pub(super) fn is_slow(&self) -> bool {
+        self.config.is_slow(&self.credentials)
+    }
+
     /// Checks the credentials.
     ///
     /// # Errors
@@ -76,7 +83,7 @@ impl Session {
         if self.broker.auth().anonymous(ConnectionType::Standard).is_none() {
             return Some(self.violation(shard));
         }
-        self.timers.connected(self.broker.settings(), now, self.conn.cid());
+        self.timers.connected(shard.settings(), now, self.conn.cid());
         match self.enter_anonymously(shard, now) {
             Verdict::Go => {
                 // Compat: this counts as CONNECT with the defaults.
@@ -97,7 +104,7 @@ impl Session {
         }
     }
 
-    fn violation(&self, shard: &mut Shard) -> CloseReason {
+    pub(super) fn violation(&self, shard: &mut Shard) -> CloseReason {
         match self.connect.user.as_str() {
             "" => self.log(Level::Error, format_args!("authentication error")),
             user => self.log(Level::Error, format_args!("authentication error - User {user:?}")),
@@ -115,18 +122,23 @@ impl Session {
             shard.settle();
             self.leave_account();
         }
-        self.timers.connected(self.broker.settings(), now, self.conn.cid());
-        let task =
-            AuthTask { config: Arc::clone(self.broker.auth()), credentials: credentials(&self.connect) };
-        if task.config.is_slow(&task.credentials) {
+        self.timers.connected(shard.settings(), now, self.conn.cid());
+        let task = self.auth_task();
+        if task.is_slow() {
             self.state = State::Authenticating;
-            self.timers.expect_verdict(self.broker.settings(), now);
+            self.timers.expect_verdict(shard.settings(), now);
             return Step::Authenticate(task);
         }
         match self.authenticated(shard, task.run(), now) {
             Verdict::Go => Step::Go,
             Verdict::Close(reason) => Step::Close(reason),
         }
+    }
+
+    /// The check of CONNECT's credentials by the rules now in force, which from here on count for this session.
+    pub(super) fn auth_task(&mut self) -> AuthTask {
+        self.auth = self.broker.auth();
+        AuthTask { config: Arc::clone(&self.auth), credentials: credentials(&self.connect) }
     }
 
     fn leave_account(&mut self) {
@@ -151,7 +163,10 @@ impl Session {
         if let State::Closed = self.state {
             return Verdict::Close(CloseReason::ClientClosed);
         }
-        self.timers.connected(self.broker.settings(), now, self.conn.cid());
+        if matches!(&self.state, State::Ready(ready) if ready.connected) {
+            return self.admitted_again(shard, outcome, now);
+        }
+        self.timers.connected(shard.settings(), now, self.conn.cid());
         // Compat: naming an account is an error since accounts follow from credentials.
         let names_account = self.connect.new_account || !self.connect.account.is_empty();
         let Some(identity) = outcome.ok().filter(|_| !names_account) else {
@@ -168,7 +183,6 @@ impl Session {
         let Some(account) = self.broker.account(identity.account.as_str()) else {
             return Verdict::Close(self.violation(shard));
         };
-        let account = Arc::clone(account);
         // Without authentication a client is in its account before its first CONNECT, and stays.
         let is_there = matches!(&self.state, State::Ready(ready) if Arc::ptr_eq(&ready.account, &account));
         if !is_there && !account.enter() {
@@ -177,9 +191,7 @@ impl Session {
             self.state = State::AwaitConnect;
             return self.refuse(shard, &text, CloseReason::MaximumAccountConnections);
         }
-        let server_limit = self.broker.settings().max_payload;
-        self.limits.max_payload =
-            Some(account.limits().max_payload.map_or(server_limit, |n| n.min(server_limit)));
+        self.limits.max_payload = Some(max_payload(shard.settings(), &account));
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
         self.conn.update_details(|details| {
             details.user = identity.user;
@@ -208,7 +220,7 @@ impl Session {
 
     /// The rest of CONNECT, once the client is who it says.
     fn accept(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
-        let headers = self.connect.headers && self.broker.settings().headers;
+        let headers = self.connect.headers && shard.settings().headers;
         self.limits.headers = headers;
         self.set_headers(headers);
         // Until a PING measures it, the time to CONNECT is what is known of the round trip.
@@ -233,6 +245,11 @@ impl Session {
         }
         Verdict::Go
     }
+}
+
+/// The largest payload in an account.
+pub(super) fn max_payload(settings: &Settings, account: &Account) -> u32 {
+    account.limits().max_payload.map_or(settings.max_payload, |max| max.min(settings.max_payload))
 }
 
 fn describe(details: &mut ConnDetails, connect: &Connect) {

@@ -7,6 +7,7 @@
 
 mod handshake;
 mod publish;
+mod reload;
 mod subscribe;
 mod timers;
 mod trace;
@@ -19,7 +20,7 @@ use crate::registry::ClosedConn;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use bytes::Bytes;
-use myelin_auth::Permissions;
+use myelin_auth::{AuthConfig, Permissions};
 use myelin_wire::connect::Connect;
 use myelin_wire::encode;
 use myelin_wire::error::{CloseReason, ErrorText};
@@ -29,6 +30,7 @@ use std::time::Instant;
 use timers::Timers;
 
 pub use handshake::AuthTask;
+pub use reload::Refreshed;
 
 /// See the head of this file.
 pub struct Session {
@@ -36,6 +38,8 @@ pub struct Session {
     broker: Arc<Broker>,
     state: State,
     connect: Connect,
+    /// The rules under which it was last let in, or is being checked.
+    auth: Arc<AuthConfig>,
     limits: Limits,
     timers: Timers,
     opened: Instant,
@@ -136,15 +140,16 @@ impl Session {
     pub fn open(shard: &mut Shard, conn: Arc<Conn>, now: Instant) -> (Self, Verdict) {
         let broker = Arc::clone(shard.broker());
         let count = broker.registry.add(&conn);
-        let settings = broker.settings();
+        let settings = Arc::clone(shard.settings());
         let mut session = Self {
             limits: Limits {
                 max_control_line: settings.max_control_line,
                 max_payload: Some(settings.max_payload),
                 headers: false,
             },
-            timers: Timers::new(settings, now, conn.cid()),
+            timers: Timers::new(&settings, now, conn.cid()),
             conn,
+            auth: broker.auth(),
             state: State::AwaitConnect,
             connect: Connect::default(),
             opened: now,
@@ -159,12 +164,12 @@ impl Session {
     }
 
     fn admit(&mut self, shard: &mut Shard, count: usize) -> Verdict {
-        if self.broker.settings().max_connections.is_some_and(|max| count > max) {
+        if shard.settings().max_connections.is_some_and(|max| count > max) {
             self.log(Level::Error, format_args!("{}", ErrorText::MaximumConnections));
             return self.refuse(shard, &ErrorText::MaximumConnections, CloseReason::MaximumConnections);
         }
         if self.broker.auth().required() {
-            self.timers.expect_connect(self.broker.settings());
+            self.timers.expect_connect(shard.settings());
             return Verdict::Go;
         }
         self.enter_anonymously(shard, self.opened)
@@ -390,7 +395,7 @@ impl Session {
             subscriptions,
             stalls: self.conn.stalls(),
         };
-        self.broker.registry.remove(record, self.broker.settings().max_closed_clients);
+        self.broker.registry.remove(record, shard.settings().max_closed_clients);
         removal
     }
 

@@ -16,7 +16,7 @@ impl Session {
     /// operation of this connection.
     pub(super) fn subscribe(&mut self, shard: &mut Shard, subject: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
         let State::Ready(ready) = &self.state else { return };
-        if let Err(text) = self.may_subscribe(subject, queue, sid) {
+        if let Err(text) = self.may_subscribe(shard, subject, queue, sid) {
             self.say_error(shard, &text);
             return;
         }
@@ -33,14 +33,20 @@ impl Session {
     }
 
     /// The checks in the reference's order; a duplicate sid at the limit is refused too.
-    fn may_subscribe(&self, subject: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> Result<(), ErrorText> {
+    fn may_subscribe(
+        &self,
+        shard: &Shard,
+        subject: &[u8],
+        queue: Option<&[u8]>,
+        sid: &[u8],
+    ) -> Result<(), ErrorText> {
         let State::Ready(ready) = &self.state else { return Ok(()) };
         let allowed = ready.permissions.as_ref().is_none_or(|p| p.can_subscribe(subject, queue));
         if !allowed || queue == Some(SYSTEM_QUEUE) {
             self.log_violation("", subject, sid);
             return Err(ErrorText::SubscriptionViolation(subject.into(), queue.map(Into::into)));
         }
-        let settings = self.broker.settings();
+        let settings = shard.settings();
         if settings.max_sub_tokens.is_some_and(|max| myelin_subject::token_count(subject) > max) {
             self.log_violation("Too Many Tokens ", subject, sid);
             return Err(ErrorText::TooManyTokens(subject.into()));

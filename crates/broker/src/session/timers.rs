@@ -91,7 +91,7 @@ impl Session {
     }
 
     fn ping_due(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
-        let interval = self.broker.settings().ping_interval;
+        let interval = shard.settings().ping_interval;
         self.timers.ping = now + interval;
         let State::Ready(ready) = &self.state else { return Verdict::Go };
         // Compat: the early PING is only for those who have sent CONNECT.
@@ -102,7 +102,7 @@ impl Session {
         if now.duration_since(self.timers.last_heard) < interval && measured {
             return Verdict::Go;
         }
-        if self.timers.unanswered >= self.broker.settings().ping_max {
+        if self.timers.unanswered >= shard.settings().ping_max {
             self.broker.counters().stale_connections.fetch_add(1, Relaxed);
             self.log(Level::Debug, format_args!("Stale Client Connection - Closing"));
             return self.refuse(shard, &ErrorText::StaleConnection, CloseReason::StaleConnection);

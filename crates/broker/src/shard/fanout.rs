@@ -79,7 +79,7 @@ impl Shard {
         if is_reserved_reply(message.reply) {
             return Published::Refused(ErrorText::ReplyViolation(message.reply.into()));
         }
-        let settings = self.broker.settings();
+        let settings = &*self.settings;
         if from.verbose {
             self.staging.line(from.conn, encode::OK, &mut self.pool, settings);
         }

@@ -13,6 +13,7 @@ mod staging;
 use crate::broker::Broker;
 use crate::conn::Conn;
 use crate::outbox::{Drained, Queued, drain};
+use crate::settings::Settings;
 use crate::subscription::Subscription;
 use crate::traffic::Traffic;
 use myelin_stdx::rng::Rng;
@@ -41,6 +42,8 @@ const SWEEP_AT_REST: usize = 512;
 /// See the head of this file.
 pub struct Shard {
     broker: Arc<Broker>,
+    /// The broker's, as of the last refresh: reading them costs nothing here.
+    settings: Arc<Settings>,
     routes: Routes,
     touched: Touched,
     staging: Staging,
@@ -60,6 +63,7 @@ pub struct Shard {
 impl Shard {
     /// A shard of `broker`. `seed` decides which queue members are chosen.
     pub fn new(broker: &Arc<Broker>, seed: u64) -> Self {
+        let settings = broker.settings();
         Self {
             traffic: broker.add_shard(),
             broker: Arc::clone(broker),
@@ -70,7 +74,8 @@ impl Shard {
             rng: Rng::seeded(seed),
             claimed: Vec::new(),
             deliveries: 0,
-            flush_at: FLUSH_AT.min(broker.settings().max_pending / 4),
+            flush_at: FLUSH_AT.min(settings.max_pending / 4),
+            settings,
             finished: Vec::new(),
         }
     }
@@ -78,6 +83,17 @@ impl Shard {
     /// The broker that all shards share.
     pub fn broker(&self) -> &Arc<Broker> {
         &self.broker
+    }
+
+    /// The limits and timings in force on this shard.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// Takes over the broker's limits and timings after they were replaced.
+    pub fn refresh(&mut self) {
+        self.settings = self.broker.settings();
+        self.flush_at = FLUSH_AT.min(self.settings.max_pending / 4);
     }
 
     /// Whether anything is staged that only a flush will send.
@@ -92,7 +108,7 @@ impl Shard {
 
     /// Stages bytes that are no message: PONG, +OK, INFO.
     pub(crate) fn say(&mut self, conn: &Arc<Conn>, line: &[u8]) {
-        self.staging.line(conn, line, &mut self.pool, self.broker.settings());
+        self.staging.line(conn, line, &mut self.pool, &self.settings);
     }
 
     /// Stages `-ERR`.
@@ -153,7 +169,7 @@ impl Shard {
     }
 
     fn enqueue_all(&mut self) {
-        let max_pending = self.broker.settings().max_pending;
+        let max_pending = self.settings.max_pending;
         let (mut msgs, mut payload) = (0, 0);
         while let Some(mut stage) = self.staging.pop() {
             let load = stage.close_chunk();
@@ -180,7 +196,7 @@ impl Shard {
     fn cut_off(&mut self, conn: &Arc<Conn>, pending: usize) {
         if conn.close_requested().is_none() {
             self.broker.counters().slow_consumers.fetch_add(1, Relaxed);
-            let max = self.broker.settings().max_pending;
+            let max = self.settings.max_pending;
             let chunks = conn.pending_chunks();
             self.broker.info_for(
                 conn,

@@ -11,14 +11,15 @@ use tokio::time::{Instant, timeout_at};
 
 /// Holds the claim of `conn`'s outbox from beginning to end, and ends when the connection does.
 pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
-    let deadline = local.broker.settings().write_deadline;
+    let settings = Arc::clone(local.shard.borrow().settings());
+    let deadline = settings.write_deadline;
     let mut last_progress = Instant::now();
     loop {
         tokio::select! {
             ready = timeout_at(last_progress + deadline, link.write.writable()) => match ready {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return conn.close(CloseReason::WriteError),
-                Err(_) if local.broker.settings().retry_writes => {
+                Err(_) if settings.retry_writes => {
                     last_progress = Instant::now();
                     continue;
                 }
