@@ -6,7 +6,8 @@
 
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 
 use crate::nkey::{self, Role};
 
@@ -49,13 +50,13 @@ pub(crate) struct User {
     pub(crate) issuer_account: Option<String>,
     pub(crate) bearer_token: Option<bool>,
     #[serde(flatten)]
-    pub(crate) rest: serde_json::Map<String, serde_json::Value>,
+    pub(crate) rest: serde_json::Map<String, Value>,
 }
 
 impl User {
     /// Whether the token leaves permissions and limits to its scope.
     pub(crate) fn leaves_permissions_open(&self) -> bool {
-        const PERMISSIONS: &[&str] = &[
+        const LIMITS: &[&str] = &[
             "pub",
             "sub",
             "resp",
@@ -65,19 +66,23 @@ impl User {
             "subs",
             "data",
             "payload",
+            "proxy_required",
             "allowed_connection_types",
         ];
-        let says = |name: &&str| {
-            self.rest.get(*name).is_some_and(|value| match value {
-                serde_json::Value::Null | serde_json::Value::Bool(false) => false,
-                serde_json::Value::Number(number) => number.as_f64() != Some(0.0),
-                serde_json::Value::String(text) => !text.is_empty(),
-                serde_json::Value::Array(items) => !items.is_empty(),
-                serde_json::Value::Object(fields) => !fields.is_empty(),
-                serde_json::Value::Bool(true) => true,
-            })
-        };
-        !PERMISSIONS.iter().any(|name| says(name))
+        LIMITS.iter().all(|name| self.rest.get(*name).is_none_or(is_nothing))
+    }
+}
+
+/// Whether a value is what Go has where nothing is said.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(on) => !on,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        // Permissions of either direction are blocks that may be empty.
+        Value::Object(fields) => fields.is_empty(),
     }
 }
 
@@ -145,7 +150,7 @@ pub(crate) fn operator(token: &str) -> Result<OperatorClaims, String> {
 
 /// Checks that a text is the token of an account.
 pub(crate) fn check_account(token: &str) -> Result<(), String> {
-    decode::<serde::de::IgnoredAny>(token, "account", &[Role::Account, Role::Operator]).map(drop)
+    decode::<IgnoredAny>(token, "account", &[Role::Account, Role::Operator]).map(drop)
 }
 
 /// Reads the token of a user.

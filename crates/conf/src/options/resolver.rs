@@ -9,6 +9,7 @@ use super::tls::{TlsOptions, TlsUse};
 use crate::duration;
 use crate::files::{self, Place};
 use crate::jwt;
+use crate::url::Url;
 use crate::value::{Map, Value};
 
 /// Where account tokens are found.
@@ -148,7 +149,7 @@ impl AccountResolver {
             Value::Text(text) if text.to_ascii_uppercase().contains("MEM") => Ok(Some(Self::Memory)),
             Value::Text(text) => match url(text) {
                 None => Err(unclear()),
-                Some(url) if is_url(url) => Ok(Some(Self::Url(url.to_owned()))),
+                Some(url) if Url::parse(url).is_some() => Ok(Some(Self::Url(url.to_owned()))),
                 Some(url) => Err(field.complaint(format!("error parsing account resolver url [{url:?}]"))),
             },
             Value::Map(map) => Draft::read(map, field, report)?.map_or(Ok(None), |draft| {
@@ -177,41 +178,6 @@ fn url(text: &str) -> Option<&str> {
         if behind.starts_with(')') { Some(word) } else { word.rfind(')').map(|end| &word[..end]) }
     };
     Some(inner().unwrap_or_default())
-}
-
-/// Whether Go would take a text without blanks for a URL.
-fn is_url(text: &str) -> bool {
-    let has_control = text.bytes().any(|byte| byte < b' ' || byte == 0x7f);
-    let Some((scheme, rest)) = text.split_once(':') else { return !has_control && has_good_escapes(text) };
-    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
-    let is_path = scheme.contains('/');
-    if has_control || !(is_scheme || is_path) {
-        return false;
-    }
-    let authority =
-        rest.strip_prefix("//").map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
-    let is_host = authority.is_none_or(|authority| {
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        let port = match host.rsplit_once(']') {
-            Some((inside, behind)) if inside.starts_with('[') => behind,
-            Some(_) => return false,
-            None if host.starts_with('[') => return false,
-            None => host.find(':').map_or("", |at| &host[at..]),
-        };
-        let is_port =
-            port.strip_prefix(':').map_or(port.is_empty(), |port| port.bytes().all(|b| b.is_ascii_digit()));
-        is_port && !host.contains(['{', '}', '|', '\\', '^', '`', '%'])
-    });
-    is_host && has_good_escapes(text)
-}
-
-/// Whether each `%` begins two hexadecimal digits, up to the query.
-fn has_good_escapes(text: &str) -> bool {
-    let path = text.split('?').next().unwrap_or_default();
-    let mut parts = path.split('%');
-    parts.next();
-    parts.all(|part| part.len() >= 2 && part.bytes().take(2).all(|b| b.is_ascii_hexdigit()))
 }
 
 /// The fields of a block.

@@ -5,6 +5,8 @@
 //! Compat: where the reference looks through a hash table and takes what comes first, what stands first
 //! in the file is taken here.
 
+use std::collections::HashMap;
+
 use myelin_subject::{Transform, has_wildcard, is_literal, is_subset, is_valid_pattern, overlaps};
 
 use super::AccountOptions;
@@ -16,7 +18,7 @@ const MAX_CHAIN: usize = 1024;
 
 /// All complaints about what accounts want from each other.
 pub(super) fn check(accounts: &[AccountOptions], no_system_account: bool) -> Vec<String> {
-    let mut market = Market { traders: accounts.iter().map(Trader::new).collect(), no_system_account };
+    let mut market = Market::new(accounts, no_system_account);
     let mut complaints = Vec::new();
     for (at, export) in in_order(accounts, |account| &account.exports, is_stream_export) {
         match export {
@@ -58,6 +60,8 @@ fn is_stream_import(import: &ImportOptions) -> bool {
 /// All accounts while they are connected to each other.
 struct Market<'a> {
     traders: Vec<Trader<'a>>,
+    /// Numbers by name. Compat: of accounts of one name the last counts.
+    names: HashMap<&'a str, usize>,
     no_system_account: bool,
 }
 
@@ -145,9 +149,13 @@ impl Offer<'_> {
 }
 
 impl<'a> Market<'a> {
-    /// Compat: of accounts of one name the last counts.
+    fn new(accounts: &'a [AccountOptions], no_system_account: bool) -> Self {
+        let names = accounts.iter().enumerate().map(|(at, account)| (account.name.as_str(), at)).collect();
+        Self { traders: accounts.iter().map(Trader::new).collect(), names, no_system_account }
+    }
+
     fn find(&self, name: &str) -> Option<usize> {
-        self.traders.iter().rposition(|trader| trader.name == name)
+        self.names.get(name).copied()
     }
 
     fn known(&self, access: &'a ExportAccess, kind: &str, complaints: &mut Vec<String>) -> Vec<&'a str> {
