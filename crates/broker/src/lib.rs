@@ -11,6 +11,7 @@
 mod account;
 mod broker;
 mod conn;
+mod ended;
 mod log;
 mod outbox;
 mod registry;
@@ -26,9 +27,9 @@ mod tests;
 pub use account::{Account, AccountLimits};
 pub use broker::{Broker, SetupError};
 pub use conn::{Conn, ConnDetails, Endpoint, Sink};
+pub use ended::{ClosedConn, ClosedSub, PastTraffic};
 pub use log::{Level, Log};
 pub use outbox::{Drained, Segment};
-pub use registry::{ClosedConn, ClosedSub, PastTraffic};
 pub use session::{AuthTask, Consumed, Removal, Session, Verdict, Why};
 pub use settings::{Settings, Tracing};
 pub use shard::Shard;
