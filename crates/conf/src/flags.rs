@@ -5,7 +5,7 @@
 
 use std::num::IntErrorKind;
 
-use crate::options::{Options, Port, UNSUPPORTED_FLAGS, positive, unsupported_text};
+use crate::options::{Options, Port, missing_text, positive};
 use crate::secret::Secret;
 
 /// What a flag sets, whatever it is called.
@@ -49,6 +49,31 @@ enum Kind {
     Number,
     Text,
 }
+
+/// Flags of the command line, without dashes, whose feature does not exist yet, and whether they are
+/// switches, which take no argument of their own.
+const MISSING_FLAGS: &[(&str, bool)] = &[
+    ("ms", false),
+    ("https_port", false),
+    ("s", true),
+    ("syslog", true),
+    ("r", false),
+    ("remote_syslog", false),
+    ("profile", false),
+    ("routes", false),
+    ("cluster", false),
+    ("cluster_listen", false),
+    ("cluster_advertise", false),
+    ("no_advertise", true),
+    ("connect_retries", false),
+    ("cluster_name", false),
+    ("help_tls", true),
+    ("tls", true),
+    ("tlsverify", true),
+    ("tlscert", false),
+    ("tlskey", false),
+    ("tlscacert", false),
+];
 
 const FLAGS: &[(&str, Kind, Flag)] = &[
     ("a", Kind::Text, Flag::Host),
@@ -100,7 +125,7 @@ const FLAGS: &[(&str, Kind, Flag)] = &[
 fn find(name: &str) -> Option<(Kind, Flag)> {
     let supported = FLAGS.iter().find(|(n, ..)| *n == name).map(|&(_, kind, flag)| (kind, flag));
     supported.or_else(|| {
-        let &(name, is_switch) = UNSUPPORTED_FLAGS.iter().find(|(n, _)| *n == name)?;
+        let &(name, is_switch) = MISSING_FLAGS.iter().find(|(n, _)| *n == name)?;
         Some((if is_switch { Kind::Switch } else { Kind::Text }, Flag::Unsupported(name)))
     })
 }
@@ -166,7 +191,7 @@ impl Flags {
     /// The complaint about the first flag that only nats-server has.
     pub(crate) fn check_supported(&self) -> Result<(), String> {
         self.settings.iter().try_for_each(|(flag, _)| match flag {
-            Flag::Unsupported(name) => Err(unsupported_text(&format!("-{name}"))),
+            Flag::Unsupported(name) => Err(missing_text(&format!("-{name}"), "a feature")),
             _ => Ok(()),
         })
     }
@@ -324,7 +349,7 @@ mod tests {
 
     #[test]
     fn no_name_is_listed_twice() {
-        let names = FLAGS.iter().map(|(name, ..)| name).chain(UNSUPPORTED_FLAGS.iter().map(|(name, _)| name));
+        let names = FLAGS.iter().map(|(name, ..)| name).chain(MISSING_FLAGS.iter().map(|(name, _)| name));
         let mut seen = HashSet::new();
         let twice: Vec<_> = names.filter(|name| !seen.insert(**name)).collect();
         assert!(twice.is_empty(), "{twice:?}");

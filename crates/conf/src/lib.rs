@@ -2,7 +2,7 @@
 //!
 //! [`load`] is the way in. A file goes through `cursor`, `lexer` and `parser` into a tree (`value`), from
 //! there field by field into [`options`]; `flags` come before it and after it. To add an option: a struct
-//! field, a line in the `set` of its group, and its name out of `options/unsupported.rs`.
+//! field, a line in the `set` of its group, and its line in `options/table`.
 //!
 //! This crate owns every default and every text about a wrong configuration. It never listens, logs or
 //! exits: it answers what to do.
@@ -19,6 +19,7 @@ mod load;
 pub mod options;
 mod parser;
 mod path;
+mod reload;
 mod scalar;
 mod secret;
 mod usage;
@@ -27,5 +28,6 @@ mod value;
 pub use diagnostic::{Diagnostic, Position};
 pub use load::{Command, LoadError, Loaded, SignalCommand, load, load_text};
 pub use options::Options;
+pub use reload::{NotReloadable, changes};
 pub use secret::Secret;
 pub use usage::usage;

@@ -25,6 +25,8 @@ pub struct Loaded {
     pub options: Options,
     /// To be printed on standard error before the server starts, one line each.
     pub warnings: Vec<Diagnostic>,
+    /// Options whose feature does not exist yet. [`load`] lets no server run with any.
+    pub missing: Vec<Diagnostic>,
     /// The configuration file as named by the operator.
     pub config_file: Option<PathBuf>,
     /// `sha256:<hex>` of the parsed file, for `/varz`.
@@ -59,6 +61,9 @@ pub enum Command {
         path: PathBuf,
         /// `sha256:<hex>` of the parsed file.
         digest: String,
+        /// What a start with this file would fail at although the file is right: options whose feature
+        /// does not exist yet. To be printed behind the line, one line each.
+        missing: Vec<Diagnostic>,
     },
     /// Print the usage on standard output and exit 0.
     Help,
@@ -77,7 +82,7 @@ impl fmt::Display for Command {
     /// The line that a test of the configuration prints; empty for all others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Command::TestConfig { path, digest } => {
+            Command::TestConfig { path, digest, .. } => {
                 write!(f, "{PROGRAM}: configuration file {} is valid ({digest})", path.display())
             }
             _ => Ok(()),
@@ -97,6 +102,17 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// What is wrong, without the name of the program: for the log of a server that is running.
+    pub fn reason(&self) -> String {
+        match self {
+            LoadError::Flags(message) | LoadError::Command(message) => message.clone(),
+            LoadError::Config(diagnostics) => {
+                let lines: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
+                lines.join("\n")
+            }
+        }
+    }
+
     /// The exit code of a process that cannot start for this reason.
     ///
     /// Compat: 0 for flags that cannot be read, since the reference prints its usage and leaves as if it
@@ -154,7 +170,9 @@ pub fn load(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<Com
     flags.apply(&mut options).map_err(LoadError::Command)?;
     let loaded = load_file(path, options, flags.asks_test(), env)?;
     match loaded.config_digest {
-        Some(digest) if flags.asks_test() => Ok(Command::TestConfig { path: path.into(), digest }),
+        Some(digest) if flags.asks_test() => {
+            Ok(Command::TestConfig { path: path.into(), digest, missing: loaded.missing })
+        }
         _ => run(&flags, loaded),
     }
 }
@@ -227,23 +245,26 @@ fn read(root: &Map, path: &str, mut options: Options) -> Result<Loaded, LoadErro
         report.warnings.push(Diagnostic { position: None, message });
     }
     options.read(root, &mut report);
-    let Report { errors, mut warnings } = report;
+    let Report { errors, mut warnings, missing } = report;
     if !errors.is_empty() {
         warnings.extend(errors);
         return Err(LoadError::Config(warnings));
     }
-    Ok(Loaded { options, warnings, config_file: None, config_digest: Some(digest(root)) })
+    Ok(Loaded { options, warnings, missing, config_file: None, config_digest: Some(digest(root)) })
 }
 
 fn run(flags: &Flags, mut loaded: Loaded) -> Result<Command, LoadError> {
     flags.apply(&mut loaded.options).map_err(LoadError::Command)?;
     loaded.options.check().map_err(LoadError::Command)?;
+    if !loaded.missing.is_empty() {
+        return Err(LoadError::Config(loaded.missing));
+    }
     Ok(Command::Run(Box::new(loaded)))
 }
 
 impl Loaded {
     /// Options that come from no file.
     fn new(options: Options) -> Self {
-        Self { options, warnings: Vec::new(), config_file: None, config_digest: None }
+        Self { options, warnings: Vec::new(), missing: Vec::new(), config_file: None, config_digest: None }
     }
 }

@@ -13,11 +13,13 @@ mod monitoring;
 mod pidfile;
 mod ports;
 mod process;
+mod reload;
 mod setup;
 mod shard;
 mod signals;
 
 pub use lifecycle::{StartError, run};
+pub use reload::ReadAgain;
 pub use signals::deliver;
 
 /// Myelin's own version, beside the reference level that clients see.

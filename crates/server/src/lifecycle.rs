@@ -4,6 +4,7 @@ use crate::http;
 use crate::logging::{Clock, Config, Destination, Logger, Losses};
 use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
+use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::{banner, lame_duck, listener, pidfile, ports, setup};
@@ -49,9 +50,10 @@ fn failed<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> StartEr
 ///
 /// # Errors
 /// When it cannot start: a port is taken, a file cannot be written, the operating system refuses.
-pub fn run(loaded: &Loaded) -> Result<(), StartError> {
-    let log = Arc::new(Logger::open(&log_config(&loaded.options)).map_err(failed("cannot open the log"))?);
-    let result = start(loaded, &log);
+pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> {
+    let log = Logger::open(&log_config(&loaded.options)).map_err(|error| StartError(error.to_string()))?;
+    let log = Arc::new(log);
+    let result = start(loaded, &log, read_again);
     if let Err(error) = &result {
         log.fatal(error);
     }
@@ -66,7 +68,7 @@ pub fn run(loaded: &Loaded) -> Result<(), StartError> {
     result
 }
 
-fn start(loaded: &Loaded, log: &Arc<Logger>) -> Result<(), StartError> {
+fn start(loaded: Loaded, log: &Arc<Logger>, read_again: ReadAgain<'_>) -> Result<(), StartError> {
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(process::cores() + BLOCKING_THREADS)
@@ -79,38 +81,46 @@ fn start(loaded: &Loaded, log: &Arc<Logger>) -> Result<(), StartError> {
         Signals::install().map_err(failed("cannot handle signals"))?
     };
     let server = Server::start(loaded, log, &control)?;
-    server.serve(&control, signals);
+    server.serve(&control, signals, read_again);
     Ok(())
 }
 
 /// The parts of a running server.
-struct Server {
-    options: Options,
-    log: Arc<Logger>,
-    broker: Arc<Broker>,
-    shards: Vec<ShardThread>,
+pub(crate) struct Server {
+    pub(crate) loaded: Loaded,
+    pub(crate) log: Arc<Logger>,
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) shards: Vec<ShardThread>,
+    pub(crate) monitor: Arc<Monitor>,
+    pub(crate) addresses: Bound,
+    pub(crate) ports_file: Option<PathBuf>,
     accepting: JoinHandle<()>,
-    ports_file: Option<PathBuf>,
+}
+
+/// What the server listens on.
+#[derive(Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) client: SocketAddr,
+    pub(crate) http: Option<SocketAddr>,
 }
 
 impl Server {
-    fn start(loaded: &Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
+    fn start(loaded: Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
         let _inside = control.enter();
-        let options = loaded.options.clone();
+        let options = &loaded.options;
         let id = myelin_stdx::id::server_id();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
-        banner::print(log, loaded, &name, &id);
+        banner::print(log, &loaded, &name, &id);
         if let Some(path) = &options.server.pid_file {
             pidfile::write(path, std::process::id()).map_err(failed("cannot write the pid file"))?;
         }
-        let broker = new_broker(&options, id, name, log)?;
+        let broker = new_broker(options, id, name, log)?;
         let shards = start_shards(&broker, control.handle())?;
-        let monitor = Monitor::new(loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
-        let http = start_monitoring(&options, &monitor, log)?;
+        let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
+        let http = start_monitoring(options, &monitor, log)?;
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
-        broker
-            .update_info(|info| advertise(info, address.port(), options.server.client_advertise.as_deref()));
+        broker.update_info(|info| advertise(info, options, address.port()));
         monitor.set_addresses(Addresses { client: address.port() });
         let ports_dir = options.server.ports_file_dir.as_deref();
         let ports_file = ports_dir.map(|dir| ports::write(dir, address, http)).transpose();
@@ -118,11 +128,13 @@ impl Server {
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
         log.info("Server is ready");
-        Ok(Self { options, log: Arc::clone(log), broker, shards, accepting, ports_file })
+        let log = Arc::clone(log);
+        let addresses = Bound { client: address, http };
+        Ok(Self { loaded, log, broker, shards, monitor, addresses, ports_file, accepting })
     }
 
     /// Heeds signals until one of them ends the server.
-    fn serve(mut self, control: &Runtime, mut signals: Signals) {
+    fn serve(mut self, control: &Runtime, mut signals: Signals, read_again: ReadAgain<'_>) {
         control.block_on(async {
             loop {
                 let signal = signals.next().await;
@@ -131,9 +143,7 @@ impl Server {
                     Signal::Shutdown(_) => return,
                     Signal::LameDuck => return self.lame_duck(&mut signals).await,
                     Signal::Reopen => self.log.reopen(),
-                    Signal::Reload => {
-                        self.log.warn("Configuration reload is not part of this version of Myelin");
-                    }
+                    Signal::Reload => self.reload(read_again),
                 }
             }
         });
@@ -147,7 +157,7 @@ impl Server {
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.broker.enter_lame_duck();
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
-        let server = &self.options.server;
+        let server = &self.loaded.options.server;
         let leaving =
             lame_duck::run(&self.broker, &self.log, server.lame_duck_duration, server.lame_duck_grace_period);
         tokio::pin!(leaving);
@@ -229,15 +239,16 @@ fn start_monitoring(
 }
 
 /// What INFO says of where to connect: the bound port, or what the operator wants to be said.
-fn advertise(info: &mut Info, port: u16, advertised: Option<&str>) {
+pub(crate) fn advertise(info: &mut Info, options: &Options, port: u16) {
     info.port = port;
-    let Some(advertised) = advertised else { return };
+    info.host.clone_from(&options.server.host);
+    let Some(advertised) = &options.server.client_advertise else { return };
     match advertised.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
         Some((host, Ok(port))) => {
             info.host = host.trim_matches(['[', ']']).to_owned();
             info.port = port;
         }
-        _ => info.host = advertised.to_owned(),
+        _ => info.host.clone_from(advertised),
     }
 }
 
@@ -250,7 +261,7 @@ fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener
     Ok(listener)
 }
 
-fn log_config(options: &Options) -> Config {
+pub(crate) fn log_config(options: &Options) -> Config {
     let logging = &options.logging;
     Config {
         destination: match &logging.log_file {

@@ -58,7 +58,6 @@ impl Monitor {
     }
 
     /// Shows another configuration from now on, loaded at this moment.
-    #[expect(dead_code, reason = "a reload will call it")]
     pub(crate) fn replace(&self, loaded: &Loaded) {
         let configured = Arc::new(Configured::new(loaded, Timestamp::now()));
         *self.configured.write().unwrap_or_else(PoisonError::into_inner) = configured;
@@ -114,7 +113,7 @@ impl Monitor {
             out_client_msgs: out_msgs,
             out_client_bytes: out_bytes,
             stalled_clients: self.broker.counters().stalls.load(Relaxed),
-            subscriptions: self.broker.accounts().map(|a| a.subscriptions()).sum::<usize>() as u32,
+            subscriptions: self.broker.accounts().iter().map(|a| a.subscriptions()).sum::<usize>() as u32,
             ..Traffic::default()
         }
     }
@@ -153,7 +152,8 @@ impl Source for Monitor {
     }
 
     fn system_account(&self) -> Option<String> {
-        self.broker.accounts().find(|account| account.is_system()).map(|account| account.name().to_owned())
+        let accounts = self.broker.accounts();
+        accounts.iter().find(|account| account.is_system()).map(|account| account.name().to_owned())
     }
 
     fn account_names(&self) -> Vec<String> {
@@ -163,7 +163,7 @@ impl Source for Monitor {
     fn account(&self, name: &str) -> Option<AccountSnapshot> {
         let account = self.broker.account(name)?;
         let moved = accounts::Moved::of(&self.broker);
-        Some(accounts::snapshot(account, &moved, self.configured().since))
+        Some(accounts::snapshot(&account, &moved, self.configured().since))
     }
 
     fn accounts(&self) -> Vec<AccountSnapshot> {
@@ -206,7 +206,7 @@ impl Source for Monitor {
         match account {
             None => accounts::whole_interest(&self.broker),
             Some(name) => self.broker.account(name).map_or_else(InterestSnapshot::default, |account| {
-                accounts::interest(account, &accounts::Moved::of(&self.broker))
+                accounts::interest(&account, &accounts::Moved::of(&self.broker))
             }),
         }
     }

@@ -106,7 +106,7 @@ fn caches_tell_how_they_do() {
     for peer in &mut peers {
         peer.send("SUB a 1\r\n");
     }
-    let account = std::sync::Arc::clone(net.broker.account("$G").unwrap());
+    let account = net.broker.account("$G").unwrap();
     assert_eq!((account.subscriptions(), account.subscribed()), (3, 3));
     for _ in 0..10 {
         peers[0].publish("a", "x");

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::authorization::{AuthorizationOptions, apply_defaults, read_users};
 use super::field::{Field, Read, Report, complaint_at, read_block};
 use super::permissions::Permissions;
-use super::unsupported::Scope;
+use super::table::Scope;
 use crate::value::{Node, Value};
 
 /// Name of the account of every user that no account lists.

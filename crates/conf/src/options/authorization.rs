@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::field::{Field, Read, Report, complaint_at, read_block};
 use super::permissions::Permissions;
-use super::unsupported::Scope;
+use super::table::Scope;
 use crate::diagnostic::Diagnostic;
 use crate::duration;
 use crate::secret::Secret;

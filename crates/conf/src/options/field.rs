@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::unsupported::{self, Scope};
+use super::table::{Class, Entry, Scope, missing_text};
 use crate::diagnostic::{Diagnostic, Position};
 use crate::duration;
 use crate::value::{Map, Node, Value};
@@ -19,6 +19,8 @@ pub(super) type Read<T> = Result<T, Diagnostic>;
 pub(crate) struct Report {
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) warnings: Vec<Diagnostic>,
+    /// Options that are right, and whose feature does not exist yet.
+    pub(crate) missing: Vec<Diagnostic>,
 }
 
 impl Report {
@@ -36,8 +38,8 @@ pub(super) struct Field<'a> {
     node: &'a Node,
 }
 
-/// Hands every field of a block to `set`, which answers whether it knows the field, and reports the
-/// fields that it does not know.
+/// Hands every field of a block that is in the table to `set`, which answers whether it reads that field,
+/// and reports the fields that are unknown, without meaning or ahead of their time.
 pub(super) fn read_block(
     map: &Map,
     scope: Scope,
@@ -46,9 +48,38 @@ pub(super) fn read_block(
 ) {
     for (key, node) in map.iter() {
         let field = Field::new(key, node);
-        let known = set(&field, report);
-        if report.keep(known) == Some(false) && !node.is_used_variable {
-            report.errors.push(unsupported::complaint(&field, scope));
+        let Some(entry) = scope.find(field.name()) else {
+            if !node.is_used_variable {
+                report.errors.push(field.complaint(scope.unknown(field.written())));
+            }
+            continue;
+        };
+        let errors = report.errors.len();
+        let missing = report.missing.len();
+        let is_read = set(&field, report);
+        if report.keep(is_read) == Some(false) && !matches!(entry.class, Class::Missing(_)) {
+            report.errors.push(field.complaint(format!("nobody reads {key:?}")));
+        }
+        if report.errors.len() == errors {
+            report.classify(entry, &field, missing);
+        }
+    }
+}
+
+impl Report {
+    /// Notes what the table says of a field that was read without complaint. What is said of a block
+    /// stands for all that is `missing` in it.
+    fn classify(&mut self, entry: &Entry, field: &Field<'_>, missing: usize) {
+        match entry.class {
+            Class::NoMeaning(why) => {
+                let name = field.written();
+                self.warnings.push(field.complaint(format!("{name:?} has no effect in Myelin: {why}")));
+            }
+            Class::Missing(feature) if field.asks_for_something() => {
+                self.missing.truncate(missing);
+                self.missing.push(field.complaint(missing_text(field.written(), feature)));
+            }
+            _ => {}
         }
     }
 }
@@ -74,6 +105,17 @@ impl<'a> Field<'a> {
 
     pub(super) fn value(&self) -> &'a Value {
         &self.node.value
+    }
+
+    /// Whether the value is more than a way to write "no".
+    fn asks_for_something(&self) -> bool {
+        match self.value() {
+            Value::Boolean(on) => *on,
+            Value::Text(text) => !text.is_empty(),
+            Value::Map(map) => !map.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            _ => true,
+        }
     }
 
     pub(super) fn complaint(&self, message: impl Into<String>) -> Diagnostic {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::field::{Field, Read, Report, read_block};
-use super::unsupported::Scope;
+use super::table::Scope;
 use crate::value::Value;
 
 /// What the operator asked of JetStream. Nothing serves it yet: the server warns when it is enabled.

@@ -13,7 +13,7 @@ mod logging;
 mod monitoring;
 mod permissions;
 mod server;
-mod unsupported;
+pub(crate) mod table;
 
 pub use accounts::{AccountLimits, AccountOptions, AccountsOptions, DEFAULT_SYSTEM_ACCOUNT, GLOBAL_ACCOUNT};
 pub use authorization::{AuthorizationOptions, UserOptions};
@@ -26,15 +26,12 @@ pub use server::{Port, ServerOptions};
 
 pub(crate) use field::Report;
 pub(crate) use logging::positive;
-pub(crate) use unsupported::{UNSUPPORTED_FLAGS, text as unsupported_text};
+pub(crate) use table::missing_text;
+pub use table::page;
 
 use crate::value::Map;
 use field::{Field, Read, read_block};
-use unsupported::Scope;
-
-/// Fields that tune what Myelin does not have and does not need.
-const WITHOUT_MEANING: &[&str] =
-    &["prof_port", "prof_block_rate", "disable_sublist_cache", "no_sublist_cache"];
+use table::Scope;
 
 /// Everything that can be configured, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -63,10 +60,6 @@ impl Options {
     }
 
     fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
-        if WITHOUT_MEANING.contains(&field.name()) {
-            report.warnings.push(field.complaint(format!("{:?} has no effect in Myelin", field.written())));
-            return Ok(true);
-        }
         Ok(self.server.set(field)?
             || self.limits.set(field, report)?
             || self.logging.set(field)?

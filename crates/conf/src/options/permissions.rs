@@ -5,7 +5,7 @@ use std::time::Duration;
 use myelin_subject::is_valid_pattern;
 
 use super::field::{Field, Read, Report, complaint_at, read_block};
-use super::unsupported::Scope;
+use super::table::Scope;
 use crate::duration;
 use crate::value::{Map, Node, Value};
 

@@ -6,6 +6,7 @@ mod conflicts;
 mod corpus;
 mod flags;
 mod options;
+mod page;
 mod reference;
 mod verdict;
 

@@ -7,18 +7,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// All accounts by name. The reference lists them in the order of a hash table.
-pub(super) fn ordered(broker: &Broker) -> Vec<&Arc<Account>> {
-    let mut accounts: Vec<_> = broker.accounts().collect();
+pub(super) fn ordered(broker: &Broker) -> Vec<Arc<Account>> {
+    let mut accounts = broker.accounts();
     accounts.sort_unstable_by(|a, b| a.name().cmp(b.name()));
     accounts
 }
 
 /// One account by name, or all of them.
-pub(super) fn selected<'a>(
-    broker: &'a Broker,
-    name: Option<&'a str>,
-) -> impl Iterator<Item = &'a Arc<Account>> {
-    broker.accounts().filter(move |account| name.is_none_or(|name| account.name() == name))
+pub(super) fn selected(broker: &Broker, name: Option<&str>) -> Vec<Arc<Account>> {
+    match name {
+        Some(name) => broker.account(name).into_iter().collect(),
+        None => broker.accounts(),
+    }
 }
 
 /// What the connections of each account have moved, those that have ended included. Nothing on the data path
@@ -84,7 +84,7 @@ pub(super) fn whole_interest(broker: &Broker) -> InterestSnapshot {
         cache_hit_rate: share(matches.saturating_sub(routes.misses), matches),
         max_fanout: routes.widest as u32,
         avg_fanout: share(routes.fanout, routes.cached),
-        ..subscribed(broker.accounts().map(|account| &**account))
+        ..subscribed(broker.accounts().iter().map(|account| &**account))
     }
 }
 

@@ -8,11 +8,13 @@ mod authentication;
 mod client;
 mod hostile;
 mod lifecycle;
+mod logging;
 mod monitoring;
 mod order;
 mod process;
 mod queues;
 mod raw;
+mod reload;
 mod resources;
 mod slow;
 

@@ -27,12 +27,6 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Starts another program that takes the same flags and writes the same log: the reference.
-    pub(crate) fn program(mut self, path: PathBuf) -> Self {
-        self.program = Some(path);
-        self
-    }
-
     pub(crate) fn config(mut self, text: &str) -> Self {
         self.config = Some(text.to_owned());
         self
@@ -40,6 +34,12 @@ impl Setup {
 
     pub(crate) fn flags(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|&flag| flag.to_owned()));
+        self
+    }
+
+    /// Runs this program instead of ours: the reference, to compare with.
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
         self
     }
 
@@ -54,7 +54,7 @@ impl Setup {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut child = self.command(folder.path()).spawn().expect("the program starts");
         let log = Log::follow(child.stderr.take().expect("stderr was piped"));
-        let server = Server { child, log, _folder: folder, address: None, setup: self };
+        let server = Server { child, log, folder, address: None, setup: self };
         server.ready()
     }
 
@@ -86,7 +86,7 @@ pub(crate) struct Server {
     child: Child,
     log: Arc<Log>,
     /// Holds the configuration as long as the server lives.
-    _folder: TempDir,
+    folder: TempDir,
     address: Option<SocketAddr>,
     setup: Setup,
 }
@@ -167,6 +167,39 @@ impl Server {
             assert!(!over, "no line with {text:?} in the log:\n{}", self.log.text());
             thread::sleep(std::time::Duration::from_millis(2));
         }
+    }
+
+    /// Writes another configuration file in the place of the first, and waits until the server has taken it
+    /// over, or said that it cannot. Answers the lines that it logged about it.
+    pub(crate) fn reload(&self, text: &str) -> Vec<String> {
+        fs::write(self.config_file(), text).expect("the folder takes files");
+        let before = self.log.lock().lines.len();
+        self.signal(Signal::HUP);
+        let mut lines = Vec::new();
+        eventually("an answer to SIGHUP", || {
+            lines = self.log.lock().lines[before..].to_vec();
+            lines.iter().any(|line| {
+                line.contains("Reloaded server configuration") || line.contains("Failed to reload")
+            })
+        });
+        lines
+    }
+
+    /// The configuration file.
+    pub(crate) fn config_file(&self) -> PathBuf {
+        self.folder.path().join("server.conf")
+    }
+
+    /// Waits for a line with `text` behind the first `from` lines.
+    pub(crate) fn wait_for_log_after(&self, from: usize, text: &str) {
+        eventually(&format!("a line with {text:?} behind line {from} of the log"), || {
+            self.log.lock().lines.iter().skip(from).any(|line| line.contains(text))
+        });
+    }
+
+    /// How many lines are logged so far.
+    pub(crate) fn log_len(&self) -> usize {
+        self.log.lock().lines.len()
     }
 
     /// Everything logged so far.

@@ -1,0 +1,197 @@
+//! The one table of everything that can stand in a configuration file: for each block, each option with
+//! its other names, what it takes, and whether it works here.
+//!
+//! `read_block` looks every field up here before anything reads it, so an option that is not in this
+//! table is an unknown field, and none is ever ignored in silence. `docs/configuration.md` is printed
+//! from it (`page`). To add an option: its line here, then an arm in the `set` of its group.
+
+mod accounts;
+mod authorization;
+mod jetstream;
+mod page;
+mod top;
+
+pub use page::page;
+
+/// What becomes of an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// It does what it does in nats-server. Within a block whose feature is missing: it is read and
+    /// checked.
+    Works,
+    /// It is accepted with one warning, for there is nothing here that it could change. Why.
+    NoMeaning(&'static str),
+    /// The server starts with a warning that names what is not there.
+    Announced(&'static str),
+    /// It is read and checked, and then stops the start: the feature that it needs does not exist yet.
+    /// The feature, as in "needs X".
+    Missing(&'static str),
+}
+
+/// One option of a block.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// In lower case. The first is the name, the others are aliases.
+    pub(crate) names: &'static [&'static str],
+    /// What it takes, for the documentation.
+    pub(crate) takes: &'static str,
+    /// The default as one would write it; empty for none.
+    pub(crate) default: &'static str,
+    /// What it is for, in one sentence.
+    pub(crate) about: &'static str,
+    pub(crate) class: Class,
+    /// Whether a reload may change it.
+    pub(crate) reloads: bool,
+}
+
+impl Entry {
+    /// An option that works and needs a restart to change.
+    const fn new(
+        names: &'static [&'static str],
+        takes: &'static str,
+        default: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self { names, takes, default, about, class: Class::Works, reloads: false }
+    }
+
+    /// A reload may change it.
+    const fn live(self) -> Self {
+        Self { reloads: true, ..self }
+    }
+
+    const fn class(self, class: Class) -> Self {
+        Self { class, ..self }
+    }
+
+    const fn missing(self, feature: &'static str) -> Self {
+        self.class(Class::Missing(feature))
+    }
+}
+
+/// The options of one kind of block.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Where it stands, as a title of the documentation: `accounts.NAME.limits`.
+    pub(crate) title: &'static str,
+    pub(crate) entries: &'static [Entry],
+}
+
+/// A kind of block: which options may stand in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Top,
+    Authorization,
+    User,
+    Permissions,
+    SubjectPermission,
+    Responses,
+    Account,
+    AccountLimits,
+    JetStream,
+}
+
+impl Scope {
+    /// All blocks, in the order of the documentation.
+    pub(crate) const ALL: &[Scope] = &[
+        Scope::Top,
+        Scope::Authorization,
+        Scope::User,
+        Scope::Permissions,
+        Scope::SubjectPermission,
+        Scope::Responses,
+        Scope::Account,
+        Scope::AccountLimits,
+        Scope::JetStream,
+    ];
+
+    pub(crate) fn block(self) -> &'static Block {
+        match self {
+            Scope::Top => &top::TOP,
+            Scope::Authorization => &authorization::AUTHORIZATION,
+            Scope::User => &authorization::USER,
+            Scope::Permissions => &authorization::PERMISSIONS,
+            Scope::SubjectPermission => &authorization::SUBJECT_PERMISSION,
+            Scope::Responses => &authorization::RESPONSES,
+            Scope::Account => &accounts::ACCOUNT,
+            Scope::AccountLimits => &accounts::LIMITS,
+            Scope::JetStream => &jetstream::JETSTREAM,
+        }
+    }
+
+    /// The option of that name, which is in lower case.
+    pub(crate) fn find(self, name: &str) -> Option<&'static Entry> {
+        self.block().entries.iter().find(|entry| entry.names.contains(&name))
+    }
+
+    /// The complaint about a field that does not belong here, in the reference's words.
+    pub(crate) fn unknown(self, name: &str) -> String {
+        match self {
+            Scope::Permissions | Scope::Responses => format!("Unknown field {name:?} parsing permissions"),
+            Scope::SubjectPermission => format!(
+                "Unknown field name {name:?} parsing subject permissions, only 'allow' or 'deny' are permitted"
+            ),
+            Scope::AccountLimits => format!("Unknown field {name:?} parsing account limits"),
+            _ => format!("unknown field {name:?}"),
+        }
+    }
+}
+
+/// What to say of an option or a flag whose feature is missing.
+pub(crate) fn missing_text(name: &str, feature: &str) -> String {
+    format!("{name:?} needs {feature}, which this version of Myelin does not have")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::options::{Options, Report};
+    use crate::parser::Sources;
+
+    #[test]
+    fn no_name_stands_twice_in_a_block() {
+        for scope in Scope::ALL {
+            let mut seen = HashSet::new();
+            let names = scope.block().entries.iter().flat_map(|entry| entry.names);
+            let twice: Vec<_> = names.filter(|name| !seen.insert(**name)).collect();
+            assert!(twice.is_empty(), "{scope:?}: {twice:?}");
+        }
+    }
+
+    fn report(text: &str) -> Report {
+        let root = Sources::new(&|_| None).parse_text(text.as_bytes(), "f").expect("valid grammar");
+        let mut report = Report::default();
+        Options::default().read(&root, &mut report);
+        report
+    }
+
+    /// A date suits no option, so every reader that exists complains about it, and an option that is in
+    /// the table but read by nobody is found out.
+    #[test]
+    fn every_option_is_read_by_somebody() {
+        for name in Scope::Top.block().entries.iter().flat_map(|entry| entry.names) {
+            let report = report(&format!("{name}: 2026-01-02T03:04:05Z"));
+            assert!(!report.errors.is_empty(), "{name} takes a date");
+            assert!(!report.errors[0].message.contains("nobody reads"), "{name}: {report:?}");
+        }
+    }
+
+    #[test]
+    fn an_option_of_another_block_is_unknown() {
+        let report = report("exports: []");
+        assert_eq!(report.errors[0].to_string(), "f:1:0: unknown field \"exports\"");
+    }
+
+    #[test]
+    fn a_missing_feature_is_named_unless_it_is_switched_off() {
+        assert!(report("proxy_protocol: false").missing.is_empty());
+        let report = report("proxy_protocol: true");
+        let [missing] = &report.missing[..] else { panic!("{report:?}") };
+        assert_eq!(
+            missing.to_string(),
+            "f:1:0: \"proxy_protocol\" needs the PROXY protocol, which this version of Myelin does not have"
+        );
+    }
+}
