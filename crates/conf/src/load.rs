@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::diagnostic::Diagnostic;
 use crate::digest::digest;
 use crate::flags::Flags;
-use crate::options::{Options, Report};
+use crate::options::{InspectTls, Options, Report};
 use crate::parser::Sources;
 use crate::value::Map;
 
@@ -25,7 +25,10 @@ pub struct Loaded {
     pub options: Options,
     /// To be printed on standard error before the server starts, one line each.
     pub warnings: Vec<Diagnostic>,
-    /// Options whose feature does not exist yet. [`load`] lets no server run with any.
+    /// Options that have no meaning here; [`load`] moves them to the warnings, unless it is a test.
+    notes: Vec<Diagnostic>,
+    /// Options whose feature does not exist yet, and values that nobody can run with. [`load`] lets no
+    /// server run with any.
     pub missing: Vec<Diagnostic>,
     /// The configuration file as named by the operator.
     pub config_file: Option<PathBuf>,
@@ -62,7 +65,7 @@ pub enum Command {
         /// `sha256:<hex>` of the parsed file.
         digest: String,
         /// What a start with this file would fail at although the file is right: options whose feature
-        /// does not exist yet. To be printed behind the line, one line each.
+        /// does not exist yet, and values that nobody can run with. To be printed behind the line, one line each.
         missing: Vec<Diagnostic>,
     },
     /// Print the usage on standard output and exit 0.
@@ -154,6 +157,19 @@ impl std::error::Error for LoadError {}
 /// See [`LoadError`]. All errors of options are reported together; an error of the grammar hides what
 /// follows it.
 pub fn load(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<Command, LoadError> {
+    load_inspected(args, env, &|_| Ok(()))
+}
+
+/// The same, and `inspect` opens the certificates that a `tls{}` block names. What it complains about is an
+/// error of the configuration, at the place of the block.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_inspected(
+    args: &[String],
+    env: &dyn Fn(&str) -> Option<String>,
+    inspect: InspectTls<'_>,
+) -> Result<Command, LoadError> {
     let flags = Flags::parse(args).map_err(LoadError::Flags)?;
     if let Some(command) = question(&flags).map_err(LoadError::Command)? {
         return Ok(command);
@@ -168,7 +184,7 @@ pub fn load(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<Com
     // Compat: flags count before the file too, so that a file can contradict them.
     let mut options = Options::default();
     flags.apply(&mut options).map_err(LoadError::Command)?;
-    let loaded = load_file(path, options, flags.asks_test(), env)?;
+    let loaded = load_file(path, options, flags.asks_test(), env, inspect)?;
     match loaded.config_digest {
         Some(digest) if flags.asks_test() => {
             Ok(Command::TestConfig { path: path.into(), digest, missing: loaded.missing })
@@ -214,12 +230,19 @@ fn signal(text: &str) -> Result<Command, String> {
     Ok(Command::Signal { command, target })
 }
 
-fn load_file(path: &str, options: Options, is_test: bool, env: Env<'_>) -> Result<Loaded, LoadError> {
+fn load_file(
+    path: &str,
+    options: Options,
+    is_test: bool,
+    env: Env<'_>,
+    inspect: InspectTls<'_>,
+) -> Result<Loaded, LoadError> {
     let root = Sources::new(env).parse_file(path).map_err(|error| LoadError::Config(vec![error]))?;
-    let mut loaded = read(&root, path, options)?;
+    let mut loaded = read(&root, path, options, inspect)?;
     if is_test && !loaded.warnings.is_empty() {
         return Err(LoadError::Config(loaded.warnings));
     }
+    loaded.warnings.append(&mut loaded.notes);
     loaded.config_file = Some(path.into());
     Ok(loaded)
 }
@@ -232,25 +255,31 @@ fn load_file(path: &str, options: Options, is_test: bool, env: Env<'_>) -> Resul
 /// As [`load`] for a file.
 pub fn load_text(text: &[u8], env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, LoadError> {
     let root = Sources::new(env).parse_text(text, "").map_err(|error| LoadError::Config(vec![error]))?;
-    let loaded = read(&root, "", Options::default())?;
+    let loaded = read(&root, "", Options::default(), &|_| Ok(()))?;
     loaded.options.check().map_err(LoadError::Command)?;
     Ok(loaded)
 }
 
 /// Puts a parsed configuration over `options`. Errors come with the warnings, which stand first.
-fn read(root: &Map, path: &str, mut options: Options) -> Result<Loaded, LoadError> {
+fn read(root: &Map, path: &str, mut options: Options, inspect: InspectTls<'_>) -> Result<Loaded, LoadError> {
     let mut report = Report::default();
     if root.is_empty() {
         let message = format!("{path}: config has no values or is empty");
         report.warnings.push(Diagnostic { position: None, message });
     }
     options.read(root, &mut report);
-    let Report { errors, mut warnings, missing } = report;
+    let Report { mut errors, mut warnings, notes, missing, tls } = report;
+    for block in tls {
+        if let Err(message) = inspect(&block) {
+            errors.push(Diagnostic { position: block.position, message });
+        }
+    }
     if !errors.is_empty() {
         warnings.extend(errors);
         return Err(LoadError::Config(warnings));
     }
-    Ok(Loaded { options, warnings, missing, config_file: None, config_digest: Some(digest(root)) })
+    let config_digest = Some(digest(root));
+    Ok(Loaded { options, warnings, notes, missing, config_file: None, config_digest })
 }
 
 fn run(flags: &Flags, mut loaded: Loaded) -> Result<Command, LoadError> {
@@ -265,6 +294,13 @@ fn run(flags: &Flags, mut loaded: Loaded) -> Result<Command, LoadError> {
 impl Loaded {
     /// Options that come from no file.
     fn new(options: Options) -> Self {
-        Self { options, warnings: Vec::new(), missing: Vec::new(), config_file: None, config_digest: None }
+        Self {
+            options,
+            warnings: Vec::new(),
+            notes: Vec::new(),
+            missing: Vec::new(),
+            config_file: None,
+            config_digest: None,
+        }
     }
 }

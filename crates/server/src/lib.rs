@@ -17,10 +17,12 @@ mod reload;
 mod setup;
 mod shard;
 mod signals;
+mod tls;
 
 pub use lifecycle::{StartError, run};
 pub use reload::ReadAgain;
 pub use signals::deliver;
+pub use tls::inspect as inspect_tls;
 
 /// Myelin's own version, beside the reference level that clients see.
 pub const MYELIN_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,16 +1,16 @@
 //! The life of the server: start, serve, lame duck, end.
 
-use crate::http;
-use crate::logging::{Clock, Config, Destination, Logger, Losses};
+use crate::http::{self, Scheme};
+use crate::logging::{Clock, Config, Destination, Logger, Losses, Syslog};
 use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
-use crate::{banner, lame_duck, listener, pidfile, ports, setup};
+use crate::{banner, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
-use myelin_conf::options::Options;
+use myelin_conf::options::{LoggingOptions, Options};
 use myelin_monitor::Pages;
 use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::info::Info;
@@ -101,7 +101,8 @@ pub(crate) struct Server {
 #[derive(Clone, Copy)]
 pub(crate) struct Bound {
     pub(crate) client: SocketAddr,
-    pub(crate) http: Option<SocketAddr>,
+    /// Where monitoring is served, and how.
+    pub(crate) http: Option<(Scheme, SocketAddr)>,
 }
 
 impl Server {
@@ -225,17 +226,47 @@ fn start_monitoring(
     options: &Options,
     monitor: &Arc<Monitor>,
     log: &Arc<Logger>,
-) -> Result<Option<SocketAddr>, StartError> {
-    let Some(port) = options.monitoring.port else { return Ok(None) };
+) -> Result<Option<(Scheme, SocketAddr)>, StartError> {
+    let (port, scheme) = match (options.monitoring.port, options.monitoring.https_port) {
+        (None, None) => return Ok(None),
+        (Some(port), None) => (port, Scheme::Http),
+        (None, Some(port)) => (port, Scheme::Https),
+        (Some(http), Some(https)) => {
+            let (http, https) = (http.to_number(), https.to_number());
+            let message = format!("can't specify both HTTP ({http}) and HTTPs ({https}) ports");
+            return Err(StartError(format!("Can't start monitoring: {message}")));
+        }
+    };
+    let security = match scheme {
+        Scheme::Http => None,
+        Scheme::Https => Some(monitoring_security(options, log)?),
+    };
     let host = options.monitoring_host();
-    let listener =
-        listener::bind(host, port.to_bind()).map_err(failed("can't listen to the monitor port"))?;
+    let listener = listener::bind(host, port.to_bind())
+        .map_err(failed("Can't start monitoring: can't listen to the monitor port"))?;
     let address = listener.local_addr().map_err(failed("no monitor address"))?;
-    log.info(format_args!("Starting http monitor on {host}:{}", address.port()));
+    log.info(format_args!("Starting {scheme} monitor on {}", with_port(host, address.port())));
     let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
     let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
-    tokio::spawn(http::serve(listener, Arc::new(app), std::future::pending()));
-    Ok(Some(address))
+    let complaints = Arc::clone(log);
+    let complain = move |line: Arguments<'_>| complaints.error(line);
+    let site = http::Site::new(Arc::new(app), Arc::new(complain), security);
+    tokio::spawn(site.serve(listener, std::future::pending()));
+    Ok(Some((scheme, address)))
+}
+
+fn monitoring_security(options: &Options, log: &Logger) -> Result<Arc<tls::Current>, StartError> {
+    let unable = |error| StartError(format!("Can't start monitoring: {error}"));
+    let options =
+        options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
+    let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
+    offer.notes.iter().for_each(|note| log.warn(note));
+    Ok(tls::Current::new(offer.config))
+}
+
+/// As in an address: IPv6 in brackets.
+fn with_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// What INFO says of where to connect: the bound port, or what the operator wants to be said.
@@ -256,22 +287,14 @@ fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener
     let listener =
         listener::bind(host, port).map_err(failed(format_args!("Error listening on port: {host}:{port}")))?;
     let port = listener.local_addr().map_err(failed("no address"))?.port();
-    let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    log.info(format_args!("Listening for {what} on {bracketed}:{port}"));
+    log.info(format_args!("Listening for {what} on {}", with_port(host, port)));
     Ok(listener)
 }
 
 pub(crate) fn log_config(options: &Options) -> Config {
     let logging = &options.logging;
     Config {
-        destination: match &logging.log_file {
-            None => Destination::Stderr,
-            Some(path) => Destination::File {
-                path: path.clone(),
-                size_limit: logging.log_size_limit.unwrap_or(0),
-                max_files: logging.log_max_num.unwrap_or(0) as usize,
-            },
-        },
+        destination: destination(logging),
         clock: match (logging.logtime, logging.logtime_utc) {
             (false, _) => Clock::Off,
             (true, true) => Clock::Utc,
@@ -279,6 +302,22 @@ pub(crate) fn log_config(options: &Options) -> Config {
         },
         debug: logging.debug,
         trace: logging.trace,
+    }
+}
+
+/// Compat: a file comes before a remote syslog, and that before the local one.
+fn destination(logging: &LoggingOptions) -> Destination {
+    if let Some(path) = &logging.log_file {
+        return Destination::File {
+            path: path.clone(),
+            size_limit: logging.log_size_limit.unwrap_or(0),
+            max_files: logging.log_max_num.unwrap_or(0) as usize,
+        };
+    }
+    match &logging.remote_syslog {
+        Some(url) => Destination::Syslog(Syslog::Remote(url.clone())),
+        None if logging.syslog => Destination::Syslog(Syslog::Local),
+        None => Destination::Stderr,
     }
 }
 

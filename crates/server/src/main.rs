@@ -1,6 +1,6 @@
 //! `myelin-server`: the command line.
 
-use myelin_conf::{Command, LoadError, Loaded, SignalCommand, load, usage};
+use myelin_conf::{Command, LoadError, Loaded, SignalCommand, load_inspected, usage};
 use myelin_server::ReadAgain;
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     let env = |name: &str| std::env::var(name).ok();
-    match load(&args, &env) {
+    match load_inspected(&args, &env, &myelin_server::inspect_tls) {
         Ok(command) => perform(command, &|| read_again(&args, &env)),
         Err(error) => {
             eprintln!("{error}");
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 
 /// What the command line and the file that it names say now.
 fn read_again(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, LoadError> {
-    match load(args, env)? {
+    match load_inspected(args, env, &myelin_server::inspect_tls)? {
         Command::Run(loaded) => Ok(*loaded),
         _ => Err(LoadError::Command("the command line does not start a server".to_owned())),
     }

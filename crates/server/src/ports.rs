@@ -1,5 +1,6 @@
 //! The ports file: which addresses a server listens on, for tools that started it on random ports.
 
+use crate::http::Scheme;
 use serde_json::json;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,13 +10,17 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// When the folder does not exist or cannot be written.
-pub(crate) fn write(dir: &Path, client: SocketAddr, monitor: Option<SocketAddr>) -> io::Result<PathBuf> {
+pub(crate) fn write(
+    dir: &Path,
+    client: SocketAddr,
+    monitor: Option<(Scheme, SocketAddr)>,
+) -> io::Result<PathBuf> {
     let executable = std::env::current_exe()?;
     let name = executable.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let path = dir.join(format!("{name}_{}.ports", std::process::id()));
     let mut ports = json!({ "nats": [url("nats", client)] });
-    if let Some(monitor) = monitor {
-        ports["monitoring"] = json!([url("http", monitor)]);
+    if let Some((scheme, monitor)) = monitor {
+        ports["monitoring"] = json!([url(scheme.name(), monitor)]);
     }
     std::fs::write(&path, ports.to_string())?;
     Ok(path)
@@ -41,8 +46,12 @@ mod tests {
     #[test]
     fn the_file_names_reachable_addresses() {
         let dir = tempfile::tempdir().unwrap();
-        let path =
-            write(dir.path(), ([0, 0, 0, 0], 4222).into(), Some(([127, 0, 0, 2], 8222).into())).unwrap();
+        let path = write(
+            dir.path(),
+            ([0, 0, 0, 0], 4222).into(),
+            Some((Scheme::Http, ([127, 0, 0, 2], 8222).into())),
+        )
+        .unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text, r#"{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.2:8222"]}"#);
         remove(&path);

@@ -4,10 +4,12 @@
 
 mod conflicts;
 mod corpus;
+mod docs;
 mod flags;
 mod options;
 mod page;
 mod reference;
+mod tls;
 mod verdict;
 
 use myelin_conf::{Command, LoadError, Loaded};

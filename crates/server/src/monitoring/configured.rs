@@ -4,15 +4,6 @@ use jiff::Timestamp;
 use myelin_conf::Loaded;
 use myelin_conf::options::{Options, Port, WriteTimeout};
 use myelin_monitor::{Limits, Settings};
-use std::collections::BTreeMap;
-
-/// Feature flags of the reference with their defaults; no option changes them yet.
-const FEATURE_FLAGS: [(&str, bool); 4] = [
-    ("js_ack_fc_v2", false),
-    ("js_api_reply_v2", false),
-    ("js_raft_delete_range", true),
-    ("js_snapshot_sources", false),
-];
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -49,7 +40,7 @@ fn limits(options: &Options) -> Limits {
             "/" => String::new(),
             path => path.to_owned(),
         },
-        https_port: 0,
+        https_port: options.monitoring.https_port.map_or(0, as_configured),
         auth_timeout: options.authorization.timeout.as_secs_f64(),
         max_control_line: limits.max_control_line as i32,
         max_payload: i64::from(limits.max_payload),
@@ -66,6 +57,7 @@ fn as_configured(port: Port) -> i32 {
 }
 
 fn settings(options: &Options, config_digest: String) -> Settings {
+    let flags = options.identity.feature_flags.merged();
     Settings {
         tls_timeout: 2.0,
         write_deadline: options.limits.write_deadline,
@@ -75,10 +67,10 @@ fn settings(options: &Options, config_digest: String) -> Settings {
             WriteTimeout::Retry => "retry".to_owned(),
         },
         config_digest,
-        feature_flags: FEATURE_FLAGS.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect(),
+        feature_flags: flags.into_iter().map(|(name, on)| (name.to_owned(), on)).collect(),
         system_account: options.accounts.system_account().unwrap_or_default().to_owned(),
-        tags: Vec::new(),
-        metadata: BTreeMap::new(),
+        tags: options.identity.tags.clone(),
+        metadata: options.identity.metadata.clone(),
         pinned_account_fails: 0,
         trusted_proxies: None,
         tls_cert_not_after: None,

@@ -63,30 +63,26 @@ pub(super) static TOP: Block = Block {
             "bytes",
             "0",
             "Size after which the file is rotated; 0 never.",
-        )
-        .live(),
+        ),
         Entry::new(
             &["logfile_max_num", "log_max_num"],
             "number",
             "0",
             "Log files to keep, the current one included; 0 keeps all.",
-        )
-        .live(),
-        Entry::new(&["syslog"], "boolean", "false", "Log to the system's log.").missing("syslog").live(),
+        ),
+        Entry::new(&["syslog"], "boolean", "false", "Log to the system's log.").live(),
         Entry::new(&["remote_syslog"], "URL", "", "Log to a syslog server: `udp://host:port`, `tcp://…`.")
-            .missing("syslog")
             .live(),
         // Monitoring.
         Entry::new(&["http"], "port or `host:port`", "", "Where monitoring is served."),
-        Entry::new(&["https"], "port or `host:port`", "", "Where monitoring is served over TLS.")
-            .missing(TLS),
+        Entry::new(&["https"], "port or `host:port`", "", "Where monitoring is served over TLS."),
         Entry::new(
             &["http_port", "monitor_port"],
             "number",
             "",
             "Port of monitoring, at the clients' address.",
         ),
-        Entry::new(&["https_port"], "number", "", "Port of monitoring over TLS.").missing(TLS),
+        Entry::new(&["https_port"], "number", "", "Port of monitoring over TLS."),
         Entry::new(&["http_base_path"], "path", "/", "Prefix of every page."),
         Entry::new(&["prof_port"], "number", "", "Port of Go's profiler.").class(PROFILING),
         Entry::new(&["prof_block_rate"], "number", "", "Rate of Go's blocking profile.").class(PROFILING),

@@ -1,0 +1,251 @@
+//! The HTTP listener for monitoring, plain or over TLS: frames requests and answers, and decides nothing
+//! about the pages.
+//!
+//! It is HTTP/1.1 for a handful of tools, not a web server: connections are capped, a peer that sends or reads
+//! too slowly is dropped (`pace`), and a request's method and body are ignored, as the reference does.
+//!
+//! Compat: what cannot be read as HTTP at all is answered by hyper: 400 as from the reference, without its
+//! text.
+
+mod body;
+mod pace;
+mod requests;
+mod seats;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::fmt::Arguments;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use myelin_monitor::Answer;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+
+use crate::tls::Current;
+use body::Body;
+use pace::{Deadlines, Pace, Patient};
+pub(crate) use requests::RequestCounts;
+use seats::Seats;
+use target::Target;
+
+/// Connections at once. When one more comes, whoever is idle longest makes room; if nobody is, the newcomer
+/// is closed.
+const MAX_CONNECTIONS: usize = 512;
+
+/// Answers that are rendered at once. They share their threads with what checks passwords.
+const MAX_RENDERINGS: usize = 2;
+
+const DEADLINES: Deadlines = Deadlines {
+    head: Duration::from_secs(5),
+    idle: Duration::from_secs(120),
+    unread: Duration::from_secs(30),
+};
+
+/// The largest head, in bytes; a longer one is answered with 431. Compat: the reference's limit is 1 MiB.
+const MAX_HEAD: usize = 64 * 1024;
+
+/// Compat: the reference limits the bytes of a head only, not the number of its lines.
+const MAX_HEADER_LINES: usize = 4096;
+
+/// How long to wait after accepting failed, most likely for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often refused connections are logged.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Turns a path (percent-encoded) and what follows its `?` into an answer. It may take long: it runs where
+/// blocking is allowed.
+pub(crate) type App = dyn Fn(&str, &str) -> Answer + Send + Sync;
+
+/// Takes a line for the log, at the level of errors.
+pub(crate) type Complain = dyn Fn(Arguments<'_>) + Send + Sync;
+
+/// What a URL of a page begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+impl std::fmt::Display for Scheme {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What is served, and how.
+#[derive(Clone)]
+pub(crate) struct Site {
+    app: Arc<App>,
+    complain: Arc<Complain>,
+    /// With TLS: what to offer to a new connection.
+    security: Option<Arc<Current>>,
+    renderings: Arc<Semaphore>,
+    deadlines: Deadlines,
+    max_connections: usize,
+}
+
+impl Site {
+    pub(crate) fn new(app: Arc<App>, complain: Arc<Complain>, security: Option<Arc<Current>>) -> Self {
+        let renderings = Arc::new(Semaphore::new(MAX_RENDERINGS));
+        Self { app, complain, security, renderings, deadlines: DEADLINES, max_connections: MAX_CONNECTIONS }
+    }
+
+    /// Answers requests on `listener` until `shutdown` is done; then every connection is closed at once, in
+    /// the middle of an answer too, as the reference does.
+    pub(crate) async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        let mut seats = Seats::new(self.max_connections);
+        let mut refused = Refused::default();
+        let mut connections = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => return,
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) if seats.make_room() => {
+                        let pace = Pace::new();
+                        let task = connections.spawn(self.clone().attend(stream, peer, Arc::clone(&pace)));
+                        seats.take(pace, task);
+                    }
+                    Ok(_) => refused.count(&*self.complain, self.max_connections),
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                },
+            }
+        }
+    }
+
+    /// Serves one connection until its peer leaves or breaks a rule. What went wrong with the HTTP is the
+    /// peer's business only.
+    async fn attend(self, stream: TcpStream, peer: SocketAddr, pace: Arc<Pace>) {
+        let Some(security) = &self.security else { return self.converse(stream, pace).await };
+        let config = security.get();
+        match tokio::time::timeout(self.deadlines.head, secure(stream, config)).await {
+            Ok(Ok(stream)) => self.converse(stream, pace).await,
+            Ok(Err(error)) => self.report_handshake(peer, &error),
+            Err(_) => self.report_handshake(peer, &"i/o timeout"),
+        }
+    }
+
+    fn report_handshake(&self, peer: SocketAddr, error: &dyn std::fmt::Display) {
+        (self.complain)(format_args!("monitoring: TLS handshake error from {peer}: {error}"));
+    }
+
+    async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin, pace: Arc<Pace>) {
+        let stream = Patient::new(stream, Arc::clone(&pace), self.deadlines);
+        let service = service_fn(move |request| {
+            pace.answering();
+            respond(request, Arc::clone(&self.app), Arc::clone(&self.renderings))
+        });
+        let _ = http1::Builder::new()
+            .header_read_timeout(None)
+            .half_close(true)
+            .max_buf_size(MAX_HEAD)
+            .max_headers(MAX_HEADER_LINES)
+            .title_case_headers(true)
+            .serve_connection(TokioIo::new(stream), service)
+            .await;
+    }
+}
+
+/// The handshake. Compat: a client that speaks plain HTTP is told so in plain HTTP.
+async fn secure(
+    mut stream: TcpStream,
+    config: Arc<rustls::ServerConfig>,
+) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+    if is_plain_request(&stream).await? {
+        let answer = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        // What is left unread would turn the end of the connection into a reset, and the answer would be lost.
+        let _ = stream.try_read(&mut vec![0; MAX_HEAD]);
+        return Err(std::io::Error::other("client sent an HTTP request to an HTTPS server"));
+    }
+    TlsAcceptor::from(config).accept(stream).await
+}
+
+/// Whether the first bytes are the beginning of a request without TLS; they stay unread.
+async fn is_plain_request(stream: &TcpStream) -> std::io::Result<bool> {
+    const METHODS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
+    let mut first = [0; 5];
+    let count = stream.peek(&mut first).await?;
+    Ok(METHODS.contains(&&first[..count]))
+}
+
+/// Renders on a thread that may block: a `/connz` of many connections must not hold up the runtime.
+async fn respond(
+    request: Request<Incoming>,
+    app: Arc<App>,
+    renderings: Arc<Semaphore>,
+) -> Result<Response<Body>, Infallible> {
+    let (path, query) = match Target::of(&request) {
+        Target::Page { path, query } => (path, query),
+        Target::Answer(answer) => return Ok(answer),
+    };
+    let turn = renderings.acquire_owned().await;
+    let answer = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        app(&path, &query)
+    });
+    Ok(answer.await.map_or_else(|_| failure(), framed))
+}
+
+fn framed(answer: Answer) -> Response<Body> {
+    let mut response = Response::new(Body::from(answer.body));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut headers: Vec<_> = answer.headers.iter().collect();
+    // Compat: Go sends them sorted.
+    headers.sort_unstable();
+    for (name, value) in headers {
+        response.headers_mut().append(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn failure() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response
+}
+
+/// Connections that found no seat, until somebody is told.
+#[derive(Debug, Default)]
+struct Refused {
+    count: u64,
+    told: Option<Instant>,
+}
+
+impl Refused {
+    fn count(&mut self, complain: &Complain, limit: usize) {
+        self.count += 1;
+        if self.told.is_some_and(|told| told.elapsed() < REPORT_INTERVAL) {
+            return;
+        }
+        complain(format_args!("monitoring: {} connections refused, {limit} are being answered", self.count));
+        *self = Self { count: 0, told: Some(Instant::now()) };
+    }
+}

@@ -1,0 +1,151 @@
+//! How long a connection may keep us waiting.
+//!
+//! A connection is in one [`Phase`]: its peer owes us a head, we owe it an answer, or nobody owes anything.
+//! [`Patient`] wraps the stream and ends it when the peer lets a deadline pass. Knows nothing of HTTP but
+//! that requests and answers alternate.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// Bytes of an answer that a peer must take within [`Deadlines::unread`], so that reading a byte now and
+/// then is not enough to keep a connection.
+const PROGRESS: usize = 64 * 1024;
+
+/// How long a peer may take for what.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deadlines {
+    /// To send a request's head, counted from its first byte, for the first request from the connection's
+    /// begin. Compat: the reference's 5 s.
+    pub(super) head: Duration,
+    /// To send another request. Compat: the reference waits without end.
+    pub(super) idle: Duration,
+    /// To take 64 KiB of an answer, or the rest of it. Compat: the reference waits without end.
+    pub(super) unread: Duration,
+}
+
+/// Who owes what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The peer owes a request's head since then.
+    Head(Instant),
+    /// We owe an answer.
+    Answering,
+    /// Nothing was asked since then.
+    Idle(Instant),
+}
+
+/// The phase of a connection, for those who look from outside.
+#[derive(Debug)]
+pub(super) struct Pace(Mutex<Phase>);
+
+impl Pace {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Phase::Head(Instant::now()))))
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A whole request has arrived.
+    pub(super) fn answering(&self) {
+        self.enter(Phase::Answering);
+    }
+
+    fn enter(&self, phase: Phase) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+}
+
+/// A stream that gives up on its peer.
+pub(super) struct Patient<S> {
+    stream: S,
+    pace: Arc<Pace>,
+    deadlines: Deadlines,
+    timer: Pin<Box<Sleep>>,
+    /// Bytes written since the timer was set; `None` between answers.
+    written: Option<usize>,
+}
+
+impl<S> Patient<S> {
+    pub(super) fn new(stream: S, pace: Arc<Pace>, deadlines: Deadlines) -> Self {
+        let timer = Box::pin(tokio::time::sleep(deadlines.head));
+        Self { stream, pace, deadlines, timer, written: None }
+    }
+
+    fn wait(&mut self, limit: Duration) {
+        self.timer.as_mut().reset(Instant::now() + limit);
+    }
+
+    /// What to answer instead of `Pending`.
+    fn patience<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        ready!(self.timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        match (read.is_ready(), self.pace.phase()) {
+            (true, Phase::Idle(_)) => {
+                self.pace.enter(Phase::Head(Instant::now()));
+                let limit = self.deadlines.head;
+                self.wait(limit);
+                read
+            }
+            (true, _) => read,
+            // The deadline of an answer is that of writing.
+            (false, Phase::Answering) => Poll::Pending,
+            (false, _) => self.patience(cx),
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.written.is_none_or(|written| written >= PROGRESS) {
+            let limit = self.deadlines.unread;
+            self.wait(limit);
+            self.written = Some(0);
+        }
+        match Pin::new(&mut self.stream).poll_write(cx, bytes) {
+            Poll::Ready(Ok(count)) => {
+                self.written = self.written.map(|written| written + count);
+                Poll::Ready(Ok(count))
+            }
+            Poll::Pending => self.patience(cx),
+            failed @ Poll::Ready(Err(_)) => failed,
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Ready(Ok(())) if self.written.take().is_some() => {
+                self.pace.enter(Phase::Idle(Instant::now()));
+                let limit = self.deadlines.idle;
+                self.wait(limit);
+                Poll::Ready(Ok(()))
+            }
+            Poll::Pending if self.written.is_some() => self.patience(cx),
+            flushed => flushed,
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_shutdown(cx) {
+            Poll::Pending => self.patience(cx),
+            done => done,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Who is connected, and who leaves when one more wants to come in.
+//!
+//! Owns no connection's data: it knows the phase of each and how to end it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::pace::{Pace, Phase};
+
+/// How long a connection may owe a head before another may have its seat. Everybody gets that long to say
+/// what they came for.
+const COURTESY: Duration = Duration::from_secs(1);
+
+/// All connections.
+#[derive(Debug)]
+pub(super) struct Seats {
+    limit: usize,
+    taken: Vec<Seat>,
+}
+
+#[derive(Debug)]
+struct Seat {
+    pace: Arc<Pace>,
+    task: AbortHandle,
+}
+
+impl Seats {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, taken: Vec::new() }
+    }
+
+    pub(super) fn take(&mut self, pace: Arc<Pace>, task: AbortHandle) {
+        self.taken.push(Seat { pace, task });
+    }
+
+    /// Whether there is a free seat, made free if need be: by whoever is idle longest, else by whoever
+    /// has owed a head longest. Who is owed an answer stays.
+    pub(super) fn make_room(&mut self) -> bool {
+        if self.taken.len() < self.limit {
+            return true;
+        }
+        self.taken.retain(|seat| !seat.task.is_finished());
+        if self.taken.len() < self.limit {
+            return true;
+        }
+        let now = Instant::now();
+        let loser = self.taken.iter().enumerate().filter_map(|(at, seat)| Some((rank(seat, now)?, at))).min();
+        if let Some((_, at)) = loser {
+            self.taken.swap_remove(at).task.abort();
+        }
+        loser.is_some()
+    }
+}
+
+/// Who leaves first is the least.
+fn rank(seat: &Seat, now: Instant) -> Option<(u8, Instant)> {
+    match seat.pace.phase() {
+        Phase::Idle(since) => Some((0, since)),
+        Phase::Head(since) if now.duration_since(since) >= COURTESY => Some((1, since)),
+        Phase::Head(_) | Phase::Answering => None,
+    }
+}

@@ -1,0 +1,109 @@
+//! TLS: from the options to what rustls works with.
+//!
+//! Owns certificates, keys and the choice of what is offered to peers. Opens no socket: `http` and the
+//! client listener do the handshakes. [`inspect`] is how a configuration finds out early that its
+//! certificates are no good.
+
+mod files;
+#[cfg(test)]
+pub(crate) mod lab;
+mod resolver;
+mod suites;
+#[cfg(test)]
+mod tests;
+mod verifier;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use myelin_conf::options::{TlsOptions, TlsVersion};
+use rustls::ServerConfig;
+use rustls::server::NoServerSessionStorage;
+use rustls::version::{TLS12, TLS13};
+
+use files::{Authorities, Identity};
+use resolver::Certificates;
+
+/// Opens every file that a `tls{}` block names.
+///
+/// # Errors
+/// What is wrong with them, in the reference's words.
+pub fn inspect(options: &TlsOptions) -> Result<(), String> {
+    Identity::open(&options.identity)?;
+    Authorities::open(options.ca_file.as_deref())?;
+    Ok(())
+}
+
+/// What is asked of those who connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peers {
+    /// What the options say.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the listener of clients"))]
+    AsConfigured,
+    /// Never a certificate. Compat: monitoring over HTTPS does not ask, whatever `verify` says.
+    Anonymous,
+}
+
+/// What a listener offers, and what the operator should know about it.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    pub(crate) config: ServerConfig,
+    /// Names that were configured and are not spoken, one sentence each.
+    pub(crate) notes: Vec<String>,
+}
+
+/// What a listener with these options offers.
+///
+/// # Errors
+/// As [`inspect`], and when nothing is left of what was configured that Myelin speaks.
+pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String> {
+    let mut notes = Vec::new();
+    let provider = Arc::new(suites::provider(options, &mut notes));
+    let identity = Identity::open(&options.identity)?;
+    let authorities = Authorities::open(options.ca_file.as_deref())?;
+    let mut versions = vec![&TLS13];
+    if options.min_version == TlsVersion::V1_2 {
+        versions.push(&TLS12);
+    }
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions)
+        .map_err(|error| format!("TLS: {error}"))?;
+    let builder = match peers {
+        Peers::AsConfigured if options.verify => {
+            builder.with_client_cert_verifier(verifier::strict(authorities, &provider)?)
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(Certificates::new(identity)));
+    // Compat: Go has its own order of preference.
+    config.ignore_client_order = true;
+    resume(&mut config);
+    Ok(Offer { config, notes })
+}
+
+/// Sessions are resumed by tickets that only this process can read: nothing is remembered for anybody.
+fn resume(config: &mut ServerConfig) {
+    if let Ok(ticketer) = rustls::crypto::aws_lc_rs::Ticketer::new() {
+        config.ticketer = ticketer;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+    }
+}
+
+/// What a listener offers to new connections. It can be exchanged while the listener runs; connections that
+/// exist keep what they have.
+#[derive(Debug)]
+pub(crate) struct Current(RwLock<Arc<ServerConfig>>);
+
+impl Current {
+    pub(crate) fn new(config: ServerConfig) -> Arc<Self> {
+        Arc::new(Self(RwLock::new(Arc::new(config))))
+    }
+
+    pub(crate) fn get(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the reload"))]
+    pub(crate) fn set(&self, config: ServerConfig) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+}

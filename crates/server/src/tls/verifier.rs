@@ -1,0 +1,95 @@
+//! Checks the certificates of those who connect.
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::files::Authorities;
+
+/// Demands a certificate that one of the authorities has signed.
+pub(super) fn strict(
+    authorities: Authorities,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let (store, trusted) = authorities.anchors();
+    if store.is_empty() {
+        return Err("TLS: there is no authority to verify certificates with".to_owned());
+    }
+    let chains = WebPkiClientVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
+        .build()
+        .map_err(|error| format!("TLS: {error}"))?;
+    Ok(Arc::new(Verifier { chains, trusted }))
+}
+
+/// Compat: a certificate that is itself one of the authorities is good as the peer's own, which webpki
+/// refuses. Home-made certificates are often like that.
+#[derive(Debug)]
+struct Verifier {
+    chains: Arc<dyn ClientCertVerifier>,
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl Verifier {
+    /// Whether the certificate is trusted by itself, valid now and meant for clients.
+    fn trusts(&self, cert: &CertificateDer<'_>, now: UnixTime) -> bool {
+        if !self.trusted.iter().any(|trusted| trusted == cert) {
+            return false;
+        }
+        let Ok((_, parsed)) = X509Certificate::from_der(cert) else { return false };
+        let (begin, end) =
+            (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let usage = parsed.extended_key_usage().ok().flatten();
+        (begin..=end).contains(&now) && usage.is_none_or(|usage| usage.value.client_auth || usage.value.any)
+    }
+}
+
+impl ClientCertVerifier for Verifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.chains.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        cert: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        match self.chains.verify_client_cert(cert, chain, now) {
+            Err(Error::InvalidCertificate(CertificateError::Other(_) | CertificateError::UnknownIssuer))
+                if self.trusts(cert, now) =>
+            {
+                Ok(ClientCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls12_signature(message, cert, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls13_signature(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
