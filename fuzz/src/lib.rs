@@ -9,7 +9,9 @@
 mod client_parser;
 mod configuration;
 mod connect_json;
+mod flags;
 mod headers;
+mod monitoring;
 mod pieces;
 mod session;
 mod transform;
@@ -17,7 +19,9 @@ mod transform;
 pub use client_parser::client_parser;
 pub use configuration::configuration;
 pub use connect_json::connect_json;
+pub use flags::flags;
 pub use headers::headers;
+pub use monitoring::monitoring;
 pub use session::session;
 pub use transform::transform;
 

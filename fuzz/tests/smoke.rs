@@ -33,8 +33,18 @@ fn configuration() {
 }
 
 #[test]
+fn flags() {
+    smoke("flags", myelin_fuzz::flags);
+}
+
+#[test]
 fn session() {
     smoke("session", myelin_fuzz::session);
+}
+
+#[test]
+fn monitoring() {
+    smoke("monitoring", myelin_fuzz::monitoring);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! An account: the space inside which subjects are routed.
 
+use crate::conn::lock;
 use crate::subscription::Subscription;
 use myelin_subject::Interest;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// What an account may use; `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub struct Account {
     pub(crate) id: u32,
     name: String,
     is_system: bool,
-    limits: AccountLimits,
+    limits: Mutex<AccountLimits>,
     pub(crate) interest: Interest<Arc<Subscription>>,
     connections: AtomicUsize,
 }
@@ -33,7 +34,7 @@ impl Account {
             id,
             name: name.to_owned(),
             is_system,
-            limits,
+            limits: Mutex::new(limits),
             interest: Interest::new(),
             connections: AtomicUsize::new(0),
         }
@@ -50,8 +51,13 @@ impl Account {
     }
 
     /// The configured limits.
-    pub fn limits(&self) -> &AccountLimits {
-        &self.limits
+    pub fn limits(&self) -> AccountLimits {
+        *lock(&self.limits)
+    }
+
+    /// Replaces the limits. Connections that are there already stay.
+    pub(crate) fn set_limits(&self, limits: AccountLimits) {
+        *lock(&self.limits) = limits;
     }
 
     /// Client connections bound to it now.
@@ -62,6 +68,11 @@ impl Account {
     /// Subscriptions in it now.
     pub fn subscriptions(&self) -> usize {
         self.interest.len()
+    }
+
+    /// Subscriptions that were ever made in it.
+    pub fn subscribed(&self) -> u64 {
+        self.interest.inserted()
     }
 
     /// Calls `f` for every subscription, for monitoring.
@@ -77,7 +88,7 @@ impl Account {
 
     /// Takes a place for a connection; `false` when the limit is reached.
     pub(crate) fn enter(&self) -> bool {
-        let limit = self.limits.max_connections.unwrap_or(usize::MAX);
+        let limit = self.limits().max_connections.unwrap_or(usize::MAX);
         self.connections.fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1)).is_ok()
     }
 

@@ -2,26 +2,25 @@
 
 use crate::account::{Account, AccountLimits};
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
-use crate::log::{Level, Log};
-use crate::registry::{ClosedConn, Registry};
+use crate::directory::{Directory, SetupError};
+use crate::ended::{ClosedConn, PastTraffic};
+use crate::log::{Level, Log, RateLimit};
+use crate::registry::Registry;
 use crate::settings::Settings;
-use crate::traffic::{Counters, Traffic};
+use crate::traffic::{Counters, RouteCounts, Traffic};
+use arc_swap::ArcSwap;
 use myelin_auth::AuthConfig;
 use myelin_stdx::mem::Accountant;
+use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
-/// Where accounts live that nobody configured.
-pub(crate) const GLOBAL_ACCOUNT: &str = "$G";
-
 /// See the head of this file.
 pub struct Broker {
-    settings: Settings,
-    auth: Arc<AuthConfig>,
-    accounts: HashMap<String, Arc<Account>>,
+    settings: ArcSwap<Settings>,
+    directory: ArcSwap<Directory>,
     info: RwLock<Info>,
     pub(crate) registry: Registry,
     commons: Arc<Commons>,
@@ -30,24 +29,8 @@ pub struct Broker {
     next_cid: AtomicU64,
     lame_duck: AtomicBool,
     log: Arc<dyn Log>,
+    pub(crate) rate_limit: RateLimit,
 }
-
-/// Why a broker cannot be built.
-#[derive(Debug, PartialEq, Eq)]
-pub enum SetupError {
-    /// Two accounts share a name.
-    DuplicateAccount(String),
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DuplicateAccount(name) => write!(f, "account {name:?} is defined twice"),
-        }
-    }
-}
-
-impl std::error::Error for SetupError {}
 
 impl Broker {
     /// A broker with the given accounts beside the global one, which always exists.
@@ -62,25 +45,11 @@ impl Broker {
         info: Info,
         log: Arc<dyn Log>,
     ) -> Result<Arc<Self>, SetupError> {
-        let mut map = HashMap::new();
-        let named = accounts.iter().map(|(name, limits)| (name.as_str(), *limits));
-        let global = (GLOBAL_ACCOUNT, AccountLimits::default());
-        let wanted: Vec<_> =
-            named.clone().chain([global]).chain(system_account.map(|n| (n, global.1))).collect();
-        for (name, limits) in wanted {
-            let id = map.len() as u32;
-            let account = Account::new(id, name, system_account == Some(name), limits);
-            map.entry(name.to_owned()).or_insert_with(|| Arc::new(account));
-        }
-        for (i, (name, _)) in accounts.iter().enumerate() {
-            if accounts[..i].iter().any(|(other, _)| other == name) {
-                return Err(SetupError::DuplicateAccount(name.clone()));
-            }
-        }
+        let directory = Directory::new(auth, accounts, system_account)?;
         Ok(Arc::new(Self {
-            settings,
-            auth: Arc::new(auth),
-            accounts: map,
+            rate_limit: RateLimit::default(),
+            settings: ArcSwap::from_pointee(settings),
+            directory: ArcSwap::from_pointee(directory),
             info: RwLock::new(info),
             registry: Registry::default(),
             commons: Arc::default(),
@@ -92,24 +61,57 @@ impl Broker {
         }))
     }
 
-    /// The limits and timings in force.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// The limits and timings in force. Shards keep a copy for the data path.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Replaces the limits and timings. Shards and sessions heed them from [`Shard::refresh`] and
+    /// [`Session::refresh`] on.
+    ///
+    /// [`Shard::refresh`]: crate::Shard::refresh
+    /// [`Session::refresh`]: crate::Session::refresh
+    pub fn set_settings(&self, settings: Settings) {
+        self.settings.store(Arc::new(settings));
     }
 
     /// The rules of authentication.
-    pub fn auth(&self) -> &Arc<AuthConfig> {
-        &self.auth
+    pub fn auth(&self) -> Arc<AuthConfig> {
+        Arc::clone(&self.directory.load().auth)
+    }
+
+    /// Replaces the rules of authentication and the accounts in one step. Accounts that stay keep what is in
+    /// them and get their new limits; those that are gone take nobody in, and their connections end when
+    /// their sessions are refreshed.
+    ///
+    /// # Errors
+    /// When two accounts share a name; then nothing has changed.
+    pub fn set_directory(
+        &self,
+        auth: AuthConfig,
+        accounts: &[(String, AccountLimits)],
+    ) -> Result<(), SetupError> {
+        let directory = self.directory.load().replaced(auth, accounts)?;
+        self.directory.store(Arc::new(directory));
+        Ok(())
     }
 
     /// An account by name.
-    pub fn account(&self, name: &str) -> Option<&Arc<Account>> {
-        self.accounts.get(name)
+    pub fn account(&self, name: &str) -> Option<Arc<Account>> {
+        self.directory.load().account(name).cloned()
     }
 
     /// All accounts, in no order.
-    pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
-        self.accounts.values()
+    pub fn accounts(&self) -> Vec<Arc<Account>> {
+        self.directory.load().accounts().cloned().collect()
+    }
+
+    /// Ends connections until there are at most `max`, and returns how many. Which ones is left to chance.
+    pub fn shed(&self, max: usize) -> usize {
+        let conns = self.registry.open();
+        let surplus = conns.len().saturating_sub(max);
+        conns.iter().take(surplus).for_each(|conn| conn.close(CloseReason::MaximumConnections));
+        surplus
     }
 
     /// What INFO says to everybody. Fields about one connection are empty.
@@ -128,6 +130,10 @@ impl Broker {
         self.update_info(|info| info.ldm = true);
     }
 
+    pub(crate) fn is_lame_duck(&self) -> bool {
+        self.lame_duck.load(Relaxed)
+    }
+
     /// Makes the shared half of a new connection.
     pub fn connect(&self, endpoint: Endpoint, sink: Box<dyn Sink>) -> Arc<Conn> {
         let cid = self.next_cid.fetch_add(1, Relaxed);
@@ -139,8 +145,14 @@ impl Broker {
         self.registry.open()
     }
 
+    /// Living connections, and what the ended ones of each account have moved: nothing is counted in both. An
+    /// account may come several times.
+    pub fn census(&self) -> (Vec<Arc<Conn>>, Vec<(String, PastTraffic)>) {
+        self.registry.census()
+    }
+
     /// Ended connections that are still remembered, oldest first.
-    pub fn closed_connections(&self) -> Vec<ClosedConn> {
+    pub fn closed_connections(&self) -> Vec<Arc<ClosedConn>> {
         self.registry.closed()
     }
 
@@ -166,6 +178,13 @@ impl Broker {
         sum
     }
 
+    /// How the route caches of all shards do together.
+    pub fn route_counts(&self) -> RouteCounts {
+        let mut sum = RouteCounts::default();
+        lock(&self.shards).iter().for_each(|shard| sum.join(shard.routes.get()));
+        sum
+    }
+
     /// What the data path holds in memory at the moment.
     pub fn memory(&self) -> &Accountant {
         &self.commons.memory
@@ -185,11 +204,8 @@ impl Broker {
     /// A line about one connection, in the reference's form.
     pub fn log_for(&self, level: Level, conn: &Conn, line: fmt::Arguments<'_>) {
         if self.log.enabled(level) {
-            self.log.write(level, format_args!("{} - cid:{} - {line}", conn.endpoint().peer, conn.cid()));
+            let (peer, cid, label) = (conn.endpoint().peer, conn.cid(), conn.label());
+            self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}"));
         }
-    }
-
-    pub(crate) fn info_for(&self, conn: &Conn, line: fmt::Arguments<'_>) {
-        self.log_for(Level::Info, conn, line);
     }
 }

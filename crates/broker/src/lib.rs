@@ -11,6 +11,8 @@
 mod account;
 mod broker;
 mod conn;
+mod directory;
+mod ended;
 mod log;
 mod outbox;
 mod registry;
@@ -18,19 +20,21 @@ mod session;
 mod settings;
 mod shard;
 mod subscription;
+mod trace;
 mod traffic;
 
 #[cfg(test)]
 mod tests;
 
 pub use account::{Account, AccountLimits};
-pub use broker::{Broker, SetupError};
+pub use broker::Broker;
 pub use conn::{Conn, ConnDetails, Endpoint, Sink};
-pub use log::{Level, Log};
+pub use directory::SetupError;
+pub use ended::{ClosedConn, ClosedSub, PastTraffic};
+pub use log::{Level, Log, Span};
 pub use outbox::{Drained, Segment};
-pub use registry::ClosedConn;
-pub use session::{AuthTask, Consumed, Removal, Session, Verdict, Why};
+pub use session::{AuthTask, Consumed, Refreshed, Removal, Session, Verdict, Why};
 pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;
-pub use traffic::{Counters, Traffic};
+pub use traffic::{Counters, RouteCounts, Traffic};

@@ -1,84 +1,82 @@
 //! Who is connected, and who was: for monitoring, limits and lame duck mode.
+//!
+//! Perf: connections are spread over several locks, so that a page that lists ten thousand of them holds up nobody who
+//! comes or goes for longer than the copy of one part takes.
 
-use crate::conn::{Conn, ConnDetails, Endpoint, lock};
+use crate::conn::{Conn, lock};
+use crate::ended::{ClosedConn, Ended, PastTraffic};
 use hashbrown::HashMap;
-use myelin_wire::error::CloseReason;
-use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
 
-/// What remains of a connection that has ended.
-#[derive(Debug, Clone)]
-pub struct ClosedConn {
-    /// Its client id.
-    pub cid: u64,
-    /// Where it came from and when.
-    pub endpoint: Endpoint,
-    /// When it ended.
-    pub stop: SystemTime,
-    /// Why.
-    pub reason: CloseReason,
-    /// What it said of itself.
-    pub details: ConnDetails,
-    /// When it last sent something.
-    pub last_activity: SystemTime,
-    /// Messages and bytes received from it.
-    pub received: (u64, u64),
-    /// Messages and bytes sent to it.
-    pub sent: (u64, u64),
-    /// Subscriptions it had at the end.
-    pub subscriptions: usize,
-    /// How often publishers were paused for it.
-    pub stalls: u64,
-}
+/// Locks over which connections are spread; a power of two.
+const PARTS: usize = 16;
 
 /// See the head of this file.
 #[derive(Default)]
 pub(crate) struct Registry {
-    inner: Mutex<Inner>,
+    parts: [Mutex<Part>; PARTS],
+    ended: Mutex<Ended>,
+    open: AtomicUsize,
+    total: AtomicU64,
 }
 
+/// The connections whose ids share their lowest bits.
 #[derive(Default)]
-struct Inner {
+struct Part {
     open: HashMap<u64, Arc<Conn>>,
-    closed: VecDeque<ClosedConn>,
-    total: u64,
+    /// What those that have ended have moved, by account. Under the same lock, so that nothing counts twice.
+    past: HashMap<String, PastTraffic>,
 }
 
 impl Registry {
+    fn part(&self, cid: u64) -> &Mutex<Part> {
+        &self.parts[cid as usize % PARTS]
+    }
+
     /// Adds a connection and returns how many there are now.
     pub(crate) fn add(&self, conn: &Arc<Conn>) -> usize {
-        let mut inner = lock(&self.inner);
-        inner.total += 1;
-        inner.open.insert(conn.cid(), Arc::clone(conn));
-        inner.open.len()
+        lock(self.part(conn.cid())).open.insert(conn.cid(), Arc::clone(conn));
+        self.total.fetch_add(1, Relaxed);
+        self.open.fetch_add(1, Relaxed) + 1
     }
 
     /// Moves a connection to the closed ones, of which `keep` are remembered.
     pub(crate) fn remove(&self, record: ClosedConn, keep: usize) {
-        let mut inner = lock(&self.inner);
-        if inner.open.remove(&record.cid).is_none() {
-            return;
+        {
+            let mut part = lock(self.part(record.cid));
+            if part.open.remove(&record.cid).is_none() {
+                return;
+            }
+            part.past.entry_ref(record.details.account.as_str()).or_default().add(&record);
         }
-        while inner.closed.len() >= keep.max(1) {
-            inner.closed.pop_front();
-        }
-        if keep > 0 {
-            inner.closed.push_back(record);
-        }
+        self.open.fetch_sub(1, Relaxed);
+        lock(&self.ended).add(record, keep);
     }
 
     pub(crate) fn open(&self) -> Vec<Arc<Conn>> {
-        lock(&self.inner).open.values().cloned().collect()
+        let mut open = Vec::with_capacity(self.open.load(Relaxed));
+        self.parts.iter().for_each(|part| open.extend(lock(part).open.values().cloned()));
+        open
     }
 
-    pub(crate) fn closed(&self) -> Vec<ClosedConn> {
-        lock(&self.inner).closed.iter().cloned().collect()
+    /// Living connections, and what the ended ones of each account have moved: an account may come several times.
+    pub(crate) fn census(&self) -> (Vec<Arc<Conn>>, Vec<(String, PastTraffic)>) {
+        let (mut open, mut past) = (Vec::with_capacity(self.open.load(Relaxed)), Vec::new());
+        for part in &self.parts {
+            let part = lock(part);
+            open.extend(part.open.values().cloned());
+            past.extend(part.past.iter().map(|(account, moved)| (account.clone(), *moved)));
+        }
+        (open, past)
+    }
+
+    pub(crate) fn closed(&self) -> Vec<Arc<ClosedConn>> {
+        lock(&self.ended).all()
     }
 
     /// Connections now, and since the start.
     pub(crate) fn counts(&self) -> (usize, u64) {
-        let inner = lock(&self.inner);
-        (inner.open.len(), inner.total)
+        (self.open.load(Relaxed), self.total.load(Relaxed))
     }
 }

@@ -72,6 +72,27 @@ struct Varz<'a> {
     slow_consumer_stats: LinkCounts,
     stale_connection_stats: LinkCounts,
     disk_io_wait_stats: DiskWaits,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proxies: Option<Proxies<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_cert_not_after: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Proxies<'a> {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trusted: Vec<Proxy<'a>>,
+}
+
+#[derive(Serialize)]
+struct Proxy<'a> {
+    key: &'a str,
+}
+
+impl<'a> Proxies<'a> {
+    fn of(keys: &'a [String]) -> Self {
+        Self { trusted: keys.iter().map(|key| Proxy { key }).collect() }
+    }
 }
 
 impl<'a> Varz<'a> {
@@ -109,6 +130,8 @@ impl<'a> Varz<'a> {
             slow_consumer_stats: server.slow_consumers,
             stale_connection_stats: server.stale_connections,
             disk_io_wait_stats: DiskWaits::default(),
+            proxies: settings.trusted_proxies.as_deref().map(Proxies::of),
+            tls_cert_not_after: settings.tls_cert_not_after.map(utc),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! below. `main.rs` reads the command line and calls [`run`].
 
 mod banner;
+mod fault;
 mod http;
 mod lame_duck;
 mod lifecycle;
@@ -13,12 +14,14 @@ mod monitoring;
 mod pidfile;
 mod ports;
 mod process;
+mod reload;
 mod setup;
 mod shard;
 mod signals;
 mod tls;
 
 pub use lifecycle::{StartError, run};
+pub use reload::ReadAgain;
 pub use signals::deliver;
 pub use tls::inspect as inspect_tls;
 

@@ -1,15 +1,16 @@
 //! The life of the server: start, serve, lame duck, end.
 
 use crate::http::{self, Scheme};
-use crate::logging::{Clock, Config, Destination, Logger, Losses};
+use crate::logging::{Clock, Config, Destination, Logger, Losses, Syslog};
 use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
+use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
-use crate::{banner, lame_duck, listener, pidfile, ports, setup, tls};
+use crate::{banner, fault, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
-use myelin_conf::options::Options;
+use myelin_conf::options::{LoggingOptions, Options};
 use myelin_monitor::Pages;
 use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::info::Info;
@@ -31,30 +32,46 @@ const BLOCKING_THREADS: usize = 4;
 
 /// Why the server could not start.
 #[derive(Debug)]
-pub struct StartError(String);
+pub struct StartError {
+    text: String,
+    is_logged: bool,
+}
+
+impl StartError {
+    fn new(text: String) -> Self {
+        Self { text, is_logged: false }
+    }
+
+    /// Whether the log, wherever it goes, has said it already.
+    pub fn is_logged(&self) -> bool {
+        self.is_logged
+    }
+}
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl std::error::Error for StartError {}
 
 fn failed<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> StartError {
-    move |error| StartError(format!("{what}: {error}"))
+    move |error| StartError::new(format!("{what}: {error}"))
 }
 
 /// Runs a server to its end.
 ///
 /// # Errors
 /// When it cannot start: a port is taken, a file cannot be written, the operating system refuses.
-pub fn run(loaded: &Loaded) -> Result<(), StartError> {
-    let log = Arc::new(Logger::open(&log_config(&loaded.options)).map_err(failed("cannot open the log"))?);
-    let result = start(loaded, &log);
-    if let Err(error) = &result {
-        log.fatal(error);
-    }
+pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> {
+    let log =
+        Logger::open(&log_config(&loaded.options)).map_err(|error| StartError::new(error.to_string()))?;
+    let log = Arc::new(log);
+    let result = start(loaded, &log, read_again).map_err(|error| {
+        log.fatal(&error);
+        StartError { is_logged: true, ..error }
+    });
     log.flush();
     let losses = log.losses();
     if losses != Losses::default() {
@@ -66,7 +83,7 @@ pub fn run(loaded: &Loaded) -> Result<(), StartError> {
     result
 }
 
-fn start(loaded: &Loaded, log: &Arc<Logger>) -> Result<(), StartError> {
+fn start(loaded: Loaded, log: &Arc<Logger>, read_again: ReadAgain<'_>) -> Result<(), StartError> {
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(process::cores() + BLOCKING_THREADS)
@@ -79,50 +96,70 @@ fn start(loaded: &Loaded, log: &Arc<Logger>) -> Result<(), StartError> {
         Signals::install().map_err(failed("cannot handle signals"))?
     };
     let server = Server::start(loaded, log, &control)?;
-    server.serve(&control, signals);
+    server.serve(&control, signals, read_again);
     Ok(())
 }
 
 /// The parts of a running server.
-struct Server {
-    options: Options,
-    log: Arc<Logger>,
-    broker: Arc<Broker>,
-    shards: Vec<ShardThread>,
+pub(crate) struct Server {
+    pub(crate) loaded: Loaded,
+    pub(crate) log: Arc<Logger>,
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) shards: Vec<ShardThread>,
+    pub(crate) monitor: Arc<Monitor>,
+    pub(crate) addresses: Bound,
+    pub(crate) ports_file: Option<PathBuf>,
     accepting: JoinHandle<()>,
-    ports_file: Option<PathBuf>,
+}
+
+/// What the server listens on.
+#[derive(Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) client: SocketAddr,
+    /// Where monitoring is served, and how.
+    pub(crate) http: Option<(Scheme, SocketAddr)>,
 }
 
 impl Server {
-    fn start(loaded: &Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
+    fn start(loaded: Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
         let _inside = control.enter();
-        let options = loaded.options.clone();
+        let options = &loaded.options;
         let id = myelin_stdx::id::server_id();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
-        banner::print(log, loaded, &name, &id);
+        banner::print(log, &loaded, &name, &id);
         if let Some(path) = &options.server.pid_file {
-            pidfile::write(path, std::process::id()).map_err(failed("cannot write the pid file"))?;
+            pidfile::write(path, std::process::id()).map_err(|error| {
+                let (path, error) = (path.display(), fault::words(&error));
+                StartError::new(format!("Could not write pidfile: open {path}: {error}"))
+            })?;
         }
-        let broker = new_broker(&options, id, name, log)?;
+        let broker = new_broker(options, id, name, log)?;
         let shards = start_shards(&broker, control.handle())?;
-        let monitor = Monitor::new(loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
-        let http = start_monitoring(&options, &monitor, log)?;
+        let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
+        let http = start_monitoring(options, &monitor, log)?;
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
-        broker
-            .update_info(|info| advertise(info, address.port(), options.server.client_advertise.as_deref()));
-        monitor.set_addresses(Addresses { client: address.port(), monitoring: http });
+        let advertised = advertised(options, address.port()).map_err(|(value, error)| {
+            let what = "Error setting server INFO with ClientAdvertise value of";
+            StartError::new(format!("{what} {value}, err={error}"))
+        })?;
+        broker.update_info(|info| (info.host, info.port) = advertised);
+        monitor.set_addresses(Addresses { client: address.port() });
         let ports_dir = options.server.ports_file_dir.as_deref();
-        let ports_file = ports_dir.map(|dir| ports::write(dir, address, http)).transpose();
-        let ports_file = ports_file.map_err(failed("cannot write the ports file"))?;
+        let ports_file = ports_dir.and_then(|dir| {
+            // Compat: a server without it is a server.
+            ports::write(dir, address, http).map_err(|error| log.error(error)).ok()
+        });
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
         log.info("Server is ready");
-        Ok(Self { options, log: Arc::clone(log), broker, shards, accepting, ports_file })
+        let log = Arc::clone(log);
+        let addresses = Bound { client: address, http };
+        Ok(Self { loaded, log, broker, shards, monitor, addresses, ports_file, accepting })
     }
 
     /// Heeds signals until one of them ends the server.
-    fn serve(mut self, control: &Runtime, mut signals: Signals) {
+    fn serve(mut self, control: &Runtime, mut signals: Signals, read_again: ReadAgain<'_>) {
         control.block_on(async {
             loop {
                 let signal = signals.next().await;
@@ -131,9 +168,7 @@ impl Server {
                     Signal::Shutdown(_) => return,
                     Signal::LameDuck => return self.lame_duck(&mut signals).await,
                     Signal::Reopen => self.log.reopen(),
-                    Signal::Reload => {
-                        self.log.warn("Configuration reload is not part of this version of Myelin");
-                    }
+                    Signal::Reload => self.reload(read_again),
                 }
             }
         });
@@ -147,7 +182,7 @@ impl Server {
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.broker.enter_lame_duck();
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
-        let server = &self.options.server;
+        let server = &self.loaded.options.server;
         let leaving =
             lame_duck::run(&self.broker, &self.log, server.lame_duck_duration, server.lame_duck_grace_period);
         tokio::pin!(leaving);
@@ -223,7 +258,7 @@ fn start_monitoring(
         (Some(http), Some(https)) => {
             let (http, https) = (http.to_number(), https.to_number());
             let message = format!("can't specify both HTTP ({http}) and HTTPs ({https}) ports");
-            return Err(StartError(format!("Can't start monitoring: {message}")));
+            return Err(StartError::new(format!("Can't start monitoring: {message}")));
         }
     };
     let security = match scheme {
@@ -231,10 +266,12 @@ fn start_monitoring(
         Scheme::Https => Some(monitoring_security(options, log)?),
     };
     let host = options.monitoring_host();
-    let listener = listener::bind(host, port.to_bind())
-        .map_err(failed("Can't start monitoring: can't listen to the monitor port"))?;
+    let listener = listener::bind(host, port.to_bind()).map_err(|error| {
+        let reason = fault::listening(host, port.to_bind(), &error);
+        StartError::new(format!("Can't start monitoring: can't listen to the monitor port: {reason}"))
+    })?;
     let address = listener.local_addr().map_err(failed("no monitor address"))?;
-    log.info(format_args!("Starting {scheme} monitor on {}", with_port(host, address.port())));
+    log.info(format_args!("Starting {scheme} monitor on {}", fault::with_port(host, address.port())));
     let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
     let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
     let complaints = Arc::clone(log);
@@ -245,7 +282,7 @@ fn start_monitoring(
 }
 
 fn monitoring_security(options: &Options, log: &Logger) -> Result<Arc<tls::Current>, StartError> {
-    let unable = |error| StartError(format!("Can't start monitoring: {error}"));
+    let unable = |error| StartError::new(format!("Can't start monitoring: {error}"));
     let options =
         options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
     let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
@@ -253,43 +290,30 @@ fn monitoring_security(options: &Options, log: &Logger) -> Result<Arc<tls::Curre
     Ok(tls::Current::new(offer.config))
 }
 
-/// As in an address: IPv6 in brackets.
-fn with_port(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
-/// What INFO says of where to connect: the bound port, or what the operator wants to be said.
-fn advertise(info: &mut Info, port: u16, advertised: Option<&str>) {
-    info.port = port;
-    let Some(advertised) = advertised else { return };
-    match advertised.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
-        Some((host, Ok(port))) => {
-            info.host = host.trim_matches(['[', ']']).to_owned();
-            info.port = port;
-        }
-        _ => info.host = advertised.to_owned(),
-    }
+/// What INFO says of where to connect: the configured host and the bound port, or what the operator wants
+/// to be said.
+///
+/// # Errors
+/// When that cannot be read: what was written, and why.
+pub(crate) fn advertised(options: &Options, port: u16) -> Result<(String, u16), (String, String)> {
+    let Some(text) = &options.server.client_advertise else { return Ok((options.server.host.clone(), port)) };
+    myelin_conf::advertised(text, port).map_err(|error| (text.clone(), error.to_string()))
 }
 
 fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {
-    let listener =
-        listener::bind(host, port).map_err(failed(format_args!("Error listening on port: {host}:{port}")))?;
+    let listener = listener::bind(host, port).map_err(|error| {
+        let (place, reason) = (fault::with_port(host, port), fault::listening(host, port, &error));
+        StartError::new(format!("Error listening on port: {place}, {reason:?}"))
+    })?;
     let port = listener.local_addr().map_err(failed("no address"))?.port();
-    log.info(format_args!("Listening for {what} on {}", with_port(host, port)));
+    log.info(format_args!("Listening for {what} on {}", fault::with_port(host, port)));
     Ok(listener)
 }
 
-fn log_config(options: &Options) -> Config {
+pub(crate) fn log_config(options: &Options) -> Config {
     let logging = &options.logging;
     Config {
-        destination: match &logging.log_file {
-            None => Destination::Stderr,
-            Some(path) => Destination::File {
-                path: path.clone(),
-                size_limit: logging.log_size_limit.unwrap_or(0),
-                max_files: logging.log_max_num.unwrap_or(0) as usize,
-            },
-        },
+        destination: destination(logging),
         clock: match (logging.logtime, logging.logtime_utc) {
             (false, _) => Clock::Off,
             (true, true) => Clock::Utc,
@@ -297,6 +321,22 @@ fn log_config(options: &Options) -> Config {
         },
         debug: logging.debug,
         trace: logging.trace,
+    }
+}
+
+/// Compat: a file comes before a remote syslog, and that before the local one.
+fn destination(logging: &LoggingOptions) -> Destination {
+    if let Some(path) = &logging.log_file {
+        return Destination::File {
+            path: path.clone(),
+            size_limit: logging.log_size_limit.unwrap_or(0),
+            max_files: logging.log_max_num.unwrap_or(0) as usize,
+        };
+    }
+    match &logging.remote_syslog {
+        Some(url) => Destination::Syslog(Syslog::Remote(url.clone())),
+        None if logging.syslog => Destination::Syslog(Syslog::Local),
+        None => Destination::Stderr,
     }
 }
 

@@ -33,6 +33,15 @@ pub enum ErrorText {
     ReplyViolation(Vec<u8>),
     /// Subscribe permission denied: subject, queue.
     SubscriptionViolation(Vec<u8>, Option<Vec<u8>>),
+    /// A subscription ended because a new configuration no longer permits it.
+    SubscriptionRevoked {
+        /// Its subject.
+        subject: Vec<u8>,
+        /// Its queue group.
+        queue: Option<Vec<u8>>,
+        /// The client's name for it.
+        sid: Vec<u8>,
+    },
     /// The subject has more tokens than `max_sub_tokens`.
     TooManyTokens(Vec<u8>),
     /// CONNECT asked for a protocol level other than 0 and 1.
@@ -64,6 +73,13 @@ impl fmt::Display for ErrorText {
             }
             Self::SubscriptionViolation(subject, None) => {
                 write!(f, "Permissions Violation for Subscription to {}", Quoted(subject))
+            }
+            Self::SubscriptionRevoked { subject, queue, sid } => {
+                write!(f, "Permissions Violation for Subscription to {}", Quoted(subject))?;
+                if let Some(queue) = queue {
+                    write!(f, " using queue {}", Quoted(queue))?;
+                }
+                write!(f, " (sid {})", Quoted(sid))
             }
             Self::SubscriptionViolation(subject, Some(queue)) => {
                 write!(

@@ -1,8 +1,12 @@
 //! The handshake: INFO, CONNECT, credentials to identity, account limits.
 
+use super::json::connect_fault;
+use super::label::{Login, label};
 use super::{Ready, Session, State, Step, Verdict};
+use crate::account::Account;
 use crate::conn::ConnDetails;
 use crate::log::Level;
+use crate::settings::Settings;
 use crate::shard::Shard;
 use myelin_auth::{AuthConfig, ConnectionType, Credentials, Identity, Reject, Secret, authenticate};
 use myelin_wire::connect::Connect;
@@ -19,6 +23,11 @@ pub struct AuthTask {
 }
 
 impl AuthTask {
+    /// Whether checking takes as long as a bcrypt hash does.
+    pub(super) fn is_slow(&self) -> bool {
+        self.config.is_slow(&self.credentials)
+    }
+
     /// Checks the credentials.
     ///
     /// # Errors
@@ -76,13 +85,15 @@ impl Session {
         if self.broker.auth().anonymous(ConnectionType::Standard).is_none() {
             return Some(self.violation(shard));
         }
-        self.timers.connected(self.broker.settings(), now, self.conn.cid());
+        self.timers.connected(shard.settings(), now, self.conn.cid());
         match self.enter_anonymously(shard, now) {
             Verdict::Go => {
                 // Compat: this counts as CONNECT with the defaults.
                 if let State::Ready(ready) = &mut self.state {
                     ready.connected = true;
                 }
+                // Compat: and so a CONNECT that comes later does not name the client in the log.
+                self.conn.set_label("");
                 None
             }
             Verdict::Close(reason) => Some(reason),
@@ -97,10 +108,10 @@ impl Session {
         }
     }
 
-    fn violation(&self, shard: &mut Shard) -> CloseReason {
-        match self.connect.user.as_str() {
-            "" => self.log(Level::Error, format_args!("authentication error")),
-            user => self.log(Level::Error, format_args!("authentication error - User {user:?}")),
+    pub(super) fn violation(&self, shard: &mut Shard) -> CloseReason {
+        match Login::of(&self.connect, None).blame() {
+            None => self.log(Level::Error, format_args!("authentication error")),
+            Some(login) => self.log(Level::Error, format_args!("authentication error - {login}")),
         }
         self.say_error(shard, &ErrorText::AuthorizationViolation);
         CloseReason::AuthenticationFailure
@@ -108,19 +119,19 @@ impl Session {
 
     pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> Step {
         if self.connect.read(json).is_err() {
-            return Step::Close(CloseReason::ParseError);
+            return self.bad_json(&connect_fault(json));
         }
+        self.introduce(now);
         if matches!(&self.state, State::Ready(ready) if ready.connected) {
             // A second CONNECT may lead to another account: nothing of the first may stay.
             shard.settle();
             self.leave_account();
         }
-        self.timers.connected(self.broker.settings(), now, self.conn.cid());
-        let task =
-            AuthTask { config: Arc::clone(self.broker.auth()), credentials: credentials(&self.connect) };
-        if task.config.is_slow(&task.credentials) {
+        self.timers.connected(shard.settings(), now, self.conn.cid());
+        let task = self.auth_task();
+        if task.is_slow() {
             self.state = State::Authenticating;
-            self.timers.expect_verdict(self.broker.settings(), now);
+            self.timers.expect_verdict(shard.settings(), now);
             return Step::Authenticate(task);
         }
         match self.authenticated(shard, task.run(), now) {
@@ -129,9 +140,27 @@ impl Session {
         }
     }
 
+    /// The check of CONNECT's credentials by the rules now in force, which from here on count for this session.
+    pub(super) fn auth_task(&mut self) -> AuthTask {
+        self.auth = self.broker.auth();
+        AuthTask { config: Arc::clone(&self.auth), credentials: credentials(&self.connect) }
+    }
+
+    /// Notes for monitoring what the client says of itself, whether it is let in or not.
+    fn introduce(&self, now: Instant) {
+        // Until a PING measures it, the time to CONNECT is what is known of the round trip.
+        let estimate = now.duration_since(self.opened);
+        self.conn.update_details(|details| {
+            details.rtt.get_or_insert(estimate);
+            describe(details, &self.connect);
+        });
+    }
+
     fn leave_account(&mut self) {
         if let State::Ready(ready) = std::mem::replace(&mut self.state, State::AwaitConnect) {
-            ready.account.unsubscribe_all(self.conn.take_subscriptions());
+            let subs = self.conn.take_subscriptions();
+            self.trace_ends(&subs);
+            ready.account.unsubscribe_all(subs);
             ready.account.leave();
             self.keep_ping_state(&ready);
         }
@@ -151,7 +180,10 @@ impl Session {
         if let State::Closed = self.state {
             return Verdict::Close(CloseReason::ClientClosed);
         }
-        self.timers.connected(self.broker.settings(), now, self.conn.cid());
+        if matches!(&self.state, State::Ready(ready) if ready.connected) {
+            return self.admitted_again(shard, outcome, now);
+        }
+        self.timers.connected(shard.settings(), now, self.conn.cid());
         // Compat: naming an account is an error since accounts follow from credentials.
         let names_account = self.connect.new_account || !self.connect.account.is_empty();
         let Some(identity) = outcome.ok().filter(|_| !names_account) else {
@@ -160,7 +192,7 @@ impl Session {
         if let Verdict::Close(reason) = self.enter(shard, identity, now) {
             return Verdict::Close(reason);
         }
-        self.accept(shard, now)
+        self.accept(shard)
     }
 
     /// Binds the session to the account of its identity.
@@ -168,26 +200,30 @@ impl Session {
         let Some(account) = self.broker.account(identity.account.as_str()) else {
             return Verdict::Close(self.violation(shard));
         };
-        let account = Arc::clone(account);
         // Without authentication a client is in its account before its first CONNECT, and stays.
         let is_there = matches!(&self.state, State::Ready(ready) if Arc::ptr_eq(&ready.account, &account));
         if !is_there && !account.enter() {
             let text = ErrorText::MaximumAccountConnections;
-            self.log(Level::Error, format_args!("{text}"));
+            let reason = CloseReason::MaximumAccountConnections;
             self.state = State::AwaitConnect;
-            return self.refuse(shard, &text, CloseReason::MaximumAccountConnections);
+            let verdict = self.refuse(shard, &text, reason);
+            // Compat: it is said twice.
+            self.log_rarely(Level::Error, &text.to_string(), now);
+            self.log_end(reason);
+            self.log(Level::Error, format_args!("{text}"));
+            return verdict;
         }
-        let server_limit = self.broker.settings().max_payload;
-        self.limits.max_payload =
-            Some(account.limits().max_payload.map_or(server_limit, |n| n.min(server_limit)));
+        self.log_overrides(&account);
+        self.limits.max_payload = Some(max_payload(shard.settings(), &account));
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
         self.conn.update_details(|details| {
-            details.user = identity.user;
+            details.user.clone_from(&identity.user);
             details.account = account.name().to_owned();
         });
         self.state = State::Ready(Box::new(Ready {
             account,
             permissions: identity.permissions,
+            user: identity.user,
             connected: false,
             first_ping_done: self.timers.first_ping_done,
         }));
@@ -207,35 +243,60 @@ impl Session {
     }
 
     /// The rest of CONNECT, once the client is who it says.
-    fn accept(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
-        let headers = self.connect.headers && self.broker.settings().headers;
+    fn accept(&mut self, shard: &mut Shard) -> Verdict {
+        let headers = self.connect.headers && shard.settings().headers;
         self.limits.headers = headers;
         self.set_headers(headers);
-        // Until a PING measures it, the time to CONNECT is what is known of the round trip.
-        let estimate = now.duration_since(self.opened);
-        self.conn.update_details(|details| {
-            details.rtt.get_or_insert(estimate);
-            describe(details, &self.connect);
-        });
         if let State::Ready(ready) = &mut self.state {
             ready.connected = true;
+            let login = Login::of(&self.connect, ready.user.as_deref());
+            self.conn.set_label(&label(&self.connect, ready.account.name(), login));
         }
         if !(0..=1).contains(&self.connect.protocol) {
             let text = ErrorText::InvalidClientProtocol;
-            return self.refuse(shard, &text, CloseReason::BadClientProtocolVersion);
+            return self.refuse_connect(shard, &text, CloseReason::BadClientProtocolVersion);
         }
         if self.connect.no_responders && !headers {
             let text = ErrorText::NoRespondersRequiresHeaders;
-            return self.refuse(shard, &text, CloseReason::NoRespondersRequiresHeaders);
+            return self.refuse_connect(shard, &text, CloseReason::NoRespondersRequiresHeaders);
         }
-        if self.connect.verbose {
-            shard.say(&self.conn, myelin_wire::encode::OK);
-        }
+        self.say_ok(shard);
         Verdict::Go
+    }
+
+    fn refuse_connect(&mut self, shard: &mut Shard, text: &ErrorText, reason: CloseReason) -> Verdict {
+        let verdict = self.refuse(shard, text, reason);
+        self.log_end(reason);
+        self.log(Level::Error, format_args!("{text}"));
+        verdict
+    }
+
+    /// Says where the server's limits are below those of the account.
+    fn log_overrides(&self, account: &Account) {
+        let (settings, limits) = (self.broker.settings(), account.limits());
+        if limits.max_payload.is_some_and(|limit| settings.max_payload < limit) {
+            let what = format_args!("Max Payload set to {}", settings.max_payload);
+            self.log(Level::Debug, format_args!("{what} from server overrides account or user config"));
+        }
+        if let (Some(limit), Some(max)) = (limits.max_subscriptions, settings.max_subscriptions)
+            && max < limit
+        {
+            let what = format_args!("Max Subscriptions set to {max}");
+            self.log(Level::Debug, format_args!("{what} from server overrides account or user config"));
+        }
     }
 }
 
+/// The largest payload in an account.
+pub(super) fn max_payload(settings: &Settings, account: &Account) -> u32 {
+    account.limits().max_payload.map_or(settings.max_payload, |max| max.min(settings.max_payload))
+}
+
+/// Compat: the user is who the client says it is, also when that turns out to be wrong.
 fn describe(details: &mut ConnDetails, connect: &Connect) {
+    let named = [&connect.nkey, &connect.user].into_iter().find(|name| !name.is_empty());
+    let token = || (!connect.auth_token.is_empty()).then(|| "[REDACTED]".to_owned());
+    details.user = named.cloned().or_else(token);
     details.name.clone_from(&connect.name);
     details.lang.clone_from(&connect.lang);
     details.version.clone_from(&connect.version);

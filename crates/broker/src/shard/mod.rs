@@ -12,11 +12,14 @@ mod staging;
 
 use crate::broker::Broker;
 use crate::conn::Conn;
+use crate::log::Level;
 use crate::outbox::{Drained, Queued, drain};
+use crate::settings::Settings;
 use crate::subscription::Subscription;
 use crate::traffic::Traffic;
 use myelin_stdx::rng::Rng;
 use myelin_wire::error::{CloseReason, ErrorText};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -41,6 +44,8 @@ const SWEEP_AT_REST: usize = 512;
 /// See the head of this file.
 pub struct Shard {
     broker: Arc<Broker>,
+    /// The broker's, as of the last refresh: reading them costs nothing here.
+    settings: Arc<Settings>,
     routes: Routes,
     touched: Touched,
     staging: Staging,
@@ -60,6 +65,7 @@ pub struct Shard {
 impl Shard {
     /// A shard of `broker`. `seed` decides which queue members are chosen.
     pub fn new(broker: &Arc<Broker>, seed: u64) -> Self {
+        let settings = broker.settings();
         Self {
             traffic: broker.add_shard(),
             broker: Arc::clone(broker),
@@ -70,7 +76,8 @@ impl Shard {
             rng: Rng::seeded(seed),
             claimed: Vec::new(),
             deliveries: 0,
-            flush_at: FLUSH_AT.min(broker.settings().max_pending / 4),
+            flush_at: FLUSH_AT.min(settings.max_pending / 4),
+            settings,
             finished: Vec::new(),
         }
     }
@@ -78,6 +85,17 @@ impl Shard {
     /// The broker that all shards share.
     pub fn broker(&self) -> &Arc<Broker> {
         &self.broker
+    }
+
+    /// The limits and timings in force on this shard.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// Takes over the broker's limits and timings after they were replaced.
+    pub fn refresh(&mut self) {
+        self.settings = self.broker.settings();
+        self.flush_at = FLUSH_AT.min(self.settings.max_pending / 4);
     }
 
     /// Whether anything is staged that only a flush will send.
@@ -92,7 +110,7 @@ impl Shard {
 
     /// Stages bytes that are no message: PONG, +OK, INFO.
     pub(crate) fn say(&mut self, conn: &Arc<Conn>, line: &[u8]) {
-        self.staging.line(conn, line, &mut self.pool, self.broker.settings());
+        self.staging.line(conn, line, &mut self.pool, &self.settings);
     }
 
     /// Stages `-ERR`.
@@ -125,12 +143,14 @@ impl Shard {
         }
         self.claimed = claimed;
         self.routes.sweep(SWEEP_PER_FLUSH, self.staging.cohorts());
+        self.traffic.routes.set(self.routes.counts());
     }
 
     /// To be called now and then also when nothing happens: gives back what ended connections still hold.
     pub fn maintain(&mut self) {
         self.routes.settle(&mut self.touched);
         self.routes.sweep(SWEEP_AT_REST, self.staging.cohorts());
+        self.traffic.routes.set(self.routes.counts());
     }
 
     /// Goes on writing a connection whose claim this shard holds: after a flush, or on the owner shard
@@ -139,21 +159,33 @@ impl Shard {
         match drain(conn, &mut |buffer| self.pool.put(buffer)) {
             Drained::Empty => {}
             Drained::Blocked { .. } => conn.sink().wait_writable(conn),
-            Drained::Failed => conn.close(CloseReason::WriteError),
+            Drained::Failed(error) => self.give_up(conn, error),
         }
     }
 
     /// For the owner shard: one more attempt at a blocked outbox whose claim it was handed.
     pub fn drain(&mut self, conn: &Arc<Conn>) -> Drained {
         let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
-        if let Drained::Failed = drained {
-            conn.close(CloseReason::WriteError);
+        if let Drained::Failed(error) = drained {
+            self.give_up(conn, error);
         }
         drained
     }
 
+    /// Ends a connection whose socket takes nothing any more.
+    fn give_up(&self, conn: &Arc<Conn>, error: ErrorKind) {
+        let error = match error {
+            ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),
+            other => other.to_string(),
+        };
+        // Compat: the reference names the local address too, which is not known here.
+        let what = format_args!("writev tcp {}: writev: {error}", conn.endpoint().peer);
+        self.broker.log_for(Level::Debug, conn, format_args!("Error flushing: {what}"));
+        conn.close(CloseReason::WriteError);
+    }
+
     fn enqueue_all(&mut self) {
-        let max_pending = self.broker.settings().max_pending;
+        let max_pending = self.settings.max_pending;
         let (mut msgs, mut payload) = (0, 0);
         while let Some(mut stage) = self.staging.pop() {
             let load = stage.close_chunk();
@@ -166,7 +198,7 @@ impl Shard {
             let pending = stage.conn.pending();
             let behind = stage.overrun || pending > max_pending;
             if behind && queued != Queued::Closed {
-                self.cut_off(&stage.conn, pending);
+                self.cut_off(&stage.conn);
             }
         }
         self.staging.take_bytes();
@@ -177,15 +209,12 @@ impl Shard {
     }
 
     /// Ends a receiver that is too far behind.
-    fn cut_off(&mut self, conn: &Arc<Conn>, pending: usize) {
+    fn cut_off(&mut self, conn: &Arc<Conn>) {
         if conn.close_requested().is_none() {
             self.broker.counters().slow_consumers.fetch_add(1, Relaxed);
-            let max = self.broker.settings().max_pending;
-            let chunks = conn.pending_chunks();
-            self.broker.info_for(
-                conn,
-                format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded with {chunks} chunks of {pending} total bytes."),
-            );
+            let max = self.settings.max_pending;
+            let line = format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded");
+            self.broker.log_for(Level::Info, conn, line);
         }
         conn.close(CloseReason::SlowConsumerPendingBytes);
         conn.discard();

@@ -154,7 +154,7 @@ fn whole_files_get_the_same_verdict() {
             Err(error) => error.to_string(),
         };
         // Ours names the file as well.
-        let said = said.replace("error on line 3", "nested/broken.conf:3:1: Parse error");
+        let said = said.replace("error on line 3", "nested/broken.conf:3:1: Parse error on line 3");
         assert!(text.contains(&said), "{name}: {text}");
     }
 }

@@ -4,6 +4,7 @@
 
 mod conflicts;
 mod corpus;
+mod differential;
 mod docs;
 mod flags;
 mod options;

@@ -21,6 +21,8 @@ pub(super) enum Notice {
     Authenticated(Result<Identity, Reject>),
     /// Tell the client the new INFO.
     Announce,
+    /// The broker's configuration was replaced.
+    Refresh,
     /// The session's deadline has passed.
     Due,
 }
@@ -32,6 +34,7 @@ pub(super) struct Link {
     waker: RefCell<Option<Waker>>,
     kicked: Cell<bool>,
     announce: Cell<bool>,
+    refresh: Cell<bool>,
     due: Cell<bool>,
     authenticated: RefCell<Option<Result<Identity, Reject>>>,
     ended: Notify,
@@ -45,6 +48,7 @@ impl Link {
             waker: RefCell::default(),
             kicked: Cell::default(),
             announce: Cell::default(),
+            refresh: Cell::default(),
             due: Cell::default(),
             authenticated: RefCell::default(),
             ended: Notify::new(),
@@ -58,6 +62,11 @@ impl Link {
 
     pub(super) fn announce(&self) {
         self.announce.set(true);
+        self.wake();
+    }
+
+    pub(super) fn refresh(&self) {
+        self.refresh.set(true);
         self.wake();
     }
 
@@ -102,6 +111,9 @@ impl Link {
         }
         if let Some(outcome) = self.authenticated.borrow_mut().take() {
             return Some(Notice::Authenticated(outcome));
+        }
+        if self.refresh.take() {
+            return Some(Notice::Refresh);
         }
         self.due.take().then_some(Notice::Due)
     }

@@ -39,6 +39,8 @@ pub(crate) enum Mail {
     Authenticated(u64, Result<Identity, Reject>),
     /// INFO has changed for everybody.
     Announce,
+    /// The broker's configuration was replaced.
+    Refresh,
     /// End all connections and stop.
     Stop,
 }
@@ -209,6 +211,10 @@ impl Local {
             Mail::Kick(cid) => self.with_link(cid, |link| link.kick()),
             Mail::Authenticated(cid, outcome) => self.with_link(cid, |link| link.authenticated(outcome)),
             Mail::Announce => self.links.borrow().values().for_each(|link| link.announce()),
+            Mail::Refresh => {
+                self.shard.borrow_mut().refresh();
+                self.links.borrow().values().for_each(|link| link.refresh());
+            }
             Mail::Stop => {}
         }
     }

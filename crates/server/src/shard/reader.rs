@@ -8,7 +8,7 @@ use super::link::{Link, Notice};
 use super::socket::Socket;
 use super::{Local, Mail};
 use bytes::{BufMut, Bytes, BytesMut};
-use myelin_broker::{AuthTask, Endpoint, Level, Session, Verdict, Why};
+use myelin_broker::{AuthTask, Endpoint, Level, Refreshed, Session, Verdict, Why};
 use myelin_wire::error::CloseReason;
 use std::cell::RefMut;
 use std::future::poll_fn;
@@ -153,6 +153,7 @@ impl Reader {
                     Ok(Step::Stall) => {
                         // Boxed: a timer is larger than everything else that an idle connection keeps.
                         Box::pin(tokio::time::sleep(STALL)).await;
+                        self.session.was_stalled(STALL, Instant::now());
                         step = self.resume();
                     }
                     Err(reason) => return reason,
@@ -354,13 +355,16 @@ impl Reader {
         let verdict = {
             let mut shard = local.shard.borrow_mut();
             match notice {
-                Notice::Kicked => {
-                    Verdict::Close(self.link.conn.close_requested().unwrap_or(CloseReason::ClientClosed))
-                }
+                Notice::Kicked => self.session.kicked(&mut shard),
                 Notice::Authenticated(outcome) => {
                     self.paused = false;
-                    self.session.authenticated(&mut shard, outcome, Instant::now())
+                    match self.session.authenticated(&mut shard, outcome, Instant::now()) {
+                        // By rules that may have been replaced meanwhile.
+                        Verdict::Go => self.refresh(&mut shard),
+                        close @ Verdict::Close(_) => close,
+                    }
                 }
+                Notice::Refresh => self.refresh(&mut shard),
                 Notice::Announce => {
                     self.session.announce(&mut shard);
                     Verdict::Go
@@ -374,6 +378,18 @@ impl Reader {
             Verdict::Go if self.paused => Ok(Step::Read),
             // What was held back while credentials were checked.
             Verdict::Go => self.take_own(),
+        }
+    }
+
+    fn refresh(&mut self, shard: &mut RefMut<'_, myelin_broker::Shard>) -> Verdict {
+        match self.session.refresh(shard, Instant::now()) {
+            Refreshed::Go => Verdict::Go,
+            Refreshed::Authenticate(task) => {
+                self.paused = true;
+                self.authenticate(task);
+                Verdict::Go
+            }
+            Refreshed::Close(reason) => Verdict::Close(reason),
         }
     }
 

@@ -6,12 +6,16 @@
 
 mod authentication;
 mod client;
+mod commandline;
 mod hostile;
 mod lifecycle;
+mod logging;
+mod monitoring;
 mod order;
 mod process;
 mod queues;
 mod raw;
+mod reload;
 mod resources;
 mod slow;
 

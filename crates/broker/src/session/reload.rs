@@ -1,0 +1,142 @@
+//! A session whose server got another configuration: new limits, and whether its client may still be here.
+
+use super::{Session, State, Verdict};
+use crate::conn::Conn;
+use crate::log::Level;
+use crate::shard::Shard;
+use crate::subscription::Subscription;
+use myelin_auth::{AuthConfig, Identity, Method, Permissions, Reject};
+use myelin_wire::error::{CloseReason, ErrorText, Quoted};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::handshake::{AuthTask, max_payload};
+
+/// The outcome of [`Session::refresh`].
+#[derive(Debug)]
+pub enum Refreshed {
+    /// Nothing is left to do.
+    Go,
+    /// Read nothing more, run the task where it may take long, then call [`Session::authenticated`].
+    Authenticate(AuthTask),
+    /// Flush the shard and end the connection.
+    Close(CloseReason),
+}
+
+impl From<Verdict> for Refreshed {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Go => Self::Go,
+            Verdict::Close(reason) => Self::Close(reason),
+        }
+    }
+}
+
+impl Session {
+    /// Heeds what was replaced in the broker; costs nothing when nothing was. A client that is no longer
+    /// known, or belongs to another account now, has to connect again; one whose secret is no longer right
+    /// is told so. Whoever stays has its new permissions and loses the subscriptions that they forbid.
+    pub fn refresh(&mut self, shard: &mut Shard, now: Instant) -> Refreshed {
+        self.refresh_limits(shard);
+        let auth = self.broker.auth();
+        if Arc::ptr_eq(&auth, &self.auth) {
+            return Refreshed::Go;
+        }
+        match &self.state {
+            State::Ready(ready) if self.has_moved(ready.account.name(), &auth) => {
+                Refreshed::Close(CloseReason::ClientClosed)
+            }
+            State::Ready(_) => {
+                let task = self.auth_task();
+                if task.is_slow() {
+                    return Refreshed::Authenticate(task);
+                }
+                self.admitted_again(shard, task.run(), now).into()
+            }
+            // Who is being checked by the old rules is looked at again when that is done.
+            State::AwaitConnect | State::Authenticating | State::Closed => Refreshed::Go,
+        }
+    }
+
+    fn refresh_limits(&mut self, shard: &Shard) {
+        let settings = shard.settings();
+        self.limits.max_control_line = settings.max_control_line;
+        self.limits.max_payload = Some(match &self.state {
+            State::Ready(ready) => max_payload(settings, &ready.account),
+            _ => settings.max_payload,
+        });
+    }
+
+    /// Whether the user is in another account now or in none. Compat: such clients are closed without a word.
+    fn has_moved(&self, account: &str, auth: &AuthConfig) -> bool {
+        let Method::Users(users) = &auth.method else { return false };
+        let name = &self.connect.user;
+        !name.is_empty() && users.get(name).is_none_or(|user| user.account.as_str() != account)
+    }
+
+    /// Goes on after a client that is connected was checked again.
+    pub(super) fn admitted_again(
+        &mut self,
+        shard: &mut Shard,
+        outcome: Result<Identity, Reject>,
+        now: Instant,
+    ) -> Verdict {
+        let Ok(identity) = outcome else { return Verdict::Close(self.violation(shard)) };
+        let account = self.broker.account(identity.account.as_str());
+        let State::Ready(ready) = &mut self.state else { return Verdict::Go };
+        if account.is_none_or(|account| !Arc::ptr_eq(&account, &ready.account)) {
+            return Verdict::Close(CloseReason::ClientClosed);
+        }
+        if ready.permissions.is_none() && identity.permissions.is_none() {
+            return Verdict::Go;
+        }
+        ready.permissions.clone_from(&identity.permissions);
+        self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
+        self.prune(shard, identity.permissions.as_deref());
+        Verdict::Go
+    }
+
+    /// Ends the subscriptions that `permissions` forbid, and outdates the routes of the others, which may
+    /// have new rules for deliveries.
+    fn prune(&mut self, shard: &mut Shard, permissions: Option<&Permissions>) {
+        let State::Ready(ready) = &self.state else { return };
+        shard.settle();
+        for sub in self.conn.subscriptions() {
+            if permissions.is_none_or(|p| p.can_subscribe(sub.subject(), sub.queue())) {
+                ready.account.interest.touch(&sub);
+            } else if self.conn.unsubscribe(&ready.account, &sub) {
+                let text = revoked(&sub);
+                shard.say_error(&self.conn, &text);
+                self.log_removed(&sub, &self.conn);
+            }
+        }
+    }
+
+    fn log_removed(&self, sub: &Subscription, conn: &Conn) {
+        let queue = sub.queue().map(|queue| format!(" using queue {}", Quoted(queue))).unwrap_or_default();
+        let user = conn.details().user.unwrap_or_else(|| "N/A".to_owned());
+        let (subject, sid) = (Quoted(sub.subject()), Quoted(sub.sid()));
+        let line =
+            format_args!("Removed sub {subject}{queue} (sid {sid}) for User {user:?} - not authorized");
+        self.broker.log().write(Level::Info, line);
+    }
+
+    /// Answers that someone asked for the end of this connection, and tells the client where it should know.
+    pub fn kicked(&mut self, shard: &mut Shard) -> Verdict {
+        let reason = self.conn.close_requested().unwrap_or(CloseReason::ClientClosed);
+        if reason == CloseReason::MaximumConnections {
+            let text = ErrorText::MaximumConnections;
+            self.log(Level::Error, format_args!("{text}"));
+            return self.refuse(shard, &text, reason);
+        }
+        Verdict::Close(reason)
+    }
+}
+
+fn revoked(sub: &Subscription) -> ErrorText {
+    ErrorText::SubscriptionRevoked {
+        subject: sub.subject().into(),
+        queue: sub.queue().map(Into::into),
+        sid: sub.sid().into(),
+    }
+}

@@ -1,0 +1,365 @@
+//! What a reload may change, and in which words the log says so.
+//!
+//! A reload is all or nothing: one change of an option that needs a restart refuses them all. Names of
+//! fields, texts and their order are those of nats-server 2.15.2. Applies nothing itself.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::duration;
+use crate::options::{LimitOptions, Options, Port, WriteTimeout};
+
+/// Why a reload is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotReloadable {
+    /// The reference's name of the field.
+    field: &'static str,
+    old: String,
+    new: String,
+}
+
+impl Display for NotReloadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, old, new } = self;
+        write!(f, "config reload not supported for {field}: old={old}, new={new}")
+    }
+}
+
+impl std::error::Error for NotReloadable {}
+
+/// Compares the options in force with those of a reload. `port` is the client port that is bound, which
+/// the options need not know. Answers the lines for the log, one for each change.
+///
+/// # Errors
+/// When an option changed that needs a restart: the first in the reference's order.
+pub fn changes(old: &Options, new: &Options, port: u16) -> Result<Vec<String>, NotReloadable> {
+    let mut changes = Changes { old, new, lines: Vec::new() };
+    changes.identity(port)?;
+    changes.logging_levels()?;
+    changes.connections()?;
+    changes.security()?;
+    changes.protocol()?;
+    changes.files()?;
+    changes.rest()?;
+    Ok(changes.lines)
+}
+
+struct Changes<'o> {
+    old: &'o Options,
+    new: &'o Options,
+    lines: Vec<String>,
+}
+
+type Checked = Result<(), NotReloadable>;
+
+impl Changes<'_> {
+    /// An option that needs a restart.
+    fn fixed<T: PartialEq + Display>(&self, field: &'static str, get: impl Fn(&Options) -> T) -> Checked {
+        let (old, new) = (get(self.old), get(self.new));
+        if old == new {
+            return Ok(());
+        }
+        Err(NotReloadable { field, old: old.to_string(), new: new.to_string() })
+    }
+
+    /// An option that is changed in the running server.
+    fn live<T: PartialEq + Display>(&mut self, name: &str, get: impl Fn(&Options) -> T) {
+        let (old, new) = (get(self.old), get(self.new));
+        if old != new {
+            self.lines.push(format!("Reloaded: {name} = {new}"));
+        }
+    }
+
+    /// An option that is changed in the running server and whose value is nobody's business.
+    fn quiet<T: PartialEq>(&mut self, line: &str, get: impl Fn(&Options) -> T) {
+        if get(self.old) != get(self.new) {
+            self.lines.push(format!("Reloaded: {line}"));
+        }
+    }
+
+    fn identity(&mut self, bound: u16) -> Checked {
+        self.fixed("ServerName", |o| text(o.server.name.as_ref()))?;
+        self.fixed("Host", |o| o.server.host.clone())?;
+        // A port that the system chose stays what it is.
+        if self.new.server.port != Port::Random {
+            let new = self.new.server.port.to_bind();
+            let old = match self.old.server.port {
+                Port::Random => bound,
+                Port::Fixed(port) => port,
+            };
+            if old != new {
+                let (old, new) = (old.to_string(), new.to_string());
+                return Err(NotReloadable { field: "Port", old, new });
+            }
+        }
+        let advertise = |o: &Options| text(o.server.client_advertise.as_ref());
+        if advertise(self.old) != advertise(self.new) {
+            // Compat: the one line that begins differently.
+            self.lines.push(format!("Reload: client_advertise = {}", advertise(self.new)));
+        }
+        Ok(())
+    }
+
+    fn logging_levels(&mut self) -> Checked {
+        self.live("trace", |o| o.logging.trace);
+        self.live("debug", |o| o.logging.debug);
+        self.live("trace_verbose", |o| o.logging.trace_verbose);
+        self.live("trace_headers", |o| o.logging.trace_headers);
+        self.fixed("NoHeaderSupport", |o| o.limits.no_header_support)?;
+        self.live("logtime", |o| o.logging.logtime);
+        self.live("logtime_utc", |o| o.logging.logtime_utc);
+        Ok(())
+    }
+
+    fn connections(&mut self) -> Checked {
+        self.live("max_connections", |o| max_connections(&o.limits));
+        self.fixed("MaxSubs", |o| o.limits.max_subscriptions.unwrap_or(0))?;
+        self.fixed("MaxSubTokens", |o| o.limits.max_sub_tokens.map_or(0, std::num::NonZero::get))
+    }
+
+    fn security(&mut self) -> Checked {
+        // Compat: said in any case, for the reference cannot tell.
+        self.lines.push("Reloaded: authorization users".to_owned());
+        self.lines.push("Reloaded: accounts".to_owned());
+        self.no_auth_user()?;
+        self.fixed("SystemAccount", |o| text(o.accounts.configured_system_account.as_ref()))?;
+        self.fixed("NoSystemAccount", |o| o.accounts.no_system_account)?;
+        self.quiet("authorization username", |o| o.authorization.user.clone());
+        self.quiet("authorization password", |o| o.authorization.password.clone());
+        self.quiet("authorization token", |o| o.authorization.token.clone());
+        Ok(())
+    }
+
+    /// The user for clients without credentials may only disappear together with its name.
+    fn no_auth_user(&self) -> Checked {
+        let name = |o: &Options| text(o.authorization.no_auth_user.as_ref());
+        let gone = name(self.old);
+        let is_gone = !gone.is_empty() && name(self.new).is_empty();
+        if is_gone && !self.new.authorization.users.iter().any(|user| user.name == gone) {
+            return Ok(());
+        }
+        self.fixed("NoAuthUser", name)
+    }
+
+    fn protocol(&mut self) -> Checked {
+        self.live("ping_interval", |o| Shown(o.limits.ping_interval));
+        self.live("ping_max", |o| o.limits.ping_max);
+        self.fixed("HTTPHost", |o| text(o.monitoring.host.as_ref()))?;
+        self.fixed("HTTPPort", |o| monitoring_port(o.monitoring.port))?;
+        self.fixed("HTTPBasePath", |o| base_path(&o.monitoring.base_path))?;
+        self.fixed("HTTPSPort", |o| monitoring_port(o.monitoring.https_port))?;
+        self.live("authorization timeout", |o| o.authorization.timeout.as_secs_f64());
+        self.live("max_control_line", |o| o.limits.max_control_line);
+        self.live("max_payload", |o| o.limits.max_payload);
+        self.fixed("MaxPending", |o| o.limits.max_pending)?;
+        if self.old.limits.no_fast_producer_stall != self.new.limits.no_fast_producer_stall {
+            let not = if self.new.limits.no_fast_producer_stall { "not " } else { "" };
+            self.lines.push(format!("Reloaded: fast producers will {not}be stalled"));
+        }
+        Ok(())
+    }
+
+    fn files(&mut self) -> Checked {
+        self.fixed("JetStream", |o| o.jetstream.enabled)?;
+        self.fixed("StoreDir", |o| path(o.jetstream.store_dir.as_ref()))?;
+        if self.new.server.pid_file.is_some() {
+            self.live("pid_file", |o| path(o.server.pid_file.as_ref()));
+        }
+        self.live("ports_file_dir", |o| path(o.server.ports_file_dir.as_ref()));
+        self.live("log_file", |o| path(o.logging.log_file.as_ref()));
+        self.fixed("LogSizeLimit", |o| o.logging.log_size_limit.unwrap_or(0))?;
+        self.fixed("LogMaxFiles", |o| o.logging.log_max_num.unwrap_or(0))?;
+        self.live("syslog", |o| o.logging.syslog);
+        self.live("remote_syslog", |o| text(o.logging.remote_syslog.as_ref()));
+        Ok(())
+    }
+
+    fn rest(&mut self) -> Checked {
+        self.live("write_deadline", |o| Shown(o.limits.write_deadline));
+        self.fixed("WriteTimeout", |o| write_timeout(o.limits.write_timeout))?;
+        self.fixed("MaxClosedClients", |o| o.limits.max_closed_clients)?;
+        self.fixed("LameDuckDuration", |o| Shown(o.server.lame_duck_duration))?;
+        self.fixed("LameDuckGracePeriod", |o| Shown(o.server.lame_duck_grace_period))?;
+        self.live("max_traced_msg_len", |o| o.logging.max_traced_msg_len.unwrap_or(0));
+        self.live("connect_error_reports", |o| o.logging.connect_error_reports);
+        self.live("reconnect_error_reports", |o| o.logging.reconnect_error_reports);
+        self.quiet("tags", |o| o.identity.tags.clone());
+        self.quiet("metadata", |o| o.identity.metadata.clone());
+        self.fixed("FeatureFlags", |o| map(&o.identity.feature_flags.0))
+    }
+}
+
+/// A duration in Go's notation.
+#[derive(PartialEq)]
+struct Shown(Duration);
+
+impl Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&duration::format(self.0))
+    }
+}
+
+fn text(text: Option<&String>) -> String {
+    text.cloned().unwrap_or_default()
+}
+
+fn path(path: Option<&PathBuf>) -> String {
+    path.map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+/// A map as Go prints it.
+fn map(map: &BTreeMap<String, bool>) -> String {
+    let pairs: Vec<_> = map.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+    format!("map[{}]", pairs.join(" "))
+}
+
+/// Compat: no connections at all are written as -1.
+fn max_connections(limits: &LimitOptions) -> i64 {
+    match limits.max_connections {
+        0 => -1,
+        max => i64::from(max),
+    }
+}
+
+fn monitoring_port(port: Option<Port>) -> i32 {
+    match port {
+        None => 0,
+        Some(Port::Random) => -1,
+        Some(Port::Fixed(port)) => i32::from(port),
+    }
+}
+
+fn base_path(path: &str) -> String {
+    if path == "/" { String::new() } else { path.to_owned() }
+}
+
+fn write_timeout(policy: WriteTimeout) -> &'static str {
+    match policy {
+        WriteTimeout::Default => "",
+        WriteTimeout::Close => "close",
+        WriteTimeout::Retry => "retry",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load_text;
+
+    fn options(text: &str) -> Options {
+        load_text(text.as_bytes(), &|_| None).unwrap_or_else(|error| panic!("{text}: {error}")).options
+    }
+
+    fn compare(old: &str, new: &str) -> Result<String, String> {
+        let lines = changes(&options(old), &options(new), 7777).map_err(|error| error.to_string())?;
+        let always = ["Reloaded: authorization users", "Reloaded: accounts"];
+        let lines: Vec<_> = lines.iter().filter(|line| !always.contains(&line.as_str())).cloned().collect();
+        Ok(lines.join("; "))
+    }
+
+    /// As nats-server 2.15.2 wrote them.
+    #[test]
+    fn live_changes_are_named_in_the_reference_order() {
+        let new = r#"
+            server_tags: [a, b]
+            server_metadata { a: b }
+            reconnect_error_reports: 6
+            connect_error_reports: 5
+            max_traced_msg_len: 7
+            write_deadline: "3s"
+            pid_file: "/p"
+            no_fast_producer_stall: true
+            max_payload: 100
+            max_control_line: 500
+            ping_max: 5
+            ping_interval: "90s"
+            max_connections: 0
+            debug: true
+            client_advertise: "1.2.3.4:55"
+            authorization { user: a, password: p, timeout: 2.5 }
+        "#;
+        let lines = changes(&options(""), &options(new), 1).unwrap();
+        assert_eq!(
+            lines,
+            [
+                "Reload: client_advertise = 1.2.3.4:55",
+                "Reloaded: debug = true",
+                "Reloaded: max_connections = -1",
+                "Reloaded: authorization users",
+                "Reloaded: accounts",
+                "Reloaded: authorization username",
+                "Reloaded: authorization password",
+                "Reloaded: ping_interval = 1m30s",
+                "Reloaded: ping_max = 5",
+                "Reloaded: authorization timeout = 2.5",
+                "Reloaded: max_control_line = 500",
+                "Reloaded: max_payload = 100",
+                "Reloaded: fast producers will not be stalled",
+                "Reloaded: pid_file = /p",
+                "Reloaded: write_deadline = 3s",
+                "Reloaded: max_traced_msg_len = 7",
+                "Reloaded: connect_error_reports = 5",
+                "Reloaded: reconnect_error_reports = 6",
+                "Reloaded: tags",
+                "Reloaded: metadata",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_needs_a_restart_refuses_the_reload() {
+        for (old, new, text) in [
+            ("", "port: 4999", "Port: old=4222, new=4999"),
+            ("port: -1", "port: 4999", "Port: old=7777, new=4999"),
+            ("", "server_name: x", "ServerName: old=, new=x"),
+            ("", "max_pending: 20000000", "MaxPending: old=67108864, new=20000000"),
+            ("", "max_subscriptions: 10", "MaxSubs: old=0, new=10"),
+            ("", "max_sub_tokens: 10", "MaxSubTokens: old=0, new=10"),
+            ("", "lame_duck_duration: '60s'", "LameDuckDuration: old=2m0s, new=1m0s"),
+            ("", "lame_duck_grace_period: '5s'", "LameDuckGracePeriod: old=10s, new=5s"),
+            ("", "http_base_path: '/x'", "HTTPBasePath: old=, new=/x"),
+            ("http_port: 1", "", "HTTPPort: old=1, new=0"),
+            ("", "max_closed_clients: 5", "MaxClosedClients: old=10000, new=5"),
+            ("", "no_header_support: true", "NoHeaderSupport: old=false, new=true"),
+            (
+                "",
+                "feature_flags { js_ack_fc_v2: true }",
+                "FeatureFlags: old=map[], new=map[js_ack_fc_v2:true]",
+            ),
+            ("", "https_port: -1", "HTTPSPort: old=0, new=-1"),
+            ("", "write_timeout: retry", "WriteTimeout: old=, new=retry"),
+            ("", "log_size_limit: 1000", "LogSizeLimit: old=0, new=1000"),
+            ("", "logfile_max_num: 10", "LogMaxFiles: old=0, new=10"),
+            ("", "accounts { S {} }\nsystem_account: S", "SystemAccount: old=, new=S"),
+            ("", "no_system_account: true", "NoSystemAccount: old=false, new=true"),
+            (
+                "",
+                "authorization { users: [ {user: a, password: p} ] }\nno_auth_user: a",
+                "NoAuthUser: old=, new=a",
+            ),
+        ] {
+            let expected = Err(format!("config reload not supported for {text}"));
+            assert_eq!(compare(old, new), expected, "{old} -> {new}");
+        }
+    }
+
+    #[test]
+    fn a_random_port_stays() {
+        assert_eq!(compare("port: -1", "port: -1"), Ok(String::new()));
+        assert_eq!(compare("port: -1", "port: 7777"), Ok(String::new()));
+        assert_eq!(compare("port: 5", "port: -1"), Ok(String::new()));
+    }
+
+    #[test]
+    fn a_user_without_credentials_may_go_with_its_name() {
+        let with =
+            "authorization { users: [ {user: a, password: p}, {user: b, password: p} ] }\nno_auth_user: a";
+        let gone = "authorization { users: [ {user: b, password: p} ] }";
+        let stays = "authorization { users: [ {user: a, password: p}, {user: b, password: p} ] }";
+        assert_eq!(compare(with, gone), Ok(String::new()));
+        let refused = Err("config reload not supported for NoAuthUser: old=a, new=".to_owned());
+        assert_eq!(compare(with, stays), refused);
+    }
+}

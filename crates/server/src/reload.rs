@@ -1,0 +1,101 @@
+//! Reload (SIGHUP): the configuration file is read again and takes effect, all of it or nothing.
+//!
+//! First everything that can fail: reading, comparing, the rules of authentication, the new log. Then what
+//! cannot: limits, accounts, files, and every session looks at itself. Which options may change is
+//! `conf`'s to say (`conf/src/reload.rs`).
+
+use crate::lifecycle::Server;
+use crate::shard::Mail;
+use crate::{lifecycle, pidfile, ports, setup};
+use myelin_auth::AuthConfig;
+use myelin_broker::AccountLimits;
+use myelin_conf::options::{AuthorizationOptions, Options};
+use myelin_conf::{LoadError, Loaded};
+
+/// Reads command line and configuration file again.
+pub type ReadAgain<'r> = &'r dyn Fn() -> Result<Loaded, LoadError>;
+
+/// Who may connect, and into which accounts.
+type Directory = (AuthConfig, Vec<(String, AccountLimits)>);
+
+impl Server {
+    /// Takes over the configuration that `read` finds, or logs why it cannot.
+    pub(crate) fn reload(&mut self, read: ReadAgain<'_>) {
+        if let Err(error) = self.try_reload(read) {
+            self.log.error(format_args!("Failed to reload server configuration: {error}"));
+        }
+    }
+
+    fn try_reload(&mut self, read: ReadAgain<'_>) -> Result<(), String> {
+        if self.loaded.config_file.is_none() {
+            return Err("can only reload config when a file is provided using -c or --config".to_owned());
+        }
+        let loaded = read().map_err(|error| error.reason())?;
+        let lines = myelin_conf::changes(&self.loaded.options, &loaded.options, self.addresses.client.port())
+            .map_err(|error| error.to_string())?;
+        let directory = self.directory(&loaded.options)?;
+        let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
+            .map_err(|(value, error)| format!("invalid ClientAdvertise value of {value}, err={error}"))?;
+        let log = lifecycle::log_config(&loaded.options);
+        if log != lifecycle::log_config(&self.loaded.options) {
+            self.log.reconfigure(&log).map_err(|error| error.to_string())?;
+        }
+        loaded.warnings.iter().for_each(|warning| self.log.warn(warning));
+        self.broker.update_info(|info| (info.host, info.port) = advertised);
+        self.apply(loaded, directory);
+        lines.iter().for_each(|line| self.log.info(line));
+        let digest = self.loaded.config_digest.as_deref().unwrap_or_default();
+        self.log.info(format_args!("Reloaded server configuration ({digest})"));
+        self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Refresh));
+        Ok(())
+    }
+
+    /// The new rules of authentication and accounts, if they are new: nobody is checked again for nothing.
+    fn directory(&self, new: &Options) -> Result<Option<Directory>, String> {
+        let old = &self.loaded.options;
+        let timeout = old.authorization.timeout;
+        let same_rules = old.authorization == AuthorizationOptions { timeout, ..new.authorization.clone() };
+        if same_rules && old.accounts == new.accounts {
+            return Ok(None);
+        }
+        let auth = setup::auth(new).map_err(|error| error.to_string())?;
+        Ok(Some((auth, setup::accounts(new))))
+    }
+
+    fn apply(&mut self, loaded: Loaded, directory: Option<Directory>) {
+        let (old, new) = (&self.loaded.options, &loaded.options);
+        self.broker.set_settings(setup::settings(new));
+        if let Some((auth, accounts)) = directory
+            && let Err(error) = self.broker.set_directory(auth, &accounts)
+        {
+            // The configuration has checked that no two accounts share a name.
+            self.log.error(error);
+        }
+        self.broker.update_info(|info| info.max_payload = new.limits.max_payload);
+        if new.limits.max_connections < old.limits.max_connections {
+            let closed = self.broker.shed(new.limits.max_connections as usize);
+            if closed > 0 {
+                self.log.info(format_args!("Closed {closed} connections to fall within max_connections"));
+            }
+        }
+        if new.server.pid_file != old.server.pid_file
+            && let Some(path) = &new.server.pid_file
+            && let Err(error) = pidfile::write(path, std::process::id())
+        {
+            self.log.error(format_args!("Failed to write pidfile: {error}"));
+        }
+        if new.server.ports_file_dir != old.server.ports_file_dir {
+            self.ports_file.take().iter().for_each(|path| ports::remove(path));
+            let directory = new.server.ports_file_dir.as_deref();
+            let written = directory
+                .map(|dir| ports::write(dir, self.addresses.client, self.addresses.http))
+                .transpose();
+            self.ports_file = written.unwrap_or_else(|error| {
+                self.log.error(format_args!("Error writing ports file: {error}"));
+                None
+            });
+        }
+        self.monitor.replace(&loaded);
+        self.loaded = loaded;
+    }
+}
