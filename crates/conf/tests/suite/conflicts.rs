@@ -165,6 +165,10 @@ const LINKS: &[(&str, &str)] = &[
         "in non operator mode, `default_js_domain` references non existing account \"NONE\"",
     ),
     (
+        "default_js_domain { A: x }\njetstream: true, accounts { A { jetstream: enabled } }",
+        "default_js_domain contains account name \"A\" with enabled JetStream",
+    ),
+    (
         "default_js_domain { S: x }\naccounts: [S], system_account: S",
         "system account \"S\" can not be in default_js_domain",
     ),

@@ -368,6 +368,17 @@ impl JetStreamOptions {
                 "in non operator mode, `default_js_domain` references non existing account {account:?}"
             ));
         }
+        let has_streams = |name: &str| {
+            let account = options.accounts.list.iter().find(|account| account.name == name);
+            account.is_some_and(|account| account.jetstream.is_some())
+        };
+        let served =
+            self.default_domains.iter().find(|(name, domain)| !domain.is_empty() && has_streams(name));
+        if let Some((account, _)) = served.filter(|_| !is_operated) {
+            return Err(format!(
+                "default_js_domain contains account name {account:?} with enabled JetStream"
+            ));
+        }
         for (account, domain) in &self.default_domains {
             if account == system {
                 return Err(format!("system account {account:?} can not be in default_js_domain"));
