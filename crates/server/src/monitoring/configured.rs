@@ -56,10 +56,17 @@ fn as_configured(port: Port) -> i32 {
     }
 }
 
+/// Seconds for a handshake, unless configured.
+const TLS_TIMEOUT: f64 = 2.0;
+
 fn settings(options: &Options, config_digest: String) -> Settings {
     let flags = options.identity.feature_flags.merged();
     Settings {
-        tls_timeout: 2.0,
+        tls_timeout: options
+            .tls
+            .as_ref()
+            .and_then(|tls| tls.timeout)
+            .map_or(TLS_TIMEOUT, |t| t.as_secs_f64()),
         write_deadline: options.limits.write_deadline,
         write_timeout: match options.limits.write_timeout {
             WriteTimeout::Default => String::new(),
@@ -72,7 +79,7 @@ fn settings(options: &Options, config_digest: String) -> Settings {
         tags: options.identity.tags.clone(),
         metadata: options.identity.metadata.clone(),
         pinned_account_fails: 0,
-        trusted_proxies: None,
+        trusted_proxies: Some(&options.proxies.trusted).filter(|keys| !keys.is_empty()).cloned(),
         tls_cert_not_after: None,
     }
 }

@@ -18,6 +18,9 @@ use serde_json::Value;
 
 const CONFIG: &str = r#"
     server_name: pair
+    server_tags: ["Zone:EU", "b"]
+    server_metadata { zone: eu, "a b": "1" }
+    feature_flags { js_ack_fc_v2: true }
     max_payload: 1000
     max_subscriptions: 50
     ping_interval: "5m"
@@ -238,4 +241,23 @@ fn stale_connections_are_counted() {
     pair.agree("/varz", |answers| answers.pages(Order::Any, UNEVEN));
     pair.agree("/connz?state=closed&sort=reason", |answers| answers.pages(Order::Kept, &[]));
     assert_eq!(pair.each().map(|server| server.page("/varz")["stale_connections"].clone()), [1, 1]);
+}
+
+#[test]
+fn a_reload_is_shown() {
+    let config = |rest: &str| {
+        format!("server_name: pair\naccounts {{ A {{ users [ {{ user: a, password: a }} ] }} }}\n{rest}")
+    };
+    let Some(pair) = Pair::start(&config("max_payload: 1000\nserver_tags: [\"one\"]")) else { return };
+    let _stays = pair.client(r#""user":"a","pass":"a","name":"one""#, "");
+    let times = || pair.each().map(|server| server.page("/varz")["config_load_time"].clone());
+    let before = times();
+    for server in pair.each() {
+        server.reload(&config(
+            "max_payload: 5000\nserver_tags: [\"two\"]\nping_interval: \"50s\"\nping_max: 9",
+        ));
+    }
+    pair.agree("/varz", |answers| answers.pages(Order::Any, &["subscriptions"]));
+    assert_eq!(pair.each().map(|server| server.page("/varz")["ping_max"].clone()), [9, 9]);
+    assert!(before.iter().zip(times()).all(|(before, after)| *before != after), "it was loaded again");
 }

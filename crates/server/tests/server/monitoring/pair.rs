@@ -26,7 +26,6 @@ const VARIES: &[&str] = &[
     "stop",
     "rtt",
     "config_load_time",
-    "config_digest",
     "update_time",
 ];
 
