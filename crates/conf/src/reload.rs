@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::duration;
-use crate::options::{LimitOptions, Options, Port, WriteTimeout};
+use crate::options::{LimitOptions, Options, Port, UNLIMITED_PAYLOAD, WriteTimeout};
 
 /// Why a reload is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl Changes<'_> {
         self.fixed("HTTPSPort", |o| monitoring_port(o.monitoring.https_port))?;
         self.live("authorization timeout", |o| o.authorization.timeout.as_secs_f64());
         self.live("max_control_line", |o| o.limits.max_control_line);
-        self.live("max_payload", |o| o.limits.max_payload);
+        self.live("max_payload", |o| max_payload(&o.limits));
         self.fixed("MaxPending", |o| o.limits.max_pending)?;
         if self.old.limits.no_fast_producer_stall != self.new.limits.no_fast_producer_stall {
             let not = if self.new.limits.no_fast_producer_stall { "not " } else { "" };
@@ -219,6 +219,14 @@ fn map(map: &BTreeMap<String, bool>) -> String {
 fn max_connections(limits: &LimitOptions) -> i64 {
     match limits.max_connections {
         0 => -1,
+        max => i64::from(max),
+    }
+}
+
+/// Compat: no limit is written as -1.
+fn max_payload(limits: &LimitOptions) -> i64 {
+    match limits.max_payload {
+        UNLIMITED_PAYLOAD => -1,
         max => i64::from(max),
     }
 }

@@ -1,6 +1,9 @@
 //! INFO, the server's half of the handshake.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+/// A `max_payload` that stands for none: more than the protocol's parsers can count. Shown as -1.
+pub const UNLIMITED_PAYLOAD: u32 = i32::MAX.unsigned_abs();
 
 /// The client-visible fields of INFO, in the reference's order.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -18,6 +21,7 @@ pub struct Info {
     pub headers: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub auth_required: bool,
+    #[serde(serialize_with = "payload_limit")]
     pub max_payload: u32,
     #[serde(skip_serializing_if = "is_false")]
     pub jetstream: bool,
@@ -42,6 +46,10 @@ pub struct Info {
     pub xkey: String,
 }
 
+fn payload_limit<S: Serializer>(limit: &u32, to: S) -> Result<S::Ok, S::Error> {
+    if *limit >= UNLIMITED_PAYLOAD { to.serialize_i32(-1) } else { to.serialize_u32(*limit) }
+}
+
 fn is_false(b: &bool) -> bool {
     !*b
 }
@@ -63,6 +71,12 @@ impl Info {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_limit_is_shown_as_minus_one() {
+        let info = Info { max_payload: UNLIMITED_PAYLOAD, ..Info::default() };
+        assert!(String::from_utf8(info.line()).unwrap().contains("\"max_payload\":-1,"));
+    }
 
     #[test]
     fn empty_fields_are_left_out_and_the_blank_stands() {

@@ -6,7 +6,7 @@ use crate::MYELIN_VERSION;
 use crate::logging::Logger;
 use myelin_auth::StoredSecret;
 use myelin_conf::Loaded;
-use myelin_conf::options::Options;
+use myelin_conf::options::{Options, UNLIMITED_PAYLOAD};
 use myelin_wire::REFERENCE_VERSION;
 use sha2::{Digest, Sha256};
 
@@ -34,7 +34,8 @@ pub(crate) fn print(log: &Logger, loaded: &Loaded, name: &str, id: &str) {
     if let (Some(file), Some(digest)) = (&loaded.config_file, &loaded.config_digest) {
         log.info(format_args!("Using configuration file: {} ({digest})", file.display()));
     }
-    if options.limits.max_payload > DISCOURAGED_PAYLOAD {
+    let max_payload = options.limits.max_payload;
+    if max_payload > DISCOURAGED_PAYLOAD && max_payload != UNLIMITED_PAYLOAD {
         log.warn(
             "Maximum payloads over 8.00 MB are generally discouraged and could lead to poor performance",
         );

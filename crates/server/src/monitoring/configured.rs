@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use myelin_conf::Loaded;
-use myelin_conf::options::{Options, Port, WriteTimeout};
+use myelin_conf::options::{Options, Port, UNLIMITED_PAYLOAD, WriteTimeout};
 use myelin_monitor::{Limits, Settings};
 
 /// See the head of this file.
@@ -43,7 +43,10 @@ fn limits(options: &Options) -> Limits {
         https_port: options.monitoring.https_port.map_or(0, as_configured),
         auth_timeout: options.authorization.timeout.as_secs_f64(),
         max_control_line: limits.max_control_line as i32,
-        max_payload: i64::from(limits.max_payload),
+        max_payload: match limits.max_payload {
+            UNLIMITED_PAYLOAD => -1,
+            max => i64::from(max),
+        },
         max_pending: limits.max_pending as i64,
     }
 }
