@@ -58,6 +58,17 @@ pub struct ConnDetails {
     pub account: String,
     /// The last measured round trip.
     pub rtt: Option<Duration>,
+    /// What the handshake agreed on, if there was one.
+    pub tls: Option<TlsDetails>,
+}
+
+/// TLS under a connection.
+#[derive(Debug, Clone)]
+pub struct TlsDetails {
+    /// `1.2` or `1.3`.
+    pub version: &'static str,
+    /// As in the registry of TLS.
+    pub cipher_suite: String,
 }
 
 /// A connection, shared between shards.

@@ -26,7 +26,7 @@ mod tests;
 
 pub use account::{Account, AccountLimits};
 pub use broker::Broker;
-pub use conn::{Conn, ConnDetails, Endpoint, Sink};
+pub use conn::{Conn, ConnDetails, Endpoint, Sink, TlsDetails};
 pub use directory::SetupError;
 pub use log::{Level, Log};
 pub use outbox::{Drained, Segment};

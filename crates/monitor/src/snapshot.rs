@@ -306,6 +306,10 @@ pub struct ConnSnapshot {
     pub lang: String,
     /// CONNECT's `version`.
     pub version: String,
+    /// Version of TLS, e.g. `1.3`; left out when empty.
+    pub tls_version: &'static str,
+    /// The cipher suite as TLS names it; left out when empty.
+    pub tls_cipher_suite: String,
     /// The user as shown with `auth=1`: a user name or nkey, `[REDACTED]` for a token, or empty.
     pub authorized_user: String,
     /// The account's name, always set for a client that has one.

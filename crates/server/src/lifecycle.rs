@@ -6,6 +6,7 @@ use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
 use crate::shard::{Mail, Mailbox, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
+use crate::tls::ClientTls;
 use crate::{banner, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
@@ -104,7 +105,15 @@ impl Server {
             pidfile::write(path, std::process::id()).map_err(failed("cannot write the pid file"))?;
         }
         let broker = new_broker(&options, id, name, log)?;
-        let shards = start_shards(&broker, control.handle())?;
+        let tls = client_tls(&options, log)?;
+        if let Some(tls) = &tls {
+            let is_verified = options.tls.as_ref().is_some_and(|tls| tls.verify);
+            broker.update_info(|info| {
+                (info.tls_required, info.tls_available) = (!tls.is_optional, tls.is_optional);
+                info.tls_verify = is_verified;
+            });
+        }
+        let shards = start_shards(&broker, control.handle(), tls.as_ref())?;
         let monitor = Monitor::new(loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
         let http = start_monitoring(&options, &monitor, log)?;
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
@@ -117,6 +126,9 @@ impl Server {
         let ports_file = ports_file.map_err(failed("cannot write the ports file"))?;
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
+        if options.tls.is_some() {
+            log.info("TLS required for client connections");
+        }
         log.info("Server is ready");
         Ok(Self { options, log: Arc::clone(log), broker, shards, accepting, ports_file })
     }
@@ -203,10 +215,27 @@ fn new_broker(
     Broker::new(settings, auth, &setup::accounts(options), system, info, sink).map_err(failed("accounts"))
 }
 
-fn start_shards(broker: &Arc<Broker>, control: &Handle) -> Result<Vec<ShardThread>, StartError> {
+/// What clients are offered, if the configuration has a `tls{}`.
+fn client_tls(options: &Options, log: &Logger) -> Result<Option<Arc<ClientTls>>, StartError> {
+    let Some(configured) = &options.tls else { return Ok(None) };
+    let offer = tls::offer(configured, tls::Peers::AsConfigured).map_err(StartError)?;
+    offer.notes.iter().for_each(|note| log.warn(note));
+    Ok(Some(Arc::new(ClientTls {
+        current: tls::Current::new(offer.config),
+        timeout: setup::tls_timeout(options),
+        is_optional: options.allow_non_tls,
+        pinned: configured.pinned_certs.clone(),
+    })))
+}
+
+fn start_shards(
+    broker: &Arc<Broker>,
+    control: &Handle,
+    tls: Option<&Arc<ClientTls>>,
+) -> Result<Vec<ShardThread>, StartError> {
     let logins = Arc::new(Semaphore::new(process::cores()));
     (0..process::cores())
-        .map(|index| ShardThread::start(index, broker, control, &logins))
+        .map(|index| ShardThread::start(index, broker, control, &logins, tls))
         .collect::<io::Result<_>>()
         .map_err(failed("cannot start a shard"))
 }

@@ -3,6 +3,7 @@
 use crate::http::{RequestCounts, Scheme};
 use crate::logging::Logger;
 use crate::process::{self, Meter};
+use crate::setup;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, ClosedConn, Conn, ConnDetails, Endpoint, Subscription};
@@ -78,6 +79,8 @@ impl Monitor {
             go: info.go,
             host: info.host,
             port: self.addresses().client,
+            tls_required: info.tls_required,
+            tls_verify: info.tls_verify,
             auth_required: self.broker.auth().advertised(),
             ..Identity::default()
         }
@@ -108,7 +111,7 @@ impl Monitor {
 
     fn settings(&self) -> Settings {
         Settings {
-            tls_timeout: 2.0,
+            tls_timeout: setup::tls_timeout(&self.options).as_secs_f64(),
             write_deadline: self.options.limits.write_deadline,
             write_timeout: match self.options.limits.write_timeout {
                 WriteTimeout::Default => String::new(),
@@ -251,6 +254,8 @@ fn snapshot(cid: u64, endpoint: &Endpoint, details: ConnDetails) -> ConnSnapshot
         name: details.name,
         lang: details.lang,
         version: details.version,
+        tls_version: details.tls.as_ref().map_or("", |tls| tls.version),
+        tls_cipher_suite: details.tls.map_or_else(String::new, |tls| tls.cipher_suite),
         authorized_user: details.user.unwrap_or_default(),
         account_tag: details.account.clone(),
         account: details.account,

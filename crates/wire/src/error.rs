@@ -50,6 +50,8 @@ pub enum ErrorText {
     NoRespondersRequiresHeaders,
     /// Too many PINGs stayed without an answer.
     StaleConnection,
+    /// The TLS handshake did not come in time.
+    TlsRequired,
 }
 
 impl fmt::Display for ErrorText {
@@ -95,6 +97,7 @@ impl fmt::Display for ErrorText {
             Self::InvalidClientProtocol => f.write_str("invalid client protocol"),
             Self::NoRespondersRequiresHeaders => f.write_str("no responders requires headers support"),
             Self::StaleConnection => f.write_str("Stale Connection"),
+            Self::TlsRequired => f.write_str("Secure Connection - TLS Required"),
         }
     }
 }
@@ -185,6 +188,8 @@ pub enum CloseReason {
     MessageHeaderViolation,
     /// `no_responders` without `headers`.
     NoRespondersRequiresHeaders,
+    /// The TLS handshake failed, or did not come in time.
+    TlsHandshake,
     /// A bug: a panic while handling this connection's bytes.
     InternalError,
 }
@@ -211,6 +216,7 @@ impl CloseReason {
             Self::ServerShutdown => "Server Shutdown",
             Self::MessageHeaderViolation => "Message Header Violation",
             Self::NoRespondersRequiresHeaders => "No Responders Requires Headers",
+            Self::TlsHandshake => "TLS Handshake Failure",
             Self::InternalError => "Internal Error",
         }
     }

@@ -18,6 +18,12 @@ pub struct Info {
     pub headers: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub auth_required: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub tls_required: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub tls_verify: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub tls_available: bool,
     pub max_payload: u32,
     #[serde(skip_serializing_if = "is_false")]
     pub jetstream: bool,

@@ -2,7 +2,7 @@
 
 use super::{Ready, Session, State, Step, Verdict};
 use crate::account::Account;
-use crate::conn::ConnDetails;
+use crate::conn::{ConnDetails, TlsDetails};
 use crate::log::Level;
 use crate::settings::Settings;
 use crate::shard::Shard;
@@ -46,6 +46,22 @@ impl Session {
     pub(super) fn greet(&self, shard: &mut Shard) {
         let line = Info { auth_required: self.broker.auth().advertised(), ..self.info() }.line();
         shard.say(&self.conn, &line);
+    }
+
+    /// The transport has become TLS. Compat: the time to authenticate begins with that.
+    pub fn secured(&mut self, shard: &Shard, tls: TlsDetails, now: Instant) {
+        let (version, suite) = (tls.version, &tls.cipher_suite);
+        self.log(Level::Debug, format_args!("TLS handshake complete"));
+        self.log(Level::Debug, format_args!("TLS version {version}, cipher suite {suite}"));
+        self.conn.update_details(|details| details.tls = Some(tls));
+        self.timers.expect_connect_from(shard.settings(), now);
+    }
+
+    /// The peer has not begun its handshake in time.
+    pub fn insecure(&mut self, shard: &mut Shard) -> CloseReason {
+        self.log(Level::Error, format_args!("TLS handshake timeout"));
+        self.say_error(shard, &ErrorText::TlsRequired);
+        CloseReason::TlsHandshake
     }
 
     fn info(&self) -> Info {

@@ -72,6 +72,10 @@ pub(super) struct Row<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     version: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
+    tls_version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    tls_cipher_suite: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     authorized_user: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     account: &'a str,
@@ -113,6 +117,8 @@ impl<'a> Row<'a> {
             name: &conn.name,
             lang: &conn.lang,
             version: &conn.version,
+            tls_version: conn.tls_version,
+            tls_cipher_suite: &conn.tls_cipher_suite,
             authorized_user: "",
             account: "",
             subscriptions_list: Vec::new(),

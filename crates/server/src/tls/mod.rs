@@ -4,6 +4,7 @@
 //! client listener do the handshakes. [`inspect`] is how a configuration finds out early that its
 //! certificates are no good.
 
+mod clients;
 mod files;
 #[cfg(test)]
 pub(crate) mod lab;
@@ -20,6 +21,7 @@ use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 
+pub(crate) use clients::{ClientTls, NO_HANDSHAKE, details, words};
 use files::{Authorities, Identity};
 use resolver::Certificates;
 
@@ -37,7 +39,6 @@ pub fn inspect(options: &TlsOptions) -> Result<(), String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peers {
     /// What the options say.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the listener of clients"))]
     AsConfigured,
     /// Never a certificate. Compat: monitoring over HTTPS does not ask, whatever `verify` says.
     Anonymous,
