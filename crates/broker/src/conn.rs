@@ -69,6 +69,8 @@ pub struct TlsDetails {
     pub version: &'static str,
     /// As in the registry of TLS.
     pub cipher_suite: String,
+    /// The handshake came before INFO.
+    pub is_first: bool,
 }
 
 /// A connection, shared between shards.

@@ -162,6 +162,8 @@ pub struct Limits {
 pub struct Settings {
     /// Seconds.
     pub tls_timeout: f64,
+    /// When the server's certificate expires; left out without one.
+    pub tls_cert_not_after: Option<Timestamp>,
     /// How long one write to a socket may take.
     pub write_deadline: Duration,
     /// What happens at the write deadline (`close`, `retry`); empty, and left out, for the default.
@@ -310,6 +312,8 @@ pub struct ConnSnapshot {
     pub tls_version: &'static str,
     /// The cipher suite as TLS names it; left out when empty.
     pub tls_cipher_suite: String,
+    /// Whether the TLS handshake came before INFO; left out when not.
+    pub tls_first: bool,
     /// The user as shown with `auth=1`: a user name or nkey, `[REDACTED]` for a token, or empty.
     pub authorized_user: String,
     /// The account's name, always set for a client that has one.

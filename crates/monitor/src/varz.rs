@@ -72,6 +72,8 @@ struct Varz<'a> {
     slow_consumer_stats: LinkCounts,
     stale_connection_stats: LinkCounts,
     disk_io_wait_stats: DiskWaits,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_cert_not_after: Option<String>,
 }
 
 impl<'a> Varz<'a> {
@@ -109,6 +111,7 @@ impl<'a> Varz<'a> {
             slow_consumer_stats: server.slow_consumers,
             stale_connection_stats: server.stale_connections,
             disk_io_wait_stats: DiskWaits::default(),
+            tls_cert_not_after: settings.tls_cert_not_after.map(utc),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::tls::ClientTls;
 use crate::{banner, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
-use myelin_conf::options::Options;
+use myelin_conf::options::{HandshakeFirst, Options};
 use myelin_monitor::Pages;
 use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::info::Info;
@@ -115,6 +115,9 @@ impl Server {
         }
         let shards = start_shards(&broker, control.handle(), tls.as_ref())?;
         let monitor = Monitor::new(loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
+        if let Some(tls) = &tls {
+            monitor.set_tls(Arc::clone(tls));
+        }
         let http = start_monitoring(&options, &monitor, log)?;
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
@@ -122,12 +125,13 @@ impl Server {
             .update_info(|info| advertise(info, address.port(), options.server.client_advertise.as_deref()));
         monitor.set_addresses(Addresses { client: address.port(), monitoring: http });
         let ports_dir = options.server.ports_file_dir.as_deref();
-        let ports_file = ports_dir.map(|dir| ports::write(dir, address, http)).transpose();
+        let client_scheme = if broker.info().tls_required { "tls" } else { "nats" };
+        let ports_file = ports_dir.map(|dir| ports::write(dir, (client_scheme, address), http)).transpose();
         let ports_file = ports_file.map_err(failed("cannot write the ports file"))?;
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
-        if options.tls.is_some() {
-            log.info("TLS required for client connections");
+        if let Some(tls) = &tls {
+            announce_tls(tls, log);
         }
         log.info("Server is ready");
         Ok(Self { options, log: Arc::clone(log), broker, shards, accepting, ports_file })
@@ -221,11 +225,21 @@ fn client_tls(options: &Options, log: &Logger) -> Result<Option<Arc<ClientTls>>,
     let offer = tls::offer(configured, tls::Peers::AsConfigured).map_err(StartError)?;
     offer.notes.iter().for_each(|note| log.warn(note));
     Ok(Some(Arc::new(ClientTls {
-        current: tls::Current::new(offer.config),
+        current: tls::Current::new(offer),
+        first: configured.handshake_first,
         timeout: setup::tls_timeout(options),
         is_optional: options.allow_non_tls,
         pinned: configured.pinned_certs.clone(),
     })))
+}
+
+fn announce_tls(tls: &ClientTls, log: &Logger) {
+    let is_first = tls.first == HandshakeFirst::Yes;
+    let how = if tls.is_optional && !is_first { "available" } else { "required" };
+    log.info(format_args!("TLS {how} for client connections"));
+    if is_first {
+        log.warn("Clients that are not using \"TLS Handshake First\" option will fail to connect");
+    }
 }
 
 fn start_shards(
@@ -279,7 +293,7 @@ fn monitoring_security(options: &Options, log: &Logger) -> Result<Arc<tls::Curre
         options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
     let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
     offer.notes.iter().for_each(|note| log.warn(note));
-    Ok(tls::Current::new(offer.config))
+    Ok(tls::Current::new(offer))
 }
 
 /// As in an address: IPv6 in brackets.

@@ -4,6 +4,7 @@ use crate::http::{RequestCounts, Scheme};
 use crate::logging::Logger;
 use crate::process::{self, Meter};
 use crate::setup;
+use crate::tls::ClientTls;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, ClosedConn, Conn, ConnDetails, Endpoint, Subscription};
@@ -44,6 +45,7 @@ pub(crate) struct Monitor {
     start: Timestamp,
     requests: RequestCounts,
     addresses: OnceLock<Addresses>,
+    tls: OnceLock<Arc<ClientTls>>,
 }
 
 impl Monitor {
@@ -57,12 +59,18 @@ impl Monitor {
             start: Timestamp::now(),
             requests: RequestCounts::default(),
             addresses: OnceLock::new(),
+            tls: OnceLock::new(),
         })
     }
 
     /// Says which ports were bound, once they are.
     pub(crate) fn set_addresses(&self, addresses: Addresses) {
         let _ = self.addresses.set(addresses);
+    }
+
+    /// Says what clients are offered, if they may speak TLS.
+    pub(crate) fn set_tls(&self, tls: Arc<ClientTls>) {
+        let _ = self.tls.set(tls);
     }
 
     fn addresses(&self) -> Addresses {
@@ -112,6 +120,7 @@ impl Monitor {
     fn settings(&self) -> Settings {
         Settings {
             tls_timeout: setup::tls_timeout(&self.options).as_secs_f64(),
+            tls_cert_not_after: self.tls.get().and_then(|tls| tls.current.expiry()),
             write_deadline: self.options.limits.write_deadline,
             write_timeout: match self.options.limits.write_timeout {
                 WriteTimeout::Default => String::new(),
@@ -255,6 +264,7 @@ fn snapshot(cid: u64, endpoint: &Endpoint, details: ConnDetails) -> ConnSnapshot
         lang: details.lang,
         version: details.version,
         tls_version: details.tls.as_ref().map_or("", |tls| tls.version),
+        tls_first: details.tls.as_ref().is_some_and(|tls| tls.is_first),
         tls_cipher_suite: details.tls.map_or_else(String::new, |tls| tls.cipher_suite),
         authorized_user: details.user.unwrap_or_default(),
         account_tag: details.account.clone(),

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 /// When the folder does not exist or cannot be written.
 pub(crate) fn write(
     dir: &Path,
-    client: SocketAddr,
+    client: (&str, SocketAddr),
     monitor: Option<(Scheme, SocketAddr)>,
 ) -> io::Result<PathBuf> {
     let executable = std::env::current_exe()?;
     let name = executable.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let path = dir.join(format!("{name}_{}.ports", std::process::id()));
-    let mut ports = json!({ "nats": [url("nats", client)] });
+    let mut ports = json!({ "nats": [url(client.0, client.1)] });
     if let Some((scheme, monitor)) = monitor {
         ports["monitoring"] = json!([url(scheme.name(), monitor)]);
     }
@@ -48,7 +48,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = write(
             dir.path(),
-            ([0, 0, 0, 0], 4222).into(),
+            ("nats", ([0, 0, 0, 0], 4222).into()),
             Some((Scheme::Http, ([127, 0, 0, 2], 8222).into())),
         )
         .unwrap();

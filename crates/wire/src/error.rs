@@ -50,8 +50,6 @@ pub enum ErrorText {
     NoRespondersRequiresHeaders,
     /// Too many PINGs stayed without an answer.
     StaleConnection,
-    /// The TLS handshake did not come in time.
-    TlsRequired,
 }
 
 impl fmt::Display for ErrorText {
@@ -97,7 +95,6 @@ impl fmt::Display for ErrorText {
             Self::InvalidClientProtocol => f.write_str("invalid client protocol"),
             Self::NoRespondersRequiresHeaders => f.write_str("no responders requires headers support"),
             Self::StaleConnection => f.write_str("Stale Connection"),
-            Self::TlsRequired => f.write_str("Secure Connection - TLS Required"),
         }
     }
 }

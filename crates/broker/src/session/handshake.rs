@@ -42,9 +42,16 @@ impl fmt::Debug for AuthTask {
 }
 
 impl Session {
-    /// Stages the first INFO.
-    pub(super) fn greet(&self, shard: &mut Shard) {
-        let line = Info { auth_required: self.broker.auth().advertised(), ..self.info() }.line();
+    /// Stages the first INFO. After a handshake that came first it says that TLS is required, also where
+    /// clients may do without.
+    pub fn greet(&self, shard: &mut Shard, after_handshake: bool) {
+        let info = self.info();
+        let line = Info {
+            auth_required: self.broker.auth().advertised(),
+            tls_required: info.tls_required || after_handshake,
+            ..info
+        }
+        .line();
         shard.say(&self.conn, &line);
     }
 
@@ -55,13 +62,6 @@ impl Session {
         self.log(Level::Debug, format_args!("TLS version {version}, cipher suite {suite}"));
         self.conn.update_details(|details| details.tls = Some(tls));
         self.timers.expect_connect_from(shard.settings(), now);
-    }
-
-    /// The peer has not begun its handshake in time.
-    pub fn insecure(&mut self, shard: &mut Shard) -> CloseReason {
-        self.log(Level::Error, format_args!("TLS handshake timeout"));
-        self.say_error(shard, &ErrorText::TlsRequired);
-        CloseReason::TlsHandshake
     }
 
     fn info(&self) -> Info {

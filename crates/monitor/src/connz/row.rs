@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::connz::options::{Detail, Options};
-use crate::json::is_zero;
+use crate::json::{is_false, is_zero};
 use crate::snapshot::{ConnSnapshot, Source, Stamp, SubSnapshot};
 use crate::subsz::SubDetail;
 use crate::text::{age, moment_in, round_trip};
@@ -75,6 +75,8 @@ pub(super) struct Row<'a> {
     tls_version: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     tls_cipher_suite: &'a str,
+    #[serde(skip_serializing_if = "is_false")]
+    tls_first: bool,
     #[serde(skip_serializing_if = "str::is_empty")]
     authorized_user: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -119,6 +121,7 @@ impl<'a> Row<'a> {
             version: &conn.version,
             tls_version: conn.tls_version,
             tls_cipher_suite: &conn.tls_cipher_suite,
+            tls_first: conn.tls_first,
             authorized_user: "",
             account: "",
             subscriptions_list: Vec::new(),

@@ -10,6 +10,7 @@ use super::socket::{SecureSocket, Socket};
 use super::{Local, Mail};
 use bytes::{BufMut, Bytes, BytesMut};
 use myelin_broker::{AuthTask, Endpoint, Level, Refreshed, Session, Sink, Verdict, Why};
+use myelin_conf::options::HandshakeFirst;
 use myelin_wire::error::CloseReason;
 use std::cell::RefMut;
 use std::future::poll_fn;
@@ -111,7 +112,9 @@ pub(super) fn open(
     let link = Link::new(Arc::clone(&conn), write, tls);
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&link));
     let now = Instant::now();
-    let (session, verdict) = Session::open(&mut local.shard.borrow_mut(), conn, now);
+    let is_silent = local.tls.as_ref().is_some_and(|tls| tls.first != HandshakeFirst::No);
+    let begin = if is_silent { Session::open_in_silence } else { Session::open };
+    let (session, verdict) = begin(&mut local.shard.borrow_mut(), conn, now);
     let alarm = session.deadline();
     local.timers.enter(alarm, session.conn().cid());
     local.flush_soon();

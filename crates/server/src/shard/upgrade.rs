@@ -1,28 +1,63 @@
-//! How a connection becomes secure: INFO in the plain, then the handshake, then the session goes on.
+//! How a connection becomes secure: INFO in the plain and then the
+//! handshake, or the other way round; then the session goes on.
 
 use super::reader::Reader;
 use super::secure::{HANDSHAKE, handshake};
-use crate::tls::{ClientTls, details};
+use crate::tls::{ClientTls, NO_HANDSHAKE, details};
 use myelin_broker::Level;
+use myelin_conf::options::HandshakeFirst;
 use myelin_wire::error::CloseReason;
 use rustls::ServerConnection;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 impl Reader {
-    /// Waits for the handshake. Where TLS is optional, a client that begins with something else, or with
-    /// nothing for as long as a handshake may take, goes on without.
+    /// Brings the connection to where its session begins.
+    ///
+    /// # Errors
+    /// When there has to be TLS, and is none.
     pub(super) async fn secure(&mut self) -> Result<(), CloseReason> {
         let Some(tls) = self.local.tls.clone() else { return Ok(()) };
+        let is_first = match tls.first {
+            HandshakeFirst::No => false,
+            HandshakeFirst::Yes => true,
+            HandshakeFirst::Within(delay) => match self.first_byte(delay).await {
+                Some(_) => true,
+                None => {
+                    self.greet(false);
+                    false
+                }
+            },
+        };
         // INFO goes out before anything is encrypted.
         self.local.flush();
-        if tls.is_optional && !self.begins_handshake(&tls).await {
+        // Where TLS is optional, a client that begins with something else, or with nothing for as long as a
+        // handshake may take, goes on without.
+        if tls.is_optional && !is_first && self.first_byte(tls.timeout).await != Some(HANDSHAKE) {
+            self.wake_at_deadline();
             return Ok(());
         }
+        let connection = self.shake(&tls).await?;
+        self.begin(connection, is_first);
+        Ok(())
+    }
+
+    /// What the peer sends first, if it sends anything in time. It stays unread.
+    async fn first_byte(&mut self, within: Duration) -> Option<u8> {
+        let mut first = [0];
+        tokio::select! {
+            peeked = timeout(within, self.read.peek(&mut first)) => match peeked {
+                Ok(Ok(1)) => Some(first[0]),
+                _ => None,
+            },
+            () = self.link.kicked() => None,
+        }
+    }
+
+    async fn shake(&mut self, tls: &ClientTls) -> Result<ServerConnection, CloseReason> {
         self.log(Level::Debug, "Starting TLS client connection handshake");
-        let current = tls.current.get();
-        let shaking = timeout(tls.timeout, handshake(Arc::clone(&self.link.write), current));
+        let shaking = timeout(tls.timeout, handshake(Arc::clone(&self.link.write), tls.current.get()));
         let mut shaking = self.local.control.spawn(shaking);
         let outcome = tokio::select! {
             outcome = &mut shaking => outcome,
@@ -32,35 +67,37 @@ impl Reader {
             }
         };
         match outcome {
-            Ok(Ok(Ok(connection))) if tls.accepts(&connection) => self.begin(connection),
-            Ok(Ok(Ok(_))) => return Err(self.handshake_failed("certificate not pinned")),
-            Ok(Ok(Err(error))) => return Err(self.handshake_failed(&error)),
-            Ok(Err(_)) => return Err(self.session.insecure(&mut self.local.shard.borrow_mut())),
+            Ok(Ok(Ok(connection))) if tls.accepts(&connection) => return Ok(connection),
+            Ok(Ok(Ok(_))) => self.log(Level::Error, "TLS handshake error: certificate not pinned"),
+            Ok(Ok(Err(error))) => {
+                // Compat: who probes the port, as load balancers do, is no error.
+                let level = if error == NO_HANDSHAKE { Level::Debug } else { Level::Error };
+                self.log(level, &format!("TLS handshake error: {error}"));
+            }
+            Ok(Err(_)) => {
+                self.log(Level::Debug, "TLS handshake error: i/o timeout");
+                self.log(Level::Error, "TLS handshake timeout");
+            }
             Err(_) => return Err(CloseReason::InternalError),
         }
-        Ok(())
+        Err(CloseReason::TlsHandshake)
     }
 
-    async fn begins_handshake(&mut self, tls: &ClientTls) -> bool {
-        let mut first = [0];
-        tokio::select! {
-            peeked = timeout(tls.timeout, self.read.peek(&mut first)) => matches!(peeked, Ok(Ok(1))) && first == [HANDSHAKE],
-            () = self.link.kicked() => false,
-        }
-    }
-
-    fn begin(&mut self, connection: ServerConnection) {
-        let details = details(&connection);
+    fn begin(&mut self, connection: ServerConnection, is_first: bool) {
+        let details = details(&connection, is_first);
         if let Some(tls) = &self.link.tls {
             tls.begin(connection);
+        }
+        if is_first {
+            self.greet(true);
         }
         self.session.secured(&self.local.shard.borrow(), details, Instant::now());
         self.wake_at_deadline();
     }
 
-    fn handshake_failed(&self, error: &str) -> CloseReason {
-        self.log(Level::Error, &format!("TLS handshake error: {error}"));
-        CloseReason::TlsHandshake
+    fn greet(&self, after_handshake: bool) {
+        self.session.greet(&mut self.local.shard.borrow_mut(), after_handshake);
+        self.local.flush_soon();
     }
 
     fn log(&self, level: Level, line: &str) {

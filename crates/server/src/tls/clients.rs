@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myelin_broker::TlsDetails;
+use myelin_conf::options::HandshakeFirst;
 use rustls::pki_types::CertificateDer;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, ServerConnection};
 use sha2::{Digest, Sha256};
@@ -18,6 +19,8 @@ use super::suites::{suite_name, version_name};
 #[derive(Debug)]
 pub(crate) struct ClientTls {
     pub(crate) current: Arc<Current>,
+    /// When the handshake comes.
+    pub(crate) first: HandshakeFirst,
     /// Time for the handshake.
     pub(crate) timeout: Duration,
     /// Clients may do without (`allow_non_tls`).
@@ -48,12 +51,13 @@ fn fingerprint(cert: &CertificateDer<'_>) -> Option<String> {
 }
 
 /// What the handshake agreed on.
-pub(crate) fn details(connection: &ServerConnection) -> TlsDetails {
+pub(crate) fn details(connection: &ServerConnection, is_first: bool) -> TlsDetails {
     TlsDetails {
         version: connection.protocol_version().map_or("", version_name),
         cipher_suite: connection
             .negotiated_cipher_suite()
             .map_or_else(String::new, |suite| suite_name(suite.suite())),
+        is_first,
     }
 }
 
@@ -61,8 +65,20 @@ pub(crate) fn details(connection: &ServerConnection) -> TlsDetails {
 pub(crate) fn words(error: &Error) -> String {
     match error {
         Error::NoCertificatesPresented => "tls: client didn't provide a certificate".to_owned(),
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned()
+        Error::InvalidCertificate(wrong) => {
+            let reason = match wrong {
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                    "certificate signed by unknown authority".to_owned()
+                }
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. } => {
+                    "certificate has expired or is not yet valid".to_owned()
+                }
+                other => other.to_string(),
+            };
+            format!("tls: failed to verify certificate: x509: {reason}")
         }
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => NO_HANDSHAKE.to_owned(),
         Error::AlertReceived(alert) => format!("remote error: tls: {}", alert_words(*alert)),

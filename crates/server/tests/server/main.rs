@@ -14,6 +14,7 @@ mod queues;
 mod raw;
 mod resources;
 mod slow;
+mod tls;
 
 use std::time::{Duration, Instant};
 
