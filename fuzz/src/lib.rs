@@ -10,6 +10,7 @@ mod client_parser;
 mod configuration;
 mod connect_json;
 mod headers;
+mod monitoring;
 mod pieces;
 mod session;
 mod transform;
@@ -18,6 +19,7 @@ pub use client_parser::client_parser;
 pub use configuration::configuration;
 pub use connect_json::connect_json;
 pub use headers::headers;
+pub use monitoring::monitoring;
 pub use session::session;
 pub use transform::transform;
 

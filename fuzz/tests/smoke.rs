@@ -38,6 +38,11 @@ fn session() {
 }
 
 #[test]
+fn monitoring() {
+    smoke("monitoring", myelin_fuzz::monitoring);
+}
+
+#[test]
 fn transform() {
     smoke("transform", myelin_fuzz::transform);
 }

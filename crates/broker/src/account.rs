@@ -70,6 +70,11 @@ impl Account {
         self.interest.len()
     }
 
+    /// Subscriptions that were ever made in it.
+    pub fn subscribed(&self) -> u64 {
+        self.interest.inserted()
+    }
+
     /// Calls `f` for every subscription, for monitoring.
     pub fn for_each_subscription(&self, mut f: impl FnMut(&Subscription)) {
         self.interest.for_each(|sub| f(sub));

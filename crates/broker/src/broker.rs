@@ -3,10 +3,10 @@
 use crate::account::{Account, AccountLimits};
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, SetupError};
-use crate::log::{Level, Log};
-use crate::registry::{ClosedConn, Registry};
+use crate::log::{Level, Log, RateLimit};
+use crate::registry::{ClosedConn, PastTraffic, Registry};
 use crate::settings::Settings;
-use crate::traffic::{Counters, Traffic};
+use crate::traffic::{Counters, RouteCounts, Traffic};
 use arc_swap::ArcSwap;
 use myelin_auth::AuthConfig;
 use myelin_stdx::mem::Accountant;
@@ -28,6 +28,7 @@ pub struct Broker {
     next_cid: AtomicU64,
     lame_duck: AtomicBool,
     log: Arc<dyn Log>,
+    pub(crate) rate_limit: RateLimit,
 }
 
 impl Broker {
@@ -45,6 +46,7 @@ impl Broker {
     ) -> Result<Arc<Self>, SetupError> {
         let directory = Directory::new(auth, accounts, system_account)?;
         Ok(Arc::new(Self {
+            rate_limit: RateLimit::default(),
             settings: ArcSwap::from_pointee(settings),
             directory: ArcSwap::from_pointee(directory),
             info: RwLock::new(info),
@@ -127,6 +129,10 @@ impl Broker {
         self.update_info(|info| info.ldm = true);
     }
 
+    pub(crate) fn is_lame_duck(&self) -> bool {
+        self.lame_duck.load(Relaxed)
+    }
+
     /// Makes the shared half of a new connection.
     pub fn connect(&self, endpoint: Endpoint, sink: Box<dyn Sink>) -> Arc<Conn> {
         let cid = self.next_cid.fetch_add(1, Relaxed);
@@ -136,6 +142,11 @@ impl Broker {
     /// Living connections.
     pub fn connections(&self) -> Vec<Arc<Conn>> {
         self.registry.open()
+    }
+
+    /// Living connections, and what the ended ones of each account have moved: nothing is counted in both.
+    pub fn census(&self) -> (Vec<Arc<Conn>>, Vec<(String, PastTraffic)>) {
+        self.registry.census()
     }
 
     /// Ended connections that are still remembered, oldest first.
@@ -165,6 +176,13 @@ impl Broker {
         sum
     }
 
+    /// How the route caches of all shards do together.
+    pub fn route_counts(&self) -> RouteCounts {
+        let mut sum = RouteCounts::default();
+        lock(&self.shards).iter().for_each(|shard| sum.join(shard.routes.get()));
+        sum
+    }
+
     /// What the data path holds in memory at the moment.
     pub fn memory(&self) -> &Accountant {
         &self.commons.memory
@@ -184,11 +202,8 @@ impl Broker {
     /// A line about one connection, in the reference's form.
     pub fn log_for(&self, level: Level, conn: &Conn, line: fmt::Arguments<'_>) {
         if self.log.enabled(level) {
-            self.log.write(level, format_args!("{} - cid:{} - {line}", conn.endpoint().peer, conn.cid()));
+            let (peer, cid, label) = (conn.endpoint().peer, conn.cid(), conn.label());
+            self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}"));
         }
-    }
-
-    pub(crate) fn info_for(&self, conn: &Conn, line: fmt::Arguments<'_>) {
-        self.log_for(Level::Info, conn, line);
     }
 }

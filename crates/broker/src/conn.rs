@@ -85,6 +85,8 @@ pub struct Conn {
     closing: Mutex<Option<CloseReason>>,
     is_closing: AtomicBool,
     details: Mutex<ConnDetails>,
+    /// What the log says of it behind its client id.
+    label: OnceLock<Box<str>>,
     subs: Mutex<Subs>,
     rights: RightsCell,
     /// Perf: spares routes the lock of `rights` for connections without any.
@@ -143,6 +145,7 @@ impl Conn {
             closing: Mutex::new(None),
             is_closing: AtomicBool::new(false),
             details: Mutex::default(),
+            label: OnceLock::new(),
             subs: Mutex::default(),
             rights: Mutex::default(),
             has_rights: AtomicBool::new(false),
@@ -230,8 +233,23 @@ impl Conn {
         lock(&self.details).clone()
     }
 
+    /// Looks at what monitoring shows without a copy. `look` runs under a lock and must be short.
+    pub fn with_details<R>(&self, look: impl FnOnce(&ConnDetails) -> R) -> R {
+        look(&lock(&self.details))
+    }
+
     pub(crate) fn update_details(&self, update: impl FnOnce(&mut ConnDetails)) {
         update(&mut lock(&self.details));
+    }
+
+    /// What the log says of it behind its client id; empty before CONNECT.
+    pub(crate) fn label(&self) -> &str {
+        self.label.get().map_or("", |label| label)
+    }
+
+    /// Compat: only the first CONNECT names a client, whatever a later one says.
+    pub(crate) fn set_label(&self, label: &str) {
+        let _ = self.label.set(label.into());
     }
 
     pub(crate) fn rights(&self) -> Option<Arc<Rights>> {

@@ -19,6 +19,7 @@ mod session;
 mod settings;
 mod shard;
 mod subscription;
+mod trace;
 mod traffic;
 
 #[cfg(test)]
@@ -28,11 +29,11 @@ pub use account::{Account, AccountLimits};
 pub use broker::Broker;
 pub use conn::{Conn, ConnDetails, Endpoint, Sink, TlsDetails};
 pub use directory::SetupError;
-pub use log::{Level, Log};
+pub use log::{Level, Log, Span};
 pub use outbox::{Drained, Segment};
-pub use registry::ClosedConn;
+pub use registry::{ClosedConn, ClosedSub, PastTraffic};
 pub use session::{AuthTask, Consumed, Refreshed, Removal, Session, Verdict, Why};
 pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;
-pub use traffic::{Counters, Traffic};
+pub use traffic::{Counters, RouteCounts, Traffic};

@@ -180,7 +180,7 @@ pub enum Drained {
         progress: bool,
     },
     /// The socket failed; the claim is given back and the connection must end.
-    Failed,
+    Failed(ErrorKind),
 }
 
 /// Writes the outbox of `conn`, whose claim the caller holds. Emptied buffers go to `recycle`.
@@ -202,11 +202,11 @@ pub(crate) fn drain(conn: &Arc<Conn>, recycle: &mut dyn FnMut(Vec<u8>)) -> Drain
                 let _ = outbox.queue.finish(|_| true);
                 return Drained::Empty;
             }
-            Wrote::Failed => {
+            Wrote::Failed(error) => {
                 // The rest can never be written; whatever arrives meanwhile goes with the close.
                 outbox.forget(segments, written, conn.memory());
                 let _ = outbox.queue.finish(|_| true);
-                return Drained::Failed;
+                return Drained::Failed(error);
             }
         }
         if let Finish::Released = outbox.queue.finish(|q| q.segments.is_empty()) {
@@ -230,7 +230,7 @@ fn put_back(queue: &mut Queue, mut rest: VecDeque<Segment>, written: usize) -> O
 enum Wrote {
     All(usize),
     Blocked(usize),
-    Failed,
+    Failed(ErrorKind),
 }
 
 fn write_segments(
@@ -249,7 +249,7 @@ fn write_segments(
             count += 1;
         }
         match conn.sink().try_write(&slices[..count]) {
-            Ok(0) => return Wrote::Failed,
+            Ok(0) => return Wrote::Failed(ErrorKind::WriteZero),
             Ok(n) => {
                 total += n;
                 conn.outbox.pending.fetch_sub(n, Relaxed);
@@ -257,7 +257,7 @@ fn write_segments(
             }
             Err(e) if e.kind() == ErrorKind::WouldBlock => return Wrote::Blocked(total),
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return Wrote::Failed,
+            Err(e) => return Wrote::Failed(e.kind()),
         }
     }
     Wrote::All(total)

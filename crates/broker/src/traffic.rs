@@ -13,6 +13,10 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
     /// The value at this moment.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -30,6 +34,57 @@ pub struct Traffic {
     pub out_msgs: Counter,
     /// Their payload bytes.
     pub out_bytes: Counter,
+    pub(crate) routes: SharedRouteCounts,
+}
+
+/// How the route caches do, as of the last flush of each shard.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct RouteCounts {
+    /// Look-ups that had to ask the interest index.
+    pub misses: u64,
+    /// Routes in the caches.
+    pub cached: u64,
+    /// Subscriptions on those routes.
+    pub fanout: u64,
+    /// Subscriptions on the widest route ever cached.
+    pub widest: u64,
+}
+
+impl RouteCounts {
+    /// Takes the counts of one shard into the sum.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.misses += other.misses;
+        self.cached += other.cached;
+        self.fanout += other.fanout;
+        self.widest = self.widest.max(other.widest);
+    }
+}
+
+/// One shard's [`RouteCounts`] where other threads can read them.
+#[derive(Debug, Default)]
+pub(crate) struct SharedRouteCounts {
+    misses: Counter,
+    cached: Counter,
+    fanout: Counter,
+    widest: Counter,
+}
+
+impl SharedRouteCounts {
+    pub(crate) fn set(&self, counts: RouteCounts) {
+        self.misses.set(counts.misses);
+        self.cached.set(counts.cached);
+        self.fanout.set(counts.fanout);
+        self.widest.set(counts.widest);
+    }
+
+    pub(crate) fn get(&self) -> RouteCounts {
+        RouteCounts {
+            misses: self.misses.get(),
+            cached: self.cached.get(),
+            fanout: self.fanout.get(),
+            widest: self.widest.get(),
+        }
+    }
 }
 
 /// The server's counters that are rare enough for shared atomics, plus the sum of all shards.

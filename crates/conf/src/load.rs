@@ -102,6 +102,17 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// What is wrong, without the name of the program: for the log of a server that is running.
+    pub fn reason(&self) -> String {
+        match self {
+            LoadError::Flags(message) | LoadError::Command(message) => message.clone(),
+            LoadError::Config(diagnostics) => {
+                let lines: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
+                lines.join("\n")
+            }
+        }
+    }
+
     /// The exit code of a process that cannot start for this reason.
     ///
     /// Compat: 0 for flags that cannot be read, since the reference prints its usage and leaves as if it

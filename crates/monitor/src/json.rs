@@ -14,6 +14,11 @@ pub(crate) fn pretty(value: &impl Serialize) -> Vec<u8> {
     write(value, GoFormatter(PrettyFormatter::new()))
 }
 
+/// `value` indented by three spaces.
+pub(crate) fn wide(value: &impl Serialize) -> Vec<u8> {
+    write(value, GoFormatter(PrettyFormatter::with_indent(b"   ")))
+}
+
 /// `value` on one line, without blanks.
 pub(crate) fn compact(value: &impl Serialize) -> Vec<u8> {
     write(value, GoFormatter(CompactFormatter))

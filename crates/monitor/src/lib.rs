@@ -1,18 +1,29 @@
-//! The monitoring answers: `/varz`, `/connz`, `/subsz`, `/healthz` and the index page.
+//! The monitoring answers: `/varz`, `/connz` and their sisters, and the index page.
 //!
 //! This room turns plain snapshots into the bytes that nats-server would answer: same keys, same order,
 //! same rules for what is left out, same error texts. It owns no connection, clock or counter: everything
 //! comes from a [`Source`], which the server implements, and [`Pages::respond`] is a pure function of it. It never
 //! knows about sockets or HTTP framing: an [`Answer`] is a status, headers and a body.
 
+mod accountz;
+mod accstatz;
 mod answer;
 mod connz;
+mod expvar;
+mod gatewayz;
 mod healthz;
 mod index;
+mod ipqueuesz;
 mod json;
+mod jsz;
+mod leafz;
 mod page;
 mod query;
+mod raftz;
+mod routez;
+mod secrets;
 mod snapshot;
+mod stacksz;
 mod subsz;
 mod text;
 mod varz;
@@ -21,6 +32,7 @@ mod window;
 pub use answer::Answer;
 pub use page::Pages;
 pub use snapshot::{
-    Clocks, Closed, ConnSnapshot, Health, Identity, InterestSnapshot, Limits, LinkCounts, Process,
-    ServerSnapshot, Settings, Source, Stamp, SubSnapshot, Traffic,
+    AccountSnapshot, Claims, Clocks, Closed, ConnSnapshot, Health, Identity, InterestSnapshot, Limits,
+    LinkCounts, PeerCert, Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp,
+    SubSnapshot, ThreadSnapshot, Tls, Traffic, Volume,
 };

@@ -3,7 +3,10 @@
 use crate::answer::Answer;
 use crate::query::{Plus, Query, decode};
 use crate::snapshot::Source;
-use crate::{connz, healthz, index, subsz, varz};
+use crate::{
+    accountz, accstatz, connz, expvar, gatewayz, healthz, index, ipqueuesz, jsz, leafz, raftz, routez,
+    stacksz, subsz, varz,
+};
 
 /// What is behind a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,10 +14,18 @@ enum Page {
     Index,
     Varz,
     Connz,
+    Routez,
+    Gatewayz,
+    Leafz,
     Subsz,
+    Accountz,
+    Accstatz,
+    Jsz,
     Healthz,
-    /// The reference has this page, we do not yet: answered with 404.
-    Later,
+    Raftz,
+    Ipqueuesz,
+    Stacksz,
+    Expvar,
 }
 
 /// Every path of the reference.
@@ -22,19 +33,19 @@ const PAGES: &[(&str, Page)] = &[
     ("/", Page::Index),
     ("/varz", Page::Varz),
     ("/connz", Page::Connz),
+    ("/routez", Page::Routez),
+    ("/gatewayz", Page::Gatewayz),
+    ("/leafz", Page::Leafz),
     ("/subsz", Page::Subsz),
     ("/subscriptionsz", Page::Subsz),
+    ("/accountz", Page::Accountz),
+    ("/accstatz", Page::Accstatz),
+    ("/jsz", Page::Jsz),
     ("/healthz", Page::Healthz),
-    ("/routez", Page::Later),
-    ("/gatewayz", Page::Later),
-    ("/leafz", Page::Later),
-    ("/accountz", Page::Later),
-    ("/accstatz", Page::Later),
-    ("/jsz", Page::Later),
-    ("/raftz", Page::Later),
-    ("/ipqueuesz", Page::Later),
-    ("/stacksz", Page::Later),
-    ("/debug/vars", Page::Later),
+    ("/raftz", Page::Raftz),
+    ("/ipqueuesz", Page::Ipqueuesz),
+    ("/stacksz", Page::Stacksz),
+    ("/debug/vars", Page::Expvar),
 ];
 
 /// The pages under one base path.
@@ -63,9 +74,19 @@ impl Pages {
             Some(Page::Index) => Ok(index::answer(&self.base, source)),
             Some(Page::Varz) => Ok(varz::answer(source)),
             Some(Page::Connz) => connz::answer(&query, source),
+            Some(Page::Routez) => routez::answer(&query, source),
+            Some(Page::Gatewayz) => gatewayz::answer(&query, source),
+            Some(Page::Leafz) => leafz::answer(&query, source),
             Some(Page::Subsz) => subsz::answer(&query, source),
+            Some(Page::Accountz) => accountz::answer(&query, source),
+            Some(Page::Accstatz) => accstatz::answer(&query, source),
+            Some(Page::Jsz) => jsz::answer(&query, source),
             Some(Page::Healthz) => healthz::answer(&query, source),
-            Some(Page::Later) | None => Ok(Answer::not_found()),
+            Some(Page::Raftz) => Ok(raftz::answer()),
+            Some(Page::Ipqueuesz) => ipqueuesz::answer(&query, source),
+            Some(Page::Stacksz) => Ok(stacksz::answer(source)),
+            Some(Page::Expvar) => Ok(expvar::answer(source)),
+            None => Ok(Answer::not_found()),
         };
         answer.unwrap_or_else(|bad| Answer::bad_request(bad.to_string()))
     }

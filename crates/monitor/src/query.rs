@@ -55,6 +55,24 @@ impl Query {
     }
 }
 
+/// What to tell of a connection's subscriptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subs {
+    None,
+    Subjects,
+    Detail,
+}
+
+impl Subs {
+    /// Reads the option `subs`: a switch, or `detail`.
+    pub(crate) fn read(query: &Query) -> Result<Self, BadQuery> {
+        if query.text("subs").to_lowercase() == "detail" {
+            return Ok(Self::Detail);
+        }
+        Ok(if query.flag("subs")? { Self::Subjects } else { Self::None })
+    }
+}
+
 fn decode_pair(pair: &str) -> Option<(String, String)> {
     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
     Some((decode(key, Plus::IsBlank)?, decode(value, Plus::IsBlank)?))
@@ -112,6 +130,10 @@ pub(crate) enum BadQuery {
     /// A sort key that needs closed connections.
     NeedsClosed(&'static str),
     TestSubject(String),
+    /// An account that does not exist.
+    Account(String),
+    /// Only the leader was asked.
+    NotLeader,
 }
 
 /// What is wrong with a number.
@@ -166,6 +188,8 @@ impl fmt::Display for BadQuery {
             Self::TestSubject(text) => {
                 write!(f, "invalid test subject, must be valid publish subject: {text}")
             }
+            Self::Account(name) => write!(f, "Account {name} does not exist"),
+            Self::NotLeader => f.write_str("filtered response: not leader"),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::json::{is_false, is_zero, nanoseconds};
 ///
 /// Every method may be called from any thread and may take a short lock, but must not wait for a client.
 pub trait Source: Send + Sync {
-    /// What heads `/connz` and `/subsz`.
+    /// What heads the pages.
     fn stamp(&self) -> Stamp;
 
     /// Everything that `/varz` shows.
@@ -24,6 +24,19 @@ pub trait Source: Send + Sync {
 
     /// Whether an account of this name exists: `/connz?acc=` answers differently when it does not.
     fn has_account(&self, name: &str) -> bool;
+
+    /// The system account's name, if there is such an account.
+    fn system_account(&self) -> Option<String>;
+
+    /// The names of all accounts, in the order in which `/accountz` lists them.
+    fn account_names(&self) -> Vec<String>;
+
+    /// One account, if it exists.
+    fn account(&self, name: &str) -> Option<AccountSnapshot>;
+
+    /// All accounts, in the order of their names in [`account_names`](Self::account_names). Cheaper than asking
+    /// for one after the other.
+    fn accounts(&self) -> Vec<AccountSnapshot>;
 
     /// The clients connected now, in any order.
     fn open_connections(&self) -> Vec<ConnSnapshot>;
@@ -41,8 +54,17 @@ pub trait Source: Send + Sync {
     /// The interest index of one account, or the sum over all. An unknown account has an empty one.
     fn interest(&self, account: Option<&str>) -> InterestSnapshot;
 
-    /// Whether clients can connect.
+    /// Whether clients can connect and JetStream works.
     fn health(&self) -> Health;
+
+    /// The queues between this server's threads, for `/ipqueuesz`.
+    fn queues(&self) -> Vec<QueueSnapshot>;
+
+    /// The threads of this process, for `/stacksz`.
+    fn threads(&self) -> Vec<ThreadSnapshot>;
+
+    /// What the process was started with and holds in memory, for `/debug/vars`.
+    fn runtime(&self) -> RuntimeSnapshot;
 
     /// Counts a request to a page, named as in varz's `http_req_stats`. Called before the page is rendered,
     /// so that `/varz` shows itself.
@@ -52,11 +74,13 @@ pub trait Source: Send + Sync {
     fn warn(&self, text: String);
 }
 
-/// Who answers and when: the head of `/connz` and `/subsz`.
+/// Who answers and when: the head of nearly every page.
 #[derive(Debug, Clone)]
 pub struct Stamp {
     /// The server's id, a public server nkey (`N…`).
     pub server_id: String,
+    /// The configured name; the id when there is none.
+    pub server_name: String,
     /// The moment that ages are reckoned from.
     pub now: Timestamp,
     /// The zone in which the start and last activity of a connection are written.
@@ -115,6 +139,9 @@ pub struct Identity {
     /// Whether clients must present a certificate; left out when not.
     #[serde(skip_serializing_if = "is_false")]
     pub tls_verify: bool,
+    /// Whether that certificate's revocation is asked for by OCSP; left out when not.
+    #[serde(skip_serializing_if = "is_false")]
+    pub tls_ocsp_peer_verify: bool,
     /// The INFO `ip`, left out when empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ip: String,
@@ -162,8 +189,6 @@ pub struct Limits {
 pub struct Settings {
     /// Seconds.
     pub tls_timeout: f64,
-    /// When the server's certificate expires; left out without one.
-    pub tls_cert_not_after: Option<Timestamp>,
     /// How long one write to a socket may take.
     pub write_deadline: Duration,
     /// What happens at the write deadline (`close`, `retry`); empty, and left out, for the default.
@@ -180,6 +205,10 @@ pub struct Settings {
     pub system_account: String,
     /// Logins refused because their issuer was not pinned; left out when 0.
     pub pinned_account_fails: u64,
+    /// The keys of trusted proxies; left out when none are configured.
+    pub trusted_proxies: Option<Vec<String>>,
+    /// When the certificate of the client listener expires; left out without one.
+    pub tls_cert_not_after: Option<Timestamp>,
 }
 
 /// The moments that `/varz` shows.
@@ -308,20 +337,58 @@ pub struct ConnSnapshot {
     pub lang: String,
     /// CONNECT's `version`.
     pub version: String,
-    /// Version of TLS, e.g. `1.3`; left out when empty.
-    pub tls_version: &'static str,
-    /// The cipher suite as TLS names it; left out when empty.
-    pub tls_cipher_suite: String,
-    /// Whether the TLS handshake came before INFO; left out when not.
-    pub tls_first: bool,
     /// The user as shown with `auth=1`: a user name or nkey, `[REDACTED]` for a token, or empty.
     pub authorized_user: String,
     /// The account's name, always set for a client that has one.
     pub account: String,
     /// The account's display name: its JWT's, else its name.
     pub account_tag: String,
+    /// The user's JWT and what it says; shown with `auth=1`.
+    pub claims: Option<Claims>,
+    /// How it is encrypted; `None` for a plain connection or during the handshake.
+    pub tls: Option<Tls>,
     /// The MQTT client id; left out when empty.
     pub mqtt_client: String,
+    /// The key of the trusted proxy that it came through; left out when empty.
+    pub proxy_key: String,
+}
+
+/// What a connection shows of its user's JWT.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// The JWT as it may be shown: a bearer token without its signature. Left out when empty.
+    pub jwt: String,
+    /// The key that signed it; left out when empty.
+    pub issuer_key: String,
+    /// The user's tags.
+    pub tags: Vec<String>,
+}
+
+/// How a connection is encrypted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// `1.2` or `1.3`.
+    pub version: String,
+    /// The suite as IANA and Go name it, e.g. `TLS_AES_128_GCM_SHA256`.
+    pub cipher_suite: String,
+    /// The peer's certificates, its own first; shown with `auth=1`.
+    pub peer_certs: Vec<PeerCert>,
+    /// Whether the handshake came before INFO.
+    pub first: bool,
+}
+
+/// One certificate of a peer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PeerCert {
+    /// The subject, as RFC 2253 writes names.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub subject: String,
+    /// SHA-256 of the public key's structure, in hexadecimal.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub spki_sha256: String,
+    /// SHA-256 of the certificate, in hexadecimal.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cert_sha256: String,
 }
 
 /// How a connection ended.
@@ -354,6 +421,40 @@ pub struct SubSnapshot {
     pub cid: u64,
 }
 
+/// One account.
+#[derive(Debug, Clone, Default)]
+pub struct AccountSnapshot {
+    /// The name; with JWTs, the public key.
+    pub name: String,
+    /// The display name: its JWT's, else its name.
+    pub tag: String,
+    /// Whether it is the system account.
+    pub is_system: bool,
+    /// When it was configured last.
+    pub updated: Timestamp,
+    /// Clients connected now.
+    pub clients: usize,
+    /// Leaf nodes connected now.
+    pub leafnodes: usize,
+    /// What its clients have published since the start.
+    pub received: Volume,
+    /// What was delivered to its clients since the start.
+    pub sent: Volume,
+    /// Clients of it that were closed because they did not read fast enough.
+    pub slow_consumers: u64,
+    /// Its interest index.
+    pub interest: InterestSnapshot,
+}
+
+/// Messages and their bytes, headers and payload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Volume {
+    /// Messages.
+    pub msgs: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
 /// The state of an interest index, or of several summed.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct InterestSnapshot {
@@ -375,11 +476,50 @@ pub struct InterestSnapshot {
     pub avg_fanout: f64,
 }
 
-/// Whether clients can connect.
+/// Whether clients can use the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// They can.
+    /// They can, and JetStream is either well or was not asked for.
     Ready,
-    /// They cannot, with the reason as `/healthz` shows it.
+    /// They cannot connect, with the reason as `/healthz` shows it.
     NotReady(String),
+    /// They can, but JetStream was asked for and does not run.
+    WithoutJetStream,
+}
+
+/// A queue between threads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueSnapshot {
+    /// Its name, unique among queues.
+    pub name: String,
+    /// Entries that wait.
+    pub pending: u64,
+    /// Entries that were taken out and are being worked on.
+    pub in_progress: u64,
+}
+
+/// A thread of this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadSnapshot {
+    /// The operating system's number.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// What it does, in one or a few words: `running`, `sleeping, ep_poll`.
+    pub state: String,
+}
+
+/// What a process was started with and what it holds in memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuntimeSnapshot {
+    /// The program and its arguments as they were given, secrets included: the page leaves those out.
+    pub command_line: Vec<String>,
+    /// Bytes of address space.
+    pub mapped: u64,
+    /// Bytes of address space for data: heap and the stacks of threads.
+    pub data: u64,
+    /// Bytes of those that are in memory.
+    pub resident_data: u64,
+    /// Bytes of the main thread's stack.
+    pub stack: u64,
 }

@@ -73,7 +73,26 @@ struct Varz<'a> {
     stale_connection_stats: LinkCounts,
     disk_io_wait_stats: DiskWaits,
     #[serde(skip_serializing_if = "Option::is_none")]
+    proxies: Option<Proxies<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     tls_cert_not_after: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Proxies<'a> {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trusted: Vec<Proxy<'a>>,
+}
+
+#[derive(Serialize)]
+struct Proxy<'a> {
+    key: &'a str,
+}
+
+impl<'a> Proxies<'a> {
+    fn of(keys: &'a [String]) -> Self {
+        Self { trusted: keys.iter().map(|key| Proxy { key }).collect() }
+    }
 }
 
 impl<'a> Varz<'a> {
@@ -111,6 +130,7 @@ impl<'a> Varz<'a> {
             slow_consumer_stats: server.slow_consumers,
             stale_connection_stats: server.stale_connections,
             disk_io_wait_stats: DiskWaits::default(),
+            proxies: settings.trusted_proxies.as_deref().map(Proxies::of),
             tls_cert_not_after: settings.tls_cert_not_after.map(utc),
         }
     }

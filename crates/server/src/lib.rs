@@ -13,12 +13,14 @@ mod monitoring;
 mod pidfile;
 mod ports;
 mod process;
+mod reload;
 mod setup;
 mod shard;
 mod signals;
 mod tls;
 
 pub use lifecycle::{StartError, run};
+pub use reload::ReadAgain;
 pub use signals::deliver;
 pub use tls::inspect as inspect_tls;
 

@@ -4,9 +4,10 @@ use crate::http::{self, Scheme};
 use crate::logging::{Clock, Config, Destination, Logger, Losses};
 use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
+use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
-use crate::tls::ClientTls;
+use crate::tls::{ClientOffer, ClientTls};
 use crate::{banner, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
@@ -50,9 +51,10 @@ fn failed<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> StartEr
 ///
 /// # Errors
 /// When it cannot start: a port is taken, a file cannot be written, the operating system refuses.
-pub fn run(loaded: &Loaded) -> Result<(), StartError> {
-    let log = Arc::new(Logger::open(&log_config(&loaded.options)).map_err(failed("cannot open the log"))?);
-    let result = start(loaded, &log);
+pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> {
+    let log = Logger::open(&log_config(&loaded.options)).map_err(|error| StartError(error.to_string()))?;
+    let log = Arc::new(log);
+    let result = start(loaded, &log, read_again);
     if let Err(error) = &result {
         log.fatal(error);
     }
@@ -67,7 +69,7 @@ pub fn run(loaded: &Loaded) -> Result<(), StartError> {
     result
 }
 
-fn start(loaded: &Loaded, log: &Arc<Logger>) -> Result<(), StartError> {
+fn start(loaded: Loaded, log: &Arc<Logger>, read_again: ReadAgain<'_>) -> Result<(), StartError> {
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(process::cores() + BLOCKING_THREADS)
@@ -80,65 +82,82 @@ fn start(loaded: &Loaded, log: &Arc<Logger>) -> Result<(), StartError> {
         Signals::install().map_err(failed("cannot handle signals"))?
     };
     let server = Server::start(loaded, log, &control)?;
-    server.serve(&control, signals);
+    server.serve(&control, signals, read_again);
     Ok(())
 }
 
 /// The parts of a running server.
-struct Server {
-    options: Options,
-    log: Arc<Logger>,
-    broker: Arc<Broker>,
-    shards: Vec<ShardThread>,
+pub(crate) struct Server {
+    pub(crate) loaded: Loaded,
+    pub(crate) log: Arc<Logger>,
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) shards: Vec<ShardThread>,
+    pub(crate) monitor: Arc<Monitor>,
+    pub(crate) addresses: Bound,
+    pub(crate) client_tls: Arc<ClientTls>,
+    /// Of monitoring over HTTPS.
+    pub(crate) monitor_tls: Option<Arc<tls::Current>>,
+    pub(crate) ports_file: Option<PathBuf>,
     accepting: JoinHandle<()>,
-    ports_file: Option<PathBuf>,
+}
+
+/// What the server listens on.
+#[derive(Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) client: SocketAddr,
+    pub(crate) monitoring: Option<(Scheme, SocketAddr)>,
 }
 
 impl Server {
-    fn start(loaded: &Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
+    fn start(loaded: Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
         let _inside = control.enter();
-        let options = loaded.options.clone();
+        let options = &loaded.options;
         let id = myelin_stdx::id::server_id();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
-        banner::print(log, loaded, &name, &id);
+        banner::print(log, &loaded, &name, &id);
         if let Some(path) = &options.server.pid_file {
             pidfile::write(path, std::process::id()).map_err(failed("cannot write the pid file"))?;
         }
-        let broker = new_broker(&options, id, name, log)?;
-        let tls = client_tls(&options, log)?;
-        if let Some(tls) = &tls {
-            let is_verified = options.tls.as_ref().is_some_and(|tls| tls.verify);
-            broker.update_info(|info| {
-                (info.tls_required, info.tls_available) = (!tls.is_optional, tls.is_optional);
-                info.tls_verify = is_verified;
-            });
-        }
-        let shards = start_shards(&broker, control.handle(), tls.as_ref())?;
-        let monitor = Monitor::new(loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
-        if let Some(tls) = &tls {
-            monitor.set_tls(Arc::clone(tls));
-        }
-        let http = start_monitoring(&options, &monitor, log)?;
+        let broker = new_broker(options, id, name, log)?;
+        let client_tls = Arc::<ClientTls>::default();
+        client_tls.set(ClientOffer::of(options).map_err(StartError)?);
+        broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
+        let shards = start_shards(&broker, control.handle(), &client_tls)?;
+        let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
+        let monitor_tls = monitor_tls(options, log)?;
+        let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
-        broker
-            .update_info(|info| advertise(info, address.port(), options.server.client_advertise.as_deref()));
-        monitor.set_addresses(Addresses { client: address.port(), monitoring: http });
+        broker.update_info(|info| advertise(info, options, address.port()));
+        monitor.set_addresses(Addresses { client: address.port() });
         let ports_dir = options.server.ports_file_dir.as_deref();
-        let client_scheme = if broker.info().tls_required { "tls" } else { "nats" };
-        let ports_file = ports_dir.map(|dir| ports::write(dir, (client_scheme, address), http)).transpose();
+        let ports_file =
+            ports_dir.map(|dir| ports::write(dir, client_url(&broker, address), monitoring)).transpose();
         let ports_file = ports_file.map_err(failed("cannot write the ports file"))?;
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
-        if let Some(tls) = &tls {
-            announce_tls(tls, log);
+        if let Some(offer) = client_tls.get() {
+            announce_tls(&offer, log);
         }
         log.info("Server is ready");
-        Ok(Self { options, log: Arc::clone(log), broker, shards, accepting, ports_file })
+        let log = Arc::clone(log);
+        let addresses = Bound { client: address, monitoring };
+        Ok(Self {
+            loaded,
+            log,
+            broker,
+            shards,
+            monitor,
+            addresses,
+            client_tls,
+            monitor_tls,
+            ports_file,
+            accepting,
+        })
     }
 
     /// Heeds signals until one of them ends the server.
-    fn serve(mut self, control: &Runtime, mut signals: Signals) {
+    fn serve(mut self, control: &Runtime, mut signals: Signals, read_again: ReadAgain<'_>) {
         control.block_on(async {
             loop {
                 let signal = signals.next().await;
@@ -147,9 +166,7 @@ impl Server {
                     Signal::Shutdown(_) => return,
                     Signal::LameDuck => return self.lame_duck(&mut signals).await,
                     Signal::Reopen => self.log.reopen(),
-                    Signal::Reload => {
-                        self.log.warn("Configuration reload is not part of this version of Myelin");
-                    }
+                    Signal::Reload => self.reload(read_again),
                 }
             }
         });
@@ -163,7 +180,7 @@ impl Server {
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.broker.enter_lame_duck();
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
-        let server = &self.options.server;
+        let server = &self.loaded.options.server;
         let leaving =
             lame_duck::run(&self.broker, &self.log, server.lame_duck_duration, server.lame_duck_grace_period);
         tokio::pin!(leaving);
@@ -219,23 +236,15 @@ fn new_broker(
     Broker::new(settings, auth, &setup::accounts(options), system, info, sink).map_err(failed("accounts"))
 }
 
-/// What clients are offered, if the configuration has a `tls{}`.
-fn client_tls(options: &Options, log: &Logger) -> Result<Option<Arc<ClientTls>>, StartError> {
-    let Some(configured) = &options.tls else { return Ok(None) };
-    let offer = tls::offer(configured, tls::Peers::AsConfigured).map_err(StartError)?;
-    offer.notes.iter().for_each(|note| log.warn(note));
-    Ok(Some(Arc::new(ClientTls {
-        current: tls::Current::new(offer),
-        first: configured.handshake_first,
-        timeout: setup::tls_timeout(options),
-        is_optional: options.allow_non_tls,
-        pinned: configured.pinned_certs.clone(),
-    })))
+/// The clients' address and what a URL of it begins with.
+pub(crate) fn client_url(broker: &Broker, address: SocketAddr) -> (&'static str, SocketAddr) {
+    (if broker.info().tls_required { "tls" } else { "nats" }, address)
 }
 
-fn announce_tls(tls: &ClientTls, log: &Logger) {
-    let is_first = tls.first == HandshakeFirst::Yes;
-    let how = if tls.is_optional && !is_first { "available" } else { "required" };
+fn announce_tls(offer: &ClientOffer, log: &Logger) {
+    offer.notes.iter().for_each(|note| log.warn(note));
+    let is_first = offer.first == HandshakeFirst::Yes;
+    let how = if offer.is_optional && !is_first { "available" } else { "required" };
     log.info(format_args!("TLS {how} for client connections"));
     if is_first {
         log.warn("Clients that are not using \"TLS Handshake First\" option will fail to connect");
@@ -245,7 +254,7 @@ fn announce_tls(tls: &ClientTls, log: &Logger) {
 fn start_shards(
     broker: &Arc<Broker>,
     control: &Handle,
-    tls: Option<&Arc<ClientTls>>,
+    tls: &Arc<ClientTls>,
 ) -> Result<Vec<ShardThread>, StartError> {
     let logins = Arc::new(Semaphore::new(process::cores()));
     (0..process::cores())
@@ -254,25 +263,30 @@ fn start_shards(
         .map_err(failed("cannot start a shard"))
 }
 
+/// TLS for monitoring, where it is served over HTTPS.
+fn monitor_tls(options: &Options, log: &Logger) -> Result<Option<Arc<tls::Current>>, StartError> {
+    let unable = |error| StartError(format!("Can't start monitoring: {error}"));
+    let Some(https) = options.monitoring.https_port else { return Ok(None) };
+    if let Some(http) = options.monitoring.port {
+        let (http, https) = (http.to_number(), https.to_number());
+        return Err(unable(format!("can't specify both HTTP ({http}) and HTTPs ({https}) ports")));
+    }
+    let options =
+        options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
+    let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
+    offer.notes.iter().for_each(|note| log.warn(note));
+    Ok(Some(tls::Current::new(offer.config)))
+}
+
 fn start_monitoring(
     options: &Options,
+    security: Option<Arc<tls::Current>>,
     monitor: &Arc<Monitor>,
     log: &Arc<Logger>,
 ) -> Result<Option<(Scheme, SocketAddr)>, StartError> {
-    let (port, scheme) = match (options.monitoring.port, options.monitoring.https_port) {
-        (None, None) => return Ok(None),
-        (Some(port), None) => (port, Scheme::Http),
-        (None, Some(port)) => (port, Scheme::Https),
-        (Some(http), Some(https)) => {
-            let (http, https) = (http.to_number(), https.to_number());
-            let message = format!("can't specify both HTTP ({http}) and HTTPs ({https}) ports");
-            return Err(StartError(format!("Can't start monitoring: {message}")));
-        }
-    };
-    let security = match scheme {
-        Scheme::Http => None,
-        Scheme::Https => Some(monitoring_security(options, log)?),
-    };
+    let scheme = if security.is_some() { Scheme::Https } else { Scheme::Http };
+    let port = options.monitoring.https_port.or(options.monitoring.port);
+    let Some(port) = port else { return Ok(None) };
     let host = options.monitoring_host();
     let listener = listener::bind(host, port.to_bind())
         .map_err(failed("Can't start monitoring: can't listen to the monitor port"))?;
@@ -287,30 +301,22 @@ fn start_monitoring(
     Ok(Some((scheme, address)))
 }
 
-fn monitoring_security(options: &Options, log: &Logger) -> Result<Arc<tls::Current>, StartError> {
-    let unable = |error| StartError(format!("Can't start monitoring: {error}"));
-    let options =
-        options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
-    let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
-    offer.notes.iter().for_each(|note| log.warn(note));
-    Ok(tls::Current::new(offer))
-}
-
 /// As in an address: IPv6 in brackets.
 fn with_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// What INFO says of where to connect: the bound port, or what the operator wants to be said.
-fn advertise(info: &mut Info, port: u16, advertised: Option<&str>) {
+pub(crate) fn advertise(info: &mut Info, options: &Options, port: u16) {
     info.port = port;
-    let Some(advertised) = advertised else { return };
+    info.host.clone_from(&options.server.host);
+    let Some(advertised) = &options.server.client_advertise else { return };
     match advertised.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
         Some((host, Ok(port))) => {
             info.host = host.trim_matches(['[', ']']).to_owned();
             info.port = port;
         }
-        _ => info.host = advertised.to_owned(),
+        _ => info.host.clone_from(advertised),
     }
 }
 
@@ -322,7 +328,7 @@ fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener
     Ok(listener)
 }
 
-fn log_config(options: &Options) -> Config {
+pub(crate) fn log_config(options: &Options) -> Config {
     let logging = &options.logging;
     Config {
         destination: match &logging.log_file {

@@ -1,6 +1,6 @@
 //! Accepts clients and hands each to a shard.
 
-use crate::logging::Logger;
+use crate::logging::{Logger, words};
 use crate::shard::{Mail, Mailbox};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -56,12 +56,14 @@ pub(crate) async fn accept(listener: TcpListener, shards: Vec<Mailbox>, log: Arc
                     Ok(stream) => {
                         place(&shards, stream, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
                     }
-                    Err(error) => log.error(format_args!("Client Accept Error ({error})")),
+                    Err(error) => log.error(format_args!("Client Accept error: {}", words(&error))),
                 }
             }
             Err(error) => {
                 log.error(format_args!(
-                    "Temporary Client Accept Error ({error}), sleeping {}ms",
+                    "Temporary Client Accept Error(accept tcp {}: accept4: {}), sleeping {}ms",
+                    listener.local_addr().map(|address| address.to_string()).unwrap_or_default(),
+                    words(&error),
                     pause.as_millis()
                 ));
                 tokio::time::sleep(pause).await;

@@ -1,4 +1,4 @@
-//! The server's log: lines in nats-server's format, to standard error or a file.
+//! The server's log: lines in nats-server's format, to standard error, a file or a syslog daemon.
 //!
 //! Who logs never waits for a disk or a pipe: a line is formatted, put into a bounded buffer and written by a
 //! thread of its own. When the buffer is full, lines are dropped, counted, and the loss is itself logged.
@@ -6,15 +6,18 @@
 
 mod file;
 mod line;
+mod syslog;
 mod writer;
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{PoisonError, RwLock};
 
 use file::LogFile;
 use line::{Format, Level};
-use writer::{Sink, Writer};
+use writer::{Lines, Sink, Writer};
 
 pub(crate) use line::Clock;
 pub(crate) use writer::Losses;
@@ -46,14 +49,71 @@ pub(crate) enum Destination {
         /// How many files to keep, the current one included; 0 for all.
         max_files: usize,
     },
+    /// A syslog daemon. Its records have a form of their own: no clock, no colours.
+    #[cfg_attr(not(test), expect(dead_code, reason = "waits for the options `syslog` and `remote_syslog`"))]
+    Syslog(Syslog),
+}
+
+/// Which syslog daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Syslog {
+    /// The one of this machine (`syslog: true`).
+    #[expect(dead_code, reason = "waits for the option `syslog`")]
+    Local,
+    /// The one at a URL, `udp://host:port`, `tcp://host:port` or `unix:///path` (`remote_syslog`).
+    #[cfg_attr(not(test), expect(dead_code, reason = "waits for the option `remote_syslog`"))]
+    Remote(String),
+}
+
+/// Why a log cannot be opened, in the reference's words.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    /// The file.
+    File(PathBuf, io::Error),
+    /// No syslog daemon answers.
+    Connect(String),
+    /// A URL of an unknown kind.
+    Network(String),
+    /// A URL that is none.
+    Url(String),
+    /// The writing thread.
+    Thread(io::Error),
+}
+
+impl Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, error) => {
+                write!(f, "error opening file: open {}: {}", path.display(), words(error))
+            }
+            Self::Connect(error) => write!(f, "error connecting to syslog: {error:?}"),
+            Self::Network(scheme) => write!(f, "error invalid network type: {scheme:?}"),
+            Self::Url(error) => f.write_str(error),
+            Self::Thread(error) => write!(f, "error starting the log: {}", words(error)),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// An error of the operating system as Go words it: in small letters and without its number.
+pub(crate) fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    if error.raw_os_error().is_none() {
+        return text;
+    }
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// Takes lines from any thread. Put it into an `Arc` and hand it on.
 #[derive(Debug)]
 pub(crate) struct Logger {
-    format: Format,
-    debug: bool,
-    trace: bool,
+    /// Held while a line is formatted and queued, so that none gets the form of another destination.
+    format: RwLock<Format>,
+    debug: AtomicBool,
+    trace: AtomicBool,
     writer: Writer,
 }
 
@@ -61,38 +121,41 @@ impl Logger {
     /// Opens the destination and starts the writing thread.
     ///
     /// # Errors
-    /// When the file cannot be opened or the thread not started.
-    pub(crate) fn open(config: &Config) -> io::Result<Self> {
-        let colour = config.destination == Destination::Stderr && io::stderr().is_terminal();
-        let format = Format::new(config.clock, std::process::id(), colour);
-        let sink: Box<dyn Sink> = match &config.destination {
-            Destination::Stderr => Box::new(Stderr),
-            Destination::File { path, size_limit, max_files } => {
-                Box::new(LogFile::open(path.clone(), *size_limit, *max_files, format.clone())?)
-            }
-        };
-        Self::over(sink, format, config)
+    /// When the file cannot be opened, no syslog daemon answers or the thread cannot be started.
+    pub(crate) fn open(config: &Config) -> Result<Self, OpenError> {
+        let (sink, format) = destination(config)?;
+        Ok(Self {
+            writer: Writer::start(sink, format.clone()).map_err(OpenError::Thread)?,
+            format: RwLock::new(format),
+            debug: AtomicBool::new(config.debug),
+            trace: AtomicBool::new(config.trace),
+        })
     }
 
-    fn over(sink: Box<dyn Sink>, format: Format, config: &Config) -> io::Result<Self> {
-        Ok(Self {
-            writer: Writer::start(sink, format.clone())?,
-            format,
-            debug: config.debug,
-            trace: config.trace,
-        })
+    /// Logs as `config` says from now on; lines so far still go where they were to go.
+    ///
+    /// # Errors
+    /// When the new destination cannot be opened: then nothing has changed.
+    pub(crate) fn reconfigure(&self, config: &Config) -> Result<(), OpenError> {
+        let (sink, format) = destination(config)?;
+        let mut held = self.format.write().unwrap_or_else(PoisonError::into_inner);
+        self.writer.replace(sink, format.clone());
+        *held = format;
+        self.debug.store(config.debug, Relaxed);
+        self.trace.store(config.trace, Relaxed);
+        Ok(())
     }
 
     /// Whether debug lines are written: ask before preparing an expensive one.
     #[must_use]
     pub(crate) fn debug_enabled(&self) -> bool {
-        self.debug
+        self.debug.load(Relaxed)
     }
 
     /// Whether trace lines are written: ask before preparing an expensive one.
     #[must_use]
     pub(crate) fn trace_enabled(&self) -> bool {
-        self.trace
+        self.trace.load(Relaxed)
     }
 
     /// `[INF]`: something happened that operators expect to read.
@@ -147,15 +210,34 @@ impl Logger {
     }
 
     fn write(&self, level: Level, text: &dyn Display) {
-        self.writer.append(&self.format.line(level, text));
+        let format = self.format.read().unwrap_or_else(PoisonError::into_inner);
+        self.writer.append(&format.line(level, text));
+    }
+}
+
+fn destination(config: &Config) -> Result<(Box<dyn Sink>, Format), OpenError> {
+    let pid = std::process::id();
+    match &config.destination {
+        Destination::Stderr => {
+            Ok((Box::new(Stderr), Format::new(config.clock, pid, io::stderr().is_terminal())))
+        }
+        Destination::File { path, size_limit, max_files } => {
+            let format = Format::new(config.clock, pid, false);
+            let file = LogFile::open(path.clone(), *size_limit, *max_files, format.clone());
+            Ok((Box::new(file.map_err(|error| OpenError::File(path.clone(), error))?), format))
+        }
+        Destination::Syslog(which) => {
+            let (sink, origin) = syslog::open(which)?;
+            Ok((Box::new(sink), Format::record(origin, pid)))
+        }
     }
 }
 
 struct Stderr;
 
 impl Sink for Stderr {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        io::stderr().write_all(lines)
+    fn write(&mut self, lines: &Lines) -> io::Result<()> {
+        io::stderr().write_all(lines.text())
     }
 
     fn reopen(&mut self) -> io::Result<bool> {
@@ -237,8 +319,9 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_opened_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        let error = Logger::open(&to_file(&folder.path().join("no/such/log"))).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let path = folder.path().join("no/such/log");
+        let error = Logger::open(&to_file(&path)).unwrap_err().to_string();
+        assert_eq!(error, format!("error opening file: open {}: no such file or directory", path.display()));
     }
 
     #[test]
@@ -250,6 +333,69 @@ mod tests {
         log.info("lost too");
         assert!(log.flush());
         assert_eq!(log.losses().failed_writes, 2);
+    }
+
+    #[test]
+    fn a_log_can_move_while_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+        let log = Logger::open(&to_file(&old)).unwrap();
+        log.info("before");
+        log.debug("hidden");
+        log.reconfigure(&Config { debug: true, trace: true, ..to_file(&new) }).unwrap();
+        log.info("after");
+        log.debug("shown");
+        log.trace("shown too");
+        assert!(log.flush());
+        let pid = std::process::id();
+        assert_eq!(fs::read_to_string(&old).unwrap(), format!("[{pid}] [INF] before\n"));
+        let after = format!("[{pid}] [INF] after\n[{pid}] [DBG] shown\n[{pid}] [TRC] shown too\n");
+        assert_eq!(fs::read_to_string(&new).unwrap(), after);
+    }
+
+    #[test]
+    fn a_log_can_move_to_a_syslog_daemon() {
+        let daemon = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        daemon.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        let url = format!("udp://{}", daemon.local_addr().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config { trace: true, ..to_file(&folder.path().join("log")) };
+        let log = Logger::open(&config).unwrap();
+        let destination = Destination::Syslog(Syslog::Remote(url));
+        log.reconfigure(&Config { destination, ..config }).unwrap();
+        let say: [(&str, &dyn Fn()); 5] = [
+            ("<5>", &|| log.info("x")),
+            ("<4>", &|| log.warn("x")),
+            ("<3>", &|| log.error("x")),
+            ("<2>", &|| log.fatal("x")),
+            ("<5>", &|| log.trace("x")),
+        ];
+        for (priority, say) in say {
+            say();
+            let mut buffer = [0; 256];
+            let n = daemon.recv(&mut buffer).unwrap();
+            let record = String::from_utf8_lossy(&buffer[..n]);
+            assert!(record.starts_with(priority) && record.ends_with("]: x\n"), "{record}");
+        }
+        log.reopen();
+        let mut buffer = [0; 256];
+        let n = daemon.recv(&mut buffer).unwrap();
+        let record = String::from_utf8_lossy(&buffer[..n]);
+        assert!(record.ends_with(": File log re-open ignored, not a file logger\n"), "{record}");
+    }
+
+    #[test]
+    fn a_log_that_cannot_move_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let log = Logger::open(&to_file(&path)).unwrap();
+        let nowhere = Config { debug: true, ..to_file(&folder.path().join("no/such/log")) };
+        assert!(log.reconfigure(&nowhere).is_err());
+        log.debug("hidden");
+        log.info("still here");
+        assert!(log.flush());
+        assert!(fs::read_to_string(&path).unwrap().ends_with("] [INF] still here\n"));
+        assert!(!log.debug_enabled());
     }
 
     #[test]

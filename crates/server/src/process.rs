@@ -1,18 +1,43 @@
-//! What this process uses: resident memory, processor time, cores.
+//! What this process uses: memory, processor time, cores, threads.
 //!
 //! It reads `/proc/self` and understands it; where there is none, everything reads as zero.
 
+mod threads;
+
+pub(crate) use threads::threads;
+
+use myelin_monitor::RuntimeSnapshot;
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The unit of processor time in `/proc`: USER_HZ, which Linux fixes at 100 for programs.
 const TICKS_PER_SECOND: u32 = 100;
 
-/// Measures this process from the moment it was made.
+/// How often processor time is looked at; what is shown is the mean over this time.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Measures this process.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    started: Instant,
-    ticks_at_start: u64,
+    last: Mutex<Sample>,
+    /// The bits of the percentage over the last window.
+    percent: AtomicU64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    at: Instant,
+    ticks: u64,
+}
+
+impl Sample {
+    fn take() -> Self {
+        let stat = fs::read_to_string("/proc/self/stat").ok();
+        let ticks = stat.and_then(|stat| parse_cpu_ticks(&stat)).unwrap_or(0);
+        Self { at: Instant::now(), ticks }
+    }
 }
 
 /// One reading of a [`Meter`].
@@ -20,43 +45,87 @@ pub(crate) struct Meter {
 pub(crate) struct Usage {
     /// Bytes in memory.
     pub resident: u64,
-    /// Percent of one core, the mean since the meter was made, with one decimal.
+    /// Percent of one core over the last full second, with one decimal.
     pub cpu_percent: f64,
 }
 
 impl Meter {
-    /// Begins to measure.
+    /// A meter that has measured nothing yet; see [`run`](Self::run).
     #[must_use]
     pub(crate) fn start() -> Self {
-        Self { started: Instant::now(), ticks_at_start: cpu_ticks() }
+        Self { last: Mutex::new(Sample::take()), percent: AtomicU64::new(0.0_f64.to_bits()) }
     }
 
-    /// Reads two small files; cheap enough for every `/varz`, not for a data path.
+    /// Measures once a second, for ever.
+    pub(crate) async fn run(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(WINDOW).await;
+            self.measure(Sample::take());
+        }
+    }
+
+    fn measure(&self, now: Sample) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = percent(now.ticks.saturating_sub(last.ticks), now.at.saturating_duration_since(last.at));
+        self.percent.store(used.to_bits(), Relaxed);
+        *last = now;
+    }
+
+    /// Reads one small file; cheap enough for every `/varz`, not for a data path.
     #[must_use]
     pub(crate) fn read(&self) -> Usage {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Usage {
-            resident: parse_resident(&status).unwrap_or(0),
-            cpu_percent: percent(cpu_ticks().saturating_sub(self.ticks_at_start), self.started.elapsed()),
+            resident: field(&status, "VmRSS:").and_then(kibibytes).unwrap_or(0),
+            cpu_percent: f64::from_bits(self.percent.load(Relaxed)),
         }
     }
 }
 
-/// The cores this process may run on, at least 1.
+/// The cores that this process may use at the same time, at least 1: what shards are made for.
 #[must_use]
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn cpu_ticks() -> u64 {
-    fs::read_to_string("/proc/self/stat").ok().and_then(|stat| parse_cpu_ticks(&stat)).unwrap_or(0)
+/// The cores that its threads may run on, whatever part of their time a container may take.
+#[must_use]
+pub(crate) fn cores_of_machine() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    field(&status, "Cpus_allowed_list:").and_then(count_list).unwrap_or_else(cores)
 }
 
-/// The bytes in the line `VmRSS:   1234 kB`.
-fn parse_resident(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+/// What the process was started with and holds in memory.
+pub(crate) fn runtime() -> RuntimeSnapshot {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let bytes = |name| field(&status, name).and_then(kibibytes).unwrap_or(0);
+    RuntimeSnapshot {
+        command_line: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        mapped: bytes("VmSize:"),
+        data: bytes("VmData:"),
+        resident_data: bytes("RssAnon:"),
+        stack: bytes("VmStk:"),
+    }
+}
+
+/// What follows `name` in its line of a `status` file.
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// The bytes in `1234 kB`.
+fn kibibytes(text: &str) -> Option<u64> {
+    let kibibytes: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
+}
+
+/// How many numbers are in a list such as `0-3,8`.
+fn count_list(text: &str) -> Option<usize> {
+    text.split(',').try_fold(0, |sum: usize, part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
 }
 
 /// User and system time from a `stat` line, in ticks.
@@ -83,12 +152,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resident_memory_is_in_bytes() {
+    fn fields_of_a_status_are_found() {
         let status = "Name:\tmyelin\nVmHWM:\t    9000 kB\nVmRSS:\t    5120 kB\nThreads:\t4\n";
-        assert_eq!(parse_resident(status), Some(5_242_880));
-        assert_eq!(parse_resident("VmRSS:\tmany kB\n"), None);
-        assert_eq!(parse_resident("VmRSS:\t18446744073709551615 kB\n"), None);
-        assert_eq!(parse_resident(""), None);
+        assert_eq!(field(status, "VmRSS:").and_then(kibibytes), Some(5_242_880));
+        assert_eq!(field(status, "VmData:"), None);
+        assert_eq!(kibibytes("many kB"), None);
+        assert_eq!(kibibytes("18446744073709551615 kB"), None);
+    }
+
+    #[test]
+    fn lists_of_cores_are_counted() {
+        for (text, count) in [("0", Some(1)), ("0-3", Some(4)), ("0-1,4,6-7", Some(5))] {
+            assert_eq!(count_list(text), count, "{text}");
+        }
+        for text in ["", "a", "3-1", "0-18446744073709551615"] {
+            assert_eq!(count_list(text), None, "{text}");
+        }
     }
 
     #[test]
@@ -109,10 +188,27 @@ mod tests {
     }
 
     #[test]
+    fn the_percentage_is_that_of_the_last_window() {
+        let meter = Meter::start();
+        assert_eq!(meter.read().cpu_percent, 0.0);
+        let first = *meter.last.lock().unwrap();
+        let after = |seconds, ticks| Sample {
+            at: first.at + Duration::from_secs(seconds),
+            ticks: first.ticks + ticks,
+        };
+        meter.measure(after(1, 100));
+        assert_eq!(meter.read().cpu_percent, 100.0);
+        meter.measure(after(3, 101));
+        assert_eq!(meter.read().cpu_percent, 0.5);
+    }
+
+    #[test]
     fn this_process_has_memory_and_cores() {
         let usage = Meter::start().read();
         assert!(usage.resident > 100_000, "{usage:?}");
-        assert!(usage.cpu_percent >= 0.0);
-        assert!(cores() >= 1);
+        assert!(cores() >= 1 && cores_of_machine() >= cores());
+        let runtime = runtime();
+        assert!(runtime.mapped > runtime.data && runtime.resident_data > 0, "{runtime:?}");
+        assert!(!runtime.command_line.is_empty());
     }
 }

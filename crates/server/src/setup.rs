@@ -20,7 +20,7 @@ pub(crate) fn tls_timeout(options: &Options) -> Duration {
 const TLS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time to authenticate. Compat: the default grows with the time for the handshake.
-fn auth_timeout(options: &Options) -> Duration {
+pub(crate) fn auth_timeout(options: &Options) -> Duration {
     let configured = options.authorization.timeout;
     if options.tls.is_some() && configured == AuthorizationOptions::default().timeout {
         return tls_timeout(options) + Duration::from_secs(1);

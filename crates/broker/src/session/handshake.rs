@@ -1,5 +1,7 @@
 //! The handshake: INFO, CONNECT, credentials to identity, account limits.
 
+use super::json::connect_fault;
+use super::label::{Login, label};
 use super::{Ready, Session, State, Step, Verdict};
 use crate::account::Account;
 use crate::conn::{ConnDetails, TlsDetails};
@@ -106,6 +108,8 @@ impl Session {
                 if let State::Ready(ready) = &mut self.state {
                     ready.connected = true;
                 }
+                // Compat: and so a CONNECT that comes later does not name the client in the log.
+                self.conn.set_label("");
                 None
             }
             Verdict::Close(reason) => Some(reason),
@@ -121,9 +125,9 @@ impl Session {
     }
 
     pub(super) fn violation(&self, shard: &mut Shard) -> CloseReason {
-        match self.connect.user.as_str() {
-            "" => self.log(Level::Error, format_args!("authentication error")),
-            user => self.log(Level::Error, format_args!("authentication error - User {user:?}")),
+        match Login::of(&self.connect, None).blame() {
+            None => self.log(Level::Error, format_args!("authentication error")),
+            Some(login) => self.log(Level::Error, format_args!("authentication error - {login}")),
         }
         self.say_error(shard, &ErrorText::AuthorizationViolation);
         CloseReason::AuthenticationFailure
@@ -131,8 +135,9 @@ impl Session {
 
     pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> Step {
         if self.connect.read(json).is_err() {
-            return Step::Close(CloseReason::ParseError);
+            return self.bad_json(&connect_fault(json));
         }
+        self.introduce(now);
         if matches!(&self.state, State::Ready(ready) if ready.connected) {
             // A second CONNECT may lead to another account: nothing of the first may stay.
             shard.settle();
@@ -157,9 +162,21 @@ impl Session {
         AuthTask { config: Arc::clone(&self.auth), credentials: credentials(&self.connect) }
     }
 
+    /// Notes for monitoring what the client says of itself, whether it is let in or not.
+    fn introduce(&self, now: Instant) {
+        // Until a PING measures it, the time to CONNECT is what is known of the round trip.
+        let estimate = now.duration_since(self.opened);
+        self.conn.update_details(|details| {
+            details.rtt.get_or_insert(estimate);
+            describe(details, &self.connect);
+        });
+    }
+
     fn leave_account(&mut self) {
         if let State::Ready(ready) = std::mem::replace(&mut self.state, State::AwaitConnect) {
-            ready.account.unsubscribe_all(self.conn.take_subscriptions());
+            let subs = self.conn.take_subscriptions();
+            self.trace_ends(&subs);
+            ready.account.unsubscribe_all(subs);
             ready.account.leave();
             self.keep_ping_state(&ready);
         }
@@ -191,7 +208,7 @@ impl Session {
         if let Verdict::Close(reason) = self.enter(shard, identity, now) {
             return Verdict::Close(reason);
         }
-        self.accept(shard, now)
+        self.accept(shard)
     }
 
     /// Binds the session to the account of its identity.
@@ -203,19 +220,26 @@ impl Session {
         let is_there = matches!(&self.state, State::Ready(ready) if Arc::ptr_eq(&ready.account, &account));
         if !is_there && !account.enter() {
             let text = ErrorText::MaximumAccountConnections;
-            self.log(Level::Error, format_args!("{text}"));
+            let reason = CloseReason::MaximumAccountConnections;
             self.state = State::AwaitConnect;
-            return self.refuse(shard, &text, CloseReason::MaximumAccountConnections);
+            let verdict = self.refuse(shard, &text, reason);
+            // Compat: it is said twice.
+            self.log_rarely(Level::Error, &text.to_string(), now);
+            self.log_end(reason);
+            self.log(Level::Error, format_args!("{text}"));
+            return verdict;
         }
+        self.log_overrides(&account);
         self.limits.max_payload = Some(max_payload(shard.settings(), &account));
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
         self.conn.update_details(|details| {
-            details.user = identity.user;
+            details.user.clone_from(&identity.user);
             details.account = account.name().to_owned();
         });
         self.state = State::Ready(Box::new(Ready {
             account,
             permissions: identity.permissions,
+            user: identity.user,
             connected: false,
             first_ping_done: self.timers.first_ping_done,
         }));
@@ -235,31 +259,47 @@ impl Session {
     }
 
     /// The rest of CONNECT, once the client is who it says.
-    fn accept(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
+    fn accept(&mut self, shard: &mut Shard) -> Verdict {
         let headers = self.connect.headers && shard.settings().headers;
         self.limits.headers = headers;
         self.set_headers(headers);
-        // Until a PING measures it, the time to CONNECT is what is known of the round trip.
-        let estimate = now.duration_since(self.opened);
-        self.conn.update_details(|details| {
-            details.rtt.get_or_insert(estimate);
-            describe(details, &self.connect);
-        });
         if let State::Ready(ready) = &mut self.state {
             ready.connected = true;
+            let login = Login::of(&self.connect, ready.user.as_deref());
+            self.conn.set_label(&label(&self.connect, ready.account.name(), login));
         }
         if !(0..=1).contains(&self.connect.protocol) {
             let text = ErrorText::InvalidClientProtocol;
-            return self.refuse(shard, &text, CloseReason::BadClientProtocolVersion);
+            return self.refuse_connect(shard, &text, CloseReason::BadClientProtocolVersion);
         }
         if self.connect.no_responders && !headers {
             let text = ErrorText::NoRespondersRequiresHeaders;
-            return self.refuse(shard, &text, CloseReason::NoRespondersRequiresHeaders);
+            return self.refuse_connect(shard, &text, CloseReason::NoRespondersRequiresHeaders);
         }
-        if self.connect.verbose {
-            shard.say(&self.conn, myelin_wire::encode::OK);
-        }
+        self.say_ok(shard);
         Verdict::Go
+    }
+
+    fn refuse_connect(&mut self, shard: &mut Shard, text: &ErrorText, reason: CloseReason) -> Verdict {
+        let verdict = self.refuse(shard, text, reason);
+        self.log_end(reason);
+        self.log(Level::Error, format_args!("{text}"));
+        verdict
+    }
+
+    /// Says where the server's limits are below those of the account.
+    fn log_overrides(&self, account: &Account) {
+        let (settings, limits) = (self.broker.settings(), account.limits());
+        if limits.max_payload.is_some_and(|limit| settings.max_payload < limit) {
+            let what = format_args!("Max Payload set to {}", settings.max_payload);
+            self.log(Level::Debug, format_args!("{what} from server overrides account or user config"));
+        }
+        if let (Some(limit), Some(max)) = (limits.max_subscriptions, settings.max_subscriptions)
+            && max < limit
+        {
+            let what = format_args!("Max Subscriptions set to {max}");
+            self.log(Level::Debug, format_args!("{what} from server overrides account or user config"));
+        }
     }
 }
 
@@ -268,7 +308,11 @@ pub(super) fn max_payload(settings: &Settings, account: &Account) -> u32 {
     account.limits().max_payload.map_or(settings.max_payload, |max| max.min(settings.max_payload))
 }
 
+/// Compat: the user is who the client says it is, also when that turns out to be wrong.
 fn describe(details: &mut ConnDetails, connect: &Connect) {
+    let named = [&connect.nkey, &connect.user].into_iter().find(|name| !name.is_empty());
+    let token = || (!connect.auth_token.is_empty()).then(|| "[REDACTED]".to_owned());
+    details.user = named.cloned().or_else(token);
     details.name.clone_from(&connect.name);
     details.lang.clone_from(&connect.lang);
     details.version.clone_from(&connect.version);

@@ -6,7 +6,11 @@
 //! Before there is an identity, the operations that need one do not exist: [`State`] has no account then.
 
 mod handshake;
+mod json;
+mod label;
 mod publish;
+mod redact;
+mod refusal;
 mod reload;
 mod subscribe;
 mod timers;
@@ -15,18 +19,19 @@ mod trace;
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, Rights};
-use crate::log::Level;
-use crate::registry::ClosedConn;
+use crate::log::{Level, Span};
+use crate::registry::{ClosedConn, ClosedSub};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use bytes::Bytes;
+use label::Login;
 use myelin_auth::{AuthConfig, Permissions};
 use myelin_wire::connect::Connect;
 use myelin_wire::encode;
 use myelin_wire::error::{CloseReason, ErrorText};
 use myelin_wire::parser::{self, Limits, Next, Op, ParseError};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use timers::Timers;
 
 pub use handshake::AuthTask;
@@ -47,6 +52,12 @@ pub struct Session {
     stalled: bool,
     /// Messages and payload bytes of the current batch.
     batch: (u64, u64),
+    /// Whether protocol lines are logged, as of the batch's start.
+    tracing: bool,
+    /// The line of the operation that comes next is logged already: the rest of it had not come.
+    line_is_traced: bool,
+    /// The log knows that the connection is over.
+    end_is_logged: bool,
 }
 
 enum State {
@@ -64,6 +75,8 @@ enum State {
 struct Ready {
     account: Arc<Account>,
     permissions: Option<Arc<Permissions>>,
+    /// Whom it is or stands for, by name.
+    user: Option<String>,
     /// CONNECT has come; without, a session lives on the defaults.
     connected: bool,
     /// The first PING after CONNECT has been answered.
@@ -164,6 +177,9 @@ impl Session {
             opened: now,
             stalled: false,
             batch: (0, 0),
+            tracing: false,
+            line_is_traced: false,
+            end_is_logged: false,
             broker,
         };
         session.log(Level::Debug, format_args!("Client connection created"));
@@ -176,8 +192,10 @@ impl Session {
 
     fn admit(&mut self, shard: &mut Shard, count: usize) -> Verdict {
         if shard.settings().max_connections.is_some_and(|max| count > max) {
-            self.log(Level::Error, format_args!("{}", ErrorText::MaximumConnections));
-            return self.refuse(shard, &ErrorText::MaximumConnections, CloseReason::MaximumConnections);
+            let text = ErrorText::MaximumConnections;
+            let verdict = self.refuse(shard, &text, CloseReason::MaximumConnections);
+            self.log_rarely(Level::Error, &text.to_string(), self.opened);
+            return verdict;
         }
         if self.broker.auth().required() {
             self.timers.expect_connect(shard.settings());
@@ -225,7 +243,7 @@ impl Session {
         backing: Option<&Bytes>,
         now: Instant,
     ) -> Consumed {
-        let trace = self.broker.log().enabled(Level::Trace);
+        self.tracing = self.broker.log().enabled(Level::Trace);
         let mut at = 0;
         loop {
             if shard.is_full() {
@@ -244,23 +262,24 @@ impl Session {
                 return Consumed { bytes: at, why: Why::Close(close) };
             }
             if let State::Ready(_) = self.state
-                && !trace
+                && !self.tracing
                 && let Some((message, len)) = parser::plain_publish(rest, &self.limits)
             {
                 at += len;
                 self.publish(shard, &message, backing, now);
                 continue;
             }
-            let step = match parser::next(rest, &self.limits) {
+            let parsed = parser::next(rest, &self.limits);
+            if self.tracing {
+                self.trace_in(rest, &parsed);
+            }
+            let step = match parsed {
                 Ok(Next::Op(op, len)) => {
                     at += len;
-                    if trace {
-                        self.trace_in(&op);
-                    }
                     self.operate(shard, op, backing, now)
                 }
                 Ok(Next::Need(need)) => return self.pause_at(at, Why::More(need)),
-                Err(error) => Step::Close(self.parse_error(shard, error)),
+                Err(error) => Step::Close(self.parse_error(shard, error, &refusal::text(buf, at, error))),
             };
             match step {
                 Step::Go => {}
@@ -285,7 +304,7 @@ impl Session {
             }
             Op::Sub { subject, queue, sid } => {
                 self.timers.heard(now);
-                self.subscribe(shard, subject, queue, sid);
+                self.subscribe(shard, subject, queue, sid, now);
                 Step::Go
             }
             Op::Unsub { sid, max } => {
@@ -303,10 +322,11 @@ impl Session {
                 Step::Go
             }
             Op::Connect(json) => self.connect(shard, json, now),
-            Op::Info(json) if serde_json::from_slice::<serde::de::IgnoredAny>(json).is_err() => {
-                Step::Close(CloseReason::ParseError)
-            }
-            Op::Info(_) | Op::Ok => Step::Go,
+            Op::Info(json) => match serde_json::from_slice::<serde::de::IgnoredAny>(json) {
+                Ok(_) => Step::Go,
+                Err(_) => self.bad_json(&json::info_fault(json)),
+            },
+            Op::Ok => Step::Go,
             Op::PeerError(text) => {
                 self.log(Level::Error, format_args!("Client Error {}", String::from_utf8_lossy(text)));
                 Step::Close(CloseReason::ParseError)
@@ -314,7 +334,13 @@ impl Session {
         }
     }
 
+    fn bad_json(&self, fault: &str) -> Step {
+        self.log(Level::Error, format_args!("{fault}"));
+        Step::Close(CloseReason::ProtocolViolation)
+    }
+
     fn ping(&mut self, shard: &mut Shard) {
+        self.trace_out("PONG");
         shard.say(&self.conn, encode::PONG);
         let State::Ready(ready) = &mut self.state else { return };
         if !ready.connected || std::mem::replace(&mut ready.first_ping_done, true) {
@@ -326,23 +352,28 @@ impl Session {
         }
     }
 
-    /// Answers bytes that are no operation, and says why the connection ends.
-    fn parse_error(&mut self, shard: &mut Shard, error: ParseError) -> CloseReason {
+    /// Answers bytes that are no operation, and says why the connection ends; `text` is for the log.
+    fn parse_error(&mut self, shard: &mut Shard, error: ParseError, text: &str) -> CloseReason {
+        let log = |session: &Self| session.log(Level::Error, format_args!("{text}"));
         match error {
             ParseError::UnknownOperation => {
                 self.say_error(shard, &ErrorText::UnknownOperation);
+                log(self);
                 CloseReason::ProtocolViolation
             }
-            ParseError::BadArguments => CloseReason::ProtocolViolation,
-            ParseError::HeadersNotSupported => CloseReason::MessageHeaderViolation,
+            ParseError::BadArguments | ParseError::HeadersNotSupported => {
+                log(self);
+                CloseReason::ProtocolViolation
+            }
             ParseError::ControlLineTooLong => {
                 self.say_error(shard, &ErrorText::MaximumControlLine);
+                self.log_end(CloseReason::MaximumControlLine);
+                log(self);
                 CloseReason::MaximumControlLine
             }
-            ParseError::PayloadTooLarge { size, limit } => {
-                let what = ErrorText::MaximumPayload;
-                self.log(Level::Error, format_args!("maximum payload exceeded: {size} vs {limit}"));
-                self.say_error(shard, &what);
+            ParseError::PayloadTooLarge { .. } => {
+                log(self);
+                self.say_error(shard, &ErrorText::MaximumPayload);
                 CloseReason::MaximumPayload
             }
         }
@@ -384,8 +415,13 @@ impl Session {
         }
         shard.settle();
         self.conn.mark_closed(reason);
+        self.log_end(reason);
         let subs = self.conn.take_subscriptions();
-        let subscriptions = subs.len();
+        let (subscriptions, kept) = (subs.len(), ClosedSub::of(&subs));
+        // Compat: a server that stops does not care for subscriptions.
+        if reason != CloseReason::ServerShutdown || self.broker.is_lame_duck() {
+            self.trace_ends(&subs);
+        }
         let removal = match state {
             State::Ready(ready) => {
                 ready.account.leave();
@@ -393,7 +429,6 @@ impl Session {
             }
             _ => None,
         };
-        self.log(Level::Debug, format_args!("Client connection closed: {}", reason.text()));
         let record = ClosedConn {
             cid: self.conn.cid(),
             endpoint: *self.conn.endpoint(),
@@ -404,6 +439,7 @@ impl Session {
             received: self.conn.received(),
             sent: self.conn.sent(),
             subscriptions,
+            subs: kept,
             stalls: self.conn.stalls(),
         };
         self.broker.registry.remove(record, shard.settings().max_closed_clients);
@@ -412,6 +448,41 @@ impl Session {
 
     fn log(&self, level: Level, line: std::fmt::Arguments<'_>) {
         self.broker.log_for(level, &self.conn, line);
+    }
+
+    /// The same, but not what was said in the last second of anybody of this account.
+    fn log_rarely(&self, level: Level, statement: &str, now: Instant) {
+        let (account, suffix) = match &self.state {
+            State::Ready(ready) if ready.connected => {
+                let login = Login::of(&self.connect, ready.user.as_deref()).label();
+                let suffix = login.map_or_else(String::new, |login| format!(" - {login}"));
+                (format!(" - Account:{}", ready.account.name()), suffix)
+            }
+            _ => Default::default(),
+        };
+        if self.broker.rate_limit.allows(&format!("{statement}{account}"), now) {
+            self.log(level, format_args!("{statement}{account}{suffix}"));
+        }
+    }
+
+    /// Says once that the connection is over.
+    fn log_end(&mut self, reason: CloseReason) {
+        if !std::mem::replace(&mut self.end_is_logged, true) {
+            self.log(Level::Debug, format_args!("Client connection closed: {}", reason.text()));
+        }
+    }
+
+    fn trace_ends(&self, subs: &[Arc<Subscription>]) {
+        if self.broker.log().enabled(Level::Trace) {
+            subs.iter().for_each(|sub| self.broker.trace_end(sub));
+        }
+    }
+
+    /// To be called after this session's publishes were held up for `pause` because a receiver is far behind.
+    pub fn was_stalled(&self, pause: Duration, now: Instant) {
+        let pause = Span(pause);
+        self.log(Level::Debug, format_args!("Timed out of fast producer stall ({pause})"));
+        self.log_rarely(Level::Warn, &format!("Producer was stalled for a total of {pause}"), now);
     }
 
     fn rights_of(permissions: Option<&Arc<Permissions>>, now: Instant) -> Option<Arc<Rights>> {

@@ -25,8 +25,8 @@ impl Session {
         let State::Ready(ready) = &self.state else { return };
         self.batch.0 += 1;
         self.batch.1 += op.body.len() as u64;
-        if self.connect.pedantic && !myelin_subject::is_literal(op.subject) {
-            self.say_error(shard, &ErrorText::InvalidPublishSubject);
+        if self.connect.pedantic || self.tracing {
+            self.look_at(shard, op);
         }
         let rendered;
         let (tail, backing) = if op.tail.is_empty() {
@@ -46,6 +46,7 @@ impl Session {
             echo: self.connect.echo,
             verbose: self.connect.verbose,
             no_responders: self.connect.no_responders,
+            tracing: self.tracing,
             now,
         };
         let message = Message {
@@ -62,13 +63,24 @@ impl Session {
         }
     }
 
+    /// What pedantic clients and the trace want of every message.
+    #[inline(never)]
+    fn look_at(&self, shard: &mut Shard, op: &Pub<'_>) {
+        if self.connect.pedantic && !myelin_subject::is_literal(op.subject) {
+            self.say_error(shard, &ErrorText::InvalidPublishSubject);
+        }
+        if self.tracing {
+            self.trace_message(op);
+        }
+    }
+
     #[cold]
     fn refuse_publish(&self, shard: &mut Shard, op: &Pub<'_>, text: &ErrorText) {
         let what = match text {
             ErrorText::ReplyViolation(reply) => format!("Reply {}", Quoted(reply)),
             _ => format!("Subject {}", Quoted(op.subject)),
         };
-        self.log(Level::Error, format_args!("Publish Violation - {what}"));
         self.say_error(shard, text);
+        self.log(Level::Error, format_args!("Publish Violation - {what}"));
     }
 }

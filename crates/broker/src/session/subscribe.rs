@@ -7,17 +7,28 @@ use crate::subscription::Subscription;
 use myelin_wire::encode;
 use myelin_wire::error::{ErrorText, Quoted};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Nobody may join this group: it is the reference's own.
 const SYSTEM_QUEUE: &[u8] = b"_sys_";
 
+/// How often an account's limit is reported.
+const LIMIT_REPORT: Duration = Duration::from_secs(2);
+
 impl Session {
     /// The subscription is visible to every publish that is parsed later, on any shard, before the next
     /// operation of this connection.
-    pub(super) fn subscribe(&mut self, shard: &mut Shard, subject: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
+    pub(super) fn subscribe(
+        &mut self,
+        shard: &mut Shard,
+        subject: &[u8],
+        queue: Option<&[u8]>,
+        sid: &[u8],
+        now: Instant,
+    ) {
         let State::Ready(ready) = &self.state else { return };
-        if let Err(text) = self.may_subscribe(shard, subject, queue, sid) {
-            self.say_error(shard, &text);
+        if let Err(text) = self.may_subscribe(shard, subject, queue) {
+            self.refuse_subscription(shard, &text, sid, now);
             return;
         }
         if self.conn.subscription(sid).is_none() {
@@ -33,40 +44,54 @@ impl Session {
     }
 
     /// The checks in the reference's order; a duplicate sid at the limit is refused too.
-    fn may_subscribe(
-        &self,
-        shard: &Shard,
-        subject: &[u8],
-        queue: Option<&[u8]>,
-        sid: &[u8],
-    ) -> Result<(), ErrorText> {
+    fn may_subscribe(&self, shard: &Shard, subject: &[u8], queue: Option<&[u8]>) -> Result<(), ErrorText> {
         let State::Ready(ready) = &self.state else { return Ok(()) };
         let allowed = ready.permissions.as_ref().is_none_or(|p| p.can_subscribe(subject, queue));
         if !allowed || queue == Some(SYSTEM_QUEUE) {
-            self.log_violation("", subject, sid);
             return Err(ErrorText::SubscriptionViolation(subject.into(), queue.map(Into::into)));
         }
         let settings = shard.settings();
         if settings.max_sub_tokens.is_some_and(|max| myelin_subject::token_count(subject) > max) {
-            self.log_violation("Too Many Tokens ", subject, sid);
             return Err(ErrorText::TooManyTokens(subject.into()));
         }
         // Compat: an account's limit counts the subscriptions of each connection, not their sum.
         let limits = [settings.max_subscriptions, ready.account.limits().max_subscriptions];
         if limits.iter().flatten().any(|max| self.conn.subscription_count() >= *max) {
-            self.log(Level::Error, format_args!("{}", ErrorText::MaximumSubscriptions));
             return Err(ErrorText::MaximumSubscriptions);
         }
         Ok(())
     }
 
-    fn log_violation(&self, what: &str, subject: &[u8], sid: &[u8]) {
-        let (subject, sid) = (Quoted(subject), String::from_utf8_lossy(sid));
-        self.log(Level::Error, format_args!("Subscription Violation {what}- Subject {subject}, SID {sid}"));
+    /// Tells the client and the log; a reached limit in the other order, and not over and over.
+    #[cold]
+    fn refuse_subscription(&self, shard: &mut Shard, text: &ErrorText, sid: &[u8], now: Instant) {
+        if let ErrorText::MaximumSubscriptions = text {
+            self.report_limit(text, now);
+        }
+        self.say_error(shard, text);
+        let sid = String::from_utf8_lossy(sid);
+        let what = match text {
+            ErrorText::SubscriptionViolation(subject, None) => format!("- Subject {}", Quoted(subject)),
+            ErrorText::SubscriptionViolation(subject, Some(queue)) => {
+                format!("- Subject {}, Queue: {}", Quoted(subject), Quoted(queue))
+            }
+            ErrorText::TooManyTokens(subject) => format!("Too Many Tokens - Subject {}", Quoted(subject)),
+            _ => return,
+        };
+        self.log(Level::Error, format_args!("Subscription Violation {what}, SID {sid}"));
+    }
+
+    fn report_limit(&self, text: &ErrorText, now: Instant) {
+        let State::Ready(ready) = &self.state else { return };
+        let statement = format!("{text} - {}", ready.account.name());
+        if self.broker.rate_limit.allows_each(LIMIT_REPORT, &statement, now) {
+            self.log(Level::Error, format_args!("{text}"));
+        }
     }
 
     pub(super) fn unsubscribe(&mut self, shard: &mut Shard, sid: &[u8], max: Option<u32>) {
         let State::Ready(ready) = &self.state else { return };
+        let mut ended = None;
         if let Some(sub) = self.conn.subscription(sid) {
             // `max` counts from the subscription's start, so the counts must be true now. What another shard
             // has staged in this tick is not in them: it may exceed the limit by that much.
@@ -79,14 +104,20 @@ impl Session {
                 }
                 _ => {
                     self.conn.unsubscribe(&ready.account, &sub);
+                    ended = Some(sub);
                 }
             }
         }
         self.say_ok(shard);
+        if self.tracing {
+            self.trace_ends(ended.as_slice());
+        }
     }
 
-    fn say_ok(&self, shard: &mut Shard) {
+    /// `+OK` for those who want it.
+    pub(super) fn say_ok(&self, shard: &mut Shard) {
         if self.connect.verbose {
+            self.trace_out("OK");
             shard.say(&self.conn, encode::OK);
         }
     }

@@ -1,7 +1,7 @@
 //! A session's clock: the time to authenticate, PINGs, and the end of peers that do not answer.
 
 use super::{Session, State, Verdict};
-use crate::log::Level;
+use crate::log::{Level, Span};
 use crate::settings::Settings;
 use crate::shard::Shard;
 use myelin_wire::encode;
@@ -91,8 +91,10 @@ impl Session {
     pub fn on_deadline(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
         if self.timers.auth.is_some_and(|due| due <= now) {
             self.timers.auth = None;
-            self.log(Level::Debug, format_args!("{}", ErrorText::AuthenticationTimeout));
-            return self.refuse(shard, &ErrorText::AuthenticationTimeout, CloseReason::AuthenticationTimeout);
+            let text = ErrorText::AuthenticationTimeout;
+            let verdict = self.refuse(shard, &text, CloseReason::AuthenticationTimeout);
+            self.log_rarely(Level::Debug, &text.to_string(), now);
+            return verdict;
         }
         if self.timers.ping <= now { self.ping_due(shard, now) } else { Verdict::Go }
     }
@@ -105,17 +107,25 @@ impl Session {
         if !ready.connected && now.duration_since(self.timers.opened) < interval {
             return Verdict::Go;
         }
+        self.log(Level::Debug, format_args!("Client Ping Timer"));
+        let quiet = now.duration_since(self.timers.last_heard);
         let measured = self.timers.pinged.is_some_and(|at| now.duration_since(at) < MEASURE_AGAIN);
-        if now.duration_since(self.timers.last_heard) < interval && measured {
+        if quiet < interval && measured {
+            let quiet = Span(Duration::from_secs_f64(quiet.as_secs_f64().round()));
+            let line = format_args!("Delaying PING due to remote client data or ping {quiet} ago");
+            self.log(Level::Debug, line);
             return Verdict::Go;
         }
         if self.timers.unanswered >= shard.settings().ping_max {
             self.broker.counters().stale_connections.fetch_add(1, Relaxed);
             self.log(Level::Debug, format_args!("Stale Client Connection - Closing"));
-            return self.refuse(shard, &ErrorText::StaleConnection, CloseReason::StaleConnection);
+            // Compat: the trace does not show this `-ERR`.
+            shard.say_error(&self.conn, &ErrorText::StaleConnection);
+            return Verdict::Close(CloseReason::StaleConnection);
         }
         self.timers.unanswered += 1;
         self.timers.pinged = Some(now);
+        self.trace_out("PING");
         shard.say(&self.conn, encode::PING);
         Verdict::Go
     }

@@ -1,65 +1,64 @@
 //! Protocol lines in the log (`-V`): what a client sent, and what the server said besides messages.
 //!
 //! Never on the hot path: the session asks once per batch whether tracing is on. Secrets are not shown.
+//!
+//! `Compat:` a line is traced as soon as it is whole, so that of a message its PUB line comes before whatever
+//! is said of it, and its payload when that has come; arguments are shown as they were written.
 
-use super::Session;
+use super::{Session, redact, refusal};
 use crate::log::Level;
-use crate::settings::Tracing;
-use myelin_wire::error::Quoted;
-use myelin_wire::parser::{Op, Pub};
+use crate::trace::Way;
+use myelin_wire::parser::{Next, ParseError, Pub};
+use std::fmt::Display;
 
 impl Session {
-    /// One received operation.
+    /// The control line at the front of `rest`, once, if it is one that is traced.
     #[cold]
-    pub(super) fn trace_in(&self, op: &Op<'_>) {
-        let line = match op {
-            Op::Pub(message) => return self.trace_publish(message),
-            Op::Sub { subject, queue, sid } => words("SUB", &[subject, queue.unwrap_or_default(), sid]),
-            Op::Unsub { sid, max: None } => words("UNSUB", &[sid]),
-            Op::Unsub { sid, max: Some(max) } => words("UNSUB", &[sid, max.to_string().as_bytes()]),
-            Op::Connect(_) => "CONNECT [REDACTED]".to_owned(),
-            Op::Ping => "PING".to_owned(),
-            Op::Pong => "PONG".to_owned(),
-            Op::Info(_) | Op::Ok | Op::PeerError(_) => return,
+    pub(super) fn trace_in(&mut self, rest: &[u8], parsed: &Result<Next<'_>, ParseError>) {
+        let is_whole = match parsed {
+            Err(ParseError::ControlLineTooLong) => false,
+            // A publish whose payload is missing or does not end as it should.
+            Ok(Next::Need(_)) | Err(ParseError::UnknownOperation) => is_publish(rest),
+            Ok(Next::Op(..)) | Err(_) => true,
         };
-        self.log(Level::Trace, format_args!("<<- [{line}]"));
+        if is_whole && !self.line_is_traced {
+            self.trace_control_line(rest);
+        }
+        self.line_is_traced = is_whole && matches!(parsed, Ok(Next::Need(_)));
     }
 
-    fn trace_publish(&self, message: &Pub<'_>) {
-        let verb = if message.digits.0.is_empty() { "PUB" } else { "HPUB" };
-        let line = words(verb, &[message.subject, message.reply, message.digits.0, message.digits.1]);
-        self.log(Level::Trace, format_args!("<<- [{line}]"));
-        let tracing = &self.broker.settings().tracing;
-        let Some(shown) = payload(message, tracing) else { return };
-        let cut = tracing.max_payload.filter(|max| shown.len() > *max);
-        let quoted = Quoted(&shown[..cut.unwrap_or(shown.len())]).to_string();
-        match (cut, quoted.strip_suffix('"')) {
-            (Some(_), Some(open)) => self.log(Level::Trace, format_args!("<<- MSG_PAYLOAD: [{open}...\"]")),
-            _ => self.log(Level::Trace, format_args!("<<- MSG_PAYLOAD: [{quoted}]")),
-        }
+    fn trace_control_line(&self, rest: &[u8]) {
+        let Some((verb, line)) = refusal::control_line(rest) else { return };
+        let redacted;
+        let line = match verb {
+            b"INFO" | b"+OK" | b"-ERR" => return,
+            b"PING" | b"PONG" => None,
+            b"CONNECT" => {
+                redacted = redact::secrets(line);
+                Some(&redacted[..])
+            }
+            _ => Some(line),
+        };
+        let words = line.map_or_else(|| verb.to_vec(), |line| [verb, b" ", line].concat());
+        self.broker.trace_line(&self.conn, Way::In, String::from_utf8_lossy(&words));
+    }
+
+    /// What a received message holds.
+    #[cold]
+    pub(super) fn trace_message(&self, message: &Pub<'_>) {
+        self.broker.trace_payload(&self.conn, Way::In, message.body, message.header_len as usize);
     }
 
     /// One thing that the server said.
-    #[cold]
-    pub(super) fn trace_out(&self, line: std::fmt::Arguments<'_>) {
-        self.log(Level::Trace, format_args!("->> [{line}]"));
+    pub(super) fn trace_out(&self, line: impl Display) {
+        if self.broker.log().enabled(Level::Trace) {
+            self.broker.trace_line(&self.conn, Way::Out, line);
+        }
     }
 }
 
-/// What of a message is shown: all of it, or its headers only, or nothing where there is nothing.
-fn payload<'a>(message: &Pub<'a>, tracing: &Tracing) -> Option<&'a [u8]> {
-    let shown = match (tracing.headers_only, message.header_len as usize) {
-        (false, _) => message.body,
-        (true, len) => message.body[..len].strip_suffix(b"\r\n\r\n")?,
-    };
-    (!shown.is_empty()).then_some(shown)
-}
-
-fn words(verb: &str, parts: &[&[u8]]) -> String {
-    let mut line = verb.to_owned();
-    for part in parts.iter().filter(|part| !part.is_empty()) {
-        line.push(' ');
-        line.push_str(&String::from_utf8_lossy(part));
-    }
-    line
+/// Whether a whole PUB or HPUB line stands at the front.
+fn is_publish(rest: &[u8]) -> bool {
+    let line = refusal::control_line(rest);
+    line.is_some_and(|(verb, line)| matches!(verb, b"PUB" | b"HPUB") && !line.contains(&b'\r'))
 }

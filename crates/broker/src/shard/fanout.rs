@@ -6,9 +6,12 @@ use super::Shard;
 use super::route::{Access, Delivery, Route, Scope, Shared, Target};
 use super::staging::{Frame, Staging};
 use crate::account::Account;
+use crate::broker::Broker;
 use crate::conn::{Conn, lock};
+use crate::log::Level;
 use crate::settings::Settings;
 use crate::subscription::{Admission, Subscription};
+use crate::trace::Way;
 use bytes::Bytes;
 use myelin_auth::Permissions;
 use myelin_stdx::rng::Rng;
@@ -46,6 +49,8 @@ pub(crate) struct Publisher<'a> {
     pub(crate) echo: bool,
     pub(crate) verbose: bool,
     pub(crate) no_responders: bool,
+    /// Whether protocol lines are logged, as of the batch's start.
+    pub(crate) tracing: bool,
     pub(crate) now: Instant,
 }
 
@@ -82,6 +87,9 @@ impl Shard {
         let settings = &*self.settings;
         if from.verbose {
             self.staging.line(from.conn, encode::OK, &mut self.pool, settings);
+            if from.tracing {
+                self.broker.trace_line(from.conn, Way::Out, "OK");
+            }
         }
         if route.is_empty() {
             if from.no_responders && !message.reply.is_empty() {
@@ -102,18 +110,15 @@ impl Shard {
             stripped: None,
             staging: &mut self.staging,
             pool: &mut self.pool,
+            broker: &self.broker,
             settings,
             finished: &mut self.finished,
             outcome: Outcome::default(),
         };
-        for target in &route.targets {
-            match target {
-                Target::Client(delivery) => fanout.client(route, delivery),
-                Target::Cohort(shared) => fanout.cohort(route, shared),
-            }
-        }
-        for group in &route.groups {
-            fanout.queue_group(route, group, &mut self.rng);
+        if from.tracing {
+            fanout.run::<true>(route, &mut self.rng);
+        } else {
+            fanout.run::<false>(route, &mut self.rng);
         }
         let outcome = fanout.outcome;
         let pauses = !settings.no_fast_producer_stall;
@@ -175,15 +180,30 @@ struct Fanout<'a> {
     stripped: Option<Vec<u8>>,
     staging: &'a mut Staging,
     pool: &'a mut super::pool::Pool,
+    broker: &'a Broker,
     settings: &'a Settings,
     /// Subscriptions that have had their last message.
     finished: &'a mut Vec<Arc<Subscription>>,
     outcome: Outcome,
 }
 
+/// Perf: what is `TRACED` is compiled apart, so that tracing costs one look per message while it is off.
 impl Fanout<'_> {
     #[inline]
-    fn client(&mut self, route: &Route, delivery: &Delivery) {
+    fn run<const TRACED: bool>(&mut self, route: &Route, rng: &mut Rng) {
+        for target in &route.targets {
+            match target {
+                Target::Client(delivery) => self.client::<TRACED>(route, delivery),
+                Target::Cohort(shared) => self.cohort::<TRACED>(route, shared),
+            }
+        }
+        for group in &route.groups {
+            self.queue_group::<TRACED>(route, group, rng);
+        }
+    }
+
+    #[inline]
+    fn client<const TRACED: bool>(&mut self, route: &Route, delivery: &Delivery) {
         let conn = delivery.sub.conn();
         if self.is_own_echo(conn) {
             if !delivery.careful {
@@ -192,7 +212,10 @@ impl Fanout<'_> {
             return;
         }
         if !delivery.careful || self.admit(&delivery.sub) {
-            self.stage(conn, route.head(delivery));
+            self.stage::<TRACED>(conn, route.head(delivery));
+        }
+        if TRACED {
+            self.end_finished();
         }
     }
 
@@ -205,11 +228,17 @@ impl Fanout<'_> {
     fn admit(&mut self, sub: &Arc<Subscription>) -> bool {
         match sub.admit() {
             Admission::Exhausted => {
+                let max = sub.max();
+                let line = format_args!("Auto-unsubscribe limit [{max}] exceeded");
+                self.broker.log_for(Level::Debug, sub.conn(), line);
                 // Its last message came from another shard, or the limit came late: it ends now.
                 self.finished.push(Arc::clone(sub));
                 return false;
             }
-            Admission::DeliverLast => self.finished.push(Arc::clone(sub)),
+            Admission::DeliverLast => {
+                self.log_last(sub);
+                self.finished.push(Arc::clone(sub));
+            }
             Admission::Deliver => {}
         }
         let reply = self.message.reply;
@@ -223,9 +252,10 @@ impl Fanout<'_> {
         true
     }
 
-    fn cohort(&mut self, route: &Route, shared: &Shared) {
+    fn cohort<const TRACED: bool>(&mut self, route: &Route, shared: &Shared) {
         let head = route.shared_head(shared);
-        if self.from.echo || !self.publisher_is_in(shared) {
+        // What is traced goes to each member alone.
+        if !TRACED && (self.from.echo || !self.publisher_is_in(shared)) {
             let frame = Self::frame(self.message, &mut self.stripped, head, shared.headers);
             if let Some(stalled) = self.staging.cohort_frame(shared.cohort, frame, self.settings) {
                 self.outcome.delivered = true;
@@ -237,7 +267,7 @@ impl Fanout<'_> {
             if self.is_own_echo(sub.conn()) {
                 sub.uncount();
             } else {
-                self.stage(sub.conn(), head);
+                self.stage::<TRACED>(sub.conn(), head);
             }
         }
     }
@@ -248,7 +278,7 @@ impl Fanout<'_> {
     }
 
     /// One member gets the message: a random one, or the next that can take it.
-    fn queue_group(&mut self, route: &Route, group: &[Delivery], rng: &mut Rng) {
+    fn queue_group<const TRACED: bool>(&mut self, route: &Route, group: &[Delivery], rng: &mut Rng) {
         let start = if group.len() == 1 { 0 } else { rng.below(group.len() as u64) as usize };
         for delivery in group[start..].iter().chain(&group[..start]) {
             let conn = delivery.sub.conn();
@@ -258,7 +288,11 @@ impl Fanout<'_> {
             if delivery.careful && !self.admit(&delivery.sub) {
                 continue;
             }
-            if self.stage(conn, route.head(delivery)) {
+            let staged = self.stage::<TRACED>(conn, route.head(delivery));
+            if TRACED {
+                self.end_finished();
+            }
+            if staged {
                 if !delivery.careful {
                     delivery.sub.count(1);
                 }
@@ -269,7 +303,7 @@ impl Fanout<'_> {
 
     /// Stages the message for one connection; `false` when it was dropped there.
     #[inline]
-    fn stage(&mut self, conn: &Arc<Conn>, head: &[u8]) -> bool {
+    fn stage<const TRACED: bool>(&mut self, conn: &Arc<Conn>, head: &[u8]) -> bool {
         let headers = self.message.header_len > 0 && conn.headers();
         let frame = Self::frame(self.message, &mut self.stripped, head, headers);
         let placed = self.staging.frame(conn, frame, self.pool, self.settings);
@@ -278,7 +312,37 @@ impl Fanout<'_> {
             self.outcome.drops += 1;
         }
         self.outcome.delivered |= !placed.dropped;
+        if TRACED && !placed.dropped {
+            self.trace(conn, head);
+        }
         !placed.dropped
+    }
+
+    #[cold]
+    fn log_last(&self, sub: &Subscription) {
+        let (max, sid) = (sub.max(), String::from_utf8_lossy(sub.sid()));
+        let line = format_args!("Auto-unsubscribe limit of {max} reached for sid '{sid}'");
+        self.broker.log_for(Level::Debug, sub.conn(), line);
+    }
+
+    /// Logs what was staged for a receiver.
+    #[cold]
+    fn trace(&mut self, conn: &Arc<Conn>, head: &[u8]) {
+        let (message, header_len) = (self.message, self.message.header_len);
+        let headers = header_len > 0 && conn.headers();
+        let frame = Self::frame(message, &mut self.stripped, head, headers);
+        let (body, header_len) =
+            if headers { (message.body, header_len) } else { (&message.body[header_len..], 0) };
+        self.broker.trace_delivery(conn, (frame.head, frame.tail), body, header_len);
+    }
+
+    /// Ends what had its last message, where the trace expects it: right behind that message.
+    #[cold]
+    fn end_finished(&mut self) {
+        for sub in self.finished.drain(..) {
+            sub.conn().unsubscribe(self.from.account, &sub);
+            self.broker.trace_end(&sub);
+        }
     }
 
     /// The frame for receivers that take headers, or for those that do not.

@@ -12,12 +12,14 @@ mod staging;
 
 use crate::broker::Broker;
 use crate::conn::Conn;
+use crate::log::Level;
 use crate::outbox::{Drained, Queued, drain};
 use crate::settings::Settings;
 use crate::subscription::Subscription;
 use crate::traffic::Traffic;
 use myelin_stdx::rng::Rng;
 use myelin_wire::error::{CloseReason, ErrorText};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -141,12 +143,14 @@ impl Shard {
         }
         self.claimed = claimed;
         self.routes.sweep(SWEEP_PER_FLUSH, self.staging.cohorts());
+        self.traffic.routes.set(self.routes.counts());
     }
 
     /// To be called now and then also when nothing happens: gives back what ended connections still hold.
     pub fn maintain(&mut self) {
         self.routes.settle(&mut self.touched);
         self.routes.sweep(SWEEP_AT_REST, self.staging.cohorts());
+        self.traffic.routes.set(self.routes.counts());
     }
 
     /// Goes on writing a connection whose claim this shard holds: after a flush, or on the owner shard
@@ -155,17 +159,29 @@ impl Shard {
         match drain(conn, &mut |buffer| self.pool.put(buffer)) {
             Drained::Empty => {}
             Drained::Blocked { .. } => conn.sink().wait_writable(conn),
-            Drained::Failed => conn.close(CloseReason::WriteError),
+            Drained::Failed(error) => self.give_up(conn, error),
         }
     }
 
     /// For the owner shard: one more attempt at a blocked outbox whose claim it was handed.
     pub fn drain(&mut self, conn: &Arc<Conn>) -> Drained {
         let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
-        if let Drained::Failed = drained {
-            conn.close(CloseReason::WriteError);
+        if let Drained::Failed(error) = drained {
+            self.give_up(conn, error);
         }
         drained
+    }
+
+    /// Ends a connection whose socket takes nothing any more.
+    fn give_up(&self, conn: &Arc<Conn>, error: ErrorKind) {
+        let error = match error {
+            ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),
+            other => other.to_string(),
+        };
+        // Compat: the reference names the local address too, which is not known here.
+        let what = format_args!("writev tcp {}: writev: {error}", conn.endpoint().peer);
+        self.broker.log_for(Level::Debug, conn, format_args!("Error flushing: {what}"));
+        conn.close(CloseReason::WriteError);
     }
 
     fn enqueue_all(&mut self) {
@@ -182,7 +198,7 @@ impl Shard {
             let pending = stage.conn.pending();
             let behind = stage.overrun || pending > max_pending;
             if behind && queued != Queued::Closed {
-                self.cut_off(&stage.conn, pending);
+                self.cut_off(&stage.conn);
             }
         }
         self.staging.take_bytes();
@@ -193,15 +209,12 @@ impl Shard {
     }
 
     /// Ends a receiver that is too far behind.
-    fn cut_off(&mut self, conn: &Arc<Conn>, pending: usize) {
+    fn cut_off(&mut self, conn: &Arc<Conn>) {
         if conn.close_requested().is_none() {
             self.broker.counters().slow_consumers.fetch_add(1, Relaxed);
             let max = self.settings.max_pending;
-            let chunks = conn.pending_chunks();
-            self.broker.info_for(
-                conn,
-                format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded with {chunks} chunks of {pending} total bytes."),
-            );
+            let line = format_args!("Slow Consumer Detected: MaxPending of {max} Exceeded");
+            self.broker.log_for(Level::Info, conn, line);
         }
         conn.close(CloseReason::SlowConsumerPendingBytes);
         conn.discard();

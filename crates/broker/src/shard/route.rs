@@ -11,6 +11,7 @@ use super::cohort::{CohortId, Cohorts, SMALLEST};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::subscription::Subscription;
+use crate::traffic::RouteCounts;
 use myelin_auth::Permissions;
 use myelin_subject::{Matched, Stamp};
 use myelin_wire::encode;
@@ -178,6 +179,16 @@ impl Route {
             + self.groups.iter().map(|group| group.len() * size_of::<Delivery>()).sum::<usize>()
     }
 
+    /// Subscriptions that it leads to.
+    fn fanout(&self) -> u64 {
+        let subs = |target: &Target| match target {
+            Target::Client(_) => 1,
+            Target::Cohort(shared) => shared.subs.len(),
+        };
+        let grouped: usize = self.groups.iter().map(SmallVec::len).sum();
+        (self.targets.iter().map(subs).sum::<usize>() + grouped) as u64
+    }
+
     fn forget(&mut self, cohorts: &mut Cohorts) {
         self.settle();
         for target in self.targets.drain(..) {
@@ -226,6 +237,7 @@ pub(super) struct Routes {
     hasher: foldhash::fast::RandomState,
     fleeting: Route,
     matched: Matched<Arc<Subscription>>,
+    counts: RouteCounts,
 }
 
 /// Places of routes that have uncounted deliveries.
@@ -257,7 +269,13 @@ impl Routes {
             hasher: foldhash::fast::RandomState::default(),
             fleeting: Route::empty(),
             matched: Matched::new(),
+            counts: RouteCounts::default(),
         }
+    }
+
+    /// For monitoring.
+    pub(super) fn counts(&self) -> RouteCounts {
+        self.counts
     }
 
     /// The route of `subject` for publishers of this scope.
@@ -291,6 +309,7 @@ impl Routes {
         (at, found): (usize, Option<usize>),
         cohorts: &mut Cohorts,
     ) -> &mut Route {
+        self.counts.misses += 1;
         let bucket = &mut self.buckets[at];
         if found.is_none() && (!bucket.seen.contains(&hash) || subject.len() > LONGEST_CACHED) {
             bucket.seen.rotate_right(1);
@@ -322,12 +341,18 @@ impl Routes {
             return &mut self.fleeting;
         }
         self.held += cost;
+        let fanout = route.fanout();
+        self.counts.cached += 1;
+        self.counts.fanout += fanout;
+        self.counts.widest = self.counts.widest.max(fanout);
         self.buckets[at].ways[way].insert(route)
     }
 
     fn drop_route(&mut self, at: usize, way: usize, cohorts: &mut Cohorts) {
         if let Some(mut route) = self.buckets[at].ways[way].take() {
             self.held -= route.cost();
+            self.counts.cached -= 1;
+            self.counts.fanout -= route.fanout();
             route.forget(cohorts);
         }
     }

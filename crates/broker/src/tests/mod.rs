@@ -11,6 +11,7 @@ mod net;
 mod order;
 mod outbox;
 mod queues;
+mod remembered;
 mod responders;
 mod rights;
 mod script;

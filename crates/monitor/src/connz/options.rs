@@ -1,7 +1,7 @@
 //! What `/connz` can be asked for.
 
 use crate::connz::sort::Order;
-use crate::query::{BadQuery, Query};
+use crate::query::{BadQuery, Query, Subs};
 use crate::snapshot::ConnSnapshot;
 use crate::window::Window;
 
@@ -9,7 +9,7 @@ use crate::window::Window;
 pub(super) struct Options {
     sort: String,
     pub(super) auth: bool,
-    pub(super) detail: Detail,
+    pub(super) subs: Subs,
     pub(super) offset: u64,
     pub(super) limit: u64,
     cid: u64,
@@ -27,19 +27,11 @@ pub(super) enum State {
     Any,
 }
 
-/// What to tell of a connection's subscriptions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Detail {
-    None,
-    Subjects,
-    All,
-}
-
 impl Options {
     /// The options are looked at in the reference's order, so that of two bad ones the same is reported.
     pub(super) fn read(query: &Query) -> Result<Self, BadQuery> {
         let auth = query.flag("auth")?;
-        let detail = Detail::read(query)?;
+        let subs = Subs::read(query)?;
         let mut window = Window::read(query)?;
         let cid = query.uint("cid")?;
         if cid > 0 {
@@ -48,7 +40,7 @@ impl Options {
         Ok(Self {
             sort: query.text("sort").to_owned(),
             auth,
-            detail,
+            subs,
             offset: window.offset,
             limit: window.limit,
             cid,
@@ -97,14 +89,5 @@ impl State {
 
     pub(super) fn has_closed(self) -> bool {
         self != Self::Open
-    }
-}
-
-impl Detail {
-    fn read(query: &Query) -> Result<Self, BadQuery> {
-        if query.text("subs").eq_ignore_ascii_case("detail") {
-            return Ok(Self::All);
-        }
-        Ok(if query.flag("subs")? { Self::Subjects } else { Self::None })
     }
 }

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::connz::options::{Detail, Options};
+use crate::connz::options::Options;
 use crate::json::{is_false, is_zero};
-use crate::snapshot::{ConnSnapshot, Source, Stamp, SubSnapshot};
+use crate::query::Subs;
+use crate::snapshot::{ConnSnapshot, PeerCert, Source, Stamp, SubSnapshot};
 use crate::subsz::SubDetail;
 use crate::text::{age, moment_in, round_trip};
 
@@ -15,22 +16,22 @@ pub(super) const DEFAULT_ACCOUNT: &str = "$G";
 
 /// The rows of one page, with the subscriptions that the options ask for.
 pub(super) fn rows<'a>(
-    page: &'a [ConnSnapshot],
+    page: &[&'a ConnSnapshot],
     options: &Options,
     stamp: &Stamp,
     source: &dyn Source,
 ) -> Vec<Row<'a>> {
-    let mut subscriptions = match options.detail {
-        Detail::None => HashMap::new(),
-        Detail::Subjects | Detail::All => {
+    let mut subscriptions = match options.subs {
+        Subs::None => HashMap::new(),
+        Subs::Subjects | Subs::Detail => {
             let cids: Vec<u64> = page.iter().map(|conn| conn.cid).collect();
             source.subscriptions_of(&cids)
         }
     };
     page.iter()
-        .map(|conn| {
+        .map(|&conn| {
             let mut row = Row::of(conn, stamp);
-            row.show_subscriptions(options.detail, subscriptions.remove(&conn.cid).unwrap_or_default());
+            row.show_subscriptions(options.subs, subscriptions.remove(&conn.cid).unwrap_or_default());
             if options.auth {
                 row.show_identity(conn);
             }
@@ -75,6 +76,8 @@ pub(super) struct Row<'a> {
     tls_version: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     tls_cipher_suite: &'a str,
+    #[serde(skip_serializing_if = "<[PeerCert]>::is_empty")]
+    tls_peer_certs: &'a [PeerCert],
     #[serde(skip_serializing_if = "is_false")]
     tls_first: bool,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -86,9 +89,22 @@ pub(super) struct Row<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     subscriptions_list_detail: Vec<SubDetail>,
     #[serde(skip_serializing_if = "str::is_empty")]
+    jwt: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    issuer_key: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     name_tag: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    tags: &'a [String],
     #[serde(skip_serializing_if = "str::is_empty")]
     mqtt_client: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proxy: Option<Proxy<'a>>,
+}
+
+#[derive(Serialize)]
+struct Proxy<'a> {
+    key: &'a str,
 }
 
 impl<'a> Row<'a> {
@@ -119,29 +135,61 @@ impl<'a> Row<'a> {
             name: &conn.name,
             lang: &conn.lang,
             version: &conn.version,
-            tls_version: conn.tls_version,
-            tls_cipher_suite: &conn.tls_cipher_suite,
-            tls_first: conn.tls_first,
+            tls_version: "",
+            tls_cipher_suite: "",
+            tls_peer_certs: &[],
+            tls_first: false,
             authorized_user: "",
             account: "",
             subscriptions_list: Vec::new(),
             subscriptions_list_detail: Vec::new(),
+            jwt: "",
+            issuer_key: "",
             name_tag: "",
+            tags: &[],
             mqtt_client: &conn.mqtt_client,
+            proxy: Some(&*conn.proxy_key).filter(|key| !key.is_empty()).map(|key| Proxy { key }),
+        }
+        .with_tls(conn)
+        .with_claims_of_closed(conn)
+    }
+
+    /// Compat: a closed connection shows its user's JWT whether it was asked for or not.
+    fn with_claims_of_closed(mut self, conn: &'a ConnSnapshot) -> Self {
+        if conn.closed.is_some() {
+            self.show_claims(conn);
+        }
+        self
+    }
+
+    fn show_claims(&mut self, conn: &'a ConnSnapshot) {
+        if let Some(claims) = &conn.claims {
+            self.jwt = &claims.jwt;
+            self.issuer_key = &claims.issuer_key;
+            self.tags = &claims.tags;
         }
     }
 
+    fn with_tls(mut self, conn: &'a ConnSnapshot) -> Self {
+        if let Some(tls) = &conn.tls {
+            self.tls_version = &tls.version;
+            self.tls_cipher_suite = &tls.cipher_suite;
+            self.tls_first = tls.first;
+        }
+        self
+    }
+
     /// Compat: the details of a closed connection name its account, those of an open one do not.
-    fn show_subscriptions(&mut self, detail: Detail, list: Vec<SubSnapshot>) {
-        match detail {
-            Detail::None => {}
-            Detail::Subjects => {
+    fn show_subscriptions(&mut self, subs: Subs, list: Vec<SubSnapshot>) {
+        match subs {
+            Subs::None => {}
+            Subs::Subjects => {
                 self.subscriptions_list = list.into_iter().map(|sub| sub.subject).collect();
             }
-            Detail::All if self.stop.is_some() => {
+            Subs::Detail if self.stop.is_some() => {
                 self.subscriptions_list_detail = list.into_iter().map(SubDetail::with_account).collect();
             }
-            Detail::All => {
+            Subs::Detail => {
                 self.subscriptions_list_detail = list.into_iter().map(SubDetail::without_account).collect();
             }
         }
@@ -150,6 +198,12 @@ impl<'a> Row<'a> {
     /// Compat: the default account's display name is shown for an open connection only.
     fn show_identity(&mut self, conn: &'a ConnSnapshot) {
         self.authorized_user = &conn.authorized_user;
+        if let Some(tls) = &conn.tls
+            && conn.closed.is_none()
+        {
+            self.tls_peer_certs = &tls.peer_certs;
+        }
+        self.show_claims(conn);
         let is_default = conn.account == DEFAULT_ACCOUNT;
         if !is_default {
             self.account = &conn.account;

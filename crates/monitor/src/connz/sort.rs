@@ -57,7 +57,7 @@ impl Order {
     /// Sorts; connections that are equal in this order follow their ids.
     ///
     /// Compat: everything is largest first, except id, uptime and reason.
-    pub(super) fn apply(self, list: &mut [ConnSnapshot], now: Timestamp) {
+    pub(super) fn apply(self, list: &mut [&ConnSnapshot], now: Timestamp) {
         list.sort_unstable_by_key(|conn| conn.cid);
         match self {
             Self::Cid => {}

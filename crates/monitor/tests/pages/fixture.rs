@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use myelin_monitor::{
-    Answer, Clocks, Closed, ConnSnapshot, Health, Identity, InterestSnapshot, Limits, Pages, Process,
-    ServerSnapshot, Settings, Source, Stamp, SubSnapshot, Traffic,
+    AccountSnapshot, Answer, Clocks, Closed, ConnSnapshot, Health, Identity, InterestSnapshot, Limits, Pages,
+    Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, SubSnapshot,
+    ThreadSnapshot, Traffic,
 };
 use serde_json::Value;
 
@@ -29,6 +30,11 @@ pub(crate) struct Fixed {
     pub(crate) subs: Vec<SubSnapshot>,
     pub(crate) interest: InterestSnapshot,
     pub(crate) health: Health,
+    /// What to say of accounts beyond their names.
+    pub(crate) account: AccountSnapshot,
+    pub(crate) queues: Vec<QueueSnapshot>,
+    pub(crate) threads: Vec<ThreadSnapshot>,
+    pub(crate) runtime: RuntimeSnapshot,
     pub(crate) requests: Mutex<BTreeMap<String, u64>>,
     pub(crate) warnings: Mutex<Vec<String>>,
     /// The connections that subscriptions were asked for, to see that only a page of them is.
@@ -45,6 +51,10 @@ impl Default for Fixed {
             subs: Vec::new(),
             interest: InterestSnapshot::default(),
             health: Health::Ready,
+            account: AccountSnapshot { updated: ago(60), ..AccountSnapshot::default() },
+            queues: Vec::new(),
+            threads: Vec::new(),
+            runtime: RuntimeSnapshot::default(),
             requests: Mutex::default(),
             warnings: Mutex::default(),
             asked: Mutex::default(),
@@ -81,7 +91,12 @@ pub(crate) fn text(answer: &Answer) -> String {
 
 impl Source for Fixed {
     fn stamp(&self) -> Stamp {
-        Stamp { server_id: "NSERVER".to_owned(), now: now(), zone: self.zone.clone() }
+        Stamp {
+            server_id: "NSERVER".to_owned(),
+            server_name: "name".to_owned(),
+            now: now(),
+            zone: self.zone.clone(),
+        }
     }
 
     fn server(&self) -> ServerSnapshot {
@@ -90,6 +105,30 @@ impl Source for Fixed {
 
     fn has_account(&self, name: &str) -> bool {
         self.accounts.contains(&name)
+    }
+
+    fn system_account(&self) -> Option<String> {
+        self.accounts.contains(&"$SYS").then(|| "$SYS".to_owned())
+    }
+
+    fn account_names(&self) -> Vec<String> {
+        self.accounts.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn account(&self, name: &str) -> Option<AccountSnapshot> {
+        let account = || AccountSnapshot {
+            name: name.to_owned(),
+            tag: name.to_owned(),
+            is_system: name == "$SYS",
+            interest: self.interest,
+            clients: self.account.clients + self.open.iter().filter(|conn| conn.account == name).count(),
+            ..self.account.clone()
+        };
+        self.has_account(name).then(account)
+    }
+
+    fn accounts(&self) -> Vec<AccountSnapshot> {
+        self.accounts.iter().filter_map(|name| self.account(name)).collect()
     }
 
     fn open_connections(&self) -> Vec<ConnSnapshot> {
@@ -126,6 +165,18 @@ impl Source for Fixed {
 
     fn health(&self) -> Health {
         self.health.clone()
+    }
+
+    fn queues(&self) -> Vec<QueueSnapshot> {
+        self.queues.clone()
+    }
+
+    fn threads(&self) -> Vec<ThreadSnapshot> {
+        self.threads.clone()
+    }
+
+    fn runtime(&self) -> RuntimeSnapshot {
+        self.runtime.clone()
     }
 
     fn count_request(&self, page: &'static str) {

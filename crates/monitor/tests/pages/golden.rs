@@ -26,6 +26,13 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("subsz_test.json", "/subsz?subs=1&acc=A&test=foo.x"),
     ("subsz_unknown_account.json", "/subscriptionsz?subs=1&acc=nope"),
     ("healthz.json", "/healthz"),
+    ("routez.json", "/routez?subs=detail"),
+    ("gatewayz.json", "/gatewayz?accs=1&gw_name=nope"),
+    ("leafz.json", "/leafz?subs=1&acc=nope"),
+    ("jsz.json", "/jsz?acc=A&accounts=1&consumers=1&config=1&raft=1&limit=5&offset=7"),
+    ("accountz.json", "/accountz"),
+    ("accstatz.json", "/accstatz"),
+    ("ipqueuesz.json", "/ipqueuesz"),
 ];
 
 /// The file that holds an answer of the real server.
@@ -50,6 +57,7 @@ fn situation() -> Fixed {
     Fixed {
         open: vec![one],
         closed: vec![ConnSnapshot { subscriptions: 1, ..gone(8, 3, "Client Closed") }],
+        accounts: vec!["$G", "$SYS", "A"],
         subs: vec![SubSnapshot { msgs: 1, ..sub(7, "A", "foo.*") }, queue, sub(8, "A", "z")],
         ..Fixed::default()
     }

@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail as its asserts do")]
 
+mod accounts;
 mod connz;
+mod expvar;
 mod fixture;
 mod golden;
+mod queues;
 mod reference;
 mod shape;
 mod small;

@@ -71,6 +71,19 @@ fn healthz_reports_a_server_that_does_not_listen() {
 }
 
 #[test]
+fn healthz_misses_a_jetstream_that_was_asked_for() {
+    let source = Fixed { health: Health::WithoutJetStream, ..Fixed::default() };
+    let answer = source.ask("/healthz?js-enabled-only=1");
+    let body = r#"{"status":"unavailable","error":"JetStream not enabled (10076)"}"#;
+    assert_eq!((answer.status, text(&answer).as_str()), (503, body));
+    let answer = source.ask("/healthz?details=1");
+    let body =
+        r#"{"status":"error","errors":[{"type":"JETSTREAM","error":"JetStream not enabled (10076)"}]}"#;
+    assert_eq!((answer.status, text(&answer).as_str()), (503, body));
+    assert_eq!(source.ask("/healthz?js-server-only=1").status, 200);
+}
+
+#[test]
 fn healthz_checks_values_and_warns_of_the_old_switch() {
     let source = Fixed::default();
     assert_eq!(
@@ -87,7 +100,7 @@ fn healthz_checks_values_and_warns_of_the_old_switch() {
 #[test]
 fn unknown_paths_are_not_found() {
     let source = Fixed::default();
-    for path in ["/nope", "/connz/", "//connz", "", "/routez", "/jsz", "/debug/vars", "/%zz"] {
+    for path in ["/nope", "/connz/", "//connz", "", "/debug", "/debug/vars/", "/%zz"] {
         let answer = source.ask(path);
         let expected = if path.is_empty() { 200 } else { 404 };
         assert_eq!(answer.status, expected, "{path}");
@@ -111,8 +124,17 @@ fn a_base_path_is_asked_for() {
         assert_eq!((status("/mon"), status("/mon/varz")), (200, 200), "{configured}");
         assert_eq!((status("/varz"), status("/"), status("/mon/"), status("/monvarz")), (404, 404, 404, 404));
     }
-    let index = Pages::under("a/b&").respond("/a/b&", "", &source);
-    assert!(text(&index).contains("<a href=\"/a/b&amp;/varz\">"), "{}", text(&index));
+}
+
+#[test]
+fn links_of_the_index_are_relative_to_it() {
+    let source = Fixed::default();
+    for (configured, path, link) in
+        [("", "/", "./varz"), ("mon", "/mon", "./mon/varz"), ("a/b&", "/a/b&", "./b&amp;/varz")]
+    {
+        let index = Pages::under(configured).respond(path, "", &source);
+        assert!(text(&index).contains(&format!("<a href=\"{link}\">General")), "{}", text(&index));
+    }
 }
 
 #[test]
@@ -122,25 +144,50 @@ fn the_index_links_to_pages_that_answer() {
     assert_eq!(index.headers, [("content-type", "text/html; charset=utf-8")]);
     let body = text(&index);
     let links: Vec<_> = body.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(links.len(), 4);
-    for link in links {
-        assert_eq!(source.ask(link).status, 200, "{link}");
+    let expected = "varz jsz connz accountz accstatz subsz routez leafz gatewayz raftz healthz debug/vars";
+    let expected: Vec<_> = expected.split(' ').map(|page| format!("./{page}")).collect();
+    assert_eq!(links[..12], expected);
+    assert!(links[12].ends_with("/monitoring") && links.len() == 13);
+    for link in &links[..12] {
+        let status = if *link == "./raftz" { 404 } else { 200 };
+        assert_eq!(source.ask(link.trim_start_matches('.')).status, status, "{link}");
     }
+    assert!(body.contains("<title>NSERVER v2.15.2</title>"), "{body}");
 }
 
 #[test]
 fn requests_are_counted_by_page() {
     let source = Fixed::default();
-    for request in
-        ["/", "/subsz", "/subscriptionsz", "/subsz?subs=x", "/healthz?details=x", "/nope", "/routez"]
-    {
+    for request in ["/", "/subsz", "/subscriptionsz", "/subsz?subs=x", "/healthz?details=x", "/nope"] {
         source.ask(request);
     }
+    // These count also a request that cannot be understood.
+    for page in ["gatewayz", "leafz", "accountz", "accstatz", "jsz"] {
+        source.ask(&format!("/{page}?subs=x&unused=x&streams=x&acc=nope"));
+    }
+    // These are never counted.
+    for page in ["raftz", "ipqueuesz", "stacksz", "debug/vars"] {
+        source.ask(&format!("/{page}"));
+    }
+    source.ask("/routez");
+    source.ask("/routez?subs=x");
     // An unreadable value keeps a connz request from being counted, a bad sort key does not.
     for request in ["/connz", "/connz?sort=x", "/connz?auth=x", "/connz?acc=nope"] {
         source.ask(request);
     }
     let counted = source.requests.lock().unwrap().clone();
     let counted: Vec<_> = counted.iter().map(|(page, count)| (page.as_str(), *count)).collect();
-    assert_eq!(counted, [("/", 1), ("/connz", 3), ("/healthz", 1), ("/subsz", 3)]);
+    let expected = [
+        ("/", 1),
+        ("/accountz", 1),
+        ("/accstatz", 1),
+        ("/connz", 3),
+        ("/gatewayz", 1),
+        ("/healthz", 1),
+        ("/jsz", 1),
+        ("/leafz", 1),
+        ("/routez", 1),
+        ("/subsz", 3),
+    ];
+    assert_eq!(counted, expected);
 }

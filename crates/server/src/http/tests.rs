@@ -340,7 +340,7 @@ mod secure {
 
     fn secure_site(lab: &Lab) -> (Site, Complaints) {
         let (mut site, complaints) = site(8);
-        site.security = Some(Current::new(offer(&lab.server(), Peers::Anonymous).unwrap()));
+        site.security = Some(Current::new(offer(&lab.server(), Peers::Anonymous).unwrap().config));
         (site, complaints)
     }
 
@@ -371,7 +371,7 @@ mod secure {
         let security = site.security.clone().unwrap();
         with_site(site, |address| async move {
             assert!(ask(address, &old).await.is_ok());
-            security.set(offer(&new.server(), Peers::Anonymous).unwrap());
+            security.set(offer(&new.server(), Peers::Anonymous).unwrap().config);
             assert!(ask(address, &old).await.is_err());
             assert!(ask(address, &new).await.is_ok());
         });

@@ -7,8 +7,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::line::{Format, Level};
-use super::writer::Sink;
+use super::line::{Format, Level, backup_stamp};
+use super::words;
+use super::writer::{Lines, Sink};
 
 #[derive(Debug)]
 pub(super) struct LogFile {
@@ -27,7 +28,19 @@ pub(super) struct LogFile {
 impl LogFile {
     pub(super) fn open(path: PathBuf, size_limit: u64, max_files: usize, format: Format) -> io::Result<Self> {
         let (file, size) = append_to(&path)?;
-        Ok(Self { path, file, size, size_limit, next_limit: size_limit, max_files, format })
+        let mut log = Self { path, file, size, size_limit, next_limit: size_limit, max_files, format };
+        log.check_at_start()?;
+        Ok(log)
+    }
+
+    /// Rotates a file that is too large when it is opened. Compat: the reference removes no backups here, nor
+    /// ever after its file was opened again: it forgets how many to keep. We do not.
+    fn check_at_start(&mut self) -> io::Result<()> {
+        if self.size_limit == 0 || self.size <= self.size_limit {
+            return Ok(());
+        }
+        self.append_line(Level::Info, "Rotating logfile...")?;
+        self.rotate()
     }
 
     fn append(&mut self, text: &[u8]) -> io::Result<()> {
@@ -41,23 +54,31 @@ impl LogFile {
         self.append(line.as_bytes())
     }
 
+    /// A line about a rotation. Compat: it ends in CR and LF.
+    fn append_notice(&mut self, level: Level, text: &str) -> io::Result<()> {
+        let mut line = self.format.line(level, &text);
+        line.insert(line.len() - 1, '\r');
+        self.append(line.as_bytes())
+    }
+
     /// Makes a backup of the file and begins a new one. If that fails the old one is written on, up to twice
     /// the size.
     fn rotate(&mut self) -> io::Result<()> {
-        let backup = with_suffix(&self.path, &self.format.backup_stamp());
+        let backup = with_suffix(&self.path, &backup_stamp());
         match fs::rename(&self.path, &backup).and_then(|()| append_to(&self.path)) {
             Ok((file, size)) => {
                 (self.file, self.size, self.next_limit) = (file, size, self.size_limit);
-                self.append_line(Level::Info, &format!("Rotated log, backup saved as {backup:?}"))?;
+                self.append_notice(Level::Info, &format!("Rotated log, backup saved as {backup:?}"))?;
                 self.purge()
             }
             Err(error) => {
                 self.next_limit = self.next_limit.saturating_mul(2);
                 let text = format!(
-                    "Unable to rotate the logfile ({error}), will attempt next rotation at size {}",
+                    "Unable to rotate the logfile ({}), will attempt next rotation at size {}",
+                    words(&error),
                     self.next_limit
                 );
-                self.append_line(Level::Error, &text)
+                self.append_notice(Level::Error, &text)
             }
         }
     }
@@ -70,25 +91,26 @@ impl LogFile {
         let backups = backups_of(&self.path);
         let surplus = backups.len().saturating_sub(self.max_files - 1);
         for backup in &backups[..surplus] {
-            if let Err(error) = fs::remove_file(backup) {
-                let text = format!(
-                    "Unable to remove backup log file {backup:?} ({error}), will attempt next rotation"
-                );
-                return self.append_line(Level::Error, &text);
-            }
             let name = backup.file_name().unwrap_or_default();
-            self.append_line(Level::Info, &format!("Purged log file {name:?}"))?;
+            if let Err(error) = fs::remove_file(backup) {
+                let error = format!("remove {}: {}", backup.display(), words(&error));
+                let text = format!(
+                    "Unable to remove backup log file {name:?} ({error}), will attempt next rotation"
+                );
+                return self.append_notice(Level::Error, &text);
+            }
+            self.append_notice(Level::Info, &format!("Purged log file {name:?}"))?;
         }
         Ok(())
     }
 }
 
 impl Sink for LogFile {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    fn write(&mut self, lines: &Lines) -> io::Result<()> {
         if self.size_limit == 0 {
-            return self.append(lines);
+            return self.append(lines.text());
         }
-        for line in lines.split_inclusive(|&byte| byte == b'\n') {
+        for line in lines.iter() {
             self.append(line)?;
             if self.size > self.next_limit {
                 self.rotate()?;
@@ -99,6 +121,7 @@ impl Sink for LogFile {
 
     fn reopen(&mut self) -> io::Result<bool> {
         (self.file, self.size) = append_to(&self.path)?;
+        self.check_at_start()?;
         Ok(true)
     }
 }
@@ -137,7 +160,7 @@ fn backups_of(path: &Path) -> Vec<PathBuf> {
     backups
 }
 
-/// Whether a text has the form that [`Format::backup_stamp`] gives: nothing else is ever removed.
+/// Whether a text has the form that [`backup_stamp`] gives: nothing else is ever removed.
 fn is_stamp(text: &str) -> bool {
     let parts = text.split('.').map(|part| (part.len(), part.bytes().all(|byte| byte.is_ascii_digit())));
     parts.eq([4, 2, 2, 2, 2, 2, 9].map(|length| (length, true)))
@@ -152,17 +175,23 @@ mod tests {
         LogFile::open(path.to_owned(), size_limit, max_files, Format::new(Clock::Off, 1, false)).unwrap()
     }
 
+    fn lines(text: &str) -> Lines {
+        let mut lines = Lines::default();
+        text.split_inclusive('\n').for_each(|line| lines.push(line));
+        lines
+    }
+
     #[test]
     fn a_file_beyond_its_limit_becomes_a_backup() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let mut log = open(&path, 200, 0);
         let line = "x".repeat(100) + "\n";
-        log.write(line.repeat(3).as_bytes()).unwrap();
+        log.write(&lines(&line.repeat(3))).unwrap();
         let backups = backups_of(&path);
         assert_eq!(backups.len(), 1);
         assert_eq!(fs::read_to_string(&backups[0]).unwrap(), line.repeat(2));
-        let expected = format!("[1] [INF] Rotated log, backup saved as {:?}\n{line}", backups[0]);
+        let expected = format!("[1] [INF] Rotated log, backup saved as {:?}\r\n{line}", backups[0]);
         assert_eq!(fs::read_to_string(&path).unwrap(), expected);
     }
 
@@ -178,7 +207,7 @@ mod tests {
         fs::write(&oldest, "old").unwrap();
         let mut log = open(&path, 300, 3);
         for _ in 0..4 {
-            log.write(("x".repeat(301) + "\n").as_bytes()).unwrap();
+            log.write(&lines(&("x".repeat(301) + "\n"))).unwrap();
         }
         assert_eq!(backups_of(&path).len(), 2);
         assert!(!oldest.exists());
@@ -187,13 +216,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_too_large_before_is_rotated_with_the_first_line() {
+    fn a_file_that_was_too_large_before_is_rotated_when_it_is_opened() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        fs::write(&path, "x".repeat(300)).unwrap();
+        fs::write(&path, "x".repeat(300) + "\n").unwrap();
         let mut log = open(&path, 200, 0);
-        log.write(b"\n").unwrap();
-        assert_eq!(backups_of(&path).len(), 1);
+        let backups = backups_of(&path);
+        assert!(fs::read_to_string(&backups[0]).unwrap().ends_with("x\n[1] [INF] Rotating logfile...\n"));
+        fs::write(&path, "x".repeat(300) + "\n").unwrap();
+        log.reopen().unwrap();
+        assert_eq!(backups_of(&path).len(), 2);
     }
 
     #[test]
@@ -203,11 +235,11 @@ mod tests {
         let mut log = open(&path, 200, 0);
         // The file is gone, so that it cannot be renamed; the open handle goes on.
         fs::remove_file(&path).unwrap();
-        log.write(("x".repeat(250) + "\n").as_bytes()).unwrap();
+        log.write(&lines(&("x".repeat(250) + "\n"))).unwrap();
         assert_eq!(log.next_limit, 400);
         let size = log.size;
         assert!(size > 251, "the failure is logged");
-        log.write(b"y\n").unwrap();
+        log.write(&lines("y\n")).unwrap();
         assert_eq!(log.size, size + 2);
     }
 
@@ -216,8 +248,8 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        open(&path, 0, 0).write(b"1\n").unwrap();
-        open(&path, 0, 0).write(b"2\n").unwrap();
+        open(&path, 0, 0).write(&lines("1\n")).unwrap();
+        open(&path, 0, 0).write(&lines("2\n")).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o007, 0);
     }

@@ -1,8 +1,9 @@
-//! One line of the log: `[pid] 2026/11/20 11:07:08.657241 [INF] text`.
+//! What a line looks like: `[42] 2026/11/20 11:07:08.657241 [INF] text`, or a record for syslog,
+//! `<29>Nov 20 11:07:08 nats-server[42]: text`.
 
 use std::fmt::{Display, Write};
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{Timestamp, Zoned, tz::TimeZone};
 
 /// What moment a line begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,17 @@ impl Level {
         }
     }
 
+    /// Syslog's severity. Compat: traces are notices, like ordinary lines.
+    fn severity(self) -> u8 {
+        match self {
+            Self::Fatal => 2,
+            Self::Error => 3,
+            Self::Warn => 4,
+            Self::Info | Self::Trace => 5,
+            Self::Debug => 7,
+        }
+    }
+
     /// The reference's colours, as the parameters of the terminal's escape sequence.
     fn colour(self) -> &'static str {
         match self {
@@ -54,9 +66,29 @@ impl Level {
 #[derive(Debug, Clone)]
 pub(super) struct Format {
     pid: u32,
-    /// The zone of the moment; `None` for no moment.
-    zone: Option<TimeZone>,
-    colour: bool,
+    look: Look,
+}
+
+#[derive(Debug, Clone)]
+enum Look {
+    /// A line of a file or a terminal.
+    Line {
+        /// The zone of the moment; `None` for no moment.
+        zone: Option<TimeZone>,
+        colour: bool,
+    },
+    /// A record for a syslog daemon.
+    Record(Origin),
+}
+
+/// What syslog is told of where a record comes from.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    /// Syslog's number for the kind of program, shifted to its place.
+    pub(super) facility: u8,
+    pub(super) tag: String,
+    /// This machine's name, for daemons elsewhere; one on this machine knows it.
+    pub(super) hostname: Option<String>,
 }
 
 impl Format {
@@ -66,7 +98,11 @@ impl Format {
             Clock::Local => Some(TimeZone::system()),
             Clock::Utc => Some(TimeZone::UTC),
         };
-        Self { pid, zone, colour }
+        Self { pid, look: Look::Line { zone, colour } }
+    }
+
+    pub(super) fn record(origin: Origin, pid: u32) -> Self {
+        Self { pid, look: Look::Record(origin) }
     }
 
     /// A line about now, with its newline.
@@ -75,26 +111,50 @@ impl Format {
     }
 
     fn line_at(&self, at: Timestamp, level: Level, text: &dyn Display) -> String {
-        let mut line = format!("[{}] ", self.pid);
-        if let Some(zone) = &self.zone {
-            push_moment(&mut line, at, zone);
-        }
-        let name = level.name();
         // Writing to a String fails only if `text` says so; what it wrote until then is kept.
-        let _ = if self.colour {
-            write!(line, "[\x1b[{}m{name}\x1b[0m] {text}", level.colour())
-        } else {
-            write!(line, "[{name}] {text}")
+        let mut line = match &self.look {
+            Look::Line { zone, colour } => self.begin_line(at, level, zone.as_ref(), *colour),
+            Look::Record(origin) => self.begin_record(&at.to_zoned(TimeZone::system()), level, origin),
         };
-        line.push('\n');
+        let _ = write!(line, "{text}");
+        if !line.ends_with('\n') {
+            line.push('\n');
+        }
         line
     }
 
-    /// The date and time now, each part separated by dots: what the name of a backup ends with.
-    pub(super) fn backup_stamp(&self) -> String {
-        let zone = self.zone.clone().unwrap_or_else(TimeZone::system);
-        stamp(Timestamp::now(), zone)
+    fn begin_line(&self, at: Timestamp, level: Level, zone: Option<&TimeZone>, colour: bool) -> String {
+        let mut line = format!("[{}] ", self.pid);
+        if let Some(zone) = zone {
+            push_moment(&mut line, at, zone);
+        }
+        let name = level.name();
+        let _ = if colour {
+            write!(line, "[\x1b[{}m{name}\x1b[0m] ", level.colour())
+        } else {
+            write!(line, "[{name}] ")
+        };
+        line
     }
+
+    fn begin_record(&self, at: &Zoned, level: Level, origin: &Origin) -> String {
+        let priority = origin.facility | level.severity();
+        let (tag, pid) = (&origin.tag, self.pid);
+        let time = at.strftime("%H:%M:%S");
+        match &origin.hostname {
+            None => format!("<{priority}>{} {time} {tag}[{pid}]: ", at.strftime("%b %e")),
+            Some(hostname) => {
+                let zone =
+                    if at.offset().is_zero() { "Z".to_owned() } else { at.strftime("%:z").to_string() };
+                format!("<{priority}>{}T{time}{zone} {hostname} {tag}[{pid}]: ", at.strftime("%Y-%m-%d"))
+            }
+        }
+    }
+}
+
+/// The local date and time now, each part separated by dots: what the name of a backup ends with.
+pub(super) fn backup_stamp() -> String {
+    stamp(Timestamp::now(), TimeZone::system())
 }
 
 fn push_moment(line: &mut String, at: Timestamp, zone: &TimeZone) {
@@ -147,7 +207,7 @@ mod tests {
     #[test]
     fn the_moment_follows_the_zone_or_is_left_out() {
         let zone = TimeZone::fixed(jiff::tz::Offset::from_seconds(-4 * 3_600).unwrap());
-        let format = Format { zone: Some(zone), ..Format::new(Clock::Off, 42, false) };
+        let format = Format { pid: 42, look: Look::Line { zone: Some(zone), colour: false } };
         let line = format.line_at(moment(), Level::Error, &"text");
         assert_eq!(line, "[42] 2026/01/01 23:04:05.000678 [ERR] text\n");
         let line = Format::new(Clock::Off, 42, false).line_at(moment(), Level::Error, &"text");
@@ -162,6 +222,37 @@ mod tests {
             [("32", "INF"), ("0;93", "WRN"), ("31", "ERR"), ("31", "FTL"), ("36", "DBG"), ("33", "TRC")]
                 .map(|(colour, name)| format!("[1] [\x1b[{colour}m{name}\x1b[0m] x\n"));
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_record_is_what_go_writes() {
+        let origin = |hostname: Option<&str>, facility| Origin {
+            facility,
+            tag: "nats-server".to_owned(),
+            hostname: hostname.map(str::to_owned),
+        };
+        let zoned = |seconds| {
+            let offset = jiff::tz::Offset::from_seconds(seconds).unwrap();
+            moment().to_zoned(TimeZone::fixed(offset))
+        };
+        for (hostname, facility, seconds, level, expected) in [
+            (None, 24, 0, Level::Info, "<29>Jan  2 03:04:05 nats-server[42]: "),
+            (None, 24, 0, Level::Trace, "<29>Jan  2 03:04:05 nats-server[42]: "),
+            (Some("h"), 0, 0, Level::Debug, "<7>2026-01-02T03:04:05Z h nats-server[42]: "),
+            (Some("h"), 0, 7200, Level::Error, "<3>2026-01-02T05:04:05+02:00 h nats-server[42]: "),
+            (Some("h"), 0, -5400, Level::Fatal, "<2>2026-01-02T01:34:05-01:30 h nats-server[42]: "),
+            (Some("h"), 0, 0, Level::Warn, "<4>2026-01-02T03:04:05Z h nats-server[42]: "),
+        ] {
+            let origin = origin(hostname, facility);
+            let format = Format::record(origin.clone(), 42);
+            assert_eq!(format.begin_record(&zoned(seconds), level, &origin), expected);
+        }
+    }
+
+    #[test]
+    fn a_text_that_ends_its_line_gets_no_second_end() {
+        let format = Format::new(Clock::Off, 1, false);
+        assert_eq!(format.line(Level::Info, &"a\nb\n"), "[1] [INF] a\nb\n");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A lock is held only to copy bytes. The thread takes the whole buffer at once, so that a burst of lines
 //! costs one write.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::line::{Format, Level};
+use super::words;
 
 /// Bytes of lines that may wait to be written; a line that finds as many is dropped.
 const CAPACITY: usize = 1 << 20;
@@ -21,10 +23,47 @@ const KEPT: usize = 64 << 10;
 /// How long [`Writer::flush`] waits.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
 
+/// Lines one behind the other; a line may hold newlines of its own.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Lines {
+    pub(super) fn push(&mut self, line: &str) {
+        self.text.extend_from_slice(line.as_bytes());
+        self.ends.push(self.text.len());
+    }
+
+    /// All of them, as they are to be written.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// One by one.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).map(|(start, end)| &self.text[*start..*end])
+    }
+
+    fn clear(&mut self) {
+        if self.text.capacity() > KEPT {
+            *self = Self::default();
+        }
+        self.text.clear();
+        self.ends.clear();
+    }
+}
+
 /// Where lines go in the end. Used by one thread only, and may block.
 pub(super) trait Sink: Send {
     /// Writes whole lines.
-    fn write(&mut self, lines: &[u8]) -> io::Result<()>;
+    fn write(&mut self, lines: &Lines) -> io::Result<()>;
 
     /// Opens the destination again; `false` when that means nothing to it. On an error it stays as it was.
     fn reopen(&mut self) -> io::Result<bool>;
@@ -56,9 +95,18 @@ struct Shared {
     failed_writes: AtomicU64,
 }
 
+/// A change of the sink.
+struct Swap {
+    /// What is still for the old one.
+    before: Lines,
+    sink: Box<dyn Sink>,
+    format: Format,
+}
+
 #[derive(Default)]
 struct Pending {
-    text: Vec<u8>,
+    lines: Lines,
+    swaps: VecDeque<Swap>,
     /// Lines dropped since the last loss was logged.
     dropped: u64,
     reopen: bool,
@@ -69,7 +117,7 @@ struct Pending {
 
 impl Pending {
     fn has_work(&self) -> bool {
-        !self.text.is_empty() || self.reopen
+        !self.lines.is_empty() || !self.swaps.is_empty() || self.reopen
     }
 }
 
@@ -84,17 +132,27 @@ impl Writer {
     /// Queues a line, or drops it when too much waits already.
     pub(super) fn append(&self, line: &str) {
         let mut pending = self.shared.lock();
-        if pending.text.len() >= CAPACITY {
+        if pending.lines.text.len() >= CAPACITY {
             pending.dropped += 1;
             self.shared.dropped_lines.fetch_add(1, Relaxed);
             return;
         }
-        let was_empty = pending.text.is_empty();
-        pending.text.extend_from_slice(line.as_bytes());
+        let was_empty = pending.lines.is_empty();
+        pending.lines.push(line);
         drop(pending);
         if was_empty {
             self.shared.work.notify_one();
         }
+    }
+
+    /// Lines from now on go to `sink`; what waits still goes to the old one. `format` is that of the
+    /// thread's own lines.
+    pub(super) fn replace(&self, sink: Box<dyn Sink>, format: Format) {
+        let mut pending = self.shared.lock();
+        let before = std::mem::take(&mut pending.lines);
+        pending.swaps.push_back(Swap { before, sink, format });
+        drop(pending);
+        self.shared.work.notify_one();
     }
 
     pub(super) fn reopen(&self) {
@@ -160,28 +218,33 @@ struct Worker {
 
 impl Worker {
     fn run(&mut self) {
-        let mut batch = Vec::new();
-        while let Some(extra) = self.take(&mut batch) {
-            if extra.reopen {
+        let mut lines = Lines::default();
+        while let Some(work) = self.take(&mut lines) {
+            for swap in work.swaps {
+                self.write(&swap.before);
+                (self.sink, self.format) = (swap.sink, swap.format);
+            }
+            if work.reopen {
                 let line = self.reopened();
-                batch.extend_from_slice(line.as_bytes());
+                lines.push(&line);
             }
-            if extra.dropped > 0 {
-                let text = format!("{} log lines were dropped: writing them is too slow", extra.dropped);
-                batch.extend_from_slice(self.format.line(Level::Warn, &text).as_bytes());
+            if work.dropped > 0 {
+                let text = format!("{} log lines were dropped: writing them is too slow", work.dropped);
+                lines.push(&self.format.line(Level::Warn, &text));
             }
-            if !batch.is_empty() && self.sink.write(&batch).is_err() {
-                self.shared.failed_writes.fetch_add(1, Relaxed);
-            }
-            batch.clear();
-            if batch.capacity() > KEPT {
-                batch = Vec::new();
-            }
+            self.write(&lines);
+            lines.clear();
         }
     }
 
-    /// Waits for work and moves the waiting text into `batch`; `None` when the log ends.
-    fn take(&self, batch: &mut Vec<u8>) -> Option<Extra> {
+    fn write(&mut self, lines: &Lines) {
+        if !lines.is_empty() && self.sink.write(lines).is_err() {
+            self.shared.failed_writes.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Waits for work and moves the waiting lines into `batch`; `None` when the log ends.
+    fn take(&self, batch: &mut Lines) -> Option<Work> {
         let mut pending = self.shared.lock();
         pending.busy = false;
         while !pending.has_work() {
@@ -192,8 +255,9 @@ impl Worker {
             pending = self.shared.work.wait(pending).unwrap_or_else(PoisonError::into_inner);
         }
         pending.busy = true;
-        std::mem::swap(&mut pending.text, batch);
-        Some(Extra {
+        std::mem::swap(&mut pending.lines, batch);
+        Some(Work {
+            swaps: std::mem::take(&mut pending.swaps),
             reopen: std::mem::take(&mut pending.reopen),
             dropped: std::mem::take(&mut pending.dropped),
         })
@@ -204,13 +268,16 @@ impl Worker {
         match self.sink.reopen() {
             Ok(true) => self.format.line(Level::Info, &"File log re-opened"),
             Ok(false) => self.format.line(Level::Info, &"File log re-open ignored, not a file logger"),
-            Err(error) => self.format.line(Level::Error, &format!("File log re-open failed: {error}")),
+            Err(error) => {
+                self.format.line(Level::Error, &format!("File log re-open failed: {}", words(&error)))
+            }
         }
     }
 }
 
 /// What the thread has to do besides writing a batch.
-struct Extra {
+struct Work {
+    swaps: VecDeque<Swap>,
     reopen: bool,
     dropped: u64,
 }
@@ -228,9 +295,9 @@ mod tests {
     }
 
     impl Sink for Gate {
-        fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        fn write(&mut self, lines: &Lines) -> io::Result<()> {
             let _ = self.go.recv();
-            let _ = self.written.send(String::from_utf8_lossy(lines).into_owned());
+            let _ = self.written.send(String::from_utf8_lossy(lines.text()).into_owned());
             Ok(())
         }
 
@@ -239,11 +306,15 @@ mod tests {
         }
     }
 
-    fn gate() -> (Writer, mpsc::Receiver<String>, mpsc::Sender<()>) {
+    fn sink() -> (Box<Gate>, mpsc::Receiver<String>, mpsc::Sender<()>) {
         let (written, batches) = mpsc::channel();
         let (open, go) = mpsc::channel();
-        let writer =
-            Writer::start(Box::new(Gate { written, go }), Format::new(Clock::Off, 1, false)).unwrap();
+        (Box::new(Gate { written, go }), batches, open)
+    }
+
+    fn gate() -> (Writer, mpsc::Receiver<String>, mpsc::Sender<()>) {
+        let (sink, batches, open) = sink();
+        let writer = Writer::start(sink, Format::new(Clock::Off, 1, false)).unwrap();
         (writer, batches, open)
     }
 
@@ -288,6 +359,24 @@ mod tests {
         let rest = next(&batches);
         assert!(rest.ends_with("\n[1] [WRN] 6 log lines were dropped: writing them is too slow\n"));
         assert_eq!(rest.matches("x\n").count(), 4);
+    }
+
+    #[test]
+    fn a_new_sink_gets_what_comes_after_it_and_nothing_else() {
+        let (writer, batches, open) = gate();
+        writer.append("0\n");
+        stands_at_gate(&writer);
+        writer.append("1\n");
+        let (new, new_batches, new_open) = sink();
+        writer.replace(new, Format::new(Clock::Off, 2, false));
+        writer.append("2\n");
+        drop((open, new_open));
+        writer.reopen();
+        assert!(writer.flush());
+        drop(writer);
+        assert_eq!(batches.iter().collect::<String>(), "0\n1\n");
+        let last = new_batches.iter().collect::<String>();
+        assert_eq!(last, "2\n[2] [ERR] File log re-open failed: no\n");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Local;
 use super::link::Link;
-use myelin_broker::{Conn, Drained, Level};
+use myelin_broker::{Conn, Drained, Level, Span};
 use myelin_wire::error::CloseReason;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,12 +14,15 @@ pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
     let settings = Arc::clone(local.shard.borrow().settings());
     let deadline = settings.write_deadline;
     let mut last_progress = Instant::now();
+    let mut slow: Option<Slow> = None;
     loop {
         tokio::select! {
             ready = timeout_at(last_progress + deadline, link.write.writable()) => match ready {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return conn.close(CloseReason::WriteError),
                 Err(_) if settings.retry_writes => {
+                    report(&local, &conn, if slow.is_some() { "State" } else { "Detected" });
+                    slow.get_or_insert_with(|| Slow::now(&conn, last_progress));
                     last_progress = Instant::now();
                     continue;
                 }
@@ -27,24 +30,53 @@ pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
             },
             () = link.ended() => return,
         }
-        match local.shard.borrow_mut().drain(&conn) {
-            Drained::Empty | Drained::Failed => return,
+        let drained = local.shard.borrow_mut().drain(&conn);
+        match drained {
+            Drained::Empty => {
+                if let Some(slow) = slow {
+                    slow.recovered(&local, &conn);
+                }
+                return;
+            }
+            Drained::Failed(_) => return,
             Drained::Blocked { progress: true } => last_progress = Instant::now(),
             Drained::Blocked { progress: false } => {}
         }
     }
 }
 
-/// Ends a peer that took nothing for the whole write deadline.
-fn give_up(local: &Local, conn: &Arc<Conn>) {
+/// What waited when a peer was found to be slow, and is written on nevertheless.
+struct Slow {
+    since: Instant,
+    chunks: usize,
+    bytes: usize,
+}
+
+impl Slow {
+    fn now(conn: &Conn, since: Instant) -> Self {
+        Self { since, chunks: conn.pending_chunks(), bytes: conn.pending() }
+    }
+
+    fn recovered(self, local: &Local, conn: &Conn) {
+        let (seconds, chunks, bytes) = (self.since.elapsed().as_secs_f64(), self.chunks, self.bytes);
+        let took = format_args!("Flush took {seconds:.3}s with {chunks} chunks of {bytes} total bytes.");
+        local.broker.log_for(Level::Info, conn, format_args!("Slow Consumer Recovered: {took}"));
+    }
+}
+
+/// Counts and logs a peer that took nothing for the whole write deadline.
+fn report(local: &Local, conn: &Conn, state: &str) {
     local.broker.counters().slow_consumers.fetch_add(1, Relaxed);
-    let (deadline, pending) = (local.broker.settings().write_deadline, conn.pending());
-    let chunks = conn.pending_chunks();
-    local.broker.log_for(
-        Level::Info,
-        conn,
-        format_args!("Slow Consumer Detected: WriteDeadline of {deadline:?} exceeded with {chunks} chunks of {pending} total bytes."),
-    );
+    let deadline = Span(local.broker.settings().write_deadline);
+    let (chunks, bytes) = (conn.pending_chunks(), conn.pending());
+    let what = format_args!("exceeded with {chunks} chunks of {bytes} total bytes.");
+    let line = format_args!("Slow Consumer {state}: WriteDeadline of {deadline} {what}");
+    local.broker.log_for(Level::Info, conn, line);
+}
+
+/// Ends it.
+fn give_up(local: &Local, conn: &Arc<Conn>) {
+    report(local, conn, "Detected");
     conn.close(CloseReason::SlowConsumerWriteDeadline);
     conn.discard();
 }

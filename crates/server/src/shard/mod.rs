@@ -93,13 +93,13 @@ impl ShardThread {
         broker: &Arc<Broker>,
         control: &Handle,
         logins: &Arc<Semaphore>,
-        tls: Option<&Arc<ClientTls>>,
+        tls: &Arc<ClientTls>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mailbox = Mailbox { sender, connections: Arc::default() };
         let (broker, control, own) = (Arc::clone(broker), control.clone(), mailbox.clone());
         let logins = Arc::clone(logins);
-        let tls = tls.map(Arc::clone);
+        let tls = Arc::clone(tls);
         let runtime = move || {
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
         };
@@ -133,15 +133,15 @@ struct Local {
     control: Handle,
     /// Places for password checks that take long, shared by all shards.
     logins: Arc<Semaphore>,
-    /// What is offered to clients, if they may speak TLS.
-    tls: Option<Arc<ClientTls>>,
+    /// What is offered to clients.
+    tls: Arc<ClientTls>,
     broker: Arc<Broker>,
 }
 
 fn run(
     runtime: &LocalRuntime,
     broker: Arc<Broker>,
-    (control, logins, tls): (Handle, Arc<Semaphore>, Option<Arc<ClientTls>>),
+    (control, logins, tls): (Handle, Arc<Semaphore>, Arc<ClientTls>),
     mailbox: Mailbox,
     mut receiver: mpsc::UnboundedReceiver<Mail>,
 ) {

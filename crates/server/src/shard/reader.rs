@@ -8,6 +8,7 @@ use super::link::{Link, Notice};
 use super::secure::Tls;
 use super::socket::{SecureSocket, Socket};
 use super::{Local, Mail};
+use crate::tls::ClientOffer;
 use bytes::{BufMut, Bytes, BytesMut};
 use myelin_broker::{AuthTask, Endpoint, Level, Refreshed, Session, Sink, Verdict, Why};
 use myelin_conf::options::HandshakeFirst;
@@ -103,7 +104,8 @@ pub(super) fn open(
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
-    let tls = local.tls.as_ref().map(|_| Tls::new());
+    let offer = local.tls.get();
+    let tls = offer.as_ref().map(|_| Tls::new());
     let sink: Box<dyn Sink> = match &tls {
         Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
         None => Box::new(plain),
@@ -112,7 +114,7 @@ pub(super) fn open(
     let link = Link::new(Arc::clone(&conn), write, tls);
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&link));
     let now = Instant::now();
-    let is_silent = local.tls.as_ref().is_some_and(|tls| tls.first != HandshakeFirst::No);
+    let is_silent = offer.as_ref().is_some_and(|offer| offer.first != HandshakeFirst::No);
     let begin = if is_silent { Session::open_in_silence } else { Session::open };
     let (session, verdict) = begin(&mut local.shard.borrow_mut(), conn, now);
     let alarm = session.deadline();
@@ -130,17 +132,17 @@ pub(super) fn open(
         turn_began: now,
         alarm,
     };
-    serve(reader, verdict)
+    serve(reader, verdict, offer)
 }
 
-async fn serve(mut reader: Reader, verdict: Verdict) {
-    let reason = match verdict {
-        Verdict::Go if reader.local.tls.is_some() => match Box::pin(reader.secure()).await {
+async fn serve(mut reader: Reader, verdict: Verdict, offer: Option<Arc<ClientOffer>>) {
+    let reason = match (verdict, offer) {
+        (Verdict::Close(reason), _) => reason,
+        (Verdict::Go, None) => reader.run().await,
+        (Verdict::Go, Some(offer)) => match Box::pin(reader.secure(offer)).await {
             Ok(()) => reader.run().await,
             Err(reason) => reason,
         },
-        Verdict::Go => reader.run().await,
-        Verdict::Close(reason) => reason,
     };
     // Boxed: the end of a connection should not enlarge it while it lives.
     Box::pin(reader.finish(reason)).await;
@@ -166,6 +168,7 @@ impl Reader {
                     Ok(Step::Stall) => {
                         // Boxed: a timer is larger than everything else that an idle connection keeps.
                         Box::pin(tokio::time::sleep(STALL)).await;
+                        self.session.was_stalled(STALL, Instant::now());
                         step = self.resume();
                     }
                     Err(reason) => return reason,
@@ -486,7 +489,7 @@ mod tests {
     /// What an idle connection costs is mostly this future; it must not grow unnoticed.
     #[test]
     fn an_idle_connection_is_small() {
-        fn size_of_future<F: Future>(_: fn(Reader, Verdict) -> F) -> usize {
+        fn size_of_future<F: Future>(_: fn(Reader, Verdict, Option<Arc<ClientOffer>>) -> F) -> usize {
             std::mem::size_of::<F>()
         }
         assert!(size_of_future(serve) <= 1152, "{}", size_of_future(serve));

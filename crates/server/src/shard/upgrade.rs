@@ -3,7 +3,7 @@
 
 use super::reader::Reader;
 use super::secure::{HANDSHAKE, handshake};
-use crate::tls::{ClientTls, NO_HANDSHAKE, details};
+use crate::tls::{ClientOffer, NO_HANDSHAKE, details};
 use myelin_broker::Level;
 use myelin_conf::options::HandshakeFirst;
 use myelin_wire::error::CloseReason;
@@ -17,8 +17,7 @@ impl Reader {
     ///
     /// # Errors
     /// When there has to be TLS, and is none.
-    pub(super) async fn secure(&mut self) -> Result<(), CloseReason> {
-        let Some(tls) = self.local.tls.clone() else { return Ok(()) };
+    pub(super) async fn secure(&mut self, tls: Arc<ClientOffer>) -> Result<(), CloseReason> {
         let is_first = match tls.first {
             HandshakeFirst::No => false,
             HandshakeFirst::Yes => true,
@@ -55,9 +54,9 @@ impl Reader {
         }
     }
 
-    async fn shake(&mut self, tls: &ClientTls) -> Result<ServerConnection, CloseReason> {
+    async fn shake(&mut self, tls: &ClientOffer) -> Result<ServerConnection, CloseReason> {
         self.log(Level::Debug, "Starting TLS client connection handshake");
-        let shaking = timeout(tls.timeout, handshake(Arc::clone(&self.link.write), tls.current.get()));
+        let shaking = timeout(tls.timeout, handshake(Arc::clone(&self.link.write), Arc::clone(&tls.config)));
         let mut shaking = self.local.control.spawn(shaking);
         let outcome = tokio::select! {
             outcome = &mut shaking => outcome,

@@ -2,34 +2,81 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use myelin_broker::TlsDetails;
-use myelin_conf::options::HandshakeFirst;
+use myelin_conf::options::{HandshakeFirst, Options};
+use myelin_wire::info::Info;
 use rustls::pki_types::CertificateDer;
-use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, ServerConnection};
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, ServerConfig, ServerConnection};
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::Current;
 use super::suites::{suite_name, version_name};
+use super::{Offer, Peers, offer};
+use crate::setup;
 
-/// See the head of this file.
+/// What new clients are offered now. It can be exchanged while the server runs; connections that exist keep
+/// what they have.
+#[derive(Debug, Default)]
+pub(crate) struct ClientTls(RwLock<Option<Arc<ClientOffer>>>);
+
+impl ClientTls {
+    /// `None` where clients do without TLS.
+    pub(crate) fn get(&self) -> Option<Arc<ClientOffer>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set(&self, offer: Option<ClientOffer>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = offer.map(Arc::new);
+    }
+}
+
+/// TLS as it is offered to clients.
 #[derive(Debug)]
-pub(crate) struct ClientTls {
-    pub(crate) current: Arc<Current>,
+pub(crate) struct ClientOffer {
+    pub(crate) config: Arc<ServerConfig>,
     /// When the handshake comes.
     pub(crate) first: HandshakeFirst,
     /// Time for the handshake.
     pub(crate) timeout: Duration,
     /// Clients may do without (`allow_non_tls`).
     pub(crate) is_optional: bool,
+    /// Clients must show a certificate.
+    pub(crate) is_verified: bool,
     /// SHA-256 of the public keys that are accepted, in hex; empty for all.
-    pub(crate) pinned: BTreeSet<String>,
+    pinned: BTreeSet<String>,
+    /// What the operator should know, one sentence each.
+    pub(crate) notes: Vec<String>,
 }
 
-impl ClientTls {
+impl ClientOffer {
+    /// `None` for a configuration without a `tls{}`.
+    ///
+    /// # Errors
+    /// When its certificates are no good.
+    pub(crate) fn of(options: &Options) -> Result<Option<Self>, String> {
+        let Some(tls) = &options.tls else { return Ok(None) };
+        let Offer { config, notes } = offer(tls, Peers::AsConfigured)?;
+        Ok(Some(Self {
+            config: Arc::new(config),
+            first: tls.handshake_first,
+            timeout: setup::tls_timeout(options),
+            is_optional: options.allow_non_tls,
+            is_verified: tls.verify,
+            pinned: tls.pinned_certs.clone(),
+            notes,
+        }))
+    }
+
+    /// Says in INFO what clients are to do.
+    pub(crate) fn advertise(offer: Option<&Self>, info: &mut Info) {
+        info.tls_required = offer.is_some_and(|offer| !offer.is_optional);
+        info.tls_available = offer.is_some_and(|offer| offer.is_optional);
+        info.tls_verify = offer.is_some_and(|offer| offer.is_verified);
+    }
+
     /// Whether the peer's public key is one of those that are pinned, where any are.
     pub(crate) fn accepts(&self, connection: &ServerConnection) -> bool {
         self.pinned.is_empty()

@@ -22,7 +22,7 @@ use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 
-pub(crate) use clients::{ClientTls, NO_HANDSHAKE, details, words};
+pub(crate) use clients::{ClientOffer, ClientTls, NO_HANDSHAKE, details, words};
 use files::{Authorities, Identity};
 use resolver::Certificates;
 
@@ -34,6 +34,11 @@ pub fn inspect(options: &TlsOptions) -> Result<(), String> {
     Identity::open(&options.identity)?;
     Authorities::open(options.ca_file.as_deref())?;
     Ok(())
+}
+
+/// When the first certificate of a `tls{}` block expires, if its files can be read.
+pub(crate) fn expiry(options: &TlsOptions) -> Option<Timestamp> {
+    Identity::open(&options.identity).ok()?.expiry()
 }
 
 /// What is asked of those who connect.
@@ -51,8 +56,6 @@ pub(crate) struct Offer {
     pub(crate) config: ServerConfig,
     /// Names that were configured and are not spoken, one sentence each.
     pub(crate) notes: Vec<String>,
-    /// When the first certificate expires.
-    pub(crate) expiry: Option<Timestamp>,
 }
 
 /// What a listener with these options offers.
@@ -63,7 +66,6 @@ pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String>
     let mut notes = Vec::new();
     let provider = Arc::new(suites::provider(options, &mut notes));
     let identity = Identity::open(&options.identity)?;
-    let expiry = identity.expiry();
     let authorities = Authorities::open(options.ca_file.as_deref())?;
     let mut versions = vec![&TLS13];
     if options.min_version == TlsVersion::V1_2 {
@@ -82,7 +84,7 @@ pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String>
     // Compat: Go has its own order of preference.
     config.ignore_client_order = true;
     resume(&mut config);
-    Ok(Offer { config, notes, expiry })
+    Ok(Offer { config, notes })
 }
 
 /// Sessions are resumed by tickets that only this process can read: nothing is remembered for anybody.
@@ -96,36 +98,18 @@ fn resume(config: &mut ServerConfig) {
 /// What a listener offers to new connections. It can be exchanged while the listener runs; connections that
 /// exist keep what they have.
 #[derive(Debug)]
-pub(crate) struct Current(RwLock<Offered>);
-
-#[derive(Debug)]
-struct Offered {
-    config: Arc<ServerConfig>,
-    expiry: Option<Timestamp>,
-}
-
-impl From<Offer> for Offered {
-    fn from(offer: Offer) -> Self {
-        Self { config: Arc::new(offer.config), expiry: offer.expiry }
-    }
-}
+pub(crate) struct Current(RwLock<Arc<ServerConfig>>);
 
 impl Current {
-    pub(crate) fn new(offer: Offer) -> Arc<Self> {
-        Arc::new(Self(RwLock::new(offer.into())))
+    pub(crate) fn new(config: ServerConfig) -> Arc<Self> {
+        Arc::new(Self(RwLock::new(Arc::new(config))))
     }
 
     pub(crate) fn get(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).config)
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the reload"))]
-    pub(crate) fn set(&self, offer: Offer) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = offer.into();
-    }
-
-    /// When the certificate expires.
-    pub(crate) fn expiry(&self) -> Option<Timestamp> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).expiry
+    pub(crate) fn set(&self, config: ServerConfig) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 }

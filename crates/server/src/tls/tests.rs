@@ -175,8 +175,8 @@ fn the_certificate_that_bears_the_name_is_shown() {
 #[test]
 fn what_is_current_can_be_exchanged() {
     let lab = Lab::new();
-    let current = Current::new(offered(&lab.server()));
+    let current = Current::new(offered(&lab.server()).config);
     let before = current.get();
-    current.set(offered(&lab.server()));
+    current.set(offered(&lab.server()).config);
     assert!(!Arc::ptr_eq(&before, &current.get()));
 }

@@ -180,12 +180,3 @@ fn the_log_goes_to_a_file_that_can_be_moved_away() {
     assert!(read(&path).contains("Server Exiting.."), "{}", read(&path));
     assert!(!read(&moved).contains("Server Exiting.."));
 }
-
-#[test]
-fn a_reload_is_refused_and_changes_nothing() {
-    let server = Server::start();
-    let mut client = Raw::connect(&server);
-    server.signal(Signal::HUP);
-    server.wait_for_log("reload");
-    assert_eq!(client.barrier(), []);
-}

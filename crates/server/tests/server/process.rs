@@ -18,6 +18,8 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_myelin-server");
 /// How to start a server.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Setup {
+    /// Instead of ours.
+    program: Option<PathBuf>,
     config: Option<String>,
     flags: Vec<String>,
     open_files: Option<u32>,
@@ -27,6 +29,18 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
+    /// Starts another program that takes the same flags and writes the same log: the reference.
+    pub(crate) fn program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.program = Some(path.into());
+        self
+    }
+
+    /// Leaves monitoring to the configuration.
+    pub(crate) fn secure(mut self) -> Self {
+        self.is_secure = true;
+        self
+    }
+
     pub(crate) fn config(mut self, text: &str) -> Self {
         self.config = Some(text.to_owned());
         self
@@ -34,12 +48,6 @@ impl Setup {
 
     pub(crate) fn flags(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|&flag| flag.to_owned()));
-        self
-    }
-
-    /// Leaves monitoring to the configuration.
-    pub(crate) fn secure(mut self) -> Self {
-        self.is_secure = true;
         self
     }
 
@@ -54,16 +62,17 @@ impl Setup {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut child = self.command(folder.path()).spawn().expect("the program starts");
         let log = Log::follow(child.stderr.take().expect("stderr was piped"));
-        let server = Server { child, log, _folder: folder, address: None, setup: self };
+        let server = Server { child, log, folder, address: None, setup: self };
         server.ready()
     }
 
     fn command(&self, folder: &Path) -> Command {
+        let program = self.program.as_deref().unwrap_or(Path::new(PROGRAM));
         let mut command = match self.open_files {
-            None => Command::new(PROGRAM),
+            None => Command::new(program),
             Some(limit) => {
                 let mut shell = Command::new("sh");
-                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\""), PROGRAM]);
+                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]).arg(program);
                 shell
             }
         };
@@ -88,7 +97,7 @@ pub(crate) struct Server {
     child: Child,
     log: Arc<Log>,
     /// Holds the configuration as long as the server lives.
-    _folder: TempDir,
+    folder: TempDir,
     address: Option<SocketAddr>,
     setup: Setup,
 }
@@ -176,6 +185,39 @@ impl Server {
         }
     }
 
+    /// Writes another configuration file in the place of the first, and waits until the server has taken it
+    /// over, or said that it cannot. Answers the lines that it logged about it.
+    pub(crate) fn reload(&self, text: &str) -> Vec<String> {
+        fs::write(self.config_file(), text).expect("the folder takes files");
+        let before = self.log.lock().lines.len();
+        self.signal(Signal::HUP);
+        let mut lines = Vec::new();
+        eventually("an answer to SIGHUP", || {
+            lines = self.log.lock().lines[before..].to_vec();
+            lines.iter().any(|line| {
+                line.contains("Reloaded server configuration") || line.contains("Failed to reload")
+            })
+        });
+        lines
+    }
+
+    /// The configuration file.
+    pub(crate) fn config_file(&self) -> PathBuf {
+        self.folder.path().join("server.conf")
+    }
+
+    /// Waits for a line with `text` behind the first `from` lines.
+    pub(crate) fn wait_for_log_after(&self, from: usize, text: &str) {
+        eventually(&format!("a line with {text:?} behind line {from} of the log"), || {
+            self.log.lock().lines.iter().skip(from).any(|line| line.contains(text))
+        });
+    }
+
+    /// How many lines are logged so far.
+    pub(crate) fn log_len(&self) -> usize {
+        self.log.lock().lines.len()
+    }
+
     /// Everything logged so far.
     pub(crate) fn log(&self) -> String {
         self.log.text()
@@ -183,13 +225,19 @@ impl Server {
 
     /// A monitoring page.
     pub(crate) fn page(&self, path: &str) -> serde_json::Value {
+        let (_, body) = self.exchange(path);
+        serde_json::from_str(&body).unwrap_or_else(|e| panic!("{path}: {e}: {body}"))
+    }
+
+    /// The head and the body of what monitoring answers.
+    pub(crate) fn exchange(&self, path: &str) -> (String, String) {
         let address = self.announced("Starting http monitor on ");
         let mut stream = TcpStream::connect(address).expect("the monitor listens");
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("the monitor reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("the monitor answers");
-        let (_, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        serde_json::from_str(body).unwrap_or_else(|e| panic!("{path}: {e}: {answer}"))
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        (head.to_owned(), body.to_owned())
     }
 
     /// Waits until a connection has ended for this reason, as `/connz` says it.

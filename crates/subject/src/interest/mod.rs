@@ -26,7 +26,7 @@ mod naive;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub use epochs::Stamp;
 pub use matched::{Matched, QueueGroup};
@@ -46,6 +46,8 @@ pub struct Interest<M> {
     hashing: Hashing,
     /// Members in `literals` and `patterns`.
     len: AtomicUsize,
+    /// Members that ever were.
+    inserted: AtomicU64,
 }
 
 impl<M: Member> Interest<M> {
@@ -58,6 +60,7 @@ impl<M: Member> Interest<M> {
             epochs: Epochs::new(),
             hashing: Hashing::default(),
             len: AtomicUsize::new(0),
+            inserted: AtomicU64::new(0),
         }
     }
 
@@ -74,6 +77,7 @@ impl<M: Member> Interest<M> {
             self.literals.insert(m, &self.hashing);
         }
         self.len.fetch_add(1, Ordering::Relaxed);
+        self.inserted.fetch_add(1, Ordering::Relaxed);
         change.publish();
     }
 
@@ -101,6 +105,12 @@ impl<M: Member> Interest<M> {
     #[must_use]
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
+    }
+
+    /// How many members were ever inserted.
+    #[must_use]
+    pub fn inserted(&self) -> u64 {
+        self.inserted.load(Ordering::Relaxed)
     }
 
     /// Whether there are no members. While others change the index, an estimate.

@@ -1,0 +1,97 @@
+//! What the log calls a client once it has said who it is: `"v1.2:go:app" - "$G/user:a"`.
+
+use myelin_wire::connect::Connect;
+use myelin_wire::error::Quoted;
+
+/// Who a client says it is: what CONNECT says of its login, never a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Login<'a> {
+    /// By public key.
+    Nkey(&'a str),
+    /// By name; also whom a client without credentials stands for.
+    User(&'a str),
+    /// By token.
+    Token,
+    /// It does not say.
+    Nobody,
+}
+
+impl<'a> Login<'a> {
+    /// `stands_for` is the user that a client without credentials is taken for.
+    pub(super) fn of(connect: &'a Connect, stands_for: Option<&'a str>) -> Self {
+        match (connect.nkey.as_str(), connect.user.as_str(), connect.auth_token.is_empty(), stands_for) {
+            ("", "", true, None) => Self::Nobody,
+            ("", "", true, Some(user)) => Self::User(user),
+            ("", "", false, _) => Self::Token,
+            ("", user, _, _) => Self::User(user),
+            (key, _, _, _) => Self::Nkey(key),
+        }
+    }
+
+    /// The form of prefixes and suffixes.
+    pub(super) fn label(self) -> Option<String> {
+        match self {
+            Self::Nkey(key) => Some(format!("nkey:{key}")),
+            Self::User(user) => Some(format!("user:{user}")),
+            Self::Token => Some("token".to_owned()),
+            Self::Nobody => None,
+        }
+    }
+
+    /// The form in which a failed login is reported.
+    pub(super) fn blame(self) -> Option<String> {
+        match self {
+            Self::Nkey(key) => Some(format!("Nkey {}", Quoted(key.as_bytes()))),
+            Self::User(user) => Some(format!("User {}", Quoted(user.as_bytes()))),
+            Self::Token => Some("Token \"[REDACTED]\"".to_owned()),
+            Self::Nobody => None,
+        }
+    }
+}
+
+/// What stands behind the client id in every line from CONNECT on, with a dash in front of each part.
+pub(super) fn label(connect: &Connect, account: &str, login: Login<'_>) -> String {
+    let version = if connect.version.is_empty() { String::new() } else { format!("v{}", connect.version) };
+    let said = [version.as_str(), &connect.lang, &connect.name];
+    let said: Vec<_> = said.into_iter().filter(|part| !part.is_empty()).collect();
+    let mut label = String::new();
+    if !said.is_empty() {
+        label = format!(" - {}", Quoted(said.join(":").as_bytes()));
+    }
+    if let Some(login) = login.label() {
+        label += &format!(" - {}", Quoted(format!("{account}/{login}").as_bytes()));
+    }
+    label
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connect(json: &str) -> Connect {
+        let mut connect = Connect::default();
+        connect.read(json.as_bytes()).unwrap();
+        connect
+    }
+
+    #[test]
+    fn a_label_has_what_the_client_said() {
+        for (json, expected) in [
+            ("{}", ""),
+            (r#"{"version":"1.2","lang":"go","name":"app"}"#, r#" - "v1.2:go:app""#),
+            (r#"{"version":"1"}"#, r#" - "v1""#),
+            (r#"{"lang":"go","user":"a","auth_token":"t"}"#, r#" - "go" - "$G/user:a""#),
+            (r#"{"auth_token":"t"}"#, r#" - "$G/token""#),
+            (r#"{"name":"x\"y","nkey":"U"}"#, r#" - "x\"y" - "$G/nkey:U""#),
+        ] {
+            let connect = connect(json);
+            assert_eq!(label(&connect, "$G", Login::of(&connect, None)), expected);
+        }
+    }
+
+    #[test]
+    fn who_does_not_log_in_is_whom_it_stands_for() {
+        assert_eq!(Login::of(&connect("{}"), Some("guest")), Login::User("guest"));
+        assert_eq!(Login::of(&connect(r#"{"auth_token":"t"}"#), Some("guest")), Login::Token);
+    }
+}

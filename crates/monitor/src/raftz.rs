@@ -1,0 +1,8 @@
+//! `/raftz`: the Raft groups. There are none yet.
+
+use crate::answer::Answer;
+
+/// Compat: a server without Raft answers 404 whatever it is asked for, and does not count the request.
+pub(crate) fn answer() -> Answer {
+    Answer::nothing("No Raft nodes registered")
+}

@@ -1,0 +1,42 @@
+//! `/debug/vars`.
+
+use myelin_monitor::RuntimeSnapshot;
+use serde_json::{Value, json};
+
+use crate::fixture::{Fixed, text};
+
+#[test]
+fn the_command_line_keeps_its_secrets() {
+    let command_line = ["server", "--pass", "s3cret", "-js"].map(str::to_owned).into();
+    let source =
+        Fixed { runtime: RuntimeSnapshot { command_line, ..RuntimeSnapshot::default() }, ..Fixed::default() };
+    let answer = source.ask("/debug/vars");
+    assert_eq!(answer.headers, [("content-type", "application/json; charset=utf-8")]);
+    let body = text(&answer);
+    assert!(
+        body.starts_with("{\n\"cmdline\": [\"server\",\"--pass\",\"[REDACTED]\",\"-js\"],\n\"memstats\": {")
+    );
+    assert!(body.ends_with("}\n}\n"), "{body}");
+}
+
+#[test]
+fn memory_is_told_in_gos_terms() {
+    let runtime =
+        RuntimeSnapshot { mapped: 900, data: 100, resident_data: 60, stack: 8, ..RuntimeSnapshot::default() };
+    let answer = Fixed { runtime, ..Fixed::default() }.ask("/debug/vars");
+    let stats = &serde_json::from_slice::<Value>(&answer.body).unwrap()["memstats"];
+    let expected = [
+        ("Alloc", 60),
+        ("TotalAlloc", 0),
+        ("Sys", 900),
+        ("HeapSys", 100),
+        ("HeapIdle", 40),
+        ("HeapInuse", 60),
+        ("StackInuse", 8),
+        ("NumGC", 0),
+    ];
+    for (name, value) in expected {
+        assert_eq!(stats[name], json!(value), "{name}");
+    }
+    assert_eq!(stats["EnableGC"], false);
+}

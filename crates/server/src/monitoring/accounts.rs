@@ -1,0 +1,103 @@
+//! Accounts of the broker as snapshots for the pages: who is in them, what was moved, how their index does.
+
+use jiff::Timestamp;
+use myelin_broker::{Account, Broker, Conn, PastTraffic};
+use myelin_monitor::{AccountSnapshot, InterestSnapshot, Volume};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// All accounts by name. The reference lists them in the order of a hash table.
+pub(super) fn ordered(broker: &Broker) -> Vec<Arc<Account>> {
+    let mut accounts = broker.accounts();
+    accounts.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+    accounts
+}
+
+/// One account by name, or all of them.
+pub(super) fn selected(broker: &Broker, name: Option<&str>) -> Vec<Arc<Account>> {
+    match name {
+        Some(name) => broker.account(name).into_iter().collect(),
+        None => broker.accounts(),
+    }
+}
+
+/// What the connections of each account have moved, those that have ended included. Nothing on the data path
+/// counts by account: it is summed up here.
+pub(super) struct Moved(HashMap<String, PastTraffic>);
+
+impl Moved {
+    pub(super) fn of(broker: &Broker) -> Self {
+        let (open, past) = broker.census();
+        let mut moved = Self(past.into_iter().collect());
+        open.iter().for_each(|conn| moved.add(conn));
+        moved
+    }
+
+    fn add(&mut self, conn: &Conn) {
+        let (received, sent) = (conn.received(), conn.sent());
+        let add = |sum: &mut PastTraffic| {
+            sum.received.0 += received.0;
+            sum.received.1 += received.1;
+            sum.sent.0 += sent.0;
+            sum.sent.1 += sent.1;
+        };
+        conn.with_details(|details| match self.0.get_mut(&details.account) {
+            Some(sum) => add(sum),
+            None => add(self.0.entry(details.account.clone()).or_default()),
+        });
+    }
+
+    fn by(&self, account: &Account) -> PastTraffic {
+        self.0.get(account.name()).copied().unwrap_or_default()
+    }
+}
+
+pub(super) fn snapshot(account: &Account, moved: &Moved, updated: Timestamp) -> AccountSnapshot {
+    let traffic = moved.by(account);
+    let volume = |(msgs, bytes)| Volume { msgs, bytes };
+    AccountSnapshot {
+        name: account.name().to_owned(),
+        tag: account.name().to_owned(),
+        is_system: account.is_system(),
+        updated,
+        clients: account.connections(),
+        leafnodes: 0,
+        received: volume(traffic.received),
+        sent: volume(traffic.sent),
+        slow_consumers: traffic.slow_consumers,
+        interest: interest(account, moved),
+    }
+}
+
+/// The index of one account.
+///
+/// Compat: results are cached by shard and not by account, so what is said of a cache is zero here.
+pub(super) fn interest(account: &Account, moved: &Moved) -> InterestSnapshot {
+    InterestSnapshot { num_matches: moved.by(account).received.0, ..subscribed([account]) }
+}
+
+/// The indexes of all accounts, and the shards' caches of what was found in them.
+pub(super) fn whole_interest(broker: &Broker) -> InterestSnapshot {
+    let routes = broker.route_counts();
+    let [matches, ..] = broker.traffic();
+    let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    InterestSnapshot {
+        num_cache: routes.cached as u32,
+        num_matches: matches,
+        cache_hit_rate: share(matches.saturating_sub(routes.misses), matches),
+        max_fanout: routes.widest as u32,
+        avg_fanout: share(routes.fanout, routes.cached),
+        ..subscribed(broker.accounts().iter().map(|account| &**account))
+    }
+}
+
+fn subscribed<'a>(accounts: impl IntoIterator<Item = &'a Account>) -> InterestSnapshot {
+    let mut sum = InterestSnapshot::default();
+    for account in accounts {
+        let (now, ever) = (account.subscriptions() as u64, account.subscribed());
+        sum.num_subscriptions += now as u32;
+        sum.num_inserts += ever;
+        sum.num_removes += ever.saturating_sub(now);
+    }
+    sum
+}

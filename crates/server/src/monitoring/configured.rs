@@ -1,0 +1,96 @@
+//! What the pages show of the configuration: made when it is loaded, replaced as a whole by a reload.
+
+use crate::{setup, tls};
+use jiff::Timestamp;
+use myelin_conf::Loaded;
+use myelin_conf::options::{Options, Port, WriteTimeout};
+use myelin_monitor::{Limits, Settings};
+use std::collections::BTreeMap;
+
+/// Feature flags of the reference with their defaults; no option changes them yet.
+const FEATURE_FLAGS: [(&str, bool); 4] = [
+    ("js_ack_fc_v2", false),
+    ("js_api_reply_v2", false),
+    ("js_raft_delete_range", true),
+    ("js_snapshot_sources", false),
+];
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(super) struct Configured {
+    pub(super) limits: Limits,
+    pub(super) settings: Settings,
+    pub(super) wants_jetstream: bool,
+    /// When it was loaded.
+    pub(super) since: Timestamp,
+}
+
+impl Configured {
+    pub(super) fn new(loaded: &Loaded, since: Timestamp) -> Self {
+        let options = &loaded.options;
+        Self {
+            limits: limits(options),
+            settings: settings(options, loaded.config_digest.clone().unwrap_or_default()),
+            wants_jetstream: options.jetstream.enabled,
+            since,
+        }
+    }
+}
+
+fn limits(options: &Options) -> Limits {
+    let limits = &options.limits;
+    Limits {
+        max_connections: i64::from(limits.max_connections),
+        max_subscriptions: limits.max_subscriptions.map_or(0, i64::from),
+        ping_interval: limits.ping_interval,
+        ping_max: i64::from(limits.ping_max),
+        http_host: options.monitoring_host().to_owned(),
+        // Compat: a random port is shown as it was asked for, not as it was bound.
+        http_port: options.monitoring.port.map_or(0, Port::to_number),
+        http_base_path: match options.monitoring.base_path.as_str() {
+            "/" => String::new(),
+            path => path.to_owned(),
+        },
+        https_port: options.monitoring.https_port.map_or(0, Port::to_number),
+        auth_timeout: setup::auth_timeout(options).as_secs_f64(),
+        max_control_line: limits.max_control_line as i32,
+        max_payload: i64::from(limits.max_payload),
+        max_pending: limits.max_pending as i64,
+    }
+}
+
+fn settings(options: &Options, config_digest: String) -> Settings {
+    Settings {
+        tls_timeout: setup::tls_timeout(options).as_secs_f64(),
+        write_deadline: options.limits.write_deadline,
+        write_timeout: match options.limits.write_timeout {
+            WriteTimeout::Default => String::new(),
+            WriteTimeout::Close => "close".to_owned(),
+            WriteTimeout::Retry => "retry".to_owned(),
+        },
+        config_digest,
+        feature_flags: FEATURE_FLAGS.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect(),
+        system_account: options.accounts.system_account().unwrap_or_default().to_owned(),
+        tags: Vec::new(),
+        metadata: BTreeMap::new(),
+        pinned_account_fails: 0,
+        trusted_proxies: None,
+        tls_cert_not_after: options.tls.as_ref().and_then(tls::expiry),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_and_paths_are_shown_as_they_were_asked_for() {
+        let mut options = Options::default();
+        assert_eq!((limits(&options).http_port, limits(&options).http_base_path.as_str()), (0, ""));
+        options.monitoring.port = Some(Port::Random);
+        options.monitoring.base_path = "/mon".to_owned();
+        assert_eq!((limits(&options).http_port, limits(&options).http_base_path.as_str()), (-1, "/mon"));
+        options.monitoring.port = Some(Port::Fixed(8222));
+        assert_eq!(limits(&options).http_port, 8222);
+    }
+}

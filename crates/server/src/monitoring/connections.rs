@@ -1,0 +1,106 @@
+//! Connections and subscriptions of the broker as snapshots for the pages.
+
+use jiff::Timestamp;
+use myelin_broker::{ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, Subscription};
+use myelin_monitor::{Closed, ConnSnapshot, SubSnapshot, Tls};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+fn timestamp(time: SystemTime) -> Timestamp {
+    Timestamp::try_from(time).unwrap_or_default()
+}
+
+fn snapshot(cid: u64, endpoint: &Endpoint, details: ConnDetails) -> ConnSnapshot {
+    ConnSnapshot {
+        cid,
+        kind: "Client",
+        transport: "nats",
+        ip: endpoint.peer.ip().to_string(),
+        port: endpoint.peer.port(),
+        start: timestamp(endpoint.start),
+        rtt: details.rtt.unwrap_or_default(),
+        name: details.name,
+        lang: details.lang,
+        version: details.version,
+        tls: details.tls.map(|tls| Tls {
+            version: tls.version.to_owned(),
+            cipher_suite: tls.cipher_suite,
+            first: tls.is_first,
+            ..Tls::default()
+        }),
+        authorized_user: details.user.unwrap_or_default(),
+        account_tag: details.account.clone(),
+        account: details.account,
+        ..ConnSnapshot::default()
+    }
+}
+
+pub(super) fn open(conn: &Arc<Conn>) -> ConnSnapshot {
+    let (in_msgs, in_bytes) = conn.received();
+    let (out_msgs, out_bytes) = conn.sent();
+    ConnSnapshot {
+        last_activity: timestamp(conn.last_activity()),
+        pending_bytes: conn.pending() as u64,
+        in_msgs,
+        in_bytes,
+        out_msgs,
+        out_bytes,
+        stalls: conn.stalls(),
+        subscriptions: conn.subscription_count() as u32,
+        ..snapshot(conn.cid(), conn.endpoint(), conn.details())
+    }
+}
+
+pub(super) fn closed(conn: &ClosedConn) -> ConnSnapshot {
+    ConnSnapshot {
+        last_activity: timestamp(conn.last_activity),
+        closed: Some(Closed { stop: timestamp(conn.stop), reason: conn.reason.text().to_owned() }),
+        in_msgs: conn.received.0,
+        in_bytes: conn.received.1,
+        out_msgs: conn.sent.0,
+        out_bytes: conn.sent.1,
+        stalls: conn.stalls,
+        subscriptions: conn.subscriptions as u32,
+        ..snapshot(conn.cid, &conn.endpoint, conn.details.clone())
+    }
+}
+
+pub(super) fn subscriptions(conn: &Conn) -> Vec<SubSnapshot> {
+    let account = conn.details().account;
+    conn.subscriptions().iter().map(|sub| subscription(sub, &account)).collect()
+}
+
+pub(super) fn subscriptions_of_closed(conn: &ClosedConn) -> Vec<SubSnapshot> {
+    conn.subs.iter().map(|sub| closed_subscription(sub, conn)).collect()
+}
+
+pub(super) fn subscription(sub: &Subscription, account: &str) -> SubSnapshot {
+    SubSnapshot {
+        account: account.to_owned(),
+        account_tag: account.to_owned(),
+        subject: text(sub.subject()),
+        queue: sub.queue().map(text).unwrap_or_default(),
+        sid: text(sub.sid()),
+        msgs: sub.delivered(),
+        max: sub.max(),
+        cid: sub.conn().cid(),
+    }
+}
+
+/// Compat: the limit of a subscription is not shown once its connection has ended.
+fn closed_subscription(sub: &ClosedSub, conn: &ClosedConn) -> SubSnapshot {
+    SubSnapshot {
+        account: conn.details.account.clone(),
+        account_tag: conn.details.account.clone(),
+        subject: text(sub.subject()),
+        queue: sub.queue().map(text).unwrap_or_default(),
+        sid: text(sub.sid()),
+        msgs: sub.delivered,
+        max: 0,
+        cid: conn.cid,
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

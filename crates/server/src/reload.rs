@@ -1,0 +1,132 @@
+//! Reload (SIGHUP): the configuration file is read again and takes effect, all of it or nothing.
+//!
+//! First everything that can fail: reading, comparing, the rules of authentication, the new log. Then what
+//! cannot: limits, accounts, files, and every session looks at itself. Which options may change is
+//! `conf`'s to say (`conf/src/reload.rs`).
+
+use crate::lifecycle::Server;
+use crate::shard::Mail;
+use crate::tls::{ClientOffer, Peers};
+use crate::{lifecycle, pidfile, ports, setup, tls};
+use myelin_auth::AuthConfig;
+use myelin_broker::AccountLimits;
+use myelin_conf::options::{AuthorizationOptions, Options};
+use myelin_conf::{LoadError, Loaded};
+
+/// Reads command line and configuration file again.
+pub type ReadAgain<'r> = &'r dyn Fn() -> Result<Loaded, LoadError>;
+
+/// Who may connect, and into which accounts.
+type Directory = (AuthConfig, Vec<(String, AccountLimits)>);
+
+/// What new clients, and new connections to monitoring, are offered.
+type NewTls = (Option<ClientOffer>, Option<rustls::ServerConfig>);
+
+impl Server {
+    /// Takes over the configuration that `read` finds, or logs why it cannot.
+    pub(crate) fn reload(&mut self, read: ReadAgain<'_>) {
+        if let Err(error) = self.try_reload(read) {
+            self.log.error(format_args!("Failed to reload server configuration: {error}"));
+        }
+    }
+
+    fn try_reload(&mut self, read: ReadAgain<'_>) -> Result<(), String> {
+        if self.loaded.config_file.is_none() {
+            return Err("can only reload config when a file is provided using -c or --config".to_owned());
+        }
+        let loaded = read().map_err(|error| error.reason())?;
+        let lines = myelin_conf::changes(&self.loaded.options, &loaded.options, self.addresses.client.port())
+            .map_err(|error| error.to_string())?;
+        let directory = self.directory(&loaded.options)?;
+        let tls = self.tls(&loaded.options)?;
+        let log = lifecycle::log_config(&loaded.options);
+        if log != lifecycle::log_config(&self.loaded.options) {
+            self.log.reconfigure(&log).map_err(|error| error.to_string())?;
+        }
+        loaded.warnings.iter().for_each(|warning| self.log.warn(warning));
+        self.apply(loaded, directory, tls);
+        lines.iter().for_each(|line| self.log.info(line));
+        let digest = self.loaded.config_digest.as_deref().unwrap_or_default();
+        self.log.info(format_args!("Reloaded server configuration ({digest})"));
+        self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Refresh));
+        Ok(())
+    }
+
+    /// The new rules of authentication and accounts, if they are new: nobody is checked again for nothing.
+    fn directory(&self, new: &Options) -> Result<Option<Directory>, String> {
+        let old = &self.loaded.options;
+        let timeout = old.authorization.timeout;
+        let same_rules = old.authorization == AuthorizationOptions { timeout, ..new.authorization.clone() };
+        if same_rules && old.accounts == new.accounts {
+            return Ok(None);
+        }
+        let auth = setup::auth(new).map_err(|error| error.to_string())?;
+        Ok(Some((auth, setup::accounts(new))))
+    }
+
+    /// What new connections are offered, if that may have changed: the files may be others although the
+    /// block is the same.
+    fn tls(&self, new: &Options) -> Result<Option<NewTls>, String> {
+        let clients = ClientOffer::of(new)?;
+        let monitoring = match (&self.monitor_tls, &new.tls) {
+            (Some(_), Some(options)) => Some(tls::offer(options, Peers::Anonymous)?.config),
+            _ => None,
+        };
+        Ok((clients.is_some() || self.loaded.options.tls.is_some()).then_some((clients, monitoring)))
+    }
+
+    fn set_tls(&self, (clients, monitoring): NewTls) {
+        self.broker.update_info(|info| ClientOffer::advertise(clients.as_ref(), info));
+        clients.iter().flat_map(|offer| &offer.notes).for_each(|note| self.log.warn(note));
+        self.client_tls.set(clients);
+        if let (Some(current), Some(config)) = (&self.monitor_tls, monitoring) {
+            current.set(config);
+        }
+    }
+
+    fn apply(&mut self, loaded: Loaded, directory: Option<Directory>, tls: Option<NewTls>) {
+        if let Some(tls) = tls {
+            self.set_tls(tls);
+        }
+        let (old, new) = (&self.loaded.options, &loaded.options);
+        self.broker.set_settings(setup::settings(new));
+        if let Some((auth, accounts)) = directory
+            && let Err(error) = self.broker.set_directory(auth, &accounts)
+        {
+            // The configuration has checked that no two accounts share a name.
+            self.log.error(error);
+        }
+        self.broker.update_info(|info| {
+            info.max_payload = new.limits.max_payload;
+            lifecycle::advertise(info, new, self.addresses.client.port());
+        });
+        if new.limits.max_connections < old.limits.max_connections {
+            let closed = self.broker.shed(new.limits.max_connections as usize);
+            if closed > 0 {
+                self.log.info(format_args!("Closed {closed} connections to fall within max_connections"));
+            }
+        }
+        if new.server.pid_file != old.server.pid_file
+            && let Some(path) = &new.server.pid_file
+            && let Err(error) = pidfile::write(path, std::process::id())
+        {
+            self.log.error(format_args!("Failed to write pidfile: {error}"));
+        }
+        if new.server.ports_file_dir != old.server.ports_file_dir {
+            self.ports_file.take().iter().for_each(|path| ports::remove(path));
+            let directory = new.server.ports_file_dir.as_deref();
+            let written = directory
+                .map(|dir| {
+                    let client = lifecycle::client_url(&self.broker, self.addresses.client);
+                    ports::write(dir, client, self.addresses.monitoring)
+                })
+                .transpose();
+            self.ports_file = written.unwrap_or_else(|error| {
+                self.log.error(format_args!("Error writing ports file: {error}"));
+                None
+            });
+        }
+        self.monitor.replace(&loaded);
+        self.loaded = loaded;
+    }
+}

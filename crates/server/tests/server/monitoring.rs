@@ -1,0 +1,166 @@
+//! The monitoring pages, ours and the reference's, of two servers in the same situation.
+//!
+//! Both are started with the same configuration and lived through by the same clients; then every page is asked for
+//! with many queries. Status, headers, keys and their order, and JSON types must agree; so must all values that
+//! do not belong to one process. Without a nats-server the test passes and says so.
+
+mod pair;
+mod requests;
+#[path = "../../../monitor/tests/pages/shape.rs"]
+mod shape;
+
+use crate::eventually;
+use crate::process::{Server, Setup};
+use crate::raw::Raw;
+use pair::{Answer, Answers, Order, Pair, first_cid};
+use requests::{SERVICES, requests};
+use serde_json::Value;
+
+const CONFIG: &str = r#"
+    server_name: pair
+    max_payload: 1000
+    max_subscriptions: 50
+    ping_interval: "5m"
+    write_timeout: retry
+    accounts {
+        A { users [ { user: a, password: a } ] }
+        B { users [ { user: b, password: b } ] }
+    }
+"#;
+
+/// Three clients that stay, with different counts of everything, and five that have left or were closed.
+fn live(pair: &Pair) -> [[Raw; 2]; 3] {
+    let one = pair.client(
+        r#""user":"a","pass":"a","name":"one","lang":"rust","version":"1.2.3","headers":true"#,
+        "SUB foo.* 1\r\nSUB bar q 2\r\nUNSUB 2 5\r\nSUB gone 3\r\nUNSUB 3\r\nPUB foo.x 2\r\nhi\r\n",
+    );
+    let two = pair.client(
+        r#""user":"a","pass":"a","name":"two <&>","lang":"go","version":"0.0.1""#,
+        "SUB foo.> 9\r\nPUB foo.y 5\r\nhello\r\nPUB bar 1\r\nx\r\nPUB nobody 3\r\nabc\r\n",
+    );
+    let three = pair.client(
+        r#""user":"b","pass":"b","name":"three""#,
+        "SUB a 1\r\nSUB b 2\r\nSUB c 3\r\nPUB a 20\r\n01234567890123456789\r\nPUB a 0\r\n\r\n",
+    );
+    drop(pair.client(
+        r#""user":"b","pass":"b","name":"left","lang":"c","version":"9""#,
+        "SUB z 1\r\nSUB z.> q 2\r\nUNSUB 2 7\r\nPUB z 4\r\nzzzz\r\n",
+    ));
+    pair.await_closed(1);
+    let who = r#"CONNECT {"user":"a","pass":"a","name":"offender"}"#;
+    let long = "x".repeat(5000);
+    for (count, text) in [
+        (2, r#"CONNECT {"user":"a","pass":"wrong","name":"stranger"}"#.to_owned()),
+        (3, format!("{who}\r\nPUB large 2000")),
+        (4, format!("{who}\r\nNONSENSE")),
+        (5, format!("{who}\r\nPUB {long}")),
+    ] {
+        pair.closed_for(&format!("{text}\r\n"));
+        pair.await_closed(count);
+    }
+    [one, two, three]
+}
+
+#[test]
+fn pages_agree_with_the_reference() {
+    let Some(pair) = Pair::start(CONFIG) else { return };
+    let _stay = live(&pair);
+    for (request, order, ignored) in requests() {
+        pair.agree(&request, |answers| answers.pages(order, ignored));
+    }
+}
+
+#[test]
+fn one_connection_is_found_by_its_id() {
+    let Some(pair) = Pair::start(CONFIG) else { return };
+    let _stay = live(&pair);
+    let cids = pair.each().map(|server| first_cid(&server.page("/connz?sort=cid")));
+    for query in ["", "&auth=1&subs=detail", "&state=closed", "&state=all", "&user=b", "&acc=A", "&limit=5"] {
+        let [ours, reference] = [0, 1].map(|at| {
+            let server = pair.each()[at];
+            Answer::of(server, &format!("/connz?cid={}{query}", cids[at]))
+        });
+        assert_eq!(Answers { ours, reference }.pages(Order::Kept, &[]), Vec::<String>::new(), "{query}");
+    }
+}
+
+#[test]
+fn a_server_without_accounts_shows_the_global_one() {
+    let Some(pair) = Pair::start("server_name: pair\nhttp_base_path: mon") else { return };
+    let _stays = pair.client(r#""name":"one","lang":"rust""#, "SUB a 1\r\nPUB a 2\r\nhi\r\n");
+    for (request, ignored) in [
+        ("/mon/varz", ["subscriptions", "http_base_path"].as_slice()),
+        ("/mon/connz?auth=1&subs=detail", &[]),
+        ("/mon/connz?acc=$G&auth=1", &[]),
+        ("/mon/accountz", &[]),
+        ("/mon/accountz?acc=$G", SERVICES),
+        ("/mon/accstatz?unused=1", SERVICES),
+        ("/mon/healthz", &[]),
+        ("/varz", &[]),
+        ("/mon/", &[]),
+        ("/", &[]),
+    ] {
+        pair.agree(request, |answers| answers.pages(Order::Any, ignored));
+    }
+    pair.agree("/mon", |answers| {
+        let [ours, reference] = [&answers.ours, &answers.reference].map(|answer| links(&answer.body));
+        if ours == reference { answers.framing() } else { vec![format!("{ours:?} are not {reference:?}")] }
+    });
+}
+
+/// Where the links of an index lead and what they are called.
+fn links(html: &str) -> Vec<(String, String)> {
+    let after = |text: &str, from: char| text.split_once(from).map_or("", |(_, rest)| rest).to_owned();
+    let links = html.split("<a href=").skip(1).map(|link| {
+        let target = link.trim_start_matches('"').split([' ', '>', '"']).next().unwrap_or_default();
+        let label = after(link, '>');
+        (target.to_owned(), label.split('<').next().unwrap_or_default().trim().to_owned())
+    });
+    // The reference also links to its source, with its version as a label.
+    links.filter(|(target, _)| !target.contains("github.com")).collect()
+}
+
+#[test]
+fn the_process_is_shown_as_it_is() {
+    let server = Setup::default().flags(&["--user", "ann", "--pass", "s3cret"]).start();
+    let vars = server.page("/debug/vars");
+    let line: Vec<_> = vars["cmdline"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(line.windows(2).any(|pair| pair == ["--pass", "[REDACTED]"]), "{line:?}");
+    assert!(!vars.to_string().contains("s3cret"));
+    assert!(vars["memstats"]["HeapInuse"].as_u64() > Some(100_000), "{}", vars["memstats"]["HeapInuse"]);
+    let (_, stacks) = server.exchange("/stacksz");
+    assert!(stacks.contains("shard-0\n") && stacks.contains("control\n"), "{stacks}");
+    let varz = server.page("/varz");
+    assert!(varz["mem"].as_u64() > Some(1_000_000) && varz["cores"].as_u64() >= varz["gomaxprocs"].as_u64());
+}
+
+#[test]
+fn processor_time_is_that_of_the_last_second() {
+    let server = Server::start();
+    let mut raw = Raw::connect(&server);
+    let batch = "PUB a 1\r\nx\r\n".repeat(10_000);
+    let used = || server.page("/varz")["cpu"].as_f64().expect("a number");
+    let mut peak = 0.0;
+    eventually("a busy server", || {
+        (0..20).for_each(|_| raw.send(&batch));
+        raw.barrier();
+        peak = used();
+        peak > 30.0
+    });
+    // It is still asked, so it does not rest altogether.
+    eventually("a server that is busy no longer", || used() < peak / 2.0);
+}
+
+#[test]
+fn lame_duck_mode_is_not_healthy() {
+    let config = "lame_duck_duration: 30s\nlame_duck_grace_period: 20s\n";
+    let Some(pair) = Pair::start(config) else { return };
+    let _stays = pair.client(r#""name":"one""#, "");
+    for server in pair.each() {
+        server.signal(rustix::process::Signal::USR2);
+        server.wait_for_log("Entering lame duck mode");
+    }
+    for query in ["", "?details=1", "?js-server-only=1"] {
+        pair.agree(&format!("/healthz{query}"), |answers| answers.pages(Order::Any, &[]));
+    }
+}
