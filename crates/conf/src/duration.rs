@@ -83,6 +83,12 @@ pub(crate) fn format(duration: Duration) -> String {
     format!("{}{unit}", decimal(nanos, scale))
 }
 
+/// The same of nanoseconds that may be negative.
+pub(crate) fn format_signed(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    format!("{sign}{}", format(Duration::from_nanos(nanos.unsigned_abs())))
+}
+
 fn format_seconds(nanos: u128) -> String {
     let minutes = nanos / 60_000_000_000;
     let seconds = decimal(nanos % 60_000_000_000, 1_000_000_000);

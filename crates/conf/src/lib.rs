@@ -16,12 +16,14 @@ mod flags;
 mod grammar_tests;
 mod lexer;
 mod load;
+mod nkey;
 pub mod options;
 mod parser;
 mod path;
 mod reload;
 mod scalar;
 mod secret;
+mod url;
 mod usage;
 mod value;
 
@@ -30,4 +32,5 @@ pub use load::{Command, LoadError, Loaded, SignalCommand, load, load_inspected, 
 pub use options::Options;
 pub use reload::{NotReloadable, changes};
 pub use secret::Secret;
+pub use url::Url;
 pub use usage::usage;

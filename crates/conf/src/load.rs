@@ -25,7 +25,10 @@ pub struct Loaded {
     pub options: Options,
     /// To be printed on standard error before the server starts, one line each.
     pub warnings: Vec<Diagnostic>,
-    /// Options whose feature does not exist yet. [`load`] lets no server run with any.
+    /// Options that have no meaning here; [`load`] moves them to the warnings, unless it is a test.
+    notes: Vec<Diagnostic>,
+    /// Options whose feature does not exist yet, and values that nobody can run with. [`load`] lets no
+    /// server run with any.
     pub missing: Vec<Diagnostic>,
     /// The configuration file as named by the operator.
     pub config_file: Option<PathBuf>,
@@ -62,7 +65,7 @@ pub enum Command {
         /// `sha256:<hex>` of the parsed file.
         digest: String,
         /// What a start with this file would fail at although the file is right: options whose feature
-        /// does not exist yet. To be printed behind the line, one line each.
+        /// does not exist yet, and values that nobody can run with. To be printed behind the line, one line each.
         missing: Vec<Diagnostic>,
     },
     /// Print the usage on standard output and exit 0.
@@ -239,6 +242,7 @@ fn load_file(
     if is_test && !loaded.warnings.is_empty() {
         return Err(LoadError::Config(loaded.warnings));
     }
+    loaded.warnings.append(&mut loaded.notes);
     loaded.config_file = Some(path.into());
     Ok(loaded)
 }
@@ -264,7 +268,7 @@ fn read(root: &Map, path: &str, mut options: Options, inspect: InspectTls<'_>) -
         report.warnings.push(Diagnostic { position: None, message });
     }
     options.read(root, &mut report);
-    let Report { mut errors, mut warnings, missing, tls } = report;
+    let Report { mut errors, mut warnings, notes, missing, tls } = report;
     for block in tls {
         if let Err(message) = inspect(&block) {
             errors.push(Diagnostic { position: block.position, message });
@@ -274,7 +278,8 @@ fn read(root: &Map, path: &str, mut options: Options, inspect: InspectTls<'_>) -
         warnings.extend(errors);
         return Err(LoadError::Config(warnings));
     }
-    Ok(Loaded { options, warnings, missing, config_file: None, config_digest: Some(digest(root)) })
+    let config_digest = Some(digest(root));
+    Ok(Loaded { options, warnings, notes, missing, config_file: None, config_digest })
 }
 
 fn run(flags: &Flags, mut loaded: Loaded) -> Result<Command, LoadError> {
@@ -289,6 +294,13 @@ fn run(flags: &Flags, mut loaded: Loaded) -> Result<Command, LoadError> {
 impl Loaded {
     /// Options that come from no file.
     fn new(options: Options) -> Self {
-        Self { options, warnings: Vec::new(), missing: Vec::new(), config_file: None, config_digest: None }
+        Self {
+            options,
+            warnings: Vec::new(),
+            notes: Vec::new(),
+            missing: Vec::new(),
+            config_file: None,
+            config_digest: None,
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! A reload is all or nothing: one change of an option that needs a restart refuses them all. Names of
 //! fields, texts and their order are those of nats-server 2.15.2. Applies nothing itself.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -181,6 +182,7 @@ impl Changes<'_> {
         self.fixed("HTTPPort", |o| monitoring_port(o.monitoring.port))?;
         self.fixed("HTTPSPort", |o| monitoring_port(o.monitoring.https_port))?;
         self.fixed("HTTPBasePath", |o| base_path(&o.monitoring.base_path))?;
+        self.fixed("HTTPSPort", |o| monitoring_port(o.monitoring.https_port))?;
         self.live("authorization timeout", |o| o.authorization.timeout.as_secs_f64());
         self.live("max_control_line", |o| o.limits.max_control_line);
         self.live("max_payload", |o| o.limits.max_payload);
@@ -201,7 +203,10 @@ impl Changes<'_> {
         self.live("ports_file_dir", |o| path(o.server.ports_file_dir.as_ref()));
         self.live("log_file", |o| path(o.logging.log_file.as_ref()));
         self.fixed("LogSizeLimit", |o| o.logging.log_size_limit.unwrap_or(0))?;
-        self.fixed("LogMaxFiles", |o| o.logging.log_max_num.unwrap_or(0))
+        self.fixed("LogMaxFiles", |o| o.logging.log_max_num.unwrap_or(0))?;
+        self.live("syslog", |o| o.logging.syslog);
+        self.live("remote_syslog", |o| text(o.logging.remote_syslog.as_ref()));
+        Ok(())
     }
 
     fn rest(&mut self) -> Checked {
@@ -211,7 +216,11 @@ impl Changes<'_> {
         self.fixed("LameDuckDuration", |o| Shown(o.server.lame_duck_duration))?;
         self.fixed("LameDuckGracePeriod", |o| Shown(o.server.lame_duck_grace_period))?;
         self.live("max_traced_msg_len", |o| o.logging.max_traced_msg_len.unwrap_or(0));
-        Ok(())
+        self.live("connect_error_reports", |o| o.logging.connect_error_reports);
+        self.live("reconnect_error_reports", |o| o.logging.reconnect_error_reports);
+        self.quiet("tags", |o| o.identity.tags.clone());
+        self.quiet("metadata", |o| o.identity.metadata.clone());
+        self.fixed("FeatureFlags", |o| map(&o.identity.feature_flags.0))
     }
 }
 
@@ -231,6 +240,12 @@ fn text(text: Option<&String>) -> String {
 
 fn path(path: Option<&PathBuf>) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+/// A map as Go prints it.
+fn map(map: &BTreeMap<String, bool>) -> String {
+    let pairs: Vec<_> = map.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+    format!("map[{}]", pairs.join(" "))
 }
 
 /// Compat: no connections at all are written as -1.
@@ -281,7 +296,10 @@ mod tests {
     #[test]
     fn live_changes_are_named_in_the_reference_order() {
         let new = r#"
+            server_tags: [a, b]
+            server_metadata { a: b }
             reconnect_error_reports: 6
+            connect_error_reports: 5
             max_traced_msg_len: 7
             write_deadline: "3s"
             pid_file: "/p"
@@ -295,8 +313,7 @@ mod tests {
             client_advertise: "1.2.3.4:55"
             authorization { user: a, password: p, timeout: 2.5 }
         "#;
-        let new = new.replace("reconnect_error_reports: 6", "");
-        let lines = changes(&options(""), &options(&new), 1).unwrap();
+        let lines = changes(&options(""), &options(new), 1).unwrap();
         assert_eq!(
             lines,
             [
@@ -316,6 +333,10 @@ mod tests {
                 "Reloaded: pid_file = /p",
                 "Reloaded: write_deadline = 3s",
                 "Reloaded: max_traced_msg_len = 7",
+                "Reloaded: connect_error_reports = 5",
+                "Reloaded: reconnect_error_reports = 6",
+                "Reloaded: tags",
+                "Reloaded: metadata",
             ]
         );
     }
@@ -335,6 +356,12 @@ mod tests {
             ("http_port: 1", "", "HTTPPort: old=1, new=0"),
             ("", "max_closed_clients: 5", "MaxClosedClients: old=10000, new=5"),
             ("", "no_header_support: true", "NoHeaderSupport: old=false, new=true"),
+            (
+                "",
+                "feature_flags { js_ack_fc_v2: true }",
+                "FeatureFlags: old=map[], new=map[js_ack_fc_v2:true]",
+            ),
+            ("", "https_port: -1", "HTTPSPort: old=0, new=-1"),
             ("", "write_timeout: retry", "WriteTimeout: old=, new=retry"),
             ("", "log_size_limit: 1000", "LogSizeLimit: old=0, new=1000"),
             ("", "logfile_max_num: 10", "LogMaxFiles: old=0, new=10"),

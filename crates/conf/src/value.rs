@@ -33,6 +33,31 @@ impl Value {
         }
     }
 
+    /// What the reference calls a value of this type, which is the name of a type of Go.
+    pub(crate) fn go_type(&self) -> &'static str {
+        match self {
+            Value::Boolean(_) => "bool",
+            Value::Integer(_) => "int64",
+            Value::Float(_) => "float64",
+            Value::Text(_) => "string",
+            Value::DateTime(_) => "time.Time",
+            Value::Array(_) => "[]interface {}",
+            Value::Map(_) => "map[string]interface {}",
+        }
+    }
+
+    /// The value in an error; what is in a list or a map is left out.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Value::Boolean(boolean) => boolean.to_string(),
+            Value::Integer(integer) => integer.to_string(),
+            Value::Float(float) => float.to_string(),
+            Value::Text(text) | Value::DateTime(text) => text.clone(),
+            Value::Array(_) => "[...]".to_owned(),
+            Value::Map(_) => "map[...]".to_owned(),
+        }
+    }
+
     /// The nodes directly below this value.
     fn children(&self) -> Box<dyn Iterator<Item = &Node> + '_> {
         match self {

@@ -1,7 +1,7 @@
 //! The life of the server: start, serve, lame duck, end.
 
 use crate::http::{self, Scheme};
-use crate::logging::{Clock, Config, Destination, Logger, Losses};
+use crate::logging::{Clock, Config, Destination, Logger, Losses, Syslog};
 use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
@@ -11,7 +11,7 @@ use crate::tls::{ClientOffer, ClientTls};
 use crate::{banner, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
-use myelin_conf::options::{HandshakeFirst, Options};
+use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
 use myelin_monitor::Pages;
 use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::info::Info;
@@ -105,6 +105,7 @@ pub(crate) struct Server {
 #[derive(Clone, Copy)]
 pub(crate) struct Bound {
     pub(crate) client: SocketAddr,
+    /// Where monitoring is served, and how.
     pub(crate) monitoring: Option<(Scheme, SocketAddr)>,
 }
 
@@ -331,14 +332,7 @@ fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener
 pub(crate) fn log_config(options: &Options) -> Config {
     let logging = &options.logging;
     Config {
-        destination: match &logging.log_file {
-            None => Destination::Stderr,
-            Some(path) => Destination::File {
-                path: path.clone(),
-                size_limit: logging.log_size_limit.unwrap_or(0),
-                max_files: logging.log_max_num.unwrap_or(0) as usize,
-            },
-        },
+        destination: destination(logging),
         clock: match (logging.logtime, logging.logtime_utc) {
             (false, _) => Clock::Off,
             (true, true) => Clock::Utc,
@@ -346,6 +340,22 @@ pub(crate) fn log_config(options: &Options) -> Config {
         },
         debug: logging.debug,
         trace: logging.trace,
+    }
+}
+
+/// Compat: a file comes before a remote syslog, and that before the local one.
+fn destination(logging: &LoggingOptions) -> Destination {
+    if let Some(path) = &logging.log_file {
+        return Destination::File {
+            path: path.clone(),
+            size_limit: logging.log_size_limit.unwrap_or(0),
+            max_files: logging.log_max_num.unwrap_or(0) as usize,
+        };
+    }
+    match &logging.remote_syslog {
+        Some(url) => Destination::Syslog(Syslog::Remote(url.clone())),
+        None if logging.syslog => Destination::Syslog(Syslog::Local),
+        None => Destination::Stderr,
     }
 }
 

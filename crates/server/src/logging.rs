@@ -50,7 +50,6 @@ pub(crate) enum Destination {
         max_files: usize,
     },
     /// A syslog daemon. Its records have a form of their own: no clock, no colours.
-    #[cfg_attr(not(test), expect(dead_code, reason = "waits for the options `syslog` and `remote_syslog`"))]
     Syslog(Syslog),
 }
 
@@ -58,10 +57,8 @@ pub(crate) enum Destination {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Syslog {
     /// The one of this machine (`syslog: true`).
-    #[expect(dead_code, reason = "waits for the option `syslog`")]
     Local,
     /// The one at a URL, `udp://host:port`, `tcp://host:port` or `unix:///path` (`remote_syslog`).
-    #[cfg_attr(not(test), expect(dead_code, reason = "waits for the option `remote_syslog`"))]
     Remote(String),
 }
 

@@ -6,8 +6,6 @@ use std::time::Duration;
 use super::field::{Field, Read, Report, complaint_at, read_block};
 use super::permissions::Permissions;
 use super::table::Scope;
-use crate::diagnostic::Diagnostic;
-use crate::duration;
 use crate::secret::Secret;
 use crate::value::{Node, Value};
 
@@ -148,39 +146,14 @@ impl AuthorizationOptions {
 }
 
 /// A secret for which empty is the same as absent.
-fn secret(field: &Field<'_>) -> Read<Option<Secret>> {
+pub(super) fn secret(field: &Field<'_>) -> Read<Option<Secret>> {
     Ok(field.optional_text()?.map(Secret::new))
 }
 
 /// Seconds, or a duration in Go's notation; 0 is the default.
 fn timeout(field: &Field<'_>, report: &mut Report) -> Read<Duration> {
-    let fail =
-        |reason: &str| field.complaint(format!("error parsing authorization config, 'timeout' {reason}"));
-    let (seconds, shown) = match field.value() {
-        #[expect(clippy::cast_precision_loss, reason = "nobody waits for that many seconds")]
-        Value::Integer(seconds) => (*seconds as f64, seconds.to_string()),
-        Value::Float(seconds) => (*seconds, seconds.to_string()),
-        Value::Text(text) => {
-            let nanos = duration::parse(text).map_err(|error| fail(&error))?;
-            #[expect(clippy::cast_precision_loss, reason = "a nanosecond more or less does not matter")]
-            let seconds = nanos as f64 / 1e9;
-            (seconds, text.clone())
-        }
-        _ => return Err(fail("wrong type")),
-    };
-    if seconds > 60.0 {
-        report.warnings.push(high_timeout(field, seconds, &shown));
-    }
-    let timeout =
-        Duration::try_from_secs_f64(seconds).map_err(|_| fail("must be a number of seconds from zero"))?;
-    Ok(if timeout.is_zero() { AuthorizationOptions::default().timeout } else { timeout })
-}
-
-fn high_timeout(field: &Field<'_>, seconds: f64, shown: &str) -> Diagnostic {
-    field.invalid_use(&format!(
-        "timeout of {shown} ({seconds:.6} seconds) is high, consider keeping it under 60 seconds. \
-         possibly caused by unquoted duration; use '1m' instead of 1m, for example"
-    ))
+    let chosen = field.login_timeout("authorization", report)?;
+    Ok(chosen.unwrap_or(AuthorizationOptions::default().timeout))
 }
 
 /// Reads a `users` list. What is wrong with one user does not hide what is wrong with the next.

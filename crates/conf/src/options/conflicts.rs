@@ -1,6 +1,7 @@
 //! What options forbid each other. Checked when a server is about to run, with flags applied, because a
 //! file alone may be completed by flags.
 
+use super::limits::UNLIMITED_PAYLOAD;
 use super::{AccountsOptions, AuthorizationOptions, GLOBAL_ACCOUNT, LimitOptions, Options, ServerOptions};
 use crate::duration;
 
@@ -9,8 +10,19 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), String> {
         self.server.check()?;
         self.limits.check()?;
-        self.authorization.check_no_auth_user()?;
+        self.leaf_nodes.check(self)?;
+        self.authorization.check_user_exists(self.authorization.no_auth_user.as_deref())?;
+        self.gateway.check(self)?;
+        self.cluster.check(self)?;
+        self.mqtt.check(self)?;
+        self.jetstream.check(self)?;
+        self.websocket.check(self)?;
         self.accounts.check_system_account()
+    }
+
+    /// Whether JWTs of operators are accepted, so that accounts need not be in the file.
+    pub(super) fn trusts_operators(&self) -> bool {
+        false
     }
 }
 
@@ -32,7 +44,7 @@ impl ServerOptions {
 
 impl LimitOptions {
     fn check(&self) -> Result<(), String> {
-        if u64::from(self.max_payload) > self.max_pending {
+        if self.max_payload != UNLIMITED_PAYLOAD && u64::from(self.max_payload) > self.max_pending {
             return Err(format!(
                 "max_payload ({}) cannot be higher than max_pending ({})",
                 self.max_payload, self.max_pending
@@ -43,12 +55,13 @@ impl LimitOptions {
 }
 
 impl AuthorizationOptions {
-    fn check_no_auth_user(&self) -> Result<(), String> {
-        let Some(name) = &self.no_auth_user else { return Ok(()) };
+    /// Whether the user that clients without credentials become is one of the users.
+    pub(super) fn check_user_exists(&self, name: Option<&str>) -> Result<(), String> {
+        let Some(name) = name else { return Ok(()) };
         if self.users.is_empty() {
             return Err(format!("no_auth_user: \"{name}\" present, but users/nkeys are not defined"));
         }
-        if self.users.iter().any(|user| user.name == *name) {
+        if self.users.iter().any(|user| user.name == name) {
             return Ok(());
         }
         Err(format!(

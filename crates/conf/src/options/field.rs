@@ -20,7 +20,11 @@ pub(super) type Read<T> = Result<T, Diagnostic>;
 pub(crate) struct Report {
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) warnings: Vec<Diagnostic>,
-    /// Options that are right, and whose feature does not exist yet.
+    /// Options that change nothing here. Unlike warnings, they do not make `-t` fail, for the reference
+    /// finds nothing wrong with them.
+    pub(crate) notes: Vec<Diagnostic>,
+    /// What a start ends with although the file is right: options whose feature does not exist yet, and
+    /// values that nobody can run with.
     pub(crate) missing: Vec<Diagnostic>,
     /// Blocks whose certificates are yet to be opened.
     pub(crate) tls: Vec<TlsOptions>,
@@ -30,6 +34,13 @@ impl Report {
     /// Notes the error of `read`, if it is one, and returns its value otherwise.
     pub(super) fn keep<T>(&mut self, read: Read<T>) -> Option<T> {
         read.map_err(|error| self.errors.push(error)).ok()
+    }
+
+    /// Notes a value that the reference takes for valid and then fails or goes astray with.
+    ///
+    /// Compat: `-t` calls such a file valid, as the reference does; a start ends with this message.
+    pub(super) fn refuse_start(&mut self, complaint: Diagnostic) {
+        self.missing.push(complaint);
     }
 }
 
@@ -60,7 +71,7 @@ pub(super) fn read_block(
         let errors = report.errors.len();
         let missing = report.missing.len();
         let is_read = set(&field, report);
-        if report.keep(is_read) == Some(false) && !matches!(entry.class, Class::Missing(_)) {
+        if report.keep(is_read) == Some(false) {
             report.errors.push(field.complaint(format!("nobody reads {key:?}")));
         }
         if report.errors.len() == errors {
@@ -76,7 +87,7 @@ impl Report {
         match entry.class {
             Class::NoMeaning(why) => {
                 let name = field.written();
-                self.warnings.push(field.complaint(format!("{name:?} has no effect in Myelin: {why}")));
+                self.notes.push(field.complaint(format!("{name:?} has no effect in Myelin: {why}")));
             }
             Class::Missing(feature) if field.asks_for_something() => {
                 self.missing.truncate(missing);
@@ -156,14 +167,27 @@ impl<'a> Field<'a> {
         Ok(u32::try_from(number).expect("a count of 31 bits"))
     }
 
-    /// A count for which 0 means the default.
-    pub(super) fn count_or(&self, default: u32) -> Read<u32> {
-        self.count().map(|number| if number == 0 { default } else { number })
+    /// A count for which 0 means the default. Nobody can run with a negative one.
+    pub(super) fn count_or(&self, default: u32, report: &mut Report) -> Read<u32> {
+        match self.integer()? {
+            0 => Ok(default),
+            number if number < 0 => {
+                report.refuse_start(self.complaint(format!("{} value can not be negative", self.written)));
+                Ok(default)
+            }
+            _ => Ok(self.clamped()?),
+        }
     }
 
     /// A limit that 0 and negative numbers switch off.
     pub(super) fn limit(&self) -> Read<Option<u32>> {
-        if self.integer()? <= 0 { Ok(None) } else { self.count().map(Some) }
+        Ok(Some(self.clamped()?).filter(|&number| number > 0))
+    }
+
+    /// A number from zero to what 31 bits hold; what is beyond is moved there.
+    fn clamped(&self) -> Read<u32> {
+        let number = self.integer()?.clamp(0, i64::from(i32::MAX));
+        Ok(u32::try_from(number).expect("a count of 31 bits"))
     }
 
     pub(super) fn text(&self) -> Read<&'a str> {
@@ -202,18 +226,100 @@ impl<'a> Field<'a> {
         nanos.map(Duration::from_nanos).map_err(|_| self.negative_duration())
     }
 
-    /// A duration that older configurations give in whole seconds, for which 0 means the default.
+    /// A duration that older configurations give in whole seconds, for which 0 means the default. Nobody
+    /// can run with a negative one.
     pub(super) fn duration_or(&self, default: Duration, report: &mut Report) -> Read<Duration> {
-        let duration = match self.value() {
+        match self.lenient_duration(&self.name, report)? {
+            0 => Ok(default),
+            nanos => Ok(u64::try_from(nanos).map(Duration::from_nanos).unwrap_or_else(|_| {
+                report.refuse_start(self.negative_duration());
+                default
+            })),
+        }
+    }
+
+    /// A duration that older configurations give in whole seconds; 0 and less mean that none was chosen.
+    /// Complaints call the field `name`.
+    pub(super) fn chosen_duration(&self, name: &str, report: &mut Report) -> Read<Option<Duration>> {
+        let nanos = self.lenient_duration(name, report)?;
+        Ok(u64::try_from(nanos).ok().filter(|&nanos| nanos > 0).map(Duration::from_nanos))
+    }
+
+    /// Nanoseconds, possibly negative, from a duration or, with a warning, from whole seconds.
+    pub(super) fn lenient_duration(&self, name: &str, report: &mut Report) -> Read<i64> {
+        match self.value() {
             Value::Integer(seconds) => {
-                let name = &self.name;
-                report.warnings.push(self.invalid_use(&format!("{name} should be converted to a duration")));
-                let seconds = u64::try_from(*seconds).map_err(|_| self.negative_duration())?;
-                Duration::from_secs(seconds)
+                let reason = format!("{name} should be converted to a duration");
+                report.warnings.push(self.complaint(format!("invalid use of field {name:?}: {reason}")));
+                Ok(seconds.saturating_mul(1_000_000_000))
             }
-            _ => self.duration()?,
+            _ => duration::parse(self.text()?)
+                .map_err(|error| self.complaint(format!("error parsing {name}: {error}"))),
+        }
+    }
+
+    /// The time for a login: seconds, or a duration in Go's notation; `None` for 0. `what` is the block
+    /// that errors name.
+    pub(super) fn login_timeout(&self, what: &str, report: &mut Report) -> Read<Option<Duration>> {
+        let fail = |reason: &str| self.complaint(format!("error parsing {what} config, 'timeout' {reason}"));
+        let (seconds, shown) = match self.value() {
+            #[expect(clippy::cast_precision_loss, reason = "nobody waits for that many seconds")]
+            Value::Integer(seconds) => (*seconds as f64, seconds.to_string()),
+            Value::Float(seconds) => (*seconds, seconds.to_string()),
+            Value::Text(text) => {
+                let nanos = duration::parse(text).map_err(|error| fail(&error))?;
+                #[expect(clippy::cast_precision_loss, reason = "a nanosecond more or less does not matter")]
+                let seconds = nanos as f64 / 1e9;
+                (seconds, text.clone())
+            }
+            _ => return Err(fail("wrong type")),
         };
-        Ok(if duration.is_zero() { default } else { duration })
+        if seconds > 60.0 {
+            report.warnings.push(self.invalid_use(&format!(
+                "timeout of {shown} ({seconds:.6} seconds) is high, consider keeping it under 60 seconds. \
+                 possibly caused by unquoted duration; use '1m' instead of 1m, for example"
+            )));
+        }
+        let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_else(|_| {
+            report.refuse_start(fail("must be a number of seconds from zero"));
+            Duration::ZERO
+        });
+        Ok(Some(timeout).filter(|timeout| !timeout.is_zero()))
+    }
+
+    /// One text or a list of texts; complaints call them `what`.
+    pub(super) fn texts(&self, what: &str, report: &mut Report) -> Read<Vec<String>> {
+        let fail = |node: &Node, place: &str| {
+            let found = node.value.go_type();
+            complaint_at(&node.position, format!("error parsing {what}: unsupported type {place}{found}"))
+        };
+        match self.value() {
+            Value::Text(text) => Ok(vec![text.clone()]),
+            Value::Array(items) => {
+                let text = |item: &Node| match &item.value {
+                    Value::Text(text) => Ok(text.clone()),
+                    _ => Err(fail(item, "in array ")),
+                };
+                Ok(items.iter().filter_map(|item| report.keep(text(item))).collect())
+            }
+            _ => Err(fail(self.node, "")),
+        }
+    }
+
+    /// A list.
+    pub(super) fn items(&self) -> Read<&'a [Node]> {
+        match self.value() {
+            Value::Array(items) => Ok(items),
+            other => self.mismatch("a list", other),
+        }
+    }
+
+    /// A block; `expected` is what the reference says that it expects.
+    pub(super) fn block(&self, expected: &str) -> Read<&'a Map> {
+        match self.value() {
+            Value::Map(map) => Ok(map),
+            other => Err(self.complaint(format!("{expected}, got {}", other.go_type()))),
+        }
     }
 
     /// The warning about a value that is accepted but should be written differently.

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use super::field::{Field, Read, Report};
 
+/// The largest message when there is no limit (`max_payload: -1`): as many bytes as the protocol can count.
+pub const UNLIMITED_PAYLOAD: u32 = i32::MAX.unsigned_abs();
+
 /// What happens to a client whose socket accepts nothing within the write deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WriteTimeout {
@@ -22,7 +25,8 @@ pub enum WriteTimeout {
 pub struct LimitOptions {
     /// Bytes of one protocol line. Default 4096.
     pub max_control_line: u32,
-    /// Bytes of one message, headers included. Default 1 MiB. Never above `max_pending`.
+    /// Bytes of one message, headers included. Default 1 MiB. Never above `max_pending`, but for
+    /// [`UNLIMITED_PAYLOAD`].
     pub max_payload: u32,
     /// Bytes that may wait for one client before it is a slow consumer. Default 64 MiB.
     pub max_pending: u64,
@@ -73,20 +77,24 @@ impl LimitOptions {
     pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
         let default = Self::default();
         match field.name() {
-            "max_control_line" => self.max_control_line = field.count_or(default.max_control_line)?,
-            "max_payload" => self.max_payload = field.count_or(default.max_payload)?,
-            "max_pending" => self.max_pending = max_pending(field, default.max_pending)?,
+            "max_control_line" => {
+                self.max_control_line = control_line(field, default.max_control_line, report)?
+            }
+            "max_payload" => self.max_payload = max_payload(field, default.max_payload, report)?,
+            "max_pending" => self.max_pending = max_pending(field, default.max_pending, report)?,
             "max_connections" | "max_conn" => self.max_connections = field.limit()?.unwrap_or(0),
             "max_subscriptions" | "max_subs" => self.max_subscriptions = field.limit()?,
             "max_sub_tokens" | "max_subscription_tokens" => {
                 self.max_sub_tokens = Some(max_sub_tokens(field)?)
             }
             "ping_interval" => self.ping_interval = field.duration_or(default.ping_interval, report)?,
-            "ping_max" => self.ping_max = field.count_or(default.ping_max)?,
+            "ping_max" => self.ping_max = field.count_or(default.ping_max, report)?,
             "write_deadline" => self.write_deadline = field.duration_or(default.write_deadline, report)?,
             "write_timeout" => self.write_timeout = WriteTimeout::read(field)?,
             "no_fast_producer_stall" => self.no_fast_producer_stall = field.boolean()?,
-            "max_closed_clients" => self.max_closed_clients = field.count_or(default.max_closed_clients)?,
+            "max_closed_clients" => {
+                self.max_closed_clients = field.count_or(default.max_closed_clients, report)?
+            }
             "no_header_support" => self.no_header_support = field.boolean()?,
             _ => return Ok(false),
         }
@@ -94,9 +102,34 @@ impl LimitOptions {
     }
 }
 
-fn max_pending(field: &Field<'_>, default: u64) -> Read<u64> {
-    let bytes = field.count_up_to(i64::MAX)?.unsigned_abs();
-    Ok(if bytes == 0 { default } else { bytes })
+/// The reference keeps these in 32 bits and says so of larger numbers.
+fn is_too_big(field: &Field<'_>) -> Read<()> {
+    if field.integer()? > i64::from(i32::MAX) {
+        return Err(field.complaint(format!("{} value is too big", field.written())));
+    }
+    Ok(())
+}
+
+fn control_line(field: &Field<'_>, default: u32, report: &mut Report) -> Read<u32> {
+    is_too_big(field)?;
+    field.count_or(default, report)
+}
+
+fn max_payload(field: &Field<'_>, default: u32, report: &mut Report) -> Read<u32> {
+    is_too_big(field)?;
+    if field.integer()? == -1 { Ok(UNLIMITED_PAYLOAD) } else { field.count_or(default, report) }
+}
+
+fn max_pending(field: &Field<'_>, default: u64, report: &mut Report) -> Read<u64> {
+    match field.integer()? {
+        0 => Ok(default),
+        bytes if bytes < 0 => {
+            let message = format!("max_payload cannot be higher than max_pending ({bytes})");
+            report.refuse_start(field.complaint(message));
+            Ok(default)
+        }
+        bytes => Ok(bytes.unsigned_abs()),
+    }
 }
 
 fn max_sub_tokens(field: &Field<'_>) -> Read<NonZeroU8> {
@@ -107,7 +140,7 @@ fn max_sub_tokens(field: &Field<'_>) -> Read<NonZeroU8> {
 }
 
 impl WriteTimeout {
-    fn read(field: &Field<'_>) -> Read<Self> {
+    pub(super) fn read(field: &Field<'_>) -> Read<Self> {
         match field.text()? {
             "default" => Ok(WriteTimeout::Default),
             "close" => Ok(WriteTimeout::Close),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::field::{Field, Read};
+use super::field::{Field, Read, Report};
 
 /// The log's level, look and destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,15 @@ pub struct LoggingOptions {
     pub log_max_num: Option<u64>,
     /// Bytes of a message that a trace line shows; `None` shows all.
     pub max_traced_msg_len: Option<u32>,
+    /// Log to the system's log.
+    pub syslog: bool,
+    /// Log to the syslog server at this URL (`udp://host:port`), which implies `syslog`.
+    pub remote_syslog: Option<String>,
+    /// A failed attempt to link to another server is logged the first time and then every so many times.
+    /// Default 3600.
+    pub connect_error_reports: u32,
+    /// The same for links that were up before. Default 1: every time.
+    pub reconnect_error_reports: u32,
 }
 
 impl Default for LoggingOptions {
@@ -42,13 +51,17 @@ impl Default for LoggingOptions {
             log_size_limit: None,
             log_max_num: None,
             max_traced_msg_len: None,
+            syslog: false,
+            remote_syslog: None,
+            connect_error_reports: 3600,
+            reconnect_error_reports: 1,
         }
     }
 }
 
 impl LoggingOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
         match field.name() {
             "debug" => self.debug = field.boolean()?,
             "trace" => self.trace = field.boolean()?,
@@ -60,6 +73,15 @@ impl LoggingOptions {
             "logfile" | "log_file" => self.log_file = field.optional_path()?,
             "logfile_size_limit" | "log_size_limit" => self.log_size_limit = positive(field.integer()?),
             "logfile_max_num" | "log_max_num" => self.log_max_num = positive(field.integer()?),
+            "syslog" => self.syslog = field.boolean()?,
+            "remote_syslog" => self.remote_syslog = field.optional_text()?,
+            "connect_error_reports" => {
+                self.connect_error_reports = field.count_or(Self::default().connect_error_reports, report)?;
+            }
+            "reconnect_error_reports" => {
+                self.reconnect_error_reports =
+                    field.count_or(Self::default().reconnect_error_reports, report)?;
+            }
             "max_traced_msg_len" => self.max_traced_msg_len = field.limit()?,
             _ => return Ok(false),
         }

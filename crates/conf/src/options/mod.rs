@@ -5,25 +5,50 @@
 
 mod accounts;
 mod authorization;
+mod cluster;
+mod compression;
 mod conflicts;
 mod field;
+mod gateway;
+mod identity;
 mod jetstream;
+mod leaf;
 mod limits;
+mod link;
+mod listener;
 mod logging;
 mod monitoring;
+mod mqtt;
+mod ocsp;
 mod permissions;
 mod server;
+mod simple_authorization;
 pub(crate) mod table;
 mod tls;
+mod websocket;
 
 pub use accounts::{AccountLimits, AccountOptions, AccountsOptions, DEFAULT_SYSTEM_ACCOUNT, GLOBAL_ACCOUNT};
 pub use authorization::{AuthorizationOptions, UserOptions};
-pub use jetstream::JetStreamOptions;
-pub use limits::{LimitOptions, WriteTimeout};
+pub use cluster::{ClusterOptions, PoolSize, RoutePermissions};
+pub use compression::{Compression, CompressionOptions, RttThresholds};
+pub use gateway::{GatewayOptions, RemoteGatewayOptions};
+pub use identity::{FeatureFlags, IdentityOptions};
+pub use jetstream::{BatchLimits, JetStreamLimits, JetStreamOptions, StoreCipher, SyncInterval, TpmOptions};
+pub use leaf::{
+    ClusterMigrate, DEFAULT_LEAF_PORT, LeafAuthorization, LeafCredentials, LeafNodeOptions, LeafProxyOptions,
+    LeafRemoteOptions, LeafUserOptions,
+};
+pub use limits::{LimitOptions, UNLIMITED_PAYLOAD, WriteTimeout};
+pub use link::LinkAuthorization;
+pub use listener::ListenerOptions;
 pub use logging::LoggingOptions;
 pub use monitoring::MonitoringOptions;
+pub use mqtt::MqttOptions;
+pub use ocsp::{OcspCacheOptions, OcspMode, OcspOptions, StaplingOptions};
 pub use permissions::{Permissions, QueueSubject, ResponsePermission, SubjectPermission};
 pub use server::{Port, ServerOptions};
+pub use simple_authorization::SimpleAuthorization;
+pub use websocket::WebSocketOptions;
 
 pub(crate) use field::Report;
 pub(crate) use logging::positive;
@@ -56,10 +81,24 @@ pub struct Options {
     pub accounts: AccountsOptions,
     /// JetStream.
     pub jetstream: JetStreamOptions,
+    /// Tags, metadata, behaviours switched by name.
+    pub identity: IdentityOptions,
     /// TLS for clients and for monitoring.
     pub tls: Option<TlsOptions>,
     /// With TLS: clients may do without.
     pub allow_non_tls: bool,
+    /// OCSP.
+    pub ocsp: OcspOptions,
+    /// Routes.
+    pub cluster: ClusterOptions,
+    /// Gateways.
+    pub gateway: GatewayOptions,
+    /// Leaf nodes.
+    pub leaf_nodes: LeafNodeOptions,
+    /// WebSocket.
+    pub websocket: WebSocketOptions,
+    /// MQTT.
+    pub mqtt: MqttOptions,
 }
 
 impl Options {
@@ -73,16 +112,26 @@ impl Options {
         match field.name() {
             "tls" => self.tls = Some(TlsOptions::read(field, TlsUse::Client, report)?),
             "allow_non_tls" => self.allow_non_tls = field.boolean()?,
-            _ => return self.set_in_group(field, report),
+            _ => return Ok(self.set_in_group(field, report)? || self.set_link(field, report)?),
         }
         Ok(true)
     }
 
+    fn set_link(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+        Ok(self.cluster.set(field, report)?
+            || self.gateway.set(field, report)?
+            || self.leaf_nodes.set(field, report)?
+            || self.websocket.set(field, report)?
+            || self.mqtt.set(field, report)?)
+    }
+
     fn set_in_group(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
-        Ok(self.server.set(field)?
+        Ok(self.server.set(field, report)?
+            || self.identity.set(field, report)?
             || self.limits.set(field, report)?
-            || self.logging.set(field)?
-            || self.monitoring.set(field)?
+            || self.logging.set(field, report)?
+            || self.monitoring.set(field, report)?
+            || self.ocsp.set(field, report)?
             || self.jetstream.set(field, report)?
             || self.authorization.set(field, report)?
             || self.accounts.set(field, &mut self.authorization, report)?)

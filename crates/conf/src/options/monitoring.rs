@@ -1,9 +1,7 @@
 //! The HTTP endpoint that answers `/varz` and its sisters.
 
-use super::server::Port;
-
-use super::field::{Field, Read};
-use super::server::Listen;
+use super::field::{Field, Read, Report};
+use super::server::{Listen, Port};
 use crate::path;
 
 /// Where monitoring is served.
@@ -11,9 +9,10 @@ use crate::path;
 pub struct MonitoringOptions {
     /// Address to bind; `None` is the one for clients.
     pub host: Option<String>,
-    /// Port of plain HTTP; `None` serves no monitoring.
+    /// Port of plain HTTP; `None` serves no plain monitoring.
     pub port: Option<Port>,
-    /// Port of HTTPS; `None` serves none.
+    /// Port of HTTPS, with the certificate of the `tls` block; `None` serves no encrypted monitoring.
+    /// Compat: not both; a start refuses that.
     pub https_port: Option<Port>,
     /// Prefix of every path: starts with `/`, ends without one unless it is `/` alone.
     pub base_path: String,
@@ -27,23 +26,22 @@ impl Default for MonitoringOptions {
 
 impl MonitoringOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
         match field.name() {
-            "http" => {
-                let listen = Listen::read(field.node())?;
-                self.host = (!listen.host.is_empty()).then_some(listen.host);
-                self.port = listen.port;
-            }
-            "https" => {
-                let listen = Listen::read(field.node())?;
-                self.host = (!listen.host.is_empty()).then_some(listen.host);
-                self.https_port = listen.port;
-            }
-            "https_port" => self.https_port = Port::read(field.node(), field.integer()?)?,
-            "http_port" | "monitor_port" => self.port = Port::read(field.node(), field.integer()?)?,
+            // Compat: there is one host for both; the last one in the file wins.
+            "http" => self.port = self.listen(field, report)?,
+            "https" => self.https_port = self.listen(field, report)?,
+            "http_port" | "monitor_port" => self.port = Port::read(field, report)?,
+            "https_port" => self.https_port = Port::read(field, report)?,
             "http_base_path" => self.base_path = path::clean(&format!("/{}", field.text()?)),
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn listen(&mut self, field: &Field<'_>, report: &mut Report) -> Read<Option<Port>> {
+        let listen = Listen::read(field.node(), report)?;
+        self.host = (!listen.host.is_empty()).then_some(listen.host);
+        Ok(listen.port)
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::field::{Field, Read, complaint_at};
+use super::field::{Field, Read, Report, complaint_at};
 use crate::duration;
 use crate::value::{Node, Value};
 
@@ -49,6 +49,8 @@ pub struct ServerOptions {
     pub pid_file: Option<PathBuf>,
     /// Directory that receives `<executable>_<pid>.ports`.
     pub ports_file_dir: Option<PathBuf>,
+    /// Client connections begin with a PROXY protocol header.
+    pub proxy_protocol: bool,
     /// Over how long connections are closed in lame duck mode. At least 30 s when it is configured.
     pub lame_duck_duration: Duration,
     /// Wait between announcing lame duck mode and the first close; always shorter than the duration.
@@ -64,6 +66,7 @@ impl Default for ServerOptions {
             client_advertise: None,
             pid_file: None,
             ports_file_dir: None,
+            proxy_protocol: false,
             lame_duck_duration: Duration::from_secs(120),
             lame_duck_grace_period: Duration::from_secs(10),
         }
@@ -72,19 +75,23 @@ impl Default for ServerOptions {
 
 impl ServerOptions {
     /// Reads one top-level field; answers whether it belongs to this group.
-    pub(super) fn set(&mut self, field: &Field<'_>) -> Read<bool> {
+    pub(super) fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
         match field.name() {
             "listen" => {
-                let listen = Listen::read(field.node())?;
+                let listen = Listen::read(field.node(), report)?;
                 self.set_host(&listen.host);
                 self.port = Port::or_default(listen.port);
             }
             "host" | "net" => self.set_host(field.text()?),
-            "port" => self.port = Port::or_default(Port::read(field.node(), field.integer()?)?),
+            "port" => self.port = Port::or_default(Port::read(field, report)?),
             "server_name" => self.name = server_name(field)?,
             "client_advertise" => self.client_advertise = field.optional_text()?,
             "pidfile" | "pid_file" => self.pid_file = field.optional_path()?,
             "ports_file_dir" => self.ports_file_dir = field.optional_path()?,
+            "proxy_protocol" => self.proxy_protocol = field.boolean()?,
+            // These have no meaning here; what is written must be right all the same.
+            "prof_port" | "prof_block_rate" => drop(field.integer()?),
+            "disable_sublist_cache" | "no_sublist_cache" => drop(field.boolean()?),
             "lame_duck_duration" => self.lame_duck_duration = lame_duck_duration(field)?,
             "lame_duck_grace_period" => {
                 let period = field.duration()?;
@@ -136,9 +143,16 @@ impl Port {
         }
     }
 
-    pub(super) fn read(node: &Node, number: i64) -> Read<Option<Port>> {
-        Self::from_number(number)
-            .ok_or_else(|| complaint_at(&node.position, format!("invalid port {number}")))
+    /// Nobody can listen on a number that is no port.
+    fn read_number(node: &Node, number: i64, report: &mut Report) -> Option<Port> {
+        Self::from_number(number).unwrap_or_else(|| {
+            report.refuse_start(complaint_at(&node.position, format!("invalid port {number}")));
+            None
+        })
+    }
+
+    pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Read<Option<Port>> {
+        Ok(Self::read_number(field.node(), field.integer()?, report))
     }
 }
 
@@ -150,19 +164,21 @@ pub(super) struct Listen {
 }
 
 impl Listen {
-    pub(super) fn read(node: &Node) -> Read<Self> {
+    pub(super) fn read(node: &Node, report: &mut Report) -> Read<Self> {
         let fail = |message: String| complaint_at(&node.position, message);
         match &node.value {
-            Value::Integer(number) => Ok(Self { host: String::new(), port: Port::read(node, *number)? }),
+            Value::Integer(number) => {
+                Ok(Self { host: String::new(), port: Port::read_number(node, *number, report) })
+            }
             Value::Text(text) => {
                 let split = split_host_port(text);
                 let (host, port) =
                     split.ok_or_else(|| fail(format!("could not parse address string {text:?}")))?;
                 let number =
                     port.parse::<i64>().map_err(|_| fail(format!("could not parse port {port:?}")))?;
-                Ok(Self { host: host.to_owned(), port: Port::read(node, number)? })
+                Ok(Self { host: host.to_owned(), port: Port::read_number(node, number, report) })
             }
-            other => Err(fail(format!("expected port or host:port, got {}", other.type_name()))),
+            other => Err(fail(format!("expected port or host:port, got {}", other.go_type()))),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod conflicts;
 mod corpus;
+mod docs;
 mod flags;
 mod options;
 mod page;

@@ -3,7 +3,9 @@
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use myelin_conf::options::{AccountLimits, Port, QueueSubject, ResponsePermission, WriteTimeout};
+use myelin_conf::options::{
+    AccountLimits, Port, QueueSubject, ResponsePermission, UNLIMITED_PAYLOAD, WriteTimeout,
+};
 use myelin_conf::{Command, Options};
 
 use crate::{ConfigFile, load, load_with, run};
@@ -210,8 +212,6 @@ fn warnings_do_not_stop_a_server_but_fail_a_test() {
             "invalid use of field \"timeout\": timeout of 2000000 (2000000.000000 seconds) is high, consider \
              keeping it under 60 seconds. possibly caused by unquoted duration; use '1m' instead of 1m, for example",
         ),
-        ("prof_port: 65432", "\"prof_port\" has no effect in Myelin"),
-        ("disable_sublist_cache: true", "\"disable_sublist_cache\" has no effect in Myelin"),
     ] {
         let file = ConfigFile::new(text);
         let warnings = run(&["-c", &file.path()]).warnings;
@@ -224,6 +224,25 @@ fn warnings_do_not_stop_a_server_but_fail_a_test() {
 }
 
 #[test]
+fn what_has_no_meaning_here_is_worth_a_warning_but_passes_a_test() {
+    for (text, warning) in [
+        (
+            "prof_port: 65432",
+            "\"prof_port\" has no effect in Myelin: there is no Go profile to serve; use `perf`",
+        ),
+        (
+            "disable_sublist_cache: true",
+            "\"disable_sublist_cache\" has no effect in Myelin: the cache costs no lock and has a fixed size",
+        ),
+    ] {
+        let file = ConfigFile::new(text);
+        let warnings = run(&["-c", &file.path()]).warnings;
+        assert_eq!(warnings.iter().map(|warning| warning.message.as_str()).collect::<Vec<_>>(), [warning]);
+        assert!(matches!(load(&["-t", "-c", &file.path()]), Ok(Command::TestConfig { .. })), "{text}");
+    }
+}
+
+#[test]
 fn an_empty_file_is_worth_a_warning() {
     let file = ConfigFile::new("# nothing\n");
     let loaded = run(&["-c", &file.path()]);
@@ -231,15 +250,39 @@ fn an_empty_file_is_worth_a_warning() {
 }
 
 #[test]
-fn what_is_not_supported_yet_is_never_ignored() {
-    let text = "cluster { port: 6222 }\ntls {}\naccounts {\n A {\n  exports: []\n  users: [{nkey: U}]\n } }";
+fn what_is_missing_is_never_ignored() {
+    let text = "cluster { port: 6222 }\nproxy_protocol: true\nmqtt { no_auth_user: a }\nleaf {}";
+    let needs = |feature: &str| format!("needs {feature}, which this version of Myelin does not have");
     assert_eq!(
         complaints(text),
-        "1:0: \"cluster\" is not supported by this version of Myelin\n\
-         2:1: \"tls\" is not supported by this version of Myelin\n\
-         5:3: \"exports\" is not supported by this version of Myelin\n\
-         6:12: \"nkey\" is not supported by this version of Myelin"
+        format!(
+            "1:0: \"cluster\" {}\n2:1: \"proxy_protocol\" {}\n3:1: \"mqtt\" {}",
+            needs("clustering"),
+            needs("the PROXY protocol"),
+            needs("MQTT")
+        )
     );
+}
+
+#[test]
+fn values_that_nobody_can_run_with_end_a_start_and_not_a_test() {
+    for (text, message) in [
+        ("port: 70000", "1:0: invalid port 70000"),
+        ("port: -2", "1:0: invalid port -2"),
+        ("ping_max: -1", "1:0: ping_max value can not be negative"),
+        ("ping_interval: \"-1s\"", "1:0: invalid ping_interval, needs to be positive"),
+        ("max_control_line: -1", "1:0: max_control_line value can not be negative"),
+        ("max_pending: -1", "1:0: max_payload cannot be higher than max_pending (-1)"),
+    ] {
+        assert_eq!(complaints(text), message);
+        let file = ConfigFile::new(text);
+        let Ok(Command::TestConfig { missing, .. }) = load(&["-t", "-c", &file.path()]) else {
+            panic!("{text} is valid")
+        };
+        assert_eq!(missing.len(), 1, "{text}");
+    }
+    let limits = options("max_payload: -1, max_subs: -3, max_traced_msg_len: -1").limits;
+    assert_eq!((limits.max_payload, limits.max_subscriptions), (UNLIMITED_PAYLOAD, None));
 }
 
 #[test]

@@ -5,15 +5,6 @@ use jiff::Timestamp;
 use myelin_conf::Loaded;
 use myelin_conf::options::{Options, Port, WriteTimeout};
 use myelin_monitor::{Limits, Settings};
-use std::collections::BTreeMap;
-
-/// Feature flags of the reference with their defaults; no option changes them yet.
-const FEATURE_FLAGS: [(&str, bool); 4] = [
-    ("js_ack_fc_v2", false),
-    ("js_api_reply_v2", false),
-    ("js_raft_delete_range", true),
-    ("js_snapshot_sources", false),
-];
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -60,6 +51,7 @@ fn limits(options: &Options) -> Limits {
 }
 
 fn settings(options: &Options, config_digest: String) -> Settings {
+    let flags = options.identity.feature_flags.merged();
     Settings {
         tls_timeout: setup::tls_timeout(options).as_secs_f64(),
         write_deadline: options.limits.write_deadline,
@@ -69,10 +61,10 @@ fn settings(options: &Options, config_digest: String) -> Settings {
             WriteTimeout::Retry => "retry".to_owned(),
         },
         config_digest,
-        feature_flags: FEATURE_FLAGS.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect(),
+        feature_flags: flags.into_iter().map(|(name, on)| (name.to_owned(), on)).collect(),
         system_account: options.accounts.system_account().unwrap_or_default().to_owned(),
-        tags: Vec::new(),
-        metadata: BTreeMap::new(),
+        tags: options.identity.tags.clone(),
+        metadata: options.identity.metadata.clone(),
         pinned_account_fails: 0,
         trusted_proxies: None,
         tls_cert_not_after: options.tls.as_ref().and_then(tls::expiry),

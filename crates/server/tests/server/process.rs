@@ -29,12 +29,6 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Starts another program that takes the same flags and writes the same log: the reference.
-    pub(crate) fn program(mut self, path: impl Into<PathBuf>) -> Self {
-        self.program = Some(path.into());
-        self
-    }
-
     /// Leaves monitoring to the configuration.
     pub(crate) fn secure(mut self) -> Self {
         self.is_secure = true;

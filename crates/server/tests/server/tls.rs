@@ -366,7 +366,7 @@ fn monitoring_over_https_asks_for_no_certificate() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
-    assert!(answer.contains(&format!("\"https_port\": {}", address.port())), "{answer}");
+    assert!(answer.contains("\"https_port\": -1,") && answer.contains("\"http_port\": 0,"), "{answer}");
 }
 
 #[test]
@@ -385,4 +385,25 @@ fn a_certificate_that_is_missing_stops_the_start() {
     );
     assert!(said.contains(&expected), "{said}");
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_reload_changes_what_new_connections_are_offered() {
+    let (old, new) = (Lab::new(), Lab::new());
+    let server = old.server("");
+    let mut kept = old.secure(&server, None);
+    kept.barrier().unwrap();
+    let lines = server.reload(&new.block("timeout: 5"));
+    for text in ["Reloaded: tls = enabled", "Reloaded: tls timeout = 5"] {
+        assert!(lines.iter().any(|line| line.ends_with(text)), "{text}: {lines:#?}");
+    }
+    assert!(!old.secure(&server, None).is_served());
+    assert!(new.secure(&server, None).is_served());
+    assert_eq!(server.page("/varz")["tls_timeout"], 5);
+    kept.barrier().expect("what is open stays");
+    // Without a block, clients come in the plain.
+    server.reload("");
+    assert!(!greeted(&server).1.contains("tls_required"));
+    Raw::connect(&server).barrier();
+    kept.barrier().expect("what is open stays");
 }

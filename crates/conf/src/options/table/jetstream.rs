@@ -20,18 +20,66 @@ pub(super) static JETSTREAM: Block = Block {
         Entry::new(&["encryption_key", "key", "ek"], "text", "", "Key for stored messages."),
         Entry::new(&["prev_encryption_key", "prev_key", "prev_ek"], "text", "", "The key before."),
         Entry::new(&["cipher"], "`chacha` or `aes`", "chacha", "Cipher for stored messages."),
-        Entry::new(&["extension_hint"], "text", "", "Unused."),
+        Entry::new(
+            &["extension_hint"],
+            "`no_extend` or `will_extend`",
+            "",
+            "Whether this JetStream is part of another one's cluster.",
+        ),
         Entry::new(&["limits"], "block", "", "Limits of streams and consumers."),
         Entry::new(&["tpm"], "block", "", "Keys in a TPM."),
         Entry::new(&["unique_tag"], "text", "", "Tag prefix that replicas must not share."),
         Entry::new(&["max_outstanding_catchup"], "bytes", "64MB", "Bytes on their way to lagging replicas."),
         Entry::new(&["max_buffered_size"], "bytes", "128MB", "Bytes that may wait for a stream."),
-        Entry::new(&["max_buffered_msgs"], "number", "10000", "Messages that may wait for a stream."),
+        Entry::new(&["max_buffered_msgs"], "number", "100000", "Messages that may wait for a stream."),
         Entry::new(&["request_queue_limit"], "number", "10000", "Requests that may wait."),
-        Entry::new(&["info_queue_limit"], "number", "", "Info requests that may wait."),
+        Entry::new(&["info_queue_limit"], "number", "`request_queue_limit`", "Info requests that may wait."),
         Entry::new(&["meta_compact"], "number", "", "Entries after which the meta log is compacted."),
         Entry::new(&["meta_compact_size"], "bytes", "", "Bytes after which it is."),
-        Entry::new(&["meta_compact_sync"], "boolean", "", "Compact it synchronously."),
-        Entry::new(&["max_concurrent_io"], "number", "4096", "File operations at once."),
+        Entry::new(&["meta_compact_sync"], "boolean", "false", "Compact it synchronously."),
+        Entry::new(&["max_concurrent_io"], "4 to 8192", "4096", "File operations at once."),
+    ],
+};
+
+pub(super) static LIMITS: Block = Block {
+    title: "jetstream.limits",
+    entries: &[
+        Entry::new(&["max_ack_pending"], "number", "", "Highest `max_ack_pending` of a consumer."),
+        Entry::new(&["max_ha_assets"], "number", "", "Replicated streams and consumers on one server."),
+        Entry::new(&["max_request_batch"], "number", "", "Messages of one pull request."),
+        Entry::new(
+            &["default_max_consumers"],
+            "number",
+            "1000",
+            "Consumers of a stream that sets no limit; negative is no limit.",
+        ),
+        Entry::new(&["duplicate_window"], "duration", "", "Longest window in which duplicates are found."),
+        Entry::new(&["batch"], "block", "", "Limits of batches."),
+    ],
+};
+
+pub(super) static BATCH: Block = Block {
+    title: "jetstream.limits.batch",
+    entries: &[
+        Entry::new(
+            &["max_inflight_per_stream"],
+            "number",
+            "50, fast ones 1000",
+            "Open batches of one stream.",
+        ),
+        Entry::new(&["max_inflight_total"], "number", "1000, fast ones 50000", "Open batches of the server."),
+        Entry::new(&["max_msgs"], "number", "1000", "Messages of one batch."),
+        Entry::new(&["timeout"], "duration", "10s", "From the first message to the last."),
+    ],
+};
+
+pub(super) static TPM: Block = Block {
+    title: "jetstream.tpm",
+    entries: &[
+        Entry::new(&["keys_file"], "path", "", "File of the TPM's blobs."),
+        Entry::new(&["encryption_password"], "text", "", "Password of the key."),
+        Entry::new(&["srk_password"], "text", "", "Password of the storage root."),
+        Entry::new(&["pcr"], "number", "22", "Register that the key is bound to."),
+        Entry::new(&["cipher"], "`chacha` or `aes`", "chacha", "Cipher for stored messages."),
     ],
 };

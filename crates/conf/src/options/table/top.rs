@@ -62,18 +62,15 @@ pub(super) static TOP: Block = Block {
             "bytes",
             "0",
             "Size after which the file is rotated; 0 never.",
-        )
-        .live(),
+        ),
         Entry::new(
             &["logfile_max_num", "log_max_num"],
             "number",
             "0",
             "Log files to keep, the current one included; 0 keeps all.",
-        )
-        .live(),
-        Entry::new(&["syslog"], "boolean", "false", "Log to the system's log.").missing("syslog").live(),
+        ),
+        Entry::new(&["syslog"], "boolean", "false", "Log to the system's log.").live(),
         Entry::new(&["remote_syslog"], "URL", "", "Log to a syslog server: `udp://host:port`, `tcp://…`.")
-            .missing("syslog")
             .live(),
         // Monitoring.
         Entry::new(&["http"], "port or `host:port`", "", "Where monitoring is served."),

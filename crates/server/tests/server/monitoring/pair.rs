@@ -43,7 +43,7 @@ impl Pair {
             return None;
         };
         let setup = Setup::default().config(config);
-        Some(Self { ours: setup.clone().start(), reference: setup.program(program).start() })
+        Some(Self { ours: setup.clone().start(), reference: setup.program(&program).start() })
     }
 
     pub(super) fn each(&self) -> [&Server; 2] {
