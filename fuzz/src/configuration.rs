@@ -26,9 +26,13 @@ pub fn configuration(data: &[u8]) {
         }
         Err(error) => {
             assert_eq!(error.exit_code(), 1, "{error}");
-            if let LoadError::Config(diagnostics) = &error {
-                assert!(!diagnostics.is_empty(), "refused without a reason");
-                diagnostics.iter().for_each(says_something);
+            match &error {
+                LoadError::Grammar(diagnostic) => says_something(diagnostic),
+                LoadError::Config(diagnostics) => {
+                    assert!(!diagnostics.is_empty(), "refused without a reason");
+                    diagnostics.iter().for_each(says_something);
+                }
+                _ => {}
             }
         }
     }

@@ -9,6 +9,7 @@
 mod client_parser;
 mod configuration;
 mod connect_json;
+mod flags;
 mod headers;
 mod monitoring;
 mod pieces;
@@ -18,6 +19,7 @@ mod transform;
 pub use client_parser::client_parser;
 pub use configuration::configuration;
 pub use connect_json::connect_json;
+pub use flags::flags;
 pub use headers::headers;
 pub use monitoring::monitoring;
 pub use session::session;

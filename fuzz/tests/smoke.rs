@@ -33,6 +33,11 @@ fn configuration() {
 }
 
 #[test]
+fn flags() {
+    smoke("flags", myelin_fuzz::flags);
+}
+
+#[test]
 fn session() {
     smoke("session", myelin_fuzz::session);
 }

@@ -2,8 +2,6 @@
 //!
 //! Walks characters and knows line and column. Knows nothing of the grammar.
 
-use std::str;
-
 /// Where the scan is, and where the token it is in began.
 pub(crate) struct Cursor<'a> {
     text: &'a [u8],
@@ -105,10 +103,22 @@ fn column(offset: usize) -> u32 {
     u32::try_from(offset).unwrap_or(u32::MAX)
 }
 
-/// Text for a value: what is not UTF-8 is replaced, as the reference's JSON does when it shows one.
+/// Text for a value. Each byte that is not UTF-8 is replaced, as the reference's JSON does when it shows one.
 pub(crate) fn to_text(bytes: &[u8]) -> String {
-    match str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+    bytes.utf8_chunks().fold(String::with_capacity(bytes.len()), |mut text, chunk| {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_that_is_no_text_counts() {
+        assert_eq!(to_text("aé\u{2028}".as_bytes()), "aé\u{2028}");
+        assert_eq!(to_text(b"a\xe2\x80#\xff\xc3"), "a\u{fffd}\u{fffd}#\u{fffd}\u{fffd}");
     }
 }

@@ -65,19 +65,22 @@ fn text_becomes_a_tree() {
 #[test]
 fn errors_say_where_and_what() {
     for (text, error) in [
-        ("a = \n", "f:2:1: Parse error: expected a value, found a new line"),
-        ("a: 1\nb: [1, 2", "f:2:9: Parse error: an array is not closed, expected ']'"),
-        ("a: 1\n b: {c: 1", "f:2:10: Parse error: a map is not closed, expected '}'"),
-        ("a: 1 b", "f:1:5: Parse error: expected a new line after the value, found 'b'"),
-        ("a: {b: [c d]}", "f:1:10: Parse error: expected ',' or ']', found 'd'"),
-        ("a: \"x", "f:1:5: Parse error: a quoted string is not closed"),
-        ("a: \"\\q\"", "f:1:6: Parse error: unknown escape; allowed are \\t \\n \\r \\\" \\\\ and \\xHH"),
-        ("a: 1\n= 2", "f:2:1: Parse error: expected a key, found '='"),
-        ("a: 12-1", "f:1:6: Parse error: a date is written like 2006-01-02T15:04:05Z"),
-        ("a: -x", "f:1:5: Parse error: expected a digit after '-'"),
+        ("a = \n", "f:2:1: Parse error on line 2: 'expected a value, found a new line'"),
+        ("a: 1\nb: [1, 2", "f:2:9: Parse error on line 2: 'an array is not closed, expected ']''"),
+        ("a: 1\n b: {c: 1", "f:2:10: Parse error on line 2: 'a map is not closed, expected '}''"),
+        ("a: 1 b", "f:1:5: Parse error on line 1: 'expected a new line after the value, found 'b''"),
+        ("a: {b: [c d]}", "f:1:10: Parse error on line 1: 'expected ',' or ']', found 'd''"),
+        ("a: \"x", "f:1:5: Parse error on line 1: 'a quoted string is not closed'"),
+        (
+            "a: \"\\q\"",
+            "f:1:6: Parse error on line 1: 'unknown escape; allowed are \\t \\n \\r \\\" \\\\ and \\xHH'",
+        ),
+        ("a: 1\n= 2", "f:2:1: Parse error on line 2: 'expected a key, found '=''"),
+        ("a: 12-1", "f:1:6: Parse error on line 1: 'a date is written like 2006-01-02T15:04:05Z'"),
+        ("a: -x", "f:1:5: Parse error on line 1: 'expected a digit after '-''"),
         ("a", "f:1:1: config is invalid: \"a\" has no value"),
         ("\na: 99999999999999999999", "f:2:4: integer '99999999999999999999' is out of the range"),
-        ("a: 1\nb: \0", "f:2:4: Parse error: unexpected NUL byte"),
+        ("a: 1\nb: \0", "f:2:4: Parse error on line 2: 'unexpected NUL byte'"),
         ("a: $B", "f:1:4: variable reference for 'B' on line 1 can not be found"),
     ] {
         let complaint = parse(text.as_bytes()).expect_err(text).to_string();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::diagnostic::Diagnostic;
 use crate::digest::digest;
-use crate::flags::Flags;
+use crate::flags::{Flags, quoted};
 use crate::options::{InspectTls, Options, Report};
 use crate::parser::Sources;
 use crate::value::Map;
@@ -36,23 +36,6 @@ pub struct Loaded {
     pub config_digest: Option<String>,
 }
 
-/// A signal that `-sl` sends to a running server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignalCommand {
-    /// Kill at once (SIGKILL).
-    Stop,
-    /// Shut down (SIGINT).
-    Quit,
-    /// Shut down unless in lame duck mode (SIGTERM).
-    Term,
-    /// Reopen the log file (SIGUSR1).
-    Reopen,
-    /// Read the configuration again (SIGHUP).
-    Reload,
-    /// Enter lame duck mode (SIGUSR2).
-    LameDuck,
-}
-
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
@@ -70,15 +53,12 @@ pub enum Command {
     },
     /// Print the usage on standard output and exit 0.
     Help,
+    /// Print what there is to know about TLS on standard output and exit 0.
+    HelpTls,
     /// Print the version on standard output and exit 0.
     Version,
-    /// Send a signal to another server and exit.
-    Signal {
-        /// What to send.
-        command: SignalCommand,
-        /// A process id, the path of a pid file, or a pattern like `12*`; `None` finds the process.
-        target: Option<String>,
-    },
+    /// Send a signal to another server and exit. The text is that of `-sl`: `reload`, `stop=1234`.
+    Signal(String),
 }
 
 impl fmt::Display for Command {
@@ -100,8 +80,12 @@ pub enum LoadError {
     Flags(String),
     /// The flags ask for something impossible.
     Command(String),
-    /// The configuration file is wrong (or, with `-t`, questionable). Never empty.
+    /// The configuration file cannot be opened, or its grammar is broken.
+    Grammar(Diagnostic),
+    /// Options in the configuration file are wrong (or, with `-t`, questionable). Never empty.
     Config(Vec<Diagnostic>),
+    /// The server would have to do what it cannot yet. Never empty.
+    Missing(Vec<Diagnostic>),
 }
 
 impl LoadError {
@@ -109,7 +93,8 @@ impl LoadError {
     pub fn reason(&self) -> String {
         match self {
             LoadError::Flags(message) | LoadError::Command(message) => message.clone(),
-            LoadError::Config(diagnostics) => {
+            LoadError::Grammar(diagnostic) => diagnostic.to_string(),
+            LoadError::Config(diagnostics) | LoadError::Missing(diagnostics) => {
                 let lines: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
                 lines.join("\n")
             }
@@ -123,7 +108,7 @@ impl LoadError {
     pub fn exit_code(&self) -> i32 {
         match self {
             LoadError::Flags(_) => 0,
-            LoadError::Command(_) | LoadError::Config(_) => 1,
+            _ => 1,
         }
     }
 }
@@ -132,16 +117,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Flags(message) => f.write_str(message),
-            LoadError::Command(message) => write!(f, "{PROGRAM}: {message}"),
-            LoadError::Config(diagnostics) => {
-                write!(f, "{PROGRAM}: ")?;
-                diagnostics.iter().enumerate().try_for_each(|(at, diagnostic)| {
-                    if at > 0 {
-                        f.write_str("\n")?;
-                    }
-                    diagnostic.fmt(f)
-                })
-            }
+            _ => write!(f, "{PROGRAM}: {}", self.reason()),
         }
     }
 }
@@ -179,7 +155,7 @@ pub fn load_inspected(
             let message = "must specify [-c, --config] option to check configuration file syntax";
             return Err(LoadError::Command(message.to_owned()));
         }
-        return run(&flags, Loaded::new(Options::default()));
+        return run(&flags, Loaded::new(Options::default()), inspect);
     };
     // Compat: flags count before the file too, so that a file can contradict them.
     let mut options = Options::default();
@@ -189,7 +165,7 @@ pub fn load_inspected(
         Some(digest) if flags.asks_test() => {
             Ok(Command::TestConfig { path: path.into(), digest, missing: loaded.missing })
         }
-        _ => run(&flags, loaded),
+        _ => run(&flags, loaded, inspect),
     }
 }
 
@@ -201,33 +177,16 @@ fn question(flags: &Flags) -> Result<Option<Command>, String> {
     if flags.asks_help() {
         return Ok(Some(Command::Help));
     }
+    if flags.asks_help_tls() {
+        return Ok(Some(Command::HelpTls));
+    }
     match flags.word().map(str::to_ascii_lowercase).as_deref() {
         Some("version") => return Ok(Some(Command::Version)),
         Some("help") => return Ok(Some(Command::Help)),
-        Some(_) => return Err(format!("unrecognized command: {:?}", flags.word().unwrap_or_default())),
+        Some(_) => return Err(format!("unrecognized command: {}", quoted(flags.word().unwrap_or_default()))),
         None => {}
     }
-    flags.check_supported()?;
-    flags.signal().map(signal).transpose()
-}
-
-/// `command` or `command=target`.
-fn signal(text: &str) -> Result<Command, String> {
-    let parts: Vec<&str> = text.split('=').collect();
-    if parts.len() > 2 {
-        return Err(format!("invalid signal parameters: [{}]", parts[2..].join(" ")));
-    }
-    let command = match parts[0] {
-        "stop" => SignalCommand::Stop,
-        "quit" => SignalCommand::Quit,
-        "term" => SignalCommand::Term,
-        "reopen" => SignalCommand::Reopen,
-        "reload" => SignalCommand::Reload,
-        "ldm" => SignalCommand::LameDuck,
-        unknown => return Err(format!("unknown signal {unknown:?}")),
-    };
-    let target = parts.get(1).filter(|target| !target.is_empty()).map(|&target| target.to_owned());
-    Ok(Command::Signal { command, target })
+    Ok(flags.signal().map(|order| Command::Signal(order.to_owned())))
 }
 
 fn load_file(
@@ -237,7 +196,7 @@ fn load_file(
     env: Env<'_>,
     inspect: InspectTls<'_>,
 ) -> Result<Loaded, LoadError> {
-    let root = Sources::new(env).parse_file(path).map_err(|error| LoadError::Config(vec![error]))?;
+    let root = Sources::new(env).parse_file(path).map_err(LoadError::Grammar)?;
     let mut loaded = read(&root, path, options, inspect)?;
     if is_test && !loaded.warnings.is_empty() {
         return Err(LoadError::Config(loaded.warnings));
@@ -254,7 +213,7 @@ fn load_file(
 /// # Errors
 /// As [`load`] for a file.
 pub fn load_text(text: &[u8], env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, LoadError> {
-    let root = Sources::new(env).parse_text(text, "").map_err(|error| LoadError::Config(vec![error]))?;
+    let root = Sources::new(env).parse_text(text, "").map_err(LoadError::Grammar)?;
     let loaded = read(&root, "", Options::default(), &|_| Ok(()))?;
     loaded.options.check().map_err(LoadError::Command)?;
     Ok(loaded)
@@ -282,11 +241,14 @@ fn read(root: &Map, path: &str, mut options: Options, inspect: InspectTls<'_>) -
     Ok(Loaded { options, warnings, notes, missing, config_file: None, config_digest })
 }
 
-fn run(flags: &Flags, mut loaded: Loaded) -> Result<Command, LoadError> {
+fn run(flags: &Flags, mut loaded: Loaded, inspect: InspectTls<'_>) -> Result<Command, LoadError> {
     flags.apply(&mut loaded.options).map_err(LoadError::Command)?;
+    flags.apply_combined(&mut loaded.options, inspect).map_err(LoadError::Command)?;
     loaded.options.check().map_err(LoadError::Command)?;
+    loaded.warnings.extend(flags.warnings());
+    loaded.missing.extend(flags.missing());
     if !loaded.missing.is_empty() {
-        return Err(LoadError::Config(loaded.missing));
+        return Err(LoadError::Missing(loaded.missing));
     }
     Ok(Command::Run(Box::new(loaded)))
 }

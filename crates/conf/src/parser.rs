@@ -4,11 +4,12 @@
 //! file from using up memory. Reads files and variables through a [`Sources`]; knows no option.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Position};
+use crate::files::io_text;
 use crate::lexer::{LexError, Lexer, MAX_DEPTH, Token, TokenKind};
 use crate::path;
 use crate::scalar::scalar;
@@ -81,23 +82,16 @@ impl<'e> Sources<'e> {
     fn read(&mut self, name: &str) -> Result<Vec<u8>, String> {
         let mut text = Vec::new();
         let limit = u64::try_from(self.bytes_left).unwrap_or(u64::MAX);
-        File::open(name)
-            .and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut text))
-            .map_err(|error| format!("open {name}: {}", io_text(&error)))?;
+        let file = File::open(name).map_err(|error| format!("open {name}: {}", io_text(&error)))?;
+        file.take(limit.saturating_add(1))
+            .read_to_end(&mut text)
+            .map_err(|error| format!("read {name}: {}", io_text(&error)))?;
         match self.bytes_left.checked_sub(text.len()) {
             Some(left) => self.bytes_left = left,
             None => return Err(format!("{name}: the configuration is larger than {} MiB", MAX_BYTES >> 20)),
         }
         Ok(text)
     }
-}
-
-/// The system's text without Rust's number behind it, beginning in lower case as Go has it.
-fn io_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
 /// The reference takes a NUL for the end of something, sometimes; here it is never right.
@@ -107,7 +101,8 @@ fn nul_byte(text: &[u8], at: usize, file: Arc<str>) -> Diagnostic {
     let line_start = before.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
     let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let position = Position { file, line: number(newlines + 1), column: number(at - line_start) };
-    Diagnostic { position: Some(position), message: "Parse error: unexpected NUL byte".to_owned() }
+    let message = grammar_text(position.line, "unexpected NUL byte");
+    Diagnostic { position: Some(position), message }
 }
 
 /// A map or array that is not complete yet.
@@ -271,8 +266,13 @@ impl Parser<'_, '_, '_> {
 
     fn lex_error(&self, error: LexError) -> Diagnostic {
         let position = position(&self.file, error.line, error.column);
-        Diagnostic { position: Some(position), message: format!("Parse error: {}", error.message) }
+        Diagnostic { position: Some(position), message: grammar_text(error.line, &error.message) }
     }
+}
+
+/// Compat: tools look for these words. What is wrong is in our own, for it also says what would be right.
+fn grammar_text(line: u32, message: &str) -> String {
+    format!("Parse error on line {line}: '{message}'")
 }
 
 fn position(file: &Arc<str>, line: u32, column: u32) -> Position {

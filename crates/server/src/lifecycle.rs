@@ -8,7 +8,7 @@ use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::tls::{ClientOffer, ClientTls};
-use crate::{banner, lame_duck, listener, pidfile, ports, setup, tls};
+use crate::{banner, fault, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
@@ -33,18 +33,32 @@ const BLOCKING_THREADS: usize = 4;
 
 /// Why the server could not start.
 #[derive(Debug)]
-pub struct StartError(String);
+pub struct StartError {
+    text: String,
+    is_logged: bool,
+}
+
+impl StartError {
+    fn new(text: String) -> Self {
+        Self { text, is_logged: false }
+    }
+
+    /// Whether the log, wherever it goes, has said it already.
+    pub fn is_logged(&self) -> bool {
+        self.is_logged
+    }
+}
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl std::error::Error for StartError {}
 
 fn failed<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> StartError {
-    move |error| StartError(format!("{what}: {error}"))
+    move |error| StartError::new(format!("{what}: {error}"))
 }
 
 /// Runs a server to its end.
@@ -52,12 +66,13 @@ fn failed<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> StartEr
 /// # Errors
 /// When it cannot start: a port is taken, a file cannot be written, the operating system refuses.
 pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> {
-    let log = Logger::open(&log_config(&loaded.options)).map_err(|error| StartError(error.to_string()))?;
+    let log =
+        Logger::open(&log_config(&loaded.options)).map_err(|error| StartError::new(error.to_string()))?;
     let log = Arc::new(log);
-    let result = start(loaded, &log, read_again);
-    if let Err(error) = &result {
-        log.fatal(error);
-    }
+    let result = start(loaded, &log, read_again).map_err(|error| {
+        log.fatal(&error);
+        StartError { is_logged: true, ..error }
+    });
     log.flush();
     let losses = log.losses();
     if losses != Losses::default() {
@@ -117,11 +132,14 @@ impl Server {
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
         if let Some(path) = &options.server.pid_file {
-            pidfile::write(path, std::process::id()).map_err(failed("cannot write the pid file"))?;
+            pidfile::write(path, std::process::id()).map_err(|error| {
+                let (path, error) = (path.display(), fault::words(&error));
+                StartError::new(format!("Could not write pidfile: open {path}: {error}"))
+            })?;
         }
         let broker = new_broker(options, id, name, log)?;
         let client_tls = Arc::<ClientTls>::default();
-        client_tls.set(ClientOffer::of(options).map_err(StartError)?);
+        client_tls.set(ClientOffer::of(options).map_err(StartError::new)?);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
         let shards = start_shards(&broker, control.handle(), &client_tls)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
@@ -129,12 +147,17 @@ impl Server {
         let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
-        broker.update_info(|info| advertise(info, options, address.port()));
+        let advertised = advertised(options, address.port()).map_err(|(value, error)| {
+            let what = "Error setting server INFO with ClientAdvertise value of";
+            StartError::new(format!("{what} {value}, err={error}"))
+        })?;
+        broker.update_info(|info| (info.host, info.port) = advertised);
         monitor.set_addresses(Addresses { client: address.port() });
         let ports_dir = options.server.ports_file_dir.as_deref();
-        let ports_file =
-            ports_dir.map(|dir| ports::write(dir, client_url(&broker, address), monitoring)).transpose();
-        let ports_file = ports_file.map_err(failed("cannot write the ports file"))?;
+        let ports_file = ports_dir.and_then(|dir| {
+            // Compat: a server without it is a server.
+            ports::write(dir, client_url(&broker, address), monitoring).map_err(|error| log.error(error)).ok()
+        });
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
@@ -266,7 +289,7 @@ fn start_shards(
 
 /// TLS for monitoring, where it is served over HTTPS.
 fn monitor_tls(options: &Options, log: &Logger) -> Result<Option<Arc<tls::Current>>, StartError> {
-    let unable = |error| StartError(format!("Can't start monitoring: {error}"));
+    let unable = |error| StartError::new(format!("Can't start monitoring: {error}"));
     let Some(https) = options.monitoring.https_port else { return Ok(None) };
     if let Some(http) = options.monitoring.port {
         let (http, https) = (http.to_number(), https.to_number());
@@ -289,10 +312,12 @@ fn start_monitoring(
     let port = options.monitoring.https_port.or(options.monitoring.port);
     let Some(port) = port else { return Ok(None) };
     let host = options.monitoring_host();
-    let listener = listener::bind(host, port.to_bind())
-        .map_err(failed("Can't start monitoring: can't listen to the monitor port"))?;
+    let listener = listener::bind(host, port.to_bind()).map_err(|error| {
+        let reason = fault::listening(host, port.to_bind(), &error);
+        StartError::new(format!("Can't start monitoring: can't listen to the monitor port: {reason}"))
+    })?;
     let address = listener.local_addr().map_err(failed("no monitor address"))?;
-    log.info(format_args!("Starting {scheme} monitor on {}", with_port(host, address.port())));
+    log.info(format_args!("Starting {scheme} monitor on {}", fault::with_port(host, address.port())));
     let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
     let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
     let complaints = Arc::clone(log);
@@ -302,30 +327,23 @@ fn start_monitoring(
     Ok(Some((scheme, address)))
 }
 
-/// As in an address: IPv6 in brackets.
-fn with_port(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
-/// What INFO says of where to connect: the bound port, or what the operator wants to be said.
-pub(crate) fn advertise(info: &mut Info, options: &Options, port: u16) {
-    info.port = port;
-    info.host.clone_from(&options.server.host);
-    let Some(advertised) = &options.server.client_advertise else { return };
-    match advertised.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
-        Some((host, Ok(port))) => {
-            info.host = host.trim_matches(['[', ']']).to_owned();
-            info.port = port;
-        }
-        _ => info.host.clone_from(advertised),
-    }
+/// What INFO says of where to connect: the configured host and the bound port, or what the operator wants
+/// to be said.
+///
+/// # Errors
+/// When that cannot be read: what was written, and why.
+pub(crate) fn advertised(options: &Options, port: u16) -> Result<(String, u16), (String, String)> {
+    let Some(text) = &options.server.client_advertise else { return Ok((options.server.host.clone(), port)) };
+    myelin_conf::advertised(text, port).map_err(|error| (text.clone(), error.to_string()))
 }
 
 fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {
-    let listener =
-        listener::bind(host, port).map_err(failed(format_args!("Error listening on port: {host}:{port}")))?;
+    let listener = listener::bind(host, port).map_err(|error| {
+        let (place, reason) = (fault::with_port(host, port), fault::listening(host, port, &error));
+        StartError::new(format!("Error listening on port: {place}, {reason:?}"))
+    })?;
     let port = listener.local_addr().map_err(failed("no address"))?.port();
-    log.info(format_args!("Listening for {what} on {}", with_port(host, port)));
+    log.info(format_args!("Listening for {what} on {}", fault::with_port(host, port)));
     Ok(listener)
 }
 

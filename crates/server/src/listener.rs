@@ -1,6 +1,7 @@
 //! Accepts clients and hands each to a shard.
 
-use crate::logging::{Logger, words};
+use crate::fault::words;
+use crate::logging::Logger;
 use crate::shard::{Mail, Mailbox};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
+use crate::fault::words;
 use file::LogFile;
 use line::{Format, Level};
 use writer::{Lines, Sink, Writer};
@@ -92,17 +93,6 @@ impl Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
-
-/// An error of the operating system as Go words it: in small letters and without its number.
-pub(crate) fn words(error: &io::Error) -> String {
-    let text = error.to_string();
-    if error.raw_os_error().is_none() {
-        return text;
-    }
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
-}
 
 /// Takes lines from any thread. Put it into an `Arc` and hand it on.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! `myelin-server`: the command line.
 
-use myelin_conf::{Command, LoadError, Loaded, SignalCommand, load_inspected, usage};
+use myelin_conf::{Command, LoadError, Loaded, help_tls, load_inspected, usage};
 use myelin_server::ReadAgain;
 use std::process::ExitCode;
 
@@ -8,14 +8,18 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args: Vec<_> = std::env::args().skip(1).collect();
+    // A name that is no UTF-8 becomes one that no file has, and is complained about as such.
+    let args: Vec<_> = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     let env = |name: &str| std::env::var(name).ok();
     match load_inspected(&args, &env, &myelin_server::inspect_tls) {
         Ok(command) => perform(command, &|| read_again(&args, &env)),
         Err(error) => {
             eprintln!("{error}");
-            if let LoadError::Flags(_) = error {
-                println!("{}", usage());
+            match error {
+                LoadError::Flags(_) => println!("{}", usage()),
+                // Compat: what is wrong with options ends in an empty line.
+                LoadError::Config(_) => eprintln!(),
+                _ => {}
             }
             ExitCode::from(error.exit_code() as u8)
         }
@@ -33,6 +37,7 @@ fn read_again(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<L
 fn perform(command: Command, read_again: ReadAgain<'_>) -> ExitCode {
     match command {
         Command::Help => println!("{}", usage()),
+        Command::HelpTls => println!("{}", help_tls()),
         Command::Version => {
             println!("nats-server: v{}", myelin_wire::REFERENCE_VERSION);
             println!("myelin-server: v{}", myelin_server::MYELIN_VERSION);
@@ -41,13 +46,15 @@ fn perform(command: Command, read_again: ReadAgain<'_>) -> ExitCode {
             eprintln!("{command}");
             missing.iter().for_each(|option| eprintln!("myelin-server: would not start: {option}"));
         }
-        Command::Signal { command, target } => return signal(command, target.as_deref()),
+        Command::Signal(order) => return signal(&order),
         Command::Run(loaded) => {
             for warning in &loaded.warnings {
                 eprintln!("{warning}");
             }
             if let Err(error) = myelin_server::run(*loaded, read_again) {
-                eprintln!("myelin-server: {error}");
+                if !error.is_logged() {
+                    eprintln!("myelin-server: {error}");
+                }
                 return ExitCode::FAILURE;
             }
         }
@@ -55,17 +62,8 @@ fn perform(command: Command, read_again: ReadAgain<'_>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn signal(command: SignalCommand, target: Option<&str>) -> ExitCode {
-    let word = match command {
-        SignalCommand::Stop => "stop",
-        SignalCommand::Quit => "quit",
-        SignalCommand::Term => "term",
-        SignalCommand::Reopen => "reopen",
-        SignalCommand::Reload => "reload",
-        SignalCommand::LameDuck => "ldm",
-    };
-    let order = target.map_or_else(|| word.to_owned(), |target| format!("{word}={target}"));
-    match myelin_server::deliver(&order) {
+fn signal(order: &str) -> ExitCode {
+    match myelin_server::deliver(order) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("myelin-server: {error}");

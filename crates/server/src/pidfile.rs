@@ -4,8 +4,8 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes `pid` in decimal into the file at `path`, replacing what was there; a new file is not readable by
-/// others.
+/// Writes `pid` in decimal into the file at `path`, replacing what was there; a new file is for its owner
+/// alone.
 ///
 /// Compat: no newline at the end, and the file stays when the server stops.
 ///
@@ -15,7 +15,7 @@ pub(crate) fn write(path: &Path, pid: u32) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)?.write_all(pid.to_string().as_bytes())
 }
 
@@ -34,11 +34,11 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_closed_to_others() {
+    fn a_new_file_is_for_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("server.pid");
         write(&path, 1).unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o007, 0);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

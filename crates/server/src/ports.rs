@@ -1,29 +1,39 @@
 //! The ports file: which addresses a server listens on, for tools that started it on random ports.
 
+use crate::fault;
 use crate::http::Scheme;
 use serde_json::json;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Writes `<executable>_<pid>.ports` into `dir` and returns its path, for [`remove`] at the end.
 ///
 /// # Errors
-/// When the folder does not exist or cannot be written.
+/// When the folder does not exist or cannot be written; the text is for the log.
 pub(crate) fn write(
     dir: &Path,
     client: (&str, SocketAddr),
     monitor: Option<(Scheme, SocketAddr)>,
-) -> io::Result<PathBuf> {
-    let executable = std::env::current_exe()?;
-    let name = executable.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let path = dir.join(format!("{name}_{}.ports", std::process::id()));
+) -> Result<PathBuf, String> {
+    let path = dir.join(format!("{}_{}.ports", executable(), std::process::id()));
     let mut ports = json!({ "nats": [url(client.0, client.1)] });
     if let Some((scheme, monitor)) = monitor {
         ports["monitoring"] = json!([url(scheme.name(), monitor)]);
     }
-    std::fs::write(&path, ports.to_string())?;
-    Ok(path)
+    match std::fs::write(&path, ports.to_string()) {
+        Ok(()) => Ok(path),
+        Err(error) => {
+            let (path, error) = (path.display(), fault::words(&error));
+            Err(format!("Error writing ports file ({path}): open {path}: {error}"))
+        }
+    }
+}
+
+/// The name that this program was started by, which a link may have given it.
+fn executable() -> String {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    let name = name.as_deref().and_then(Path::file_name);
+    name.map_or_else(|| "myelin-server".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Removes the file; a file that is gone already is fine.

@@ -39,11 +39,14 @@ impl Server {
             .map_err(|error| error.to_string())?;
         let directory = self.directory(&loaded.options)?;
         let tls = self.tls(&loaded.options)?;
+        let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
+            .map_err(|(value, error)| format!("invalid ClientAdvertise value of {value}, err={error}"))?;
         let log = lifecycle::log_config(&loaded.options);
         if log != lifecycle::log_config(&self.loaded.options) {
             self.log.reconfigure(&log).map_err(|error| error.to_string())?;
         }
         loaded.warnings.iter().for_each(|warning| self.log.warn(warning));
+        self.broker.update_info(|info| (info.host, info.port) = advertised);
         self.apply(loaded, directory, tls);
         lines.iter().for_each(|line| self.log.info(line));
         let digest = self.loaded.config_digest.as_deref().unwrap_or_default();
@@ -96,10 +99,7 @@ impl Server {
             // The configuration has checked that no two accounts share a name.
             self.log.error(error);
         }
-        self.broker.update_info(|info| {
-            info.max_payload = new.limits.max_payload;
-            lifecycle::advertise(info, new, self.addresses.client.port());
-        });
+        self.broker.update_info(|info| info.max_payload = new.limits.max_payload);
         if new.limits.max_connections < old.limits.max_connections {
             let closed = self.broker.shed(new.limits.max_connections as usize);
             if closed > 0 {

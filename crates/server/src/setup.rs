@@ -1,8 +1,8 @@
 //! From parsed options to the small configurations of the rooms below. `Options` ends here.
 
 use myelin_auth::{
-    AccountName, AuthConfig, ConnectionTypes, InvalidRule, Method, Permissions, ResponseRule, Secret,
-    StoredSecret, SubjectRules, User, Users,
+    AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, Permissions, ResponseRule,
+    Secret, StoredSecret, SubjectRules, User, Users,
 };
 use myelin_broker::{AccountLimits, Settings, Tracing};
 use myelin_conf::options::{
@@ -120,8 +120,20 @@ fn user(user: &options::UserOptions) -> Result<User, InvalidRule> {
         password: StoredSecret::parse(user.password.reveal()),
         account: user.account.as_deref().map_or_else(AccountName::global, AccountName::new),
         permissions: user.permissions.as_ref().map(permissions).transpose()?.map(Arc::new),
-        connection_types: ConnectionTypes::default(),
+        connection_types: user.connection_types.iter().copied().map(connection_type).collect(),
     })
+}
+
+fn connection_type(from: options::ConnectionType) -> ConnectionType {
+    match from {
+        options::ConnectionType::Standard => ConnectionType::Standard,
+        options::ConnectionType::Websocket => ConnectionType::Websocket,
+        options::ConnectionType::Leafnode => ConnectionType::Leafnode,
+        options::ConnectionType::LeafnodeWs => ConnectionType::LeafnodeWs,
+        options::ConnectionType::Mqtt => ConnectionType::Mqtt,
+        options::ConnectionType::MqttWs => ConnectionType::MqttWs,
+        options::ConnectionType::InProcess => ConnectionType::InProcess,
+    }
 }
 
 fn permissions(from: &options::Permissions) -> Result<Permissions, InvalidRule> {

@@ -148,7 +148,7 @@ impl ClusterOptions {
             "connect_retries" => self.connect_retries = field.limit()?.unwrap_or(0),
             "connect_backoff" => self.connect_backoff = field.boolean()?,
             "pool_size" => self.pool_size = PoolSize::read(field)?,
-            "accounts" => self.pinned_accounts = field.texts("accounts", report)?,
+            "accounts" => self.pinned_accounts = field.text_or_texts("accounts", report)?,
             "compression" => self.compression = CompressionOptions::read(field, "s2_fast", report)?,
             _ => return Ok(false),
         }

@@ -1,6 +1,8 @@
 //! What options forbid each other. Checked when a server is about to run, with flags applied, because a
 //! file alone may be completed by flags.
 
+mod trust;
+
 use super::limits::UNLIMITED_PAYLOAD;
 use super::{AccountsOptions, AuthorizationOptions, GLOBAL_ACCOUNT, LimitOptions, Options, ServerOptions};
 use crate::duration;
@@ -10,19 +12,34 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), String> {
         self.server.check()?;
         self.limits.check()?;
+        self.check_operators()?;
         self.leaf_nodes.check(self)?;
-        self.authorization.check_user_exists(self.authorization.no_auth_user.as_deref())?;
+        self.check_user_exists(self.authorization.no_auth_user.as_deref())?;
+        self.proxies.check()?;
         self.gateway.check(self)?;
         self.cluster.check(self)?;
         self.mqtt.check(self)?;
         self.jetstream.check(self)?;
         self.websocket.check(self)?;
-        self.accounts.check_system_account()
+        // Operators name accounts that only the resolver knows.
+        if !self.trusts_operators() {
+            self.accounts.check_system_account()?;
+        }
+        self.resolver.check_preload()
     }
 
-    /// Whether JWTs of operators are accepted, so that accounts need not be in the file.
+    /// Whether accounts come in the JWTs of operators, so that they need not be in the file.
     pub(super) fn trusts_operators(&self) -> bool {
-        false
+        !self.operators.list.is_empty()
+    }
+
+    /// Whether the user that clients without credentials become is one of the users.
+    pub(super) fn check_user_exists(&self, name: Option<&str>) -> Result<(), String> {
+        let Some(name) = name else { return Ok(()) };
+        if self.trusts_operators() {
+            return Err("no_auth_user not compatible with Trusted Operator".to_owned());
+        }
+        self.authorization.check_user_exists(name)
     }
 }
 
@@ -55,13 +72,11 @@ impl LimitOptions {
 }
 
 impl AuthorizationOptions {
-    /// Whether the user that clients without credentials become is one of the users.
-    pub(super) fn check_user_exists(&self, name: Option<&str>) -> Result<(), String> {
-        let Some(name) = name else { return Ok(()) };
-        if self.users.is_empty() {
+    fn check_user_exists(&self, name: &str) -> Result<(), String> {
+        if self.users.is_empty() && self.nkeys.is_empty() {
             return Err(format!("no_auth_user: \"{name}\" present, but users/nkeys are not defined"));
         }
-        if self.users.iter().any(|user| user.name == name) {
+        if self.user_names().contains(name) {
             return Ok(());
         }
         Err(format!(

@@ -202,6 +202,19 @@ impl<'a> Field<'a> {
         self.text().map(|text| (!text.is_empty()).then(|| text.to_owned()))
     }
 
+    /// A list of texts.
+    pub(super) fn texts(&self) -> Read<Vec<String>> {
+        let Value::Array(items) = self.value() else { return self.mismatch("an array", self.value()) };
+        let text = |item: &Node| match &item.value {
+            Value::Text(text) => Ok(text.clone()),
+            other => {
+                let (name, found) = (self.written, other.type_name());
+                Err(complaint_at(&item.position, format!("items of {name:?} must be strings, not {found}")))
+            }
+        };
+        items.iter().map(text).collect()
+    }
+
     /// A path for which empty is the same as absent.
     pub(super) fn optional_path(&self) -> Read<Option<PathBuf>> {
         Ok(self.optional_text()?.map(PathBuf::from))
@@ -288,7 +301,7 @@ impl<'a> Field<'a> {
     }
 
     /// One text or a list of texts; complaints call them `what`.
-    pub(super) fn texts(&self, what: &str, report: &mut Report) -> Read<Vec<String>> {
+    pub(super) fn text_or_texts(&self, what: &str, report: &mut Report) -> Read<Vec<String>> {
         let fail = |node: &Node, place: &str| {
             let found = node.value.go_type();
             complaint_at(&node.position, format!("error parsing {what}: unsupported type {place}{found}"))

@@ -35,7 +35,7 @@ impl ListenerOptions {
     }
 
     /// An empty host is the default one.
-    fn set_host(&mut self, host: &str) {
+    pub(crate) fn set_host(&mut self, host: &str) {
         self.host = if host.is_empty() { Self::default().host } else { host.to_owned() };
     }
 }

@@ -1,7 +1,7 @@
 //! The typed options of the server: one file per group, each with its defaults and its fields.
 //!
-//! Owns what a configuration means. Never reads files, arguments or the environment: it is handed a
-//! parsed tree. Plain data, known to this crate and to `server` only.
+//! Owns what a configuration means. Never reads arguments or the environment: it is handed a parsed tree,
+//! and looks at the files that this names through `files`. Plain data, known to this crate and to `server` only.
 
 mod accounts;
 mod authorization;
@@ -20,15 +20,25 @@ mod logging;
 mod monitoring;
 mod mqtt;
 mod ocsp;
+mod operators;
 mod permissions;
+mod proxies;
+mod resolver;
 mod server;
 mod simple_authorization;
 pub(crate) mod table;
 mod tls;
 mod websocket;
 
-pub use accounts::{AccountLimits, AccountOptions, AccountsOptions, DEFAULT_SYSTEM_ACCOUNT, GLOBAL_ACCOUNT};
-pub use authorization::{AuthorizationOptions, UserOptions};
+pub use accounts::{
+    AccountJetStreamOptions, AccountLimits, AccountOptions, AccountsOptions, ClusterTraffic,
+    DEFAULT_SYSTEM_ACCOUNT, ExportAccess, ExportOptions, GLOBAL_ACCOUNT, ImportOptions, LatencyOptions,
+    LatencySampling, MappingDestination, MappingOptions, MessageTraceOptions, ResponseType, ServiceExport,
+    ServiceImport, StreamExport, StreamImport, StreamName,
+};
+pub use authorization::{
+    AuthCalloutOptions, AuthorizationOptions, ConnectionType, NkeyUserOptions, UserOptions,
+};
 pub use cluster::{ClusterOptions, PoolSize, RoutePermissions};
 pub use compression::{Compression, CompressionOptions, RttThresholds};
 pub use gateway::{GatewayOptions, RemoteGatewayOptions};
@@ -45,7 +55,10 @@ pub use logging::LoggingOptions;
 pub use monitoring::MonitoringOptions;
 pub use mqtt::MqttOptions;
 pub use ocsp::{OcspCacheOptions, OcspMode, OcspOptions, StaplingOptions};
+pub use operators::{OperatorOptions, OperatorsOptions};
 pub use permissions::{Permissions, QueueSubject, ResponsePermission, SubjectPermission};
+pub use proxies::ProxiesOptions;
+pub use resolver::{AccountResolver, CacheResolver, DeleteMode, FullResolver, ResolverOptions};
 pub use server::{Port, ServerOptions};
 pub use simple_authorization::SimpleAuthorization;
 pub use websocket::WebSocketOptions;
@@ -79,6 +92,12 @@ pub struct Options {
     pub authorization: AuthorizationOptions,
     /// Accounts and the system account.
     pub accounts: AccountsOptions,
+    /// Operators who sign accounts.
+    pub operators: OperatorsOptions,
+    /// Where account tokens are found.
+    pub resolver: ResolverOptions,
+    /// Trusted proxies.
+    pub proxies: ProxiesOptions,
     /// JetStream.
     pub jetstream: JetStreamOptions,
     /// Tags, metadata, behaviours switched by name.
@@ -106,6 +125,7 @@ impl Options {
     /// options are of use only if there are none.
     pub(crate) fn read(&mut self, root: &Map, report: &mut Report) {
         read_block(root, Scope::Top, report, |field, report| self.set(field, report));
+        self.check_callout_accounts(report);
     }
 
     fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
@@ -134,7 +154,10 @@ impl Options {
             || self.ocsp.set(field, report)?
             || self.jetstream.set(field, report)?
             || self.authorization.set(field, report)?
-            || self.accounts.set(field, &mut self.authorization, report)?)
+            || self.accounts.set(field, &mut self.authorization, report)?
+            || self.operators.set(field, report)?
+            || self.resolver.set(field, report)?
+            || self.proxies.set(field, report)?)
     }
 
     /// The address that monitoring binds to.

@@ -119,8 +119,8 @@ impl MqttOptions {
         if options.server.name.is_none() && is_clustered {
             return Err("mqtt requires server name to be explicitly set".to_owned());
         }
-        options.authorization.check_user_exists(self.no_auth_user.as_deref())?;
-        let has_users = !options.authorization.users.is_empty();
+        options.check_user_exists(self.no_auth_user.as_deref())?;
+        let has_users = options.authorization.has_users();
         if has_users && self.authorization.user.is_some() {
             let text = "mqtt authentication username not compatible with presence of users/nkeys";
             return Err(text.to_owned());

@@ -87,7 +87,7 @@ impl WebSocketOptions {
             "same_origin" => self.same_origin = field.boolean()?,
             "allowed_origins" | "allowed_origin" | "allow_origins" | "allow_origin" | "origins"
             | "origin" => {
-                self.allowed_origins = field.texts("allowed origins", report)?;
+                self.allowed_origins = field.text_or_texts("allowed origins", report)?;
             }
             "handshake_timeout" => self.handshake_timeout = handshake_timeout(field)?,
             "compress" | "compression" => self.compression = field.boolean()?,
@@ -107,8 +107,8 @@ impl WebSocketOptions {
             return Err("websocket requires TLS configuration".to_owned());
         }
         self.allowed_origins.iter().try_for_each(|origin| check_origin(origin))?;
-        options.authorization.check_user_exists(self.no_auth_user.as_deref())?;
-        let has_users = !options.authorization.users.is_empty();
+        options.check_user_exists(self.no_auth_user.as_deref())?;
+        let has_users = options.authorization.has_users();
         if has_users && self.authorization.user.is_some() {
             let text = "websocket authentication username not compatible with presence of users/nkeys";
             return Err(text.to_owned());
@@ -117,7 +117,8 @@ impl WebSocketOptions {
             let text = "websocket authentication token not compatible with presence of users/nkeys";
             return Err(text.to_owned());
         }
-        if let Some(cookie) = self.jwt_cookie.as_deref().filter(|_| !options.trusts_operators()) {
+        let has_keys = options.trusts_operators() || !options.operators.trusted_keys.is_empty();
+        if let Some(cookie) = self.jwt_cookie.as_deref().filter(|_| !has_keys) {
             return Err(format!(
                 "trusted operators or trusted keys configuration is required for JWT authentication via cookie \
                  {cookie:?}"

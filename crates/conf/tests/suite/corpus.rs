@@ -1,6 +1,6 @@
 //! The corpus: configurations, what nats-server says of each, and where we differ on purpose.
 //!
-//! `good`, `bad` and `odd` have one case per line, with `⏎ ␍ ␉ ␀` for newline, carriage return, tab and
+//! `good`, `bad`, `odd` and `accounts` have one case per line, with `⏎ ␍ ␉ ␀` for newline, carriage return, tab and
 //! NUL. The `.expected` file beside has one line per case: the reference's verdict, and, where ours is
 //! another on purpose, ` ;; ` our verdict ` ;; ` the reason. `files` are whole files that include others.
 
@@ -123,6 +123,16 @@ fn the_reference_says_what_is_recorded_of_odd() {
     check_reference("odd");
 }
 
+#[test]
+fn accounts_and_all_about_trust_get_the_same_verdict() {
+    check_ours("accounts");
+}
+
+#[test]
+fn the_reference_says_what_is_recorded_of_accounts() {
+    check_reference("accounts");
+}
+
 /// Files that include others, with what is to be said of each, positions in included files too.
 const FILES: &[(&str, &str)] = &[
     ("accounts", "sha256:161c9d74b3fe8e95ab73cd12ae7d8867e05716a438ae4fba1a0c5a1892c0cfbf"),
@@ -144,7 +154,7 @@ fn whole_files_get_the_same_verdict() {
             Err(error) => error.to_string(),
         };
         // Ours names the file as well.
-        let said = said.replace("error on line 3", "nested/broken.conf:3:1: Parse error");
+        let said = said.replace("error on line 3", "nested/broken.conf:3:1: Parse error on line 3");
         assert!(text.contains(&said), "{name}: {text}");
     }
 }

@@ -4,12 +4,14 @@
 
 mod conflicts;
 mod corpus;
+mod differential;
 mod docs;
 mod flags;
 mod options;
 mod page;
 mod reference;
 mod tls;
+mod trust;
 mod verdict;
 
 use myelin_conf::{Command, LoadError, Loaded};

@@ -65,7 +65,7 @@ fn a_full_file_is_read_in_full() {
     assert_eq!(names, ["A", "SYS"], "a variable among the accounts is no account");
     assert_eq!(
         options.accounts.list[0].limits,
-        AccountLimits { max_connections: Some(10), max_subscriptions: None, max_payload: Some(64_000) }
+        AccountLimits { max_connections: Some(10), max_payload: Some(64_000), ..AccountLimits::default() }
     );
     assert_eq!(options.accounts.system_account(), Some("SYS"));
 
@@ -291,7 +291,7 @@ fn all_errors_are_reported_in_the_order_of_the_file() {
         complaints("port: x\nfoo: 1\nauthorization {\n users: [{pass: b}, {user: c, bar: 2}]\n}\nhost: 3"),
         "1:0: field \"port\" must be an integer, not a string\n\
          2:1: unknown field \"foo\"\n\
-         4:19: User entry requires a user\n\
+         4:11: User entry requires a user\n\
          4:31: unknown field \"bar\"\n\
          6:1: field \"host\" must be a string, not an integer"
     );

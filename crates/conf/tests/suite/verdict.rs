@@ -25,6 +25,7 @@ impl Verdict {
         let diagnostics = match crate::load(&["-t", "-c", path]) {
             Ok(Command::TestConfig { digest, .. }) => return Verdict::Valid(digest),
             Err(LoadError::Config(diagnostics)) => diagnostics,
+            Err(LoadError::Grammar(diagnostic)) => vec![diagnostic],
             other => panic!("{path}: {other:?}"),
         };
         assert!(!diagnostics.is_empty(), "{path} is refused without a reason");

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::line::{Format, Level, backup_stamp};
-use super::words;
 use super::writer::{Lines, Sink};
+use crate::fault::words;
 
 #[derive(Debug)]
 pub(super) struct LogFile {

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use super::line::Origin;
 use super::writer::{Lines, Sink};
-use super::{OpenError, Syslog as Which, words};
+use super::{OpenError, Syslog as Which};
+use crate::fault::words;
 
 /// Where daemons of this machine listen.
 const LOCAL: [&str; 3] = ["/dev/log", "/var/run/syslog", "/var/run/log"];

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::line::{Format, Level};
-use super::words;
+use crate::fault::words;
 
 /// Bytes of lines that may wait to be written; a line that finds as many is dropped.
 const CAPACITY: usize = 1 << 20;

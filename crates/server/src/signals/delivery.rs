@@ -1,18 +1,19 @@
 //! `--signal command[=target]`: sends a signal to a running server and ends.
 //!
 //! The target is a pid, a pid file, or the beginning of pids followed by `*`; without one it is the only
-//! server that runs.
+//! server that runs. What counts as a server is told in [`is_server`].
 
 use std::fmt;
 use std::fs;
-use std::io;
+use std::os::unix::fs::MetadataExt as _;
 
+use crate::fault::words;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The programs that a target without a pid can mean, as the kernel names them.
-const PROGRAMS: [&str; 2] = ["myelin-server", "nats-server"];
+/// What a target without a pid looks for, as the kernel names it.
+const PROGRAM: &str = "myelin-server";
 
-/// Why no signal was sent, or not to every target. The texts are the reference's.
+/// Why no signal was sent, or not to every target. The texts are the reference's, with our name.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DeliveryError {
     /// More than one `=`; holds what follows the second.
@@ -35,9 +36,9 @@ impl fmt::Display for DeliveryError {
             Self::Parameters(rest) => write!(f, "invalid signal parameters: [{}]", rest.join(" ")),
             Self::Pid(text) => write!(f, "invalid pid: {text}"),
             Self::Command(text) => write!(f, "unknown signal {text:?}"),
-            Self::None => f.write_str("no nats-server processes running"),
+            Self::None => write!(f, "no {PROGRAM} processes running"),
             Self::Several(pids) => {
-                f.write_str("multiple nats-server processes running:")?;
+                write!(f, "multiple {PROGRAM} processes running:")?;
                 pids.iter().try_for_each(|pid| write!(f, "\n{pid}"))
             }
             Self::Refused(lines) => lines.iter().try_for_each(|line| write!(f, "\n{line}")),
@@ -122,8 +123,20 @@ fn running() -> Vec<i32> {
     pids
 }
 
+/// Whether a process is a server of ours: it is called `myelin-server`, or it runs the very file that this
+/// process runs, whatever link it was started by.
+///
+/// The reference takes whatever has `nats-server` in its name. A link of that name to this program is found
+/// here too, but never a real nats-server that runs beside: `stop` kills, and nobody asked it to kill that.
 fn is_server(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| PROGRAMS.contains(&name.trim_end()))
+    let is_named =
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == PROGRAM);
+    is_named || runs_this_file(pid)
+}
+
+fn runs_this_file(pid: i32) -> bool {
+    let file = |process: &str| fs::metadata(format!("/proc/{process}/exe")).ok().map(|m| (m.dev(), m.ino()));
+    file(&pid.to_string()).is_some_and(|theirs| Some(theirs) == file("self"))
 }
 
 fn named(command: &str) -> Option<Signal> {
@@ -144,16 +157,10 @@ fn send(command: &str, signal: Signal, pids: &[i32]) -> Result<(), DeliveryError
         .filter_map(|&pid| {
             let target = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH);
             let error = target.and_then(|target| kill_process(target, signal)).err()?;
-            Some(format!("signal {command:?} {pid}: {}", plain(error.into())))
+            Some(format!("signal {command:?} {pid}: {}", words(&error.into())))
         })
         .collect();
     if refused.is_empty() { Ok(()) } else { Err(DeliveryError::Refused(refused)) }
-}
-
-/// The operating system's words without Rust's addition: `no such process`.
-fn plain(error: io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
 #[cfg(test)]
@@ -211,10 +218,10 @@ mod tests {
         assert_eq!(choose(&Target::Only, || vec![7]), Ok(vec![7]));
         assert_eq!(
             choose(&Target::Only, Vec::new).unwrap_err().to_string(),
-            "no nats-server processes running"
+            "no myelin-server processes running"
         );
         let several = choose(&Target::Only, || vec![7, 8]).unwrap_err();
-        assert_eq!(several.to_string(), "multiple nats-server processes running:\n7\n8");
+        assert_eq!(several.to_string(), "multiple myelin-server processes running:\n7\n8");
     }
 
     #[test]

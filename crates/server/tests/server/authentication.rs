@@ -80,6 +80,20 @@ async fn a_slow_check_that_fails_runs_nothing_of_what_follows() {
 }
 
 #[tokio::test]
+async fn a_user_may_take_the_ways_in_that_are_listed() {
+    let server = Server::with_config(
+        "authorization { users: [ {user: web, password: w, allowed_connection_types: [websocket, MQTT]}, \
+         {user: tcp, password: t, clients: Standard}, {user: any, password: a, connection_types: []} ] }",
+    );
+    is_refused(&server, user("web", "w")).await;
+    is_taken(&server, user("tcp", "t")).await;
+    is_taken(&server, user("any", "a")).await;
+    let mut raw = Raw::open(server.address());
+    raw.send("CONNECT {\"verbose\":false,\"user\":\"web\",\"pass\":\"w\"}\r\nPING\r\n");
+    assert_eq!(raw.rest(), "-ERR 'Authorization Violation'\r\n");
+}
+
+#[tokio::test]
 async fn accounts_do_not_see_one_another() {
     let server = Server::with_config(
         "accounts { A { users: [ {user: a, password: a} ] }, B { users: [ {user: b, password: b} ] } }",

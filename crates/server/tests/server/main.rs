@@ -6,6 +6,7 @@
 
 mod authentication;
 mod client;
+mod commandline;
 mod hostile;
 mod lifecycle;
 mod logging;

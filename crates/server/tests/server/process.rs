@@ -29,6 +29,12 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
+    /// Runs this program instead of ours: the reference, to compare with.
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
+        self
+    }
+
     /// Leaves monitoring to the configuration.
     pub(crate) fn secure(mut self) -> Self {
         self.is_secure = true;

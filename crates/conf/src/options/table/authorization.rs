@@ -23,6 +23,17 @@ pub(super) static AUTHORIZATION: Block = Block {
     ],
 };
 
+pub(super) static AUTH_CALLOUT: Block = Block {
+    title: "authorization.auth_callout",
+    entries: &[
+        Entry::new(&["issuer"], "public key", "", "The account that signs the answers; required."),
+        Entry::new(&["account", "acc"], "text", "$G", "The account the service listens in."),
+        Entry::new(&["auth_users", "users"], "list", "", "Users the service connects as; required."),
+        Entry::new(&["xkey", "key"], "public key", "", "Curve key that requests are sealed for."),
+        Entry::new(&["allowed_accounts"], "list", "", "The only accounts that users may be put into."),
+    ],
+};
+
 pub(super) static USER: Block = Block {
     title: "users[]",
     entries: &[

@@ -18,7 +18,6 @@ use crate::diagnostic::Position;
 
 /// Who speaks TLS with these options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(dead_code, reason = "the blocks of links and other listeners are to come")]
 pub(in crate::options) enum TlsUse {
     Client,
     Cluster,

@@ -1,11 +1,32 @@
-//! The accounts a server isolates from each other, and which of them is the system account.
+//! The accounts a server isolates from each other, what they let each other have, and which of them is
+//! the system account.
+//!
+//! What an account has of its own is read field by field (`exports`, `imports`, `mappings`, `jetstream`,
+//! `trace`); whether exports and imports of all accounts fit each other is checked when all are known
+//! (`exchange`).
+
+mod exchange;
+mod exports;
+mod imports;
+mod jetstream;
+mod mappings;
+mod trace;
+
+pub use exports::{
+    ExportAccess, ExportOptions, LatencyOptions, LatencySampling, ResponseType, ServiceExport, StreamExport,
+};
+pub use imports::{ImportOptions, ServiceImport, StreamImport, StreamName};
+pub use jetstream::{AccountJetStreamOptions, ClusterTraffic};
+pub use mappings::{MappingDestination, MappingOptions};
+pub use trace::MessageTraceOptions;
 
 use std::collections::HashSet;
 
-use super::authorization::{AuthorizationOptions, apply_defaults, read_users};
+use super::authorization::{AuthorizationOptions, UserList, read_users};
 use super::field::{Field, Read, Report, complaint_at, read_block};
 use super::permissions::Permissions;
 use super::table::Scope;
+use crate::nkey::Role;
 use crate::value::{Node, Value};
 
 /// Name of the account of every user that no account lists.
@@ -22,20 +43,35 @@ pub struct AccountLimits {
     pub max_subscriptions: Option<u32>,
     /// Bytes of one message.
     pub max_payload: Option<u32>,
+    /// Leaf nodes; 0 admits none.
+    pub max_leafnodes: Option<u32>,
 }
 
-/// One configured account. Its users are in [`AuthorizationOptions::users`](super::AuthorizationOptions::users).
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One configured account. Its users are in [`AuthorizationOptions::users`](super::AuthorizationOptions::users)
+/// and [`AuthorizationOptions::nkeys`](super::AuthorizationOptions::nkeys).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccountOptions {
     /// Unique and never `$G`.
     pub name: String,
+    /// The account's own public key.
+    pub nkey: Option<String>,
     /// Limits that apply to the account.
     pub limits: AccountLimits,
+    /// What it offers to other accounts.
+    pub exports: Vec<ExportOptions>,
+    /// What it takes from other accounts.
+    pub imports: Vec<ImportOptions>,
+    /// Under which names its messages go.
+    pub mappings: Vec<MappingOptions>,
+    /// What it may use of JetStream; `None` is nothing.
+    pub jetstream: Option<AccountJetStreamOptions>,
+    /// Where traces of its messages go.
+    pub message_trace: Option<MessageTraceOptions>,
 }
 
 impl AccountOptions {
     fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), limits: AccountLimits::default() }
+        Self { name: name.to_owned(), ..Self::default() }
     }
 }
 
@@ -44,6 +80,8 @@ impl AccountOptions {
 pub struct AccountsOptions {
     /// Configured accounts in the order of the file.
     pub list: Vec<AccountOptions>,
+    /// Mappings of the global account; `None` when there is no such block.
+    pub global_mappings: Option<Vec<MappingOptions>>,
     /// As configured; see [`AccountsOptions::system_account`].
     pub configured_system_account: Option<String>,
     /// Run without a system account unless one is configured.
@@ -78,7 +116,11 @@ impl AccountsOptions {
         report: &mut Report,
     ) -> Read<bool> {
         match field.name() {
-            "accounts" => self.set_accounts(field, authorization, report)?,
+            "accounts" => {
+                self.set_accounts(field, authorization, report)?;
+                self.check_exchange(field, report);
+            }
+            "mappings" | "maps" => self.global_mappings = Some(mappings::read(field, report)?),
             "no_system_account" | "no_system" | "no_sys_acc" => self.no_system_account = field.boolean()?,
             "system_account" | "system" => self.configured_system_account = system_account(field)?,
             _ => return Ok(false),
@@ -122,23 +164,60 @@ impl AccountsOptions {
         };
         check_reserved(name, node)?;
         let mut account = AccountOptions::new(name);
-        let mut users = Vec::new();
+        let mut users = UserList::default();
         let mut defaults = None;
         read_block(map, Scope::Account, report, |field, report| {
             match field.name() {
                 "users" => users = read_users(field, report)?,
                 "default_permissions" => defaults = Some(Permissions::read(field, report)?),
-                "limits" => account.limits = AccountLimits::read(field, report)?,
-                _ => return Ok(false),
+                _ => return account.set(field, report),
             }
             Ok(true)
         });
-        users.iter_mut().for_each(|user| user.account = Some(name.to_owned()));
-        apply_defaults(&mut users, defaults.as_ref());
+        users.belong_to(name);
+        users.apply_defaults(defaults.as_ref());
         self.list.push(account);
         let users_node =
             map.iter().find(|(key, _)| key.eq_ignore_ascii_case("users")).map_or(node, |(_, users)| users);
         authorization.add_account_users(users, user_names, users_node)
+    }
+}
+
+impl AccountsOptions {
+    /// Whether exports and imports fit each other. Compat: not looked at after other errors.
+    fn check_exchange(&self, field: &Field<'_>, report: &mut Report) {
+        if report.errors.is_empty() {
+            let complaints = exchange::check(&self.list, self.no_system_account);
+            report.errors.extend(complaints.into_iter().map(|message| field.complaint(message)));
+        }
+    }
+}
+
+impl AccountOptions {
+    /// Reads one field other than users and their permissions.
+    fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {
+        match field.name() {
+            "nkey" => self.nkey = Some(account_key(field)?),
+            "limits" => self.limits = AccountLimits::read(field, report)?,
+            "exports" => self.exports = exports::read(field, report)?,
+            "imports" => self.imports = imports::read(field, report)?,
+            "mappings" | "maps" => self.mappings.extend(mappings::read(field, report)?),
+            "jetstream" => self.jetstream = AccountJetStreamOptions::read(field, report)?,
+            "msg_trace" | "trace_dest" => self.message_trace = MessageTraceOptions::read(field, report)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn account_key(field: &Field<'_>) -> Read<String> {
+    match field.value() {
+        Value::Text(key) if Role::Account.owns(key) => Ok(key.clone()),
+        Value::Text(key) => Err(field.complaint(format!("Not a valid public nkey for an account: {key:?}"))),
+        other => {
+            let found = other.type_name();
+            Err(field.complaint(format!("Not a valid public nkey for an account: {found}")))
+        }
     }
 }
 
@@ -178,6 +257,7 @@ impl AccountLimits {
                 "max_connections" | "max_conn" => limits.max_connections = limit(field)?,
                 "max_subscriptions" | "max_subs" => limits.max_subscriptions = limit(field)?,
                 "max_payload" | "max_pay" => limits.max_payload = limit(field)?,
+                "max_leafnodes" | "max_leafs" => limits.max_leafnodes = limit(field)?,
                 _ => return Ok(false),
             }
             Ok(true)

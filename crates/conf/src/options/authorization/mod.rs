@@ -1,5 +1,13 @@
 //! Who may connect: a single user, a token, or users, whether listed globally or inside accounts.
 
+mod callout;
+mod users;
+
+pub use callout::AuthCalloutOptions;
+pub use users::{ConnectionType, NkeyUserOptions, UserOptions};
+
+pub(super) use users::{UserList, read_users};
+
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -7,20 +15,7 @@ use super::field::{Field, Read, Report, complaint_at, read_block};
 use super::permissions::Permissions;
 use super::table::Scope;
 use crate::secret::Secret;
-use crate::value::{Node, Value};
-
-/// A user who authenticates with a name and a password.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UserOptions {
-    /// Unique over all accounts; never empty.
-    pub name: String,
-    /// Plain text or a bcrypt hash; empty accepts only an empty password.
-    pub password: Secret,
-    /// The account that lists this user; `None` is the global account `$G`.
-    pub account: Option<String>,
-    /// The user's own permissions, else the defaults of the block that lists the user.
-    pub permissions: Option<Permissions>,
-}
+use crate::value::Node;
 
 /// The rules of authentication. A file cannot combine users, a single user and a token, but flags can add
 /// to it; then users count before the single user, and that before the token.
@@ -36,7 +31,13 @@ pub struct AuthorizationOptions {
     pub timeout: Duration,
     /// Users of the `authorization` block and of every account, in the order of the file.
     pub users: Vec<UserOptions>,
-    /// Name of the user that clients without credentials become; always one of `users`.
+    /// Users with an nkey, likewise.
+    pub nkeys: Vec<NkeyUserOptions>,
+    /// The service that decides who may connect.
+    pub callout: Option<AuthCalloutOptions>,
+    /// The single user, and whoever has the token, must come through a trusted proxy.
+    pub proxy_required: bool,
+    /// Name or nkey of the user that clients without credentials become; always one of them.
     pub no_auth_user: Option<String>,
     /// The configuration has an `authorization` block, be it empty.
     pub is_block_defined: bool,
@@ -50,6 +51,9 @@ impl Default for AuthorizationOptions {
             token: None,
             timeout: Duration::from_secs(2),
             users: Vec::new(),
+            nkeys: Vec::new(),
+            callout: None,
+            proxy_required: false,
             no_auth_user: None,
             is_block_defined: false,
         }
@@ -59,7 +63,7 @@ impl Default for AuthorizationOptions {
 impl AuthorizationOptions {
     /// Whether INFO says `auth_required`: some credential is configured.
     pub fn is_required(&self) -> bool {
-        self.user.is_some() || self.token.is_some() || !self.users.is_empty()
+        self.user.is_some() || self.token.is_some() || self.has_users()
     }
 }
 
@@ -79,6 +83,7 @@ impl AuthorizationOptions {
         let map = field.map()?;
         self.is_block_defined = true;
         (self.user, self.password, self.token) = (None, None, None);
+        (self.callout, self.proxy_required) = (None, false);
         let mut users = None;
         let mut defaults = None;
         read_block(map, Scope::Authorization, report, |inner, report| {
@@ -91,18 +96,20 @@ impl AuthorizationOptions {
                 "default_permission" | "default_permissions" | "permissions" => {
                     defaults = Some(Permissions::read(inner, report)?);
                 }
+                "auth_callout" | "auth_hook" => self.callout = AuthCalloutOptions::read(inner, report)?,
+                "proxy_required" => self.proxy_required = inner.boolean()?,
                 _ => return Ok(false),
             }
             Ok(true)
         });
         self.check_exclusive(field, users.is_some())?;
-        let mut users = users.unwrap_or_default();
-        apply_defaults(&mut users, defaults.as_ref());
+        let mut users: UserList = users.unwrap_or_default();
+        users.apply_defaults(defaults.as_ref());
         self.add_users(users, &mut self.user_names(), field.node())
     }
 
     fn check_exclusive(&self, block: &Field<'_>, has_list: bool) -> Read<()> {
-        let has_users = has_list || !self.users.is_empty();
+        let has_users = has_list || self.has_users();
         if (self.user.is_some() || self.password.is_some()) && self.token.is_some() {
             return Err(block.complaint("Cannot have a user/pass and token"));
         }
@@ -118,7 +125,7 @@ impl AuthorizationOptions {
     /// Adds the users that an account lists at `place`. `names` are those of all users so far.
     pub(super) fn add_account_users(
         &mut self,
-        users: Vec<UserOptions>,
+        users: UserList,
         names: &mut HashSet<String>,
         place: &Node,
     ) -> Read<()> {
@@ -130,17 +137,31 @@ impl AuthorizationOptions {
         if users.is_empty() { Ok(()) } else { Err(complaint_at(&place.position, conflict)) }
     }
 
-    /// The names of all users so far.
-    pub(super) fn user_names(&self) -> HashSet<String> {
-        self.users.iter().map(|user| user.name.clone()).collect()
+    /// Whether there are users, be it by name or by nkey.
+    pub(super) fn has_users(&self) -> bool {
+        !self.users.is_empty() || !self.nkeys.is_empty()
     }
 
-    /// Names are unique over the block and all accounts.
-    fn add_users(&mut self, users: Vec<UserOptions>, names: &mut HashSet<String>, place: &Node) -> Read<()> {
-        if let Some(twice) = users.iter().find(|user| !names.insert(user.name.clone())) {
-            return Err(complaint_at(&place.position, format!("Duplicate user {:?} detected", twice.name)));
+    /// The names and nkeys of all users so far.
+    pub(super) fn user_names(&self) -> HashSet<String> {
+        let names = self.users.iter().map(|user| &user.name);
+        names.chain(self.nkeys.iter().map(|user| &user.nkey)).cloned().collect()
+    }
+
+    /// Names and nkeys are unique over the block and all accounts.
+    fn add_users(&mut self, list: UserList, names: &mut HashSet<String>, place: &Node) -> Read<()> {
+        let UserList { users, nkeys } = list;
+        let twice = |kind: &str, name: &str| {
+            Err(complaint_at(&place.position, format!("Duplicate {kind} {name:?} detected")))
+        };
+        if let Some(user) = users.iter().find(|user| !names.insert(user.name.clone())) {
+            return twice("user", &user.name);
+        }
+        if let Some(user) = nkeys.iter().find(|user| !names.insert(user.nkey.clone())) {
+            return twice("nkey", &user.nkey);
         }
         self.users.extend(users);
+        self.nkeys.extend(nkeys);
         Ok(())
     }
 }
@@ -154,53 +175,4 @@ pub(super) fn secret(field: &Field<'_>) -> Read<Option<Secret>> {
 fn timeout(field: &Field<'_>, report: &mut Report) -> Read<Duration> {
     let chosen = field.login_timeout("authorization", report)?;
     Ok(chosen.unwrap_or(AuthorizationOptions::default().timeout))
-}
-
-/// Reads a `users` list. What is wrong with one user does not hide what is wrong with the next.
-pub(super) fn read_users(field: &Field<'_>, report: &mut Report) -> Read<Vec<UserOptions>> {
-    let Value::Array(items) = field.value() else {
-        let found = field.value().type_name();
-        return Err(field.complaint(format!("Expected users field to be an array, got {found}")));
-    };
-    let users = items.iter().filter_map(|item| {
-        let user = read_user(item, report);
-        report.keep(user)
-    });
-    Ok(users.collect())
-}
-
-fn read_user(node: &Node, report: &mut Report) -> Read<UserOptions> {
-    let Value::Map(map) = &node.value else {
-        let found = node.value.type_name();
-        return Err(complaint_at(
-            &node.position,
-            format!("Expected user entry to be a map/struct, got {found}"),
-        ));
-    };
-    let mut user =
-        UserOptions { name: String::new(), password: Secret::default(), account: None, permissions: None };
-    let before = report.errors.len();
-    read_block(map, Scope::User, report, |field, report| {
-        match field.name() {
-            "user" | "username" => user.name = field.text()?.to_owned(),
-            "pass" | "password" => user.password = Secret::new(field.text()?),
-            "permission" | "permissions" | "authorization" => {
-                user.permissions = Some(Permissions::read(field, report)?);
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    });
-    // A name that could not be read has been complained about already.
-    if user.name.is_empty() && report.errors.len() == before {
-        return Err(complaint_at(&node.position, "User entry requires a user"));
-    }
-    Ok(user)
-}
-
-/// Users without permissions of their own get the default ones.
-pub(super) fn apply_defaults(users: &mut [UserOptions], defaults: Option<&Permissions>) {
-    for user in users.iter_mut().filter(|user| user.permissions.is_none()) {
-        user.permissions = defaults.cloned();
-    }
 }
