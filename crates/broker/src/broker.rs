@@ -3,8 +3,9 @@
 use crate::account::{Account, AccountLimits};
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, SetupError};
+use crate::ended::{ClosedConn, PastTraffic};
 use crate::log::{Level, Log, RateLimit};
-use crate::registry::{ClosedConn, PastTraffic, Registry};
+use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::traffic::{Counters, RouteCounts, Traffic};
 use arc_swap::ArcSwap;
@@ -144,13 +145,14 @@ impl Broker {
         self.registry.open()
     }
 
-    /// Living connections, and what the ended ones of each account have moved: nothing is counted in both.
+    /// Living connections, and what the ended ones of each account have moved: nothing is counted in both. An
+    /// account may come several times.
     pub fn census(&self) -> (Vec<Arc<Conn>>, Vec<(String, PastTraffic)>) {
         self.registry.census()
     }
 
     /// Ended connections that are still remembered, oldest first.
-    pub fn closed_connections(&self) -> Vec<ClosedConn> {
+    pub fn closed_connections(&self) -> Vec<Arc<ClosedConn>> {
         self.registry.closed()
     }
 

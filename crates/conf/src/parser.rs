@@ -224,8 +224,9 @@ impl Parser<'_, '_, '_> {
         self.sources.open_variables.push(name.clone());
         let parsed = self.sources.parse_text(format!("{KEY}={text}").as_bytes(), "");
         self.sources.open_variables.pop();
-        let parsed =
-            parsed.map_err(|inner| self.error(token, complain(format!("could not be parsed: {inner}"))))?;
+        let parsed = parsed.map_err(|inner| {
+            self.error(token, complain(format!("could not be parsed: {}", inner.message)))
+        })?;
         let found = parsed.into_entries().find(|(key, _)| key == KEY);
         let (_, mut node) =
             found.ok_or_else(|| self.error(token, complain("can not be found".to_owned())))?;

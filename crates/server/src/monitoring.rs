@@ -179,7 +179,7 @@ impl Source for Monitor {
     }
 
     fn closed_connections(&self) -> Vec<ConnSnapshot> {
-        self.broker.closed_connections().iter().map(connections::closed).collect()
+        self.broker.closed_connections().iter().map(|conn| connections::closed(conn)).collect()
     }
 
     fn subscriptions_of(&self, cids: &[u64]) -> HashMap<u64, Vec<SubSnapshot>> {

@@ -28,7 +28,13 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// The form of prefixes and suffixes.
+    /// What stands behind a line that is logged rarely. A name cannot begin a line of its own there.
+    pub(super) fn suffix(self) -> Option<String> {
+        let quoted = Quoted(self.label()?.as_bytes()).to_string();
+        Some(format!(" - {}", &quoted[1..quoted.len() - 1]))
+    }
+
+    /// The form of prefixes.
     pub(super) fn label(self) -> Option<String> {
         match self {
             Self::Nkey(key) => Some(format!("nkey:{key}")),
@@ -93,5 +99,12 @@ mod tests {
     fn who_does_not_log_in_is_whom_it_stands_for() {
         assert_eq!(Login::of(&connect("{}"), Some("guest")), Login::User("guest"));
         assert_eq!(Login::of(&connect(r#"{"auth_token":"t"}"#), Some("guest")), Login::Token);
+    }
+
+    #[test]
+    fn no_name_begins_a_line() {
+        assert_eq!(Login::User("a").suffix().as_deref(), Some(" - user:a"));
+        assert_eq!(Login::User("a\n[1] [INF] b").suffix().as_deref(), Some(r" - user:a\n[1] [INF] b"));
+        assert_eq!(Login::Nobody.suffix(), None);
     }
 }

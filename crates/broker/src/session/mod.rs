@@ -19,8 +19,8 @@ mod trace;
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, Rights};
+use crate::ended::{ClosedConn, ClosedSub};
 use crate::log::{Level, Span};
-use crate::registry::{ClosedConn, ClosedSub};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use bytes::Bytes;
@@ -454,8 +454,7 @@ impl Session {
     fn log_rarely(&self, level: Level, statement: &str, now: Instant) {
         let (account, suffix) = match &self.state {
             State::Ready(ready) if ready.connected => {
-                let login = Login::of(&self.connect, ready.user.as_deref()).label();
-                let suffix = login.map_or_else(String::new, |login| format!(" - {login}"));
+                let suffix = Login::of(&self.connect, ready.user.as_deref()).suffix().unwrap_or_default();
                 (format!(" - Account:{}", ready.account.name()), suffix)
             }
             _ => Default::default(),

@@ -116,7 +116,7 @@ impl Shard {
             outcome: Outcome::default(),
         };
         if from.tracing {
-            fanout.run::<true>(route, &mut self.rng);
+            fanout.run_traced(route, &mut self.rng);
         } else {
             fanout.run::<false>(route, &mut self.rng);
         }
@@ -200,6 +200,12 @@ impl Fanout<'_> {
         for group in &route.groups {
             self.queue_group::<TRACED>(route, group, rng);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn run_traced(&mut self, route: &Route, rng: &mut Rng) {
+        self.run::<true>(route, rng);
     }
 
     #[inline]

@@ -17,4 +17,5 @@ mod rights;
 mod script;
 mod sink;
 mod timers;
+mod trace;
 mod twin;

@@ -28,6 +28,7 @@ pub(super) struct Setup {
     pub(super) auth: AuthConfig,
     pub(super) accounts: Vec<(String, AccountLimits)>,
     pub(super) system_account: Option<String>,
+    pub(super) log: Arc<dyn Log>,
 }
 
 impl Setup {
@@ -100,12 +101,13 @@ impl Net {
             auth: AuthConfig::open(),
             accounts: Vec::new(),
             system_account: None,
+            log: Arc::new(NoLog),
         };
         configure(&mut setup);
         let system = setup.system_account.as_deref();
         let info = Info::default();
         let broker =
-            Broker::new(setup.settings, setup.auth, &setup.accounts, system, info, Arc::new(NoLog)).unwrap();
+            Broker::new(setup.settings, setup.auth, &setup.accounts, system, info, setup.log).unwrap();
         let shard = |seed| Rc::new(RefCell::new(Shard::new(&broker, seed)));
         Self { shards: [shard(1), shard(2)], clock: Rc::new(Cell::new(Instant::now())), broker }
     }

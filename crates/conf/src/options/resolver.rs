@@ -152,7 +152,7 @@ impl AccountResolver {
                 Some(url) if Url::parse(url).is_some() => Ok(Some(Self::Url(url.to_owned()))),
                 Some(url) => Err(field.complaint(format!("error parsing account resolver url [{url:?}]"))),
             },
-            Value::Map(map) => Draft::read(map, field, report)?.map_or(Ok(None), |draft| {
+            Value::Map(map) => Draft::read(map, field, report).map_or(Ok(None), |draft| {
                 let resolver = draft.finish(field, report);
                 resolver.map_or_else(|| Err(unclear()), Ok)
             }),
@@ -195,11 +195,15 @@ struct Draft {
 
 impl Draft {
     /// `None` when a field has been complained about.
-    fn read(map: &Map, block: &Field<'_>, report: &mut Report) -> Read<Option<Self>> {
+    fn read(map: &Map, block: &Field<'_>, report: &mut Report) -> Option<Self> {
         let mut draft = Self::default();
-        let errors = report.errors.len();
-        read_block(map, Scope::Resolver, report, |field, _| draft.set(field, block));
-        Ok((report.errors.len() == errors).then_some(draft))
+        let mut is_spoilt = false;
+        read_block(map, Scope::Resolver, report, |field, _| {
+            let is_read = draft.set(field, block);
+            is_spoilt |= is_read.is_err();
+            is_read
+        });
+        (!is_spoilt).then_some(draft)
     }
 
     fn set(&mut self, field: &Field<'_>, block: &Field<'_>) -> Read<bool> {

@@ -227,5 +227,7 @@ fn is_on_purpose(text: &[u8], path: &str) -> bool {
         "is out of the range",
         "NUL",
     ];
-    !is_text || has_number_before_bracket || reasons.iter().any(|reason| said.contains(reason))
+    !is_text && said.is_empty()
+        || has_number_before_bracket
+        || reasons.iter().any(|reason| said.contains(reason))
 }

@@ -1,6 +1,7 @@
 //! The buffer between those who log and the thread that writes.
 //!
-//! A lock is held only to copy bytes. The thread takes the whole buffer at once, so that a burst of lines
+//! A full buffer is waited for a moment, so that a trace is complete as long as its destination takes it; who
+//! waited in vain once is the last to wait until something is written again. A lock is held only to copy bytes. The thread takes the whole buffer at once, so that a burst of lines
 //! costs one write.
 
 use std::collections::VecDeque;
@@ -14,8 +15,11 @@ use std::time::{Duration, Instant};
 use super::line::{Format, Level};
 use crate::fault::words;
 
-/// Bytes of lines that may wait to be written; a line that finds as many is dropped.
+/// Bytes of lines that may wait to be written.
 const CAPACITY: usize = 1 << 20;
+
+/// How long a line that finds as many waits for room before it is dropped.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A buffer that grew beyond this in a burst is given back.
 const KEPT: usize = 64 << 10;
@@ -86,9 +90,12 @@ pub(super) struct Writer {
 
 #[derive(Default)]
 struct Shared {
+    patience: Duration,
     pending: Mutex<Pending>,
     /// Rung when the thread has something to do.
     work: Condvar,
+    /// Rung when it has taken what waited.
+    room: Condvar,
     /// Rung when it has nothing left.
     idle: Condvar,
     dropped_lines: AtomicU64,
@@ -111,6 +118,8 @@ struct Pending {
     dropped: u64,
     reopen: bool,
     closing: bool,
+    /// The destination takes nothing: nobody waits for room.
+    stuck: bool,
     /// Whether the thread is between taking the text and having written it.
     busy: bool,
 }
@@ -123,15 +132,19 @@ impl Pending {
 
 impl Writer {
     pub(super) fn start(sink: Box<dyn Sink>, format: Format) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        Self::with_patience(PATIENCE, sink, format)
+    }
+
+    fn with_patience(patience: Duration, sink: Box<dyn Sink>, format: Format) -> io::Result<Self> {
+        let shared = Arc::new(Shared { patience, ..Shared::default() });
         let mut worker = Worker { shared: Arc::clone(&shared), sink, format };
         let thread = thread::Builder::new().name("log".to_owned()).spawn(move || worker.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Queues a line, or drops it when too much waits already.
+    /// Queues a line, or drops it when too much waits already and that does not change soon.
     pub(super) fn append(&self, line: &str) {
-        let mut pending = self.shared.lock();
+        let mut pending = self.shared.with_room();
         if pending.lines.text.len() >= CAPACITY {
             pending.dropped += 1;
             self.shared.dropped_lines.fetch_add(1, Relaxed);
@@ -203,6 +216,16 @@ impl fmt::Debug for Writer {
 }
 
 impl Shared {
+    /// What waits, once there is room, or after a wait in vain.
+    fn with_room(&self) -> MutexGuard<'_, Pending> {
+        let pending = self.lock();
+        let is_full = |pending: &mut Pending| pending.lines.text.len() >= CAPACITY && !pending.stuck;
+        let waited = self.room.wait_timeout_while(pending, self.patience, is_full);
+        let (mut pending, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
+        pending.stuck |= outcome.timed_out();
+        pending
+    }
+
     /// A panic elsewhere leaves the buffer usable: at worst a line is cut.
     fn lock(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
@@ -255,6 +278,8 @@ impl Worker {
             pending = self.shared.work.wait(pending).unwrap_or_else(PoisonError::into_inner);
         }
         pending.busy = true;
+        pending.stuck = false;
+        self.shared.room.notify_all();
         std::mem::swap(&mut pending.lines, batch);
         Some(Work {
             swaps: std::mem::take(&mut pending.swaps),
@@ -359,6 +384,25 @@ mod tests {
         let rest = next(&batches);
         assert!(rest.ends_with("\n[1] [WRN] 6 log lines were dropped: writing them is too slow\n"));
         assert_eq!(rest.matches("x\n").count(), 4);
+    }
+
+    #[test]
+    fn a_slow_sink_costs_time_not_lines() {
+        let (sink, batches, open) = sink();
+        let format = Format::new(Clock::Off, 1, false);
+        let writer = Writer::with_patience(Duration::from_secs(10), sink, format).unwrap();
+        let line = "x".repeat(CAPACITY / 4) + "\n";
+        let (writer, line) = (&writer, &line);
+        thread::scope(|scope| {
+            scope.spawn(move || (0..40).for_each(|_| writer.append(line)));
+            let mut written = 0;
+            while written < 40 {
+                open.send(()).unwrap();
+                written += next(&batches).matches("x\n").count();
+            }
+        });
+        assert_eq!(writer.losses(), Losses::default());
+        drop(open);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Accounts of the broker as snapshots for the pages: who is in them, what was moved, how their index does.
 
 use jiff::Timestamp;
-use myelin_broker::{Account, Broker, Conn, PastTraffic};
+use myelin_broker::{Account, Broker, PastTraffic};
 use myelin_monitor::{AccountSnapshot, InterestSnapshot, Volume};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,23 +28,20 @@ pub(super) struct Moved(HashMap<String, PastTraffic>);
 impl Moved {
     pub(super) fn of(broker: &Broker) -> Self {
         let (open, past) = broker.census();
-        let mut moved = Self(past.into_iter().collect());
-        open.iter().for_each(|conn| moved.add(conn));
+        let mut moved = Self(HashMap::new());
+        past.iter().for_each(|(account, past)| moved.add(account, past));
+        for conn in &open {
+            let own = PastTraffic { received: conn.received(), sent: conn.sent(), slow_consumers: 0 };
+            conn.with_details(|details| moved.add(&details.account, &own));
+        }
         moved
     }
 
-    fn add(&mut self, conn: &Conn) {
-        let (received, sent) = (conn.received(), conn.sent());
-        let add = |sum: &mut PastTraffic| {
-            sum.received.0 += received.0;
-            sum.received.1 += received.1;
-            sum.sent.0 += sent.0;
-            sum.sent.1 += sent.1;
-        };
-        conn.with_details(|details| match self.0.get_mut(&details.account) {
-            Some(sum) => add(sum),
-            None => add(self.0.entry(details.account.clone()).or_default()),
-        });
+    fn add(&mut self, account: &str, moved: &PastTraffic) {
+        match self.0.get_mut(account) {
+            Some(sum) => sum.join(moved),
+            None => drop(self.0.insert(account.to_owned(), *moved)),
+        }
     }
 
     fn by(&self, account: &Account) -> PastTraffic {

@@ -164,3 +164,78 @@ fn lame_duck_mode_is_not_healthy() {
         pair.agree(&format!("/healthz{query}"), |answers| answers.pages(Order::Any, &[]));
     }
 }
+
+/// Whether a connection has ended for this reason.
+fn has_closed(server: &Server, reason: &str) -> bool {
+    let page = server.page("/connz?state=closed");
+    page["connections"].as_array().is_some_and(|list| list.iter().any(|conn| conn["reason"] == reason))
+}
+
+#[test]
+fn slow_consumers_are_counted() {
+    let config = r#"
+        server_name: pair
+        max_pending: 1MB
+        write_deadline: "5m"
+        accounts { A { users [ { user: a, password: a } ] }, B { users [ { user: b, password: b } ] } }
+    "#;
+    let Some(pair) = Pair::start(config) else { return };
+    let _stuck = pair.client(r#""user":"a","pass":"a","name":"stuck""#, "SUB flood 1\r\n");
+    let mut publishers = pair.client(r#""user":"a","pass":"a","name":"publisher""#, "");
+    let batch = format!("PUB flood 1000\r\n{}\r\n", "x".repeat(1000)).repeat(100);
+    for (server, publisher) in pair.each().into_iter().zip(&mut publishers) {
+        eventually("a slow consumer", || {
+            publisher.send(&batch);
+            publisher.barrier();
+            has_closed(server, "Slow Consumer (Pending Bytes)")
+        });
+    }
+    for query in ["/varz", "/accstatz?unused=1"] {
+        pair.agree(query, |answers| answers.pages(Order::Any, UNEVEN));
+    }
+    let slow = |server: &Server| {
+        let page = server.page("/accstatz?unused=1");
+        let rows = page["account_statz"].as_array().cloned().unwrap_or_default();
+        let of_a = rows.iter().find(|row| row["acc"] == "A").map(|row| row["slow_consumers"].clone());
+        (server.page("/varz")["slow_consumer_stats"]["clients"].clone(), of_a)
+    };
+    for server in pair.each() {
+        assert_eq!(slow(server), (Value::from(1), Some(Value::from(1))));
+    }
+}
+
+/// Keys whose values depend on how far a consumer was behind. The reference counts one that was cut off as connected
+/// until its blocked write ends.
+const UNEVEN: &[&str] = &[
+    "connections",
+    "conns",
+    "total_conns",
+    "subscriptions",
+    "num_subscriptions",
+    "msgs",
+    "bytes",
+    "in_msgs",
+    "in_bytes",
+    "out_msgs",
+    "out_bytes",
+    "in_client_msgs",
+    "in_client_bytes",
+    "out_client_msgs",
+    "out_client_bytes",
+    "stalled_clients",
+    "http_req_stats",
+];
+
+#[test]
+fn stale_connections_are_counted() {
+    let Some(pair) = Pair::start("server_name: pair\nping_interval: \"100ms\"\nping_max: 1\n") else {
+        return;
+    };
+    let _silent = pair.client(r#""name":"silent""#, "");
+    for server in pair.each() {
+        eventually("a stale connection", || has_closed(server, "Stale Connection"));
+    }
+    pair.agree("/varz", |answers| answers.pages(Order::Any, UNEVEN));
+    pair.agree("/connz?state=closed&sort=reason", |answers| answers.pages(Order::Kept, &[]));
+    assert_eq!(pair.each().map(|server| server.page("/varz")["stale_connections"].clone()), [1, 1]);
+}

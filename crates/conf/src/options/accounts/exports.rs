@@ -249,28 +249,30 @@ impl LatencyOptions {
             }
         };
         let (mut subject, mut sampling) = (None, LatencySampling::Percent(100));
-        let errors = report.errors.len();
+        let mut is_spoilt = false;
         read_block(map, Scope::Latency, report, |field, _| {
-            match field.name() {
-                "subject" => match field.value() {
-                    Value::Text(text) => subject = Some(text.clone()),
-                    other => {
-                        let found = other.type_name();
-                        let expected = "Expected latency subject to be a string";
-                        return Err(field.complaint(format!("{expected}, got {found}")));
-                    }
-                },
-                "sampling" => sampling = LatencySampling::read(field)?,
+            let is_read = match field.name() {
+                "subject" => latency_subject(field).map(|text| subject = Some(text)),
+                "sampling" => LatencySampling::read(field).map(|read| sampling = read),
                 _ => return Ok(false),
-            }
-            Ok(true)
+            };
+            is_spoilt |= is_read.is_err();
+            is_read.map(|()| true)
         });
         match subject {
+            _ if is_spoilt => Ok(None),
             Some(subject) => Ok(Some(Self { subject, sampling })),
-            None if report.errors.len() > errors => Ok(None),
             None => Err(field.complaint("Latency subject required, but missing")),
         }
     }
+}
+
+fn latency_subject(field: &Field<'_>) -> Read<String> {
+    let Value::Text(text) = field.value() else {
+        let found = field.value().type_name();
+        return Err(field.complaint(format!("Expected latency subject to be a string, got {found}")));
+    };
+    Ok(text.clone())
 }
 
 impl LatencySampling {

@@ -172,10 +172,12 @@ impl Draft {
             "user" | "username" => field.text()?.clone_into(&mut self.name),
             "pass" | "password" => field.text()?.clone_into(&mut self.password),
             "permission" | "permissions" | "authorization" => {
-                self.permissions = Some(Permissions::read(field, report)?);
+                let permissions = Permissions::read(field, report);
+                self.permissions = report.keep(permissions);
             }
             "allowed_connection_types" | "connection_types" | "clients" => {
-                self.connection_types = connection_types(field, report)?;
+                let types = connection_types(field, report);
+                self.connection_types = report.keep(types).unwrap_or_default();
             }
             "proxy_required" => self.proxy_required = field.boolean()?,
             _ => return Ok(false),
