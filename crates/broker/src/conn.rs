@@ -71,6 +71,19 @@ pub struct TlsDetails {
     pub cipher_suite: String,
     /// The handshake came before INFO.
     pub is_first: bool,
+    /// What the peer has shown, its own certificate first.
+    pub peer_certs: Vec<PeerCertificate>,
+}
+
+/// A certificate in the words of monitoring.
+#[derive(Debug, Clone)]
+pub struct PeerCertificate {
+    /// Whose it is, as RFC 2253 writes names.
+    pub subject: String,
+    /// SHA-256 of the public key with its algorithm, in hex.
+    pub spki_sha256: String,
+    /// SHA-256 of the whole certificate, in hex.
+    pub cert_sha256: String,
 }
 
 /// A connection, shared between shards.

@@ -1,18 +1,15 @@
 //! TLS for clients: what a shard needs to know of it.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use myelin_broker::TlsDetails;
 use myelin_conf::options::{HandshakeFirst, Options};
 use myelin_wire::info::Info;
-use rustls::pki_types::CertificateDer;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, ServerConfig, ServerConnection};
-use sha2::{Digest, Sha256};
-use x509_parser::prelude::{FromDer, X509Certificate};
 
+use super::peer::describe;
 use super::suites::{suite_name, version_name};
 use super::{Offer, Peers, offer};
 use crate::setup;
@@ -82,19 +79,9 @@ impl ClientOffer {
         self.pinned.is_empty()
             || connection
                 .peer_certificates()
-                .and_then(|chain| fingerprint(chain.first()?))
-                .is_some_and(|print| self.pinned.contains(&print))
+                .and_then(|chain| describe(chain.first()?))
+                .is_some_and(|cert| self.pinned.contains(&cert.spki_sha256))
     }
-}
-
-fn fingerprint(cert: &CertificateDer<'_>) -> Option<String> {
-    let (_, parsed) = X509Certificate::from_der(cert).ok()?;
-    let digest = Sha256::digest(parsed.public_key().raw);
-    Some(digest.iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    }))
 }
 
 /// What the handshake agreed on.
@@ -105,6 +92,7 @@ pub(crate) fn details(connection: &ServerConnection, is_first: bool) -> TlsDetai
             .negotiated_cipher_suite()
             .map_or_else(String::new, |suite| suite_name(suite.suite())),
         is_first,
+        peer_certs: connection.peer_certificates().into_iter().flatten().filter_map(describe).collect(),
     }
 }
 

@@ -8,6 +8,7 @@ mod clients;
 mod files;
 #[cfg(test)]
 pub(crate) mod lab;
+mod peer;
 mod resolver;
 mod suites;
 #[cfg(test)]

@@ -27,11 +27,12 @@ struct Lab {
 
 impl Lab {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        let dir = tempfile::tempdir().expect("what a test needs");
+        let mut params = CertificateParams::new(Vec::new()).expect("what a test needs");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        fs::write(dir.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        let key = KeyPair::generate().expect("what a test needs");
+        fs::write(dir.path().join("ca.pem"), params.self_signed(&key).expect("what a test needs").pem())
+            .expect("what a test needs");
         let lab = Self { dir, ca: Issuer::new(params, key) };
         lab.sign("server");
         lab
@@ -39,11 +40,13 @@ impl Lab {
 
     /// Writes `NAME.pem` and `NAME.key`; returns what pins the key.
     fn sign(&self, name: &str) -> String {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
-        let cert = params.signed_by(&key, &self.ca).unwrap();
-        fs::write(self.dir.path().join(format!("{name}.pem")), cert.pem()).unwrap();
-        fs::write(self.dir.path().join(format!("{name}.key")), key.serialize_pem()).unwrap();
+        let key = KeyPair::generate().expect("what a test needs");
+        let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])
+            .expect("what a test needs");
+        let cert = params.signed_by(&key, &self.ca).expect("what a test needs");
+        fs::write(self.dir.path().join(format!("{name}.pem")), cert.pem()).expect("what a test needs");
+        fs::write(self.dir.path().join(format!("{name}.key")), key.serialize_pem())
+            .expect("what a test needs");
         use rcgen::PublicKeyData as _;
         Sha256::digest(key.subject_public_key_info()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -67,17 +70,19 @@ impl Lab {
 
     fn config(&self, shown: Option<&str>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(self.dir.path().join("ca.pem")).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_file(self.dir.path().join("ca.pem")).expect("what a test needs"))
+            .expect("what a test needs");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let builder = builder.unwrap().with_root_certificates(roots);
+        let builder = builder.expect("what a test needs").with_root_certificates(roots);
         Arc::new(match shown {
             None => builder.with_no_client_auth(),
             Some(name) => {
                 let file = |end: &str| self.dir.path().join(format!("{name}.{end}"));
-                let cert = CertificateDer::from_pem_file(file("pem")).unwrap();
-                let key = PrivateKeyDer::from_pem_file(file("key")).unwrap();
-                builder.with_client_auth_cert(vec![cert], key).unwrap()
+                let cert = CertificateDer::from_pem_file(file("pem")).expect("what a test needs");
+                let key = PrivateKeyDer::from_pem_file(file("key")).expect("what a test needs");
+                builder.with_client_auth_cert(vec![cert], key).expect("what a test needs")
             }
         })
     }
@@ -90,16 +95,16 @@ impl Lab {
     }
 
     fn shake(&self, socket: TcpStream, shown: Option<&str>) -> Secure {
-        let name = ServerName::try_from("localhost").unwrap();
-        let connection = ClientConnection::new(self.config(shown), name).unwrap();
+        let name = ServerName::try_from("localhost").expect("what a test needs");
+        let connection = ClientConnection::new(self.config(shown), name).expect("what a test needs");
         Secure(StreamOwned::new(connection, socket))
     }
 }
 
 fn dial(server: &Server) -> TcpStream {
-    let socket = TcpStream::connect(server.address()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket.set_write_timeout(Some(PATIENCE)).unwrap();
+    let socket = TcpStream::connect(server.address()).expect("what a test needs");
+    socket.set_read_timeout(Some(PATIENCE)).expect("what a test needs");
+    socket.set_write_timeout(Some(PATIENCE)).expect("what a test needs");
     socket
 }
 
@@ -109,10 +114,10 @@ fn greeted(server: &Server) -> (TcpStream, String) {
     let mut info = Vec::new();
     let mut byte = [0];
     while !info.ends_with(b"\r\n") {
-        assert_eq!(socket.read(&mut byte).unwrap(), 1, "no INFO");
+        assert_eq!(socket.read(&mut byte).expect("what a test needs"), 1, "no INFO");
         info.push(byte[0]);
     }
-    (socket, String::from_utf8(info).unwrap())
+    (socket, String::from_utf8(info).expect("what a test needs"))
 }
 
 /// A raw client over TLS.
@@ -120,8 +125,8 @@ struct Secure(StreamOwned<ClientConnection, TcpStream>);
 
 impl Secure {
     fn send(&mut self, text: &str) {
-        self.0.write_all(text.as_bytes()).unwrap();
-        self.0.flush().unwrap();
+        self.0.write_all(text.as_bytes()).expect("what a test needs");
+        self.0.flush().expect("what a test needs");
     }
 
     /// Everything up to the answer to a PING; an error when the server ends the connection.
@@ -139,7 +144,7 @@ impl Secure {
         Ok(read)
     }
 
-    fn is_served(mut self) -> bool {
+    fn serves(mut self) -> bool {
         self.barrier().is_ok()
     }
 }
@@ -208,7 +213,7 @@ fn who_does_without_is_sent_away() {
     let _ = socket.read_to_end(&mut rest);
     assert_eq!(rest, b"", "{:?}", String::from_utf8_lossy(&rest));
     server.wait_for_close("TLS Handshake Failure");
-    assert!(lab.secure(&server, None).is_served());
+    assert!(lab.secure(&server, None).serves());
 }
 
 #[test]
@@ -223,7 +228,7 @@ fn who_never_begins_is_given_up() {
         assert_eq!(rest, b"");
     }
     server.wait_for_log("TLS handshake timeout");
-    assert!(lab.secure(&server, None).is_served());
+    assert!(lab.secure(&server, None).serves());
     crate::eventually("everybody has left", || server.connections() == 0);
 }
 
@@ -236,10 +241,10 @@ fn with_verify_only_signed_certificates_come_in() {
     fs::copy(stranger.dir.path().join("client.key"), lab.dir.path().join("other.key")).unwrap();
     let server = lab.server("verify: true, ca_file: \"@ca.pem\"");
     assert!(greeted(&server).1.contains("\"tls_required\":true,\"tls_verify\":true"));
-    assert!(lab.secure(&server, Some("client")).is_served());
-    assert!(!lab.secure(&server, None).is_served());
+    assert!(lab.secure(&server, Some("client")).serves());
+    assert!(!lab.secure(&server, None).serves());
     server.wait_for_log("TLS handshake error: tls: client didn't provide a certificate");
-    assert!(!lab.secure(&server, Some("other")).is_served());
+    assert!(!lab.secure(&server, Some("other")).serves());
     server.wait_for_log("TLS handshake error: tls: failed to verify certificate");
     assert_eq!(server.page("/varz")["tls_verify"], true);
 }
@@ -250,8 +255,11 @@ fn pinned_keys_are_the_only_ones() {
     let pin = lab.sign("client");
     lab.sign("other");
     let server = lab.server(&format!("verify: true, ca_file: \"@ca.pem\", pinned_certs: [\"{pin}\"]"));
-    assert!(lab.secure(&server, Some("client")).is_served());
-    assert!(!lab.secure(&server, Some("other")).is_served());
+    let mut client = lab.secure(&server, Some("client"));
+    client.barrier().unwrap();
+    let shown = server.page("/connz?auth=1")["connections"][0]["tls_peer_certs"][0].clone();
+    assert_eq!(shown["spki_sha256"], pin.as_str(), "{shown}");
+    assert!(!lab.secure(&server, Some("other")).serves());
     server.wait_for_log("TLS handshake error: certificate not pinned");
 }
 
@@ -296,7 +304,7 @@ fn the_handshake_may_come_first() {
     assert_eq!(server.page("/connz")["connections"][0]["tls_first"], true);
     let either = lab.server("handshake_first: \"100ms\"");
     assert!(first(&either).starts_with("INFO {"));
-    assert!(lab.secure(&either, None).is_served());
+    assert!(lab.secure(&either, None).serves());
 }
 
 #[test]
@@ -397,8 +405,8 @@ fn a_reload_changes_what_new_connections_are_offered() {
     for text in ["Reloaded: tls = enabled", "Reloaded: tls timeout = 5"] {
         assert!(lines.iter().any(|line| line.ends_with(text)), "{text}: {lines:#?}");
     }
-    assert!(!old.secure(&server, None).is_served());
-    assert!(new.secure(&server, None).is_served());
+    assert!(!old.secure(&server, None).serves());
+    assert!(new.secure(&server, None).serves());
     assert_eq!(server.page("/varz")["tls_timeout"], 5);
     kept.barrier().expect("what is open stays");
     // Without a block, clients come in the plain.
