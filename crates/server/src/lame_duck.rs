@@ -19,7 +19,7 @@ pub(crate) async fn run(broker: &Broker, log: &Logger, duration: Duration, grace
     if clients.is_empty() {
         return;
     }
-    log.info(format_args!("Closing {} existing clients", clients.len()));
+    log.info("Closing existing clients");
     let step = (duration.saturating_sub(grace) / clients.len() as u32).min(LONGEST_STEP);
     for conn in &clients {
         conn.close(CloseReason::ServerShutdown);

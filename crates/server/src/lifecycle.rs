@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
-const API_LEVEL: i32 = 5;
+pub(crate) const API_LEVEL: i32 = 5;
 
 /// Threads for what may take long (large monitoring answers, removals), beside one per core for bcrypt.
 const BLOCKING_THREADS: usize = 4;
@@ -145,6 +145,7 @@ impl Server {
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
         let monitor_tls = monitor_tls(options, log)?;
         let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
+        banner::print_jetstream(log, &options.jetstream);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
         let advertised = advertised(options, address.port()).map_err(|(value, error)| {

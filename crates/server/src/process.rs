@@ -95,12 +95,24 @@ pub(crate) fn cores_of_machine() -> usize {
     field(&status, "Cpus_allowed_list:").and_then(count_list).unwrap_or_else(cores)
 }
 
+/// Bytes of memory that this machine has.
+pub(crate) fn memory_of_machine() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    field(&info, "MemTotal:").and_then(kibibytes)
+}
+
+/// The arguments, program included, without their secrets.
+fn command_line() -> Vec<String> {
+    let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    myelin_conf::redacted_args(&arguments.collect::<Vec<_>>())
+}
+
 /// What the process was started with and holds in memory.
 pub(crate) fn runtime() -> RuntimeSnapshot {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bytes = |name| field(&status, name).and_then(kibibytes).unwrap_or(0);
     RuntimeSnapshot {
-        command_line: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        command_line: command_line(),
         mapped: bytes("VmSize:"),
         data: bytes("VmData:"),
         resident_data: bytes("RssAnon:"),

@@ -104,14 +104,15 @@ pub(crate) fn auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
     Ok(config)
 }
 
-/// A name for the user that stands for everybody without credentials; nobody can log in under it, since
-/// an empty password never agrees.
+/// A name for the user that stands for everybody without credentials, of the reference's form; nobody can log
+/// in under it, since an empty password never agrees.
 fn unused_name(users: &[User]) -> String {
-    let mut name = String::from("$anonymous");
-    while users.iter().any(|user| user.name == name) {
-        name.push('_');
+    loop {
+        let name = format!("nats-{}", myelin_stdx::id::unique(8));
+        if !users.iter().any(|user| user.name == name) {
+            return name;
+        }
     }
-    name
 }
 
 fn user(user: &options::UserOptions) -> Result<User, InvalidRule> {

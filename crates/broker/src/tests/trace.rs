@@ -3,7 +3,7 @@
 use super::net::{Net, Setup, assert_idle, login, user};
 use crate::conn::lock;
 use crate::log::{Level, Log};
-use crate::settings::Tracing;
+use crate::settings::{Settings, Tracing};
 use myelin_wire::error::CloseReason;
 use std::fmt::Arguments;
 use std::sync::{Arc, Mutex};
@@ -99,15 +99,19 @@ fn a_line_is_traced_once_and_before_its_payload_has_come() {
     assert_eq!(log.take(), expected);
 }
 
+fn set_tracing(net: &Net, tracing: Tracing) {
+    net.broker.set_settings(Settings { tracing, ..(*net.broker.settings()).clone() });
+}
+
 #[test]
 fn how_much_is_traced_can_change() {
     let (net, log) = traced(|_| {});
     let mut peer = net.peer(0);
     log.take();
     peer.publish("a", "xyz");
-    net.broker.set_tracing(Tracing { max_payload: Some(1), headers_only: false });
+    set_tracing(&net, Tracing { max_payload: Some(1), headers_only: false });
     peer.publish("a", "xyz");
-    net.broker.set_tracing(Tracing { max_payload: None, headers_only: true });
+    set_tracing(&net, Tracing { max_payload: None, headers_only: true });
     peer.publish("a", "xyz");
     let shown: Vec<_> = log.take().into_iter().filter(|line| line.contains("PAYLOAD")).collect();
     assert_eq!(shown, ["Trace 1 - <<- MSG_PAYLOAD: [\"xyz\"]", "Trace 1 - <<- MSG_PAYLOAD: [\"x...\"]"]);
