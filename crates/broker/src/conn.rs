@@ -58,6 +58,32 @@ pub struct ConnDetails {
     pub account: String,
     /// The last measured round trip.
     pub rtt: Option<Duration>,
+    /// What the handshake agreed on, if there was one.
+    pub tls: Option<TlsDetails>,
+}
+
+/// TLS under a connection.
+#[derive(Debug, Clone)]
+pub struct TlsDetails {
+    /// `1.2` or `1.3`.
+    pub version: &'static str,
+    /// As in the registry of TLS.
+    pub cipher_suite: String,
+    /// The handshake came before INFO.
+    pub is_first: bool,
+    /// What the peer has shown, its own certificate first.
+    pub peer_certs: Vec<PeerCertificate>,
+}
+
+/// A certificate in the words of monitoring.
+#[derive(Debug, Clone)]
+pub struct PeerCertificate {
+    /// Whose it is, as RFC 2253 writes names.
+    pub subject: String,
+    /// SHA-256 of the public key with its algorithm, in hex.
+    pub spki_sha256: String,
+    /// SHA-256 of the whole certificate, in hex.
+    pub cert_sha256: String,
 }
 
 /// A connection, shared between shards.

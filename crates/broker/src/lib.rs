@@ -28,7 +28,7 @@ mod tests;
 
 pub use account::{Account, AccountLimits};
 pub use broker::Broker;
-pub use conn::{Conn, ConnDetails, Endpoint, Sink};
+pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, Sink, TlsDetails};
 pub use directory::SetupError;
 pub use ended::{ClosedConn, ClosedSub, PastTraffic};
 pub use log::{Level, Log, Span};

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::duration;
-use crate::options::{LimitOptions, Options, Port, UNLIMITED_PAYLOAD, WriteTimeout};
+use crate::options::{HandshakeFirst, LimitOptions, Options, Port, UNLIMITED_PAYLOAD, WriteTimeout};
 
 /// Why a reload is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +120,7 @@ impl Changes<'_> {
     }
 
     fn security(&mut self) -> Checked {
+        self.tls()?;
         // Compat: said in any case, for the reference cannot tell.
         self.lines.push("Reloaded: authorization users".to_owned());
         self.lines.push("Reloaded: accounts".to_owned());
@@ -130,6 +131,37 @@ impl Changes<'_> {
         self.quiet("authorization password", |o| o.authorization.password.clone());
         self.quiet("authorization token", |o| o.authorization.token.clone());
         Ok(())
+    }
+
+    /// Compat: said whenever there is a block, for the files behind it may have changed.
+    fn tls(&mut self) -> Checked {
+        self.fixed("AllowNonTLS", |o| o.allow_non_tls)?;
+        let (old, new) = (self.old.tls.as_ref(), self.new.tls.as_ref());
+        if old.is_some() || new.is_some() {
+            self.lines
+                .push(format!("Reloaded: tls = {}", if new.is_some() { "enabled" } else { "disabled" }));
+        }
+        let seconds =
+            |o: &Options| o.tls.as_ref().and_then(|tls| tls.timeout).map_or(2.0, |t| t.as_secs_f64());
+        self.live_as("tls timeout = ", seconds);
+        let pinned = |o: &Options| o.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default();
+        if pinned(self.old) != pinned(self.new) {
+            self.lines.push(format!("Reloaded: {} pinned_certs", pinned(self.new).len()));
+        }
+        let first = |o: &Options| o.tls.as_ref().map_or(HandshakeFirst::No, |tls| tls.handshake_first);
+        self.live_as("Client TLS handshake first: ", |o| first(o) != HandshakeFirst::No);
+        self.live_as("Client TLS handshake first fallback delay: ", |o| match first(o) {
+            HandshakeFirst::Within(delay) => duration::format(delay),
+            _ => duration::format(Duration::ZERO),
+        });
+        Ok(())
+    }
+
+    fn live_as<T: PartialEq + Display>(&mut self, what: &str, get: impl Fn(&Options) -> T) {
+        let (old, new) = (get(self.old), get(self.new));
+        if old != new {
+            self.lines.push(format!("Reloaded: {what}{new}"));
+        }
     }
 
     /// The user for clients without credentials may only disappear together with its name.
@@ -148,6 +180,7 @@ impl Changes<'_> {
         self.live("ping_max", |o| o.limits.ping_max);
         self.fixed("HTTPHost", |o| text(o.monitoring.host.as_ref()))?;
         self.fixed("HTTPPort", |o| monitoring_port(o.monitoring.port))?;
+        self.fixed("HTTPSPort", |o| monitoring_port(o.monitoring.https_port))?;
         self.fixed("HTTPBasePath", |o| base_path(&o.monitoring.base_path))?;
         self.fixed("HTTPSPort", |o| monitoring_port(o.monitoring.https_port))?;
         self.live("authorization timeout", |o| o.authorization.timeout.as_secs_f64());

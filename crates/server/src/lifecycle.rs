@@ -7,10 +7,11 @@ use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
+use crate::tls::{ClientOffer, ClientTls};
 use crate::{banner, fault, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
-use myelin_conf::options::{LoggingOptions, Options};
+use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
 use myelin_monitor::Pages;
 use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::info::Info;
@@ -108,6 +109,9 @@ pub(crate) struct Server {
     pub(crate) shards: Vec<ShardThread>,
     pub(crate) monitor: Arc<Monitor>,
     pub(crate) addresses: Bound,
+    pub(crate) client_tls: Arc<ClientTls>,
+    /// Of monitoring over HTTPS.
+    pub(crate) monitor_tls: Option<Arc<tls::Current>>,
     pub(crate) ports_file: Option<PathBuf>,
     accepting: JoinHandle<()>,
 }
@@ -117,7 +121,7 @@ pub(crate) struct Server {
 pub(crate) struct Bound {
     pub(crate) client: SocketAddr,
     /// Where monitoring is served, and how.
-    pub(crate) http: Option<(Scheme, SocketAddr)>,
+    pub(crate) monitoring: Option<(Scheme, SocketAddr)>,
 }
 
 impl Server {
@@ -134,9 +138,13 @@ impl Server {
             })?;
         }
         let broker = new_broker(options, id, name, log)?;
-        let shards = start_shards(&broker, control.handle())?;
+        let client_tls = Arc::<ClientTls>::default();
+        client_tls.set(ClientOffer::of(options).map_err(StartError::new)?);
+        broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
+        let shards = start_shards(&broker, control.handle(), &client_tls)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
-        let http = start_monitoring(options, &monitor, log)?;
+        let monitor_tls = monitor_tls(options, log)?;
+        let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
         banner::print_jetstream(log, &options.jetstream);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
@@ -149,14 +157,28 @@ impl Server {
         let ports_dir = options.server.ports_file_dir.as_deref();
         let ports_file = ports_dir.and_then(|dir| {
             // Compat: a server without it is a server.
-            ports::write(dir, address, http).map_err(|error| log.error(error)).ok()
+            ports::write(dir, client_url(&broker, address), monitoring).map_err(|error| log.error(error)).ok()
         });
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
+        if let Some(offer) = client_tls.get() {
+            announce_tls(&offer, log);
+        }
         log.info("Server is ready");
         let log = Arc::clone(log);
-        let addresses = Bound { client: address, http };
-        Ok(Self { loaded, log, broker, shards, monitor, addresses, ports_file, accepting })
+        let addresses = Bound { client: address, monitoring };
+        Ok(Self {
+            loaded,
+            log,
+            broker,
+            shards,
+            monitor,
+            addresses,
+            client_tls,
+            monitor_tls,
+            ports_file,
+            accepting,
+        })
     }
 
     /// Heeds signals until one of them ends the server.
@@ -239,33 +261,57 @@ fn new_broker(
     Broker::new(settings, auth, &setup::accounts(options), system, info, sink).map_err(failed("accounts"))
 }
 
-fn start_shards(broker: &Arc<Broker>, control: &Handle) -> Result<Vec<ShardThread>, StartError> {
+/// The clients' address and what a URL of it begins with.
+pub(crate) fn client_url(broker: &Broker, address: SocketAddr) -> (&'static str, SocketAddr) {
+    (if broker.info().tls_required { "tls" } else { "nats" }, address)
+}
+
+fn announce_tls(offer: &ClientOffer, log: &Logger) {
+    offer.notes.iter().for_each(|note| log.warn(note));
+    let is_first = offer.first == HandshakeFirst::Yes;
+    let how = if offer.is_optional && !is_first { "available" } else { "required" };
+    log.info(format_args!("TLS {how} for client connections"));
+    if is_first {
+        log.warn("Clients that are not using \"TLS Handshake First\" option will fail to connect");
+    }
+}
+
+fn start_shards(
+    broker: &Arc<Broker>,
+    control: &Handle,
+    tls: &Arc<ClientTls>,
+) -> Result<Vec<ShardThread>, StartError> {
     let logins = Arc::new(Semaphore::new(process::cores()));
     (0..process::cores())
-        .map(|index| ShardThread::start(index, broker, control, &logins))
+        .map(|index| ShardThread::start(index, broker, control, &logins, tls))
         .collect::<io::Result<_>>()
         .map_err(failed("cannot start a shard"))
 }
 
+/// TLS for monitoring, where it is served over HTTPS.
+fn monitor_tls(options: &Options, log: &Logger) -> Result<Option<Arc<tls::Current>>, StartError> {
+    let unable = |error| StartError::new(format!("Can't start monitoring: {error}"));
+    let Some(https) = options.monitoring.https_port else { return Ok(None) };
+    if let Some(http) = options.monitoring.port {
+        let (http, https) = (http.to_number(), https.to_number());
+        return Err(unable(format!("can't specify both HTTP ({http}) and HTTPs ({https}) ports")));
+    }
+    let options =
+        options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
+    let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
+    offer.notes.iter().for_each(|note| log.warn(note));
+    Ok(Some(tls::Current::new(offer.config)))
+}
+
 fn start_monitoring(
     options: &Options,
+    security: Option<Arc<tls::Current>>,
     monitor: &Arc<Monitor>,
     log: &Arc<Logger>,
 ) -> Result<Option<(Scheme, SocketAddr)>, StartError> {
-    let (port, scheme) = match (options.monitoring.port, options.monitoring.https_port) {
-        (None, None) => return Ok(None),
-        (Some(port), None) => (port, Scheme::Http),
-        (None, Some(port)) => (port, Scheme::Https),
-        (Some(http), Some(https)) => {
-            let (http, https) = (http.to_number(), https.to_number());
-            let message = format!("can't specify both HTTP ({http}) and HTTPs ({https}) ports");
-            return Err(StartError::new(format!("Can't start monitoring: {message}")));
-        }
-    };
-    let security = match scheme {
-        Scheme::Http => None,
-        Scheme::Https => Some(monitoring_security(options, log)?),
-    };
+    let scheme = if security.is_some() { Scheme::Https } else { Scheme::Http };
+    let port = options.monitoring.https_port.or(options.monitoring.port);
+    let Some(port) = port else { return Ok(None) };
     let host = options.monitoring_host();
     let listener = listener::bind(host, port.to_bind()).map_err(|error| {
         let reason = fault::listening(host, port.to_bind(), &error);
@@ -280,15 +326,6 @@ fn start_monitoring(
     let site = http::Site::new(Arc::new(app), Arc::new(complain), security);
     tokio::spawn(site.serve(listener, std::future::pending()));
     Ok(Some((scheme, address)))
-}
-
-fn monitoring_security(options: &Options, log: &Logger) -> Result<Arc<tls::Current>, StartError> {
-    let unable = |error| StartError::new(format!("Can't start monitoring: {error}"));
-    let options =
-        options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
-    let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
-    offer.notes.iter().for_each(|note| log.warn(note));
-    Ok(tls::Current::new(offer.config))
 }
 
 /// What INFO says of where to connect: the configured host and the bound port, or what the operator wants

@@ -83,6 +83,8 @@ impl Monitor {
             host: info.host,
             port: self.addresses.get().copied().unwrap_or_default().client,
             auth_required: self.broker.auth().advertised(),
+            tls_required: info.tls_required,
+            tls_verify: info.tls_verify,
             ..Identity::default()
         }
     }

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 /// When the folder does not exist or cannot be written; the text is for the log.
 pub(crate) fn write(
     dir: &Path,
-    client: SocketAddr,
+    client: (&str, SocketAddr),
     monitor: Option<(Scheme, SocketAddr)>,
 ) -> Result<PathBuf, String> {
     let path = dir.join(format!("{}_{}.ports", executable(), std::process::id()));
-    let mut ports = json!({ "nats": [url("nats", client)] });
+    let mut ports = json!({ "nats": [url(client.0, client.1)] });
     if let Some((scheme, monitor)) = monitor {
         ports["monitoring"] = json!([url(scheme.name(), monitor)]);
     }
@@ -58,7 +58,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = write(
             dir.path(),
-            ([0, 0, 0, 0], 4222).into(),
+            ("nats", ([0, 0, 0, 0], 4222).into()),
             Some((Scheme::Http, ([127, 0, 0, 2], 8222).into())),
         )
         .unwrap();

@@ -6,7 +6,8 @@
 
 use crate::lifecycle::Server;
 use crate::shard::Mail;
-use crate::{lifecycle, pidfile, ports, setup};
+use crate::tls::{ClientOffer, Peers};
+use crate::{lifecycle, pidfile, ports, setup, tls};
 use myelin_auth::AuthConfig;
 use myelin_broker::AccountLimits;
 use myelin_conf::options::{AuthorizationOptions, Options};
@@ -17,6 +18,9 @@ pub type ReadAgain<'r> = &'r dyn Fn() -> Result<Loaded, LoadError>;
 
 /// Who may connect, and into which accounts.
 type Directory = (AuthConfig, Vec<(String, AccountLimits)>);
+
+/// What new clients, and new connections to monitoring, are offered.
+type NewTls = (Option<ClientOffer>, Option<rustls::ServerConfig>);
 
 impl Server {
     /// Takes over the configuration that `read` finds, or logs why it cannot.
@@ -34,6 +38,7 @@ impl Server {
         let lines = myelin_conf::changes(&self.loaded.options, &loaded.options, self.addresses.client.port())
             .map_err(|error| error.to_string())?;
         let directory = self.directory(&loaded.options)?;
+        let tls = self.tls(&loaded.options)?;
         let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
             .map_err(|(value, error)| format!("invalid ClientAdvertise value of {value}, err={error}"))?;
         let log = lifecycle::log_config(&loaded.options);
@@ -42,7 +47,7 @@ impl Server {
         }
         loaded.warnings.iter().for_each(|warning| self.log.warn(warning));
         self.broker.update_info(|info| (info.host, info.port) = advertised);
-        self.apply(loaded, directory);
+        self.apply(loaded, directory, tls);
         lines.iter().for_each(|line| self.log.info(line));
         let digest = self.loaded.config_digest.as_deref().unwrap_or_default();
         self.log.info(format_args!("Reloaded server configuration ({digest})"));
@@ -62,7 +67,30 @@ impl Server {
         Ok(Some((auth, setup::accounts(new))))
     }
 
-    fn apply(&mut self, loaded: Loaded, directory: Option<Directory>) {
+    /// What new connections are offered, if that may have changed: the files may be others although the
+    /// block is the same.
+    fn tls(&self, new: &Options) -> Result<Option<NewTls>, String> {
+        let clients = ClientOffer::of(new)?;
+        let monitoring = match (&self.monitor_tls, &new.tls) {
+            (Some(_), Some(options)) => Some(tls::offer(options, Peers::Anonymous)?.config),
+            _ => None,
+        };
+        Ok((clients.is_some() || self.loaded.options.tls.is_some()).then_some((clients, monitoring)))
+    }
+
+    fn set_tls(&self, (clients, monitoring): NewTls) {
+        self.broker.update_info(|info| ClientOffer::advertise(clients.as_ref(), info));
+        clients.iter().flat_map(|offer| &offer.notes).for_each(|note| self.log.warn(note));
+        self.client_tls.set(clients);
+        if let (Some(current), Some(config)) = (&self.monitor_tls, monitoring) {
+            current.set(config);
+        }
+    }
+
+    fn apply(&mut self, loaded: Loaded, directory: Option<Directory>, tls: Option<NewTls>) {
+        if let Some(tls) = tls {
+            self.set_tls(tls);
+        }
         let (old, new) = (&self.loaded.options, &loaded.options);
         self.broker.set_settings(setup::settings(new));
         if let Some((auth, accounts)) = directory
@@ -88,7 +116,10 @@ impl Server {
             self.ports_file.take().iter().for_each(|path| ports::remove(path));
             let directory = new.server.ports_file_dir.as_deref();
             let written = directory
-                .map(|dir| ports::write(dir, self.addresses.client, self.addresses.http))
+                .map(|dir| {
+                    let client = lifecycle::client_url(&self.broker, self.addresses.client);
+                    ports::write(dir, client, self.addresses.monitoring)
+                })
                 .transpose();
             self.ports_file = written.unwrap_or_else(|error| {
                 self.log.error(format_args!("Error writing ports file: {error}"));

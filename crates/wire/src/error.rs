@@ -185,6 +185,8 @@ pub enum CloseReason {
     MessageHeaderViolation,
     /// `no_responders` without `headers`.
     NoRespondersRequiresHeaders,
+    /// The TLS handshake failed, or did not come in time.
+    TlsHandshake,
     /// A bug: a panic while handling this connection's bytes.
     InternalError,
 }
@@ -211,6 +213,7 @@ impl CloseReason {
             Self::ServerShutdown => "Server Shutdown",
             Self::MessageHeaderViolation => "Message Header Violation",
             Self::NoRespondersRequiresHeaders => "No Responders Requires Headers",
+            Self::TlsHandshake => "TLS Handshake Failure",
             Self::InternalError => "Internal Error",
         }
     }

@@ -21,6 +21,12 @@ pub struct Info {
     pub headers: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub auth_required: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub tls_required: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub tls_verify: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub tls_available: bool,
     #[serde(serialize_with = "payload_limit")]
     pub max_payload: u32,
     #[serde(skip_serializing_if = "is_false")]

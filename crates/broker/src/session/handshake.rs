@@ -4,7 +4,7 @@ use super::json::connect_fault;
 use super::label::{Login, label};
 use super::{Ready, Session, State, Step, Verdict};
 use crate::account::Account;
-use crate::conn::ConnDetails;
+use crate::conn::{ConnDetails, TlsDetails};
 use crate::log::Level;
 use crate::settings::Settings;
 use crate::shard::Shard;
@@ -44,10 +44,26 @@ impl fmt::Debug for AuthTask {
 }
 
 impl Session {
-    /// Stages the first INFO.
-    pub(super) fn greet(&self, shard: &mut Shard) {
-        let line = Info { auth_required: self.broker.auth().advertised(), ..self.info() }.line();
+    /// Stages the first INFO. After a handshake that came first it says that TLS is required, also where
+    /// clients may do without.
+    pub fn greet(&self, shard: &mut Shard, after_handshake: bool) {
+        let info = self.info();
+        let line = Info {
+            auth_required: self.broker.auth().advertised(),
+            tls_required: info.tls_required || after_handshake,
+            ..info
+        }
+        .line();
         shard.say(&self.conn, &line);
+    }
+
+    /// The transport has become TLS. Compat: the time to authenticate begins with that.
+    pub fn secured(&mut self, shard: &Shard, tls: TlsDetails, now: Instant) {
+        let (version, suite) = (tls.version, &tls.cipher_suite);
+        self.log(Level::Debug, format_args!("TLS handshake complete"));
+        self.log(Level::Debug, format_args!("TLS version {version}, cipher suite {suite}"));
+        self.conn.update_details(|details| details.tls = Some(tls));
+        self.timers.expect_connect_from(shard.settings(), now);
     }
 
     fn info(&self) -> Info {

@@ -151,6 +151,15 @@ enum Step {
 impl Session {
     /// Begins the session of a connection that was just accepted: stages INFO, registers the connection.
     pub fn open(shard: &mut Shard, conn: Arc<Conn>, now: Instant) -> (Self, Verdict) {
+        Self::begin(shard, conn, now, true)
+    }
+
+    /// The same without INFO, for which [`greet`](Self::greet) is to be called after a TLS handshake.
+    pub fn open_in_silence(shard: &mut Shard, conn: Arc<Conn>, now: Instant) -> (Self, Verdict) {
+        Self::begin(shard, conn, now, false)
+    }
+
+    fn begin(shard: &mut Shard, conn: Arc<Conn>, now: Instant, is_greeted: bool) -> (Self, Verdict) {
         let broker = Arc::clone(shard.broker());
         let count = broker.registry.add(&conn);
         let settings = Arc::clone(shard.settings());
@@ -174,7 +183,9 @@ impl Session {
             broker,
         };
         session.log(Level::Debug, format_args!("Client connection created"));
-        session.greet(shard);
+        if is_greeted {
+            session.greet(shard, false);
+        }
         let verdict = session.admit(shard, count);
         (session, verdict)
     }

@@ -48,6 +48,13 @@ impl Timers {
         self.auth = Some(self.opened + settings.auth_timeout);
     }
 
+    /// The time to authenticate begins now, if it is limited.
+    pub(super) fn expect_connect_from(&mut self, settings: &Settings, now: Instant) {
+        if self.auth.is_some() {
+            self.auth = Some(now + settings.auth_timeout);
+        }
+    }
+
     /// CONNECT has come: its time is no longer limited, and the first PING is due anew.
     pub(super) fn connected(&mut self, settings: &Settings, now: Instant, cid: u64) {
         self.auth = None;

@@ -1,5 +1,6 @@
 //! What the pages show of the configuration: made when it is loaded, replaced as a whole by a reload.
 
+use crate::{setup, tls};
 use jiff::Timestamp;
 use myelin_conf::Loaded;
 use myelin_conf::options::{Options, Port, UNLIMITED_PAYLOAD, WriteTimeout};
@@ -35,13 +36,14 @@ fn limits(options: &Options) -> Limits {
         ping_interval: limits.ping_interval,
         ping_max: i64::from(limits.ping_max),
         http_host: options.monitoring_host().to_owned(),
-        http_port: options.monitoring.port.map_or(0, as_configured),
+        // Compat: a random port is shown as it was asked for, not as it was bound.
+        http_port: options.monitoring.port.map_or(0, Port::to_number),
         http_base_path: match options.monitoring.base_path.as_str() {
             "/" => String::new(),
             path => path.to_owned(),
         },
-        https_port: options.monitoring.https_port.map_or(0, as_configured),
-        auth_timeout: options.authorization.timeout.as_secs_f64(),
+        https_port: options.monitoring.https_port.map_or(0, Port::to_number),
+        auth_timeout: setup::auth_timeout(options).as_secs_f64(),
         max_control_line: limits.max_control_line as i32,
         max_payload: match limits.max_payload {
             UNLIMITED_PAYLOAD => -1,
@@ -51,25 +53,10 @@ fn limits(options: &Options) -> Limits {
     }
 }
 
-/// Compat: a random port is shown as it was asked for, not as it was bound.
-fn as_configured(port: Port) -> i32 {
-    match port {
-        Port::Random => -1,
-        Port::Fixed(port) => i32::from(port),
-    }
-}
-
-/// Seconds for a handshake, unless configured.
-const TLS_TIMEOUT: f64 = 2.0;
-
 fn settings(options: &Options, config_digest: String) -> Settings {
     let flags = options.identity.feature_flags.merged();
     Settings {
-        tls_timeout: options
-            .tls
-            .as_ref()
-            .and_then(|tls| tls.timeout)
-            .map_or(TLS_TIMEOUT, |t| t.as_secs_f64()),
+        tls_timeout: setup::tls_timeout(options).as_secs_f64(),
         write_deadline: options.limits.write_deadline,
         write_timeout: match options.limits.write_timeout {
             WriteTimeout::Default => String::new(),
@@ -83,7 +70,7 @@ fn settings(options: &Options, config_digest: String) -> Settings {
         metadata: options.identity.metadata.clone(),
         pinned_account_fails: 0,
         trusted_proxies: Some(&options.proxies.trusted).filter(|keys| !keys.is_empty()).cloned(),
-        tls_cert_not_after: None,
+        tls_cert_not_after: options.tls.as_ref().and_then(tls::expiry),
     }
 }
 

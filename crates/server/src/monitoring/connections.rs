@@ -1,8 +1,8 @@
 //! Connections and subscriptions of the broker as snapshots for the pages.
 
 use jiff::Timestamp;
-use myelin_broker::{ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, Subscription};
-use myelin_monitor::{Closed, ConnSnapshot, SubSnapshot};
+use myelin_broker::{ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, PeerCertificate, Subscription};
+use myelin_monitor::{Closed, ConnSnapshot, PeerCert, SubSnapshot, Tls};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -22,11 +22,21 @@ fn snapshot(cid: u64, endpoint: &Endpoint, details: ConnDetails) -> ConnSnapshot
         name: details.name,
         lang: details.lang,
         version: details.version,
+        tls: details.tls.map(|tls| Tls {
+            version: tls.version.to_owned(),
+            cipher_suite: tls.cipher_suite,
+            first: tls.is_first,
+            peer_certs: tls.peer_certs.into_iter().map(peer_cert).collect(),
+        }),
         authorized_user: details.user.unwrap_or_default(),
         account_tag: details.account.clone(),
         account: details.account,
         ..ConnSnapshot::default()
     }
+}
+
+fn peer_cert(cert: PeerCertificate) -> PeerCert {
+    PeerCert { subject: cert.subject, spki_sha256: cert.spki_sha256, cert_sha256: cert.cert_sha256 }
 }
 
 pub(super) fn open(conn: &Arc<Conn>) -> ConnSnapshot {

@@ -29,6 +29,9 @@ impl Reader {
                 }
             };
             let _ = tokio::time::timeout(patience(reason), linger).await;
+            if let Some(tls) = self.link.secure() {
+                tls.farewell(&self.link.write);
+            }
             self.discard_unread();
         }
         self.local.links.borrow_mut().remove(&conn.cid());

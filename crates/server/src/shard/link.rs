@@ -1,12 +1,14 @@
 //! A connection as the other tasks of its shard reach it: a few flags and the waker of its task.
 
+use super::secure::Tls;
 use myelin_auth::{Identity, Reject};
 use myelin_broker::Conn;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
@@ -31,6 +33,8 @@ pub(super) enum Notice {
 pub(super) struct Link {
     pub(super) conn: Arc<Conn>,
     pub(super) write: Arc<OwnedWriteHalf>,
+    /// Where clients may speak TLS.
+    pub(super) tls: Option<Arc<Tls>>,
     waker: RefCell<Option<Waker>>,
     kicked: Cell<bool>,
     announce: Cell<bool>,
@@ -41,10 +45,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(conn: Arc<Conn>, write: Arc<OwnedWriteHalf>) -> Rc<Self> {
+    pub(super) fn new(conn: Arc<Conn>, write: Arc<OwnedWriteHalf>, tls: Option<Arc<Tls>>) -> Rc<Self> {
         Rc::new(Self {
             conn,
             write,
+            tls,
             waker: RefCell::default(),
             kicked: Cell::default(),
             announce: Cell::default(),
@@ -90,18 +95,36 @@ impl Link {
         self.ended.notified().await;
     }
 
+    /// The TLS, once the handshake is over.
+    pub(super) fn secure(&self) -> Option<&Tls> {
+        self.tls.as_deref().filter(|tls| tls.is_on())
+    }
+
+    /// Waits until someone asks for the end of the connection; other notices are kept.
+    pub(super) async fn kicked(&self) {
+        poll_fn(|cx| {
+            self.remember(cx);
+            if self.kicked.get() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
     fn wake(&self) {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
     }
 
-    /// The next notice; remembers the task that asks.
-    pub(super) fn poll(&self, cx: &Context<'_>) -> Option<Notice> {
+    fn remember(&self, cx: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             *waker = Some(cx.waker().clone());
         }
+    }
+
+    /// The next notice; remembers the task that asks.
+    pub(super) fn poll(&self, cx: &Context<'_>) -> Option<Notice> {
+        self.remember(cx);
         // News before the end: a lame duck server says so before it closes.
         if self.announce.take() {
             return Some(Notice::Announce);

@@ -8,13 +8,16 @@ mod drain;
 mod ending;
 mod link;
 mod reader;
+mod secure;
 mod socket;
 mod timers;
+mod upgrade;
 
 use crate::logging::Logger;
+use crate::tls::ClientTls;
 use link::{Link, Links};
 use myelin_auth::{Identity, Reject};
-use myelin_broker::{Broker, Conn, Level, Shard};
+use myelin_broker::{Broker, Conn, Drained, Level, Shard};
 use myelin_wire::error::CloseReason;
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpStream};
@@ -90,17 +93,19 @@ impl ShardThread {
         broker: &Arc<Broker>,
         control: &Handle,
         logins: &Arc<Semaphore>,
+        tls: &Arc<ClientTls>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mailbox = Mailbox { sender, connections: Arc::default() };
         let (broker, control, own) = (Arc::clone(broker), control.clone(), mailbox.clone());
         let logins = Arc::clone(logins);
+        let tls = Arc::clone(tls);
         let runtime = move || {
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
         };
         let thread =
             std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || match runtime() {
-                Ok(runtime) => run(&runtime, broker, control, logins, own, receiver),
+                Ok(runtime) => run(&runtime, broker, (control, logins, tls), own, receiver),
                 Err(error) => {
                     broker.log().write(Level::Error, format_args!("shard {index} cannot start: {error}"));
                 }
@@ -128,14 +133,15 @@ struct Local {
     control: Handle,
     /// Places for password checks that take long, shared by all shards.
     logins: Arc<Semaphore>,
+    /// What is offered to clients.
+    tls: Arc<ClientTls>,
     broker: Arc<Broker>,
 }
 
 fn run(
     runtime: &LocalRuntime,
     broker: Arc<Broker>,
-    control: Handle,
-    logins: Arc<Semaphore>,
+    (control, logins, tls): (Handle, Arc<Semaphore>, Arc<ClientTls>),
     mailbox: Mailbox,
     mut receiver: mpsc::UnboundedReceiver<Mail>,
 ) {
@@ -150,6 +156,7 @@ fn run(
         mailbox,
         control,
         logins,
+        tls,
         broker,
     });
     runtime.block_on(async move {
@@ -205,6 +212,8 @@ impl Local {
         match mail {
             Mail::Accept(stream, peer) => self.accept(stream, peer),
             Mail::Drain(conn) => match self.link(conn.cid()) {
+                // Mostly the socket would take it, and it was only another shard that had something to say.
+                Some(link) if link.secure().is_some() && self.drains(&conn) => {}
                 Some(link) => drop(tokio::task::spawn_local(drain::run(Rc::clone(self), conn, link))),
                 None => conn.discard(),
             },
@@ -217,6 +226,11 @@ impl Local {
             }
             Mail::Stop => {}
         }
+    }
+
+    /// Whether the outbox, whose claim is ours, is done with at once.
+    fn drains(&self, conn: &Arc<Conn>) -> bool {
+        !matches!(self.shard.borrow_mut().drain(conn), Drained::Blocked { .. })
     }
 
     fn accept(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {

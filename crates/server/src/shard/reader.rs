@@ -5,10 +5,13 @@
 //! too large for that gets a buffer of its own size, which its receivers then share.
 
 use super::link::{Link, Notice};
-use super::socket::Socket;
+use super::secure::Tls;
+use super::socket::{SecureSocket, Socket};
 use super::{Local, Mail};
+use crate::tls::ClientOffer;
 use bytes::{BufMut, Bytes, BytesMut};
-use myelin_broker::{AuthTask, Endpoint, Level, Refreshed, Session, Verdict, Why};
+use myelin_broker::{AuthTask, Endpoint, Level, Refreshed, Session, Sink, Verdict, Why};
+use myelin_conf::options::HandshakeFirst;
 use myelin_wire::error::CloseReason;
 use std::cell::RefMut;
 use std::future::poll_fn;
@@ -100,12 +103,20 @@ pub(super) fn open(
     }
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
-    let sink = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
-    let conn = local.broker.connect(Endpoint { peer, start: SystemTime::now() }, Box::new(sink));
-    let link = Link::new(Arc::clone(&conn), write);
+    let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
+    let offer = local.tls.get();
+    let tls = offer.as_ref().map(|_| Tls::new());
+    let sink: Box<dyn Sink> = match &tls {
+        Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
+        None => Box::new(plain),
+    };
+    let conn = local.broker.connect(Endpoint { peer, start: SystemTime::now() }, sink);
+    let link = Link::new(Arc::clone(&conn), write, tls);
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&link));
     let now = Instant::now();
-    let (session, verdict) = Session::open(&mut local.shard.borrow_mut(), conn, now);
+    let is_silent = offer.as_ref().is_some_and(|offer| offer.first != HandshakeFirst::No);
+    let begin = if is_silent { Session::open_in_silence } else { Session::open };
+    let (session, verdict) = begin(&mut local.shard.borrow_mut(), conn, now);
     let alarm = session.deadline();
     local.timers.enter(alarm, session.conn().cid());
     local.flush_soon();
@@ -121,13 +132,17 @@ pub(super) fn open(
         turn_began: now,
         alarm,
     };
-    serve(reader, verdict)
+    serve(reader, verdict, offer)
 }
 
-async fn serve(mut reader: Reader, verdict: Verdict) {
-    let reason = match verdict {
-        Verdict::Go => reader.run().await,
-        Verdict::Close(reason) => reason,
+async fn serve(mut reader: Reader, verdict: Verdict, offer: Option<Arc<ClientOffer>>) {
+    let reason = match (verdict, offer) {
+        (Verdict::Close(reason), _) => reason,
+        (Verdict::Go, None) => reader.run().await,
+        (Verdict::Go, Some(offer)) => match Box::pin(reader.secure(offer)).await {
+            Ok(()) => reader.run().await,
+            Err(reason) => reason,
+        },
     };
     // Boxed: the end of a connection should not enlarge it while it lives.
     Box::pin(reader.finish(reason)).await;
@@ -204,7 +219,11 @@ impl Reader {
         let mut buffer = self.local.buffer.borrow_mut();
         let most = if self.session.is_ready() { READ } else { READ_UNKNOWN };
         let mut into = ReadBuf::new(&mut buffer[HEADROOM..HEADROOM + most]);
-        match Pin::new(&mut self.read).poll_read(cx, &mut into) {
+        let read = match self.link.secure() {
+            Some(tls) => tls.poll_read(cx, &mut self.read, &self.link.write, &mut into),
+            None => Pin::new(&mut self.read).poll_read(cx, &mut into),
+        };
+        match read {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(_)) => Poll::Ready(Event::Failed),
             Poll::Ready(Ok(())) if into.filled().is_empty() => Poll::Ready(Event::End),
@@ -220,6 +239,9 @@ impl Reader {
             1 => READ,
             known => known,
         };
+        if self.link.secure().is_some() {
+            return self.poll_own_secure(cx, missing);
+        }
         self.held.reserve(missing);
         let mut into = (&mut self.held).limit(missing);
         let read = std::pin::pin!(self.read.read_buf(&mut into));
@@ -228,6 +250,24 @@ impl Reader {
             Poll::Ready(Err(_)) => Poll::Ready(Event::Failed),
             Poll::Ready(Ok(0)) => Poll::Ready(Event::End),
             Poll::Ready(Ok(_)) => Poll::Ready(Event::Filled),
+        }
+    }
+
+    /// The same over TLS, by way of the shard's buffer.
+    fn poll_own_secure(&mut self, cx: &mut Context<'_>, missing: usize) -> Poll<Event> {
+        let Some(tls) = self.link.secure() else { return Poll::Pending };
+        let mut buffer = self.local.buffer.borrow_mut();
+        let most = missing.min(buffer.len());
+        let mut into = ReadBuf::new(&mut buffer[..most]);
+        match tls.poll_read(cx, &mut self.read, &self.link.write, &mut into) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(_)) => Poll::Ready(Event::Failed),
+            Poll::Ready(Ok(())) if into.filled().is_empty() => Poll::Ready(Event::End),
+            Poll::Ready(Ok(())) => {
+                self.held.reserve(missing);
+                self.held.extend_from_slice(into.filled());
+                Poll::Ready(Event::Filled)
+            }
         }
     }
 
@@ -406,6 +446,12 @@ impl Reader {
         verdict
     }
 
+    /// The next deadline may be another than the timers know, and they may have struck unheard.
+    pub(super) fn wake_at_deadline(&mut self) {
+        self.alarm = self.session.deadline();
+        self.local.timers.enter(self.alarm, self.link.conn.cid());
+    }
+
     /// CONNECT may bring the next deadline nearer.
     fn check_alarm(&mut self) {
         if self.session.deadline() < self.alarm {
@@ -443,7 +489,7 @@ mod tests {
     /// What an idle connection costs is mostly this future; it must not grow unnoticed.
     #[test]
     fn an_idle_connection_is_small() {
-        fn size_of_future<F: Future>(_: fn(Reader, Verdict) -> F) -> usize {
+        fn size_of_future<F: Future>(_: fn(Reader, Verdict, Option<Arc<ClientOffer>>) -> F) -> usize {
             std::mem::size_of::<F>()
         }
         assert!(size_of_future(serve) <= 1152, "{}", size_of_future(serve));

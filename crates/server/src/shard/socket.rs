@@ -1,5 +1,6 @@
 //! The broker's view of a TCP socket.
 
+use super::secure::Tls;
 use super::{Mail, Mailbox};
 use myelin_broker::{Conn, Sink};
 use std::io::{self, IoSlice};
@@ -25,5 +26,31 @@ impl Sink for Socket {
 
     fn kick(&self, conn: &Arc<Conn>) {
         self.owner.post(Mail::Kick(conn.cid()));
+    }
+}
+
+/// The same where clients may speak TLS: plain until the handshake is over.
+pub(super) struct SecureSocket {
+    pub(super) plain: Socket,
+    pub(super) tls: Weak<Tls>,
+}
+
+impl Sink for SecureSocket {
+    fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self.tls.upgrade() {
+            Some(tls) if tls.is_on() => {
+                let write = self.plain.write.upgrade().ok_or(io::ErrorKind::BrokenPipe)?;
+                tls.try_write(&write, bufs)
+            }
+            _ => self.plain.try_write(bufs),
+        }
+    }
+
+    fn wait_writable(&self, conn: &Arc<Conn>) {
+        self.plain.wait_writable(conn);
+    }
+
+    fn kick(&self, conn: &Arc<Conn>) {
+        self.plain.kick(conn);
     }
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use myelin_conf::options::{CertificateFiles, TlsIdentity};
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
@@ -40,6 +41,14 @@ impl Identity {
             }
         };
         Ok(Self { keys })
+    }
+}
+
+impl Identity {
+    /// When the first certificate expires.
+    pub(super) fn expiry(&self) -> Option<Timestamp> {
+        let (_, cert) = X509Certificate::from_der(self.keys.first()?.cert.first()?).ok()?;
+        Timestamp::from_second(cert.validity().not_after.timestamp()).ok()
     }
 }
 

@@ -4,9 +4,11 @@
 //! client listener do the handshakes. [`inspect`] is how a configuration finds out early that its
 //! certificates are no good.
 
+mod clients;
 mod files;
 #[cfg(test)]
 pub(crate) mod lab;
+mod peer;
 mod resolver;
 mod suites;
 #[cfg(test)]
@@ -15,11 +17,13 @@ mod verifier;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use jiff::Timestamp;
 use myelin_conf::options::{TlsOptions, TlsVersion};
 use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 
+pub(crate) use clients::{ClientOffer, ClientTls, NO_HANDSHAKE, details, words};
 use files::{Authorities, Identity};
 use resolver::Certificates;
 
@@ -33,11 +37,15 @@ pub fn inspect(options: &TlsOptions) -> Result<(), String> {
     Ok(())
 }
 
+/// When the first certificate of a `tls{}` block expires, if its files can be read.
+pub(crate) fn expiry(options: &TlsOptions) -> Option<Timestamp> {
+    Identity::open(&options.identity).ok()?.expiry()
+}
+
 /// What is asked of those who connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peers {
     /// What the options say.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the listener of clients"))]
     AsConfigured,
     /// Never a certificate. Compat: monitoring over HTTPS does not ask, whatever `verify` says.
     Anonymous,
@@ -102,7 +110,6 @@ impl Current {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the reload"))]
     pub(crate) fn set(&self, config: ServerConfig) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }

@@ -59,14 +59,12 @@ pub(super) fn provider(options: &TlsOptions, notes: &mut Vec<String>) -> CryptoP
 }
 
 /// The name that Go has for a suite.
-#[cfg_attr(not(test), expect(dead_code, reason = "for connz, once clients speak TLS"))]
 pub(crate) fn suite_name(suite: CipherSuite) -> String {
     let name = suite.as_str().unwrap_or_default();
     name.strip_prefix("TLS13_").map_or_else(|| name.to_owned(), |rest| format!("TLS_{rest}"))
 }
 
 /// The name that monitoring has for a version.
-#[cfg_attr(not(test), expect(dead_code, reason = "for connz, once clients speak TLS"))]
 pub(crate) fn version_name(version: ProtocolVersion) -> &'static str {
     match version {
         ProtocolVersion::TLSv1_3 => "1.3",

@@ -18,6 +18,7 @@ mod raw;
 mod reload;
 mod resources;
 mod slow;
+mod tls;
 
 use std::time::{Duration, Instant};
 

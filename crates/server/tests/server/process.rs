@@ -24,9 +24,23 @@ pub(crate) struct Setup {
     flags: Vec<String>,
     open_files: Option<u32>,
     port: Option<u16>,
+    /// No plain monitoring: the configuration asks for HTTPS.
+    is_secure: bool,
 }
 
 impl Setup {
+    /// Runs this program instead of ours: the reference, to compare with.
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
+        self
+    }
+
+    /// Leaves monitoring to the configuration.
+    pub(crate) fn secure(mut self) -> Self {
+        self.is_secure = true;
+        self
+    }
+
     pub(crate) fn config(mut self, text: &str) -> Self {
         self.config = Some(text.to_owned());
         self
@@ -34,12 +48,6 @@ impl Setup {
 
     pub(crate) fn flags(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|&flag| flag.to_owned()));
-        self
-    }
-
-    /// Runs this program instead of ours: the reference, to compare with.
-    pub(crate) fn program(mut self, program: &Path) -> Self {
-        self.program = Some(program.to_owned());
         self
     }
 
@@ -69,7 +77,10 @@ impl Setup {
             }
         };
         let port = self.port.map_or_else(|| "-1".to_owned(), |port| port.to_string());
-        command.args(["-a", "127.0.0.1", "-p", &port, "-m", "-1"]).args(&self.flags);
+        command.args(["-a", "127.0.0.1", "-p", &port]).args(&self.flags);
+        if !self.is_secure {
+            command.args(["-m", "-1"]);
+        }
         if let Some(text) = &self.config {
             let path = folder.join("server.conf");
             fs::write(&path, text).expect("the folder takes files");
@@ -113,6 +124,11 @@ impl Server {
         let line = self.wait_for_log(prefix);
         let (_, address) = line.split_once(prefix).expect("the line was found by it");
         address.parse().expect("an address ends the line")
+    }
+
+    /// Where monitoring is, by the line that says so.
+    pub(crate) fn monitor(&self, prefix: &str) -> SocketAddr {
+        self.announced(prefix)
     }
 
     /// Where clients connect.

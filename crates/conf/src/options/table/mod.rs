@@ -317,8 +317,8 @@ mod tests {
     /// read by nobody is found out.
     #[test]
     fn every_option_is_read_by_somebody() {
-        // Whatever it is, it is ignored with a warning.
-        let takes_all = ["consumer_replicas"];
+        // Whatever they are, they are ignored with a warning.
+        let takes_all = ["consumer_replicas", "ca_certs_match"];
         for &scope in Scope::ALL {
             for name in scope.block().entries.iter().flat_map(|entry| entry.names) {
                 let text = within(scope, &format!("{name}: 2026-01-02T03:04:05Z"));

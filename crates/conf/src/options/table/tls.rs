@@ -46,7 +46,6 @@ pub(super) static TLS: Block = Block {
             "false",
             "Handshake before INFO.",
         )
-        .missing("a handshake before INFO")
         .live(),
         Entry::new(&["ocsp_peer"], "boolean or block", "", "Ask CAs about the certificates of peers.")
             .missing("OCSP")

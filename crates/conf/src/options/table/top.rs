@@ -3,7 +3,6 @@
 use super::{Block, Class, Entry};
 
 const PROFILING: Class = Class::NoMeaning("there is no Go profile to serve; use `perf`");
-const TLS: &str = "TLS";
 const OPERATORS: &str = "operators and JWT";
 const RESOLVER: &str = "account resolvers";
 
@@ -173,8 +172,8 @@ pub(super) static TOP: Block = Block {
         Entry::new(&["mappings", "maps"], "block", "", "Subject mappings of the global account.")
             .missing("subject mappings")
             .live(),
-        Entry::new(&["tls"], "block", "", "TLS for clients.").missing(TLS).live(),
-        Entry::new(&["allow_non_tls"], "boolean", "false", "Clients may do without TLS.").missing(TLS),
+        Entry::new(&["tls"], "block", "", "TLS for clients.").live(),
+        Entry::new(&["allow_non_tls"], "boolean", "false", "Clients may do without TLS."),
         Entry::new(&["ocsp"], "boolean or block", "", "OCSP stapling.").missing("OCSP").live(),
         Entry::new(&["ocsp_cache"], "boolean or block", "", "Cache of OCSP answers.").missing("OCSP").live(),
         Entry::new(

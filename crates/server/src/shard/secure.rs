@@ -1,0 +1,260 @@
+//! TLS under a connection: the handshake, and then the bytes.
+//!
+//! Only the owner shard encrypts and decrypts, and only it writes the socket; another shard that holds the
+//! outbox's claim is told that the socket is blocked, and the claim comes here (house.md 3.6). The handshake
+//! costs a millisecond of computing, so it runs on the control runtime.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+use std::thread::ThreadId;
+
+use crate::tls::{NO_HANDSHAKE, words};
+use rustls::{ServerConfig, ServerConnection};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+/// The first byte of a handshake.
+pub(super) const HANDSHAKE: u8 = 0x16;
+
+/// The TLS of one connection, if it comes to that.
+pub(super) struct Tls {
+    owner: ThreadId,
+    state: OnceLock<Mutex<State>>,
+}
+
+/// What changes with every read and write. The lock is never contended: one thread uses it.
+struct State {
+    connection: ServerConnection,
+    /// Bytes that were encrypted and not yet reported as written, because not all of what they became is
+    /// in the socket. They stay at the front of the outbox until then.
+    ahead: usize,
+}
+
+impl Tls {
+    /// To be called on the owner shard's thread.
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { owner: std::thread::current().id(), state: OnceLock::new() })
+    }
+
+    /// From here on everything is encrypted.
+    pub(super) fn begin(&self, connection: ServerConnection) {
+        let _ = self.state.set(Mutex::new(State { connection, ahead: 0 }));
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.state.get().is_some()
+    }
+
+    fn state(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.get().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Encrypts and writes what the socket takes now.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the socket takes nothing, and on all threads but the owner's.
+    pub(super) fn try_write(&self, socket: &OwnedWriteHalf, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        if std::thread::current().id() != self.owner {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        match self.state() {
+            Some(mut state) => state.write(socket, bufs),
+            None => socket.try_write_vectored(bufs),
+        }
+    }
+
+    /// Reads and decrypts until `into` is full or nothing more has come. Nothing read is the end.
+    pub(super) fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        read: &mut OwnedReadHalf,
+        write: &OwnedWriteHalf,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.state() {
+            Some(mut state) => state.poll_read(cx, read, write, into),
+            None => Pin::new(read).poll_read(cx, into),
+        }
+    }
+
+    /// Tells the peer that nothing more will come.
+    pub(super) fn farewell(&self, socket: &OwnedWriteHalf) {
+        if let Some(mut state) = self.state() {
+            state.connection.send_close_notify();
+            let _ = state.send(socket);
+        }
+    }
+}
+
+impl State {
+    fn write(&mut self, socket: &OwnedWriteHalf, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.ahead == 0 {
+            self.ahead = self.connection.writer().write_vectored(bufs)?;
+        }
+        let before = self.ahead;
+        match self.send(socket) {
+            (_, Ok(())) => Ok(std::mem::take(&mut self.ahead)),
+            (sent, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                // Some of it is out. That counts as progress, but never as all.
+                let report = sent.min(before.saturating_sub(1));
+                self.ahead -= report;
+                if report > 0 { Ok(report) } else { Err(error) }
+            }
+            (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// Writes what is encrypted; says how much of it went out.
+    fn send(&mut self, socket: &OwnedWriteHalf) -> (usize, io::Result<()>) {
+        let mut sent = 0;
+        while self.connection.wants_write() {
+            match self.connection.write_tls(&mut Socket(socket.as_ref())) {
+                Ok(0) => return (sent, Err(io::ErrorKind::WriteZero.into())),
+                Ok(n) => sent += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (sent, Err(error)),
+            }
+        }
+        (sent, Ok(()))
+    }
+
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: &mut OwnedReadHalf,
+        write: &OwnedWriteHalf,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            match self.plaintext(into) {
+                Plain::More if into.remaining() > 0 => {}
+                Plain::More | Plain::End => return Poll::Ready(Ok(())),
+                Plain::Failed(error) => return Poll::Ready(Err(error)),
+            }
+            match self.connection.read_tls(&mut Polled { read, cx }) {
+                Ok(_) => {
+                    let processed = self.connection.process_new_packets();
+                    let _ = self.send(write);
+                    if let Err(error) = processed {
+                        return Poll::Ready(Err(io::Error::other(error)));
+                    }
+                }
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                Err(_) if into.filled().is_empty() => return Poll::Pending,
+                Err(_) => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    /// Moves what is decrypted into `into`.
+    fn plaintext(&mut self, into: &mut ReadBuf<'_>) -> Plain {
+        while into.remaining() > 0 {
+            match self.connection.reader().read(into.initialize_unfilled()) {
+                Ok(0) => return Plain::End,
+                Ok(n) => into.advance(n),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Plain::More,
+                    // The peer has closed without a word, as many do.
+                    io::ErrorKind::UnexpectedEof => return Plain::End,
+                    _ => return Plain::Failed(error),
+                },
+            }
+        }
+        Plain::More
+    }
+}
+
+/// How much more plaintext there is.
+enum Plain {
+    More,
+    End,
+    Failed(io::Error),
+}
+
+/// A socket for rustls, which does not wait.
+struct Socket<'a>(&'a TcpStream);
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(bufs)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Socket<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(into)
+    }
+}
+
+/// The same for a task that is woken when more has come.
+struct Polled<'a, 'c, 'w> {
+    read: &'a mut OwnedReadHalf,
+    cx: &'c mut Context<'w>,
+}
+
+impl Read for Polled<'_, '_, '_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut into = ReadBuf::new(into);
+        match Pin::new(&mut *self.read).poll_read(self.cx, &mut into) {
+            Poll::Ready(Ok(())) => Ok(into.filled().len()),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+/// Does the handshake. INFO must be out.
+///
+/// # Errors
+/// In words for the log.
+pub(super) async fn handshake(
+    socket: Arc<OwnedWriteHalf>,
+    config: Arc<ServerConfig>,
+) -> Result<ServerConnection, String> {
+    let stream: &TcpStream = (*socket).as_ref();
+    let io_words = |error: io::Error| error.to_string();
+    let mut first = [0];
+    if stream.peek(&mut first).await.map_err(io_words)? == 0 {
+        return Err("EOF".to_owned());
+    }
+    if first != [HANDSHAKE] {
+        return Err(NO_HANDSHAKE.to_owned());
+    }
+    let mut connection = ServerConnection::new(config).map_err(|error| words(&error))?;
+    loop {
+        while connection.wants_write() {
+            match connection.write_tls(&mut Socket(stream)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    stream.writable().await.map_err(io_words)?;
+                }
+                written => drop(written.map_err(io_words)?),
+            }
+        }
+        if !connection.is_handshaking() {
+            return Ok(connection);
+        }
+        match connection.read_tls(&mut Socket(stream)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                stream.readable().await.map_err(io_words)?;
+            }
+            Ok(0) => return Err("EOF".to_owned()),
+            read => drop(read.map_err(io_words)?),
+        }
+        if let Err(error) = connection.process_new_packets() {
+            // The alert, if the socket takes it.
+            while connection.wants_write() && connection.write_tls(&mut Socket(stream)).is_ok() {}
+            return Err(words(&error));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! TLS for clients: what a shard needs to know of it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use myelin_broker::TlsDetails;
+use myelin_conf::options::{HandshakeFirst, Options};
+use myelin_wire::info::Info;
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, ServerConfig, ServerConnection};
+
+use super::peer::describe;
+use super::suites::{suite_name, version_name};
+use super::{Offer, Peers, offer};
+use crate::setup;
+
+/// What new clients are offered now. It can be exchanged while the server runs; connections that exist keep
+/// what they have.
+#[derive(Debug, Default)]
+pub(crate) struct ClientTls(RwLock<Option<Arc<ClientOffer>>>);
+
+impl ClientTls {
+    /// `None` where clients do without TLS.
+    pub(crate) fn get(&self) -> Option<Arc<ClientOffer>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set(&self, offer: Option<ClientOffer>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = offer.map(Arc::new);
+    }
+}
+
+/// TLS as it is offered to clients.
+#[derive(Debug)]
+pub(crate) struct ClientOffer {
+    pub(crate) config: Arc<ServerConfig>,
+    /// When the handshake comes.
+    pub(crate) first: HandshakeFirst,
+    /// Time for the handshake.
+    pub(crate) timeout: Duration,
+    /// Clients may do without (`allow_non_tls`).
+    pub(crate) is_optional: bool,
+    /// Clients must show a certificate.
+    pub(crate) is_verified: bool,
+    /// SHA-256 of the public keys that are accepted, in hex; empty for all.
+    pinned: BTreeSet<String>,
+    /// What the operator should know, one sentence each.
+    pub(crate) notes: Vec<String>,
+}
+
+impl ClientOffer {
+    /// `None` for a configuration without a `tls{}`.
+    ///
+    /// # Errors
+    /// When its certificates are no good.
+    pub(crate) fn of(options: &Options) -> Result<Option<Self>, String> {
+        let Some(tls) = &options.tls else { return Ok(None) };
+        let Offer { config, notes } = offer(tls, Peers::AsConfigured)?;
+        Ok(Some(Self {
+            config: Arc::new(config),
+            first: tls.handshake_first,
+            timeout: setup::tls_timeout(options),
+            is_optional: options.allow_non_tls,
+            is_verified: tls.verify,
+            pinned: tls.pinned_certs.clone(),
+            notes,
+        }))
+    }
+
+    /// Says in INFO what clients are to do.
+    pub(crate) fn advertise(offer: Option<&Self>, info: &mut Info) {
+        info.tls_required = offer.is_some_and(|offer| !offer.is_optional);
+        info.tls_available = offer.is_some_and(|offer| offer.is_optional);
+        info.tls_verify = offer.is_some_and(|offer| offer.is_verified);
+    }
+
+    /// Whether the peer's public key is one of those that are pinned, where any are.
+    pub(crate) fn accepts(&self, connection: &ServerConnection) -> bool {
+        self.pinned.is_empty()
+            || connection
+                .peer_certificates()
+                .and_then(|chain| describe(chain.first()?))
+                .is_some_and(|cert| self.pinned.contains(&cert.spki_sha256))
+    }
+}
+
+/// What the handshake agreed on.
+pub(crate) fn details(connection: &ServerConnection, is_first: bool) -> TlsDetails {
+    TlsDetails {
+        version: connection.protocol_version().map_or("", version_name),
+        cipher_suite: connection
+            .negotiated_cipher_suite()
+            .map_or_else(String::new, |suite| suite_name(suite.suite())),
+        is_first,
+        peer_certs: connection.peer_certificates().into_iter().flatten().filter_map(describe).collect(),
+    }
+}
+
+/// What went wrong with a handshake. Compat: in Go's words where they are likely to be looked for.
+pub(crate) fn words(error: &Error) -> String {
+    match error {
+        Error::NoCertificatesPresented => "tls: client didn't provide a certificate".to_owned(),
+        Error::InvalidCertificate(wrong) => {
+            let reason = match wrong {
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                    "certificate signed by unknown authority".to_owned()
+                }
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. } => {
+                    "certificate has expired or is not yet valid".to_owned()
+                }
+                other => other.to_string(),
+            };
+            format!("tls: failed to verify certificate: x509: {reason}")
+        }
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => NO_HANDSHAKE.to_owned(),
+        Error::AlertReceived(alert) => format!("remote error: tls: {}", alert_words(*alert)),
+        other => format!("tls: {other}"),
+    }
+}
+
+/// For bytes that do not begin a handshake.
+pub(crate) const NO_HANDSHAKE: &str = "tls: first record does not look like a TLS handshake";
+
+fn alert_words(alert: AlertDescription) -> String {
+    match alert {
+        AlertDescription::BadCertificate => "bad certificate".to_owned(),
+        AlertDescription::UnknownCA => "unknown certificate authority".to_owned(),
+        AlertDescription::CertificateUnknown => "unknown certificate".to_owned(),
+        AlertDescription::CertificateExpired => "expired certificate".to_owned(),
+        AlertDescription::HandshakeFailure => "handshake failure".to_owned(),
+        AlertDescription::ProtocolVersion => "protocol version not supported".to_owned(),
+        other => format!("{other:?}"),
+    }
+}

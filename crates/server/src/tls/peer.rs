@@ -1,0 +1,114 @@
+//! A peer's certificate as monitoring shows it, and as it is pinned.
+
+use std::fmt::Write;
+
+use myelin_broker::PeerCertificate;
+use rustls::pki_types::CertificateDer;
+use sha2::{Digest, Sha256};
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::x509::{AttributeTypeAndValue, X509Name};
+
+/// Compat: Go prints a name's known parts in this order, and all others behind them.
+const PARTS: [(&str, &str); 9] = [
+    ("2.5.4.5", "SERIALNUMBER"),
+    ("2.5.4.3", "CN"),
+    ("2.5.4.17", "POSTALCODE"),
+    ("2.5.4.9", "STREET"),
+    ("2.5.4.8", "ST"),
+    ("2.5.4.7", "L"),
+    ("2.5.4.11", "OU"),
+    ("2.5.4.10", "O"),
+    ("2.5.4.6", "C"),
+];
+
+/// Describes a certificate; `None` if it cannot be read.
+pub(super) fn describe(cert: &CertificateDer<'_>) -> Option<PeerCertificate> {
+    let (_, parsed) = X509Certificate::from_der(cert).ok()?;
+    Some(PeerCertificate {
+        subject: name(parsed.subject()),
+        spki_sha256: sha256(parsed.public_key().raw),
+        cert_sha256: sha256(cert),
+    })
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn name(name: &X509Name<'_>) -> String {
+    let attributes: Vec<_> = name
+        .iter_attributes()
+        .filter_map(|part| Some((part.attr_type().to_id_string(), text(part)?)))
+        .collect();
+    let known = PARTS.iter().filter_map(|(id, label)| {
+        let values = attributes.iter().filter(|(found, _)| found == id);
+        let mut values: Vec<_> = values.map(|(_, text)| format!("{label}={}", escaped(text))).collect();
+        if matches!(*label, "CN" | "SERIALNUMBER") {
+            // There is one of these; the last one counts.
+            values.drain(..values.len().saturating_sub(1));
+        }
+        (!values.is_empty()).then(|| values.join("+"))
+    });
+    let is_other = |id: &str| PARTS.iter().all(|(known, _)| *known != id);
+    let others = attributes.iter().rev().filter(|(id, _)| is_other(id));
+    known.chain(others.map(|(id, text)| format!("{id}=#{}", hex(&der(text))))).collect::<Vec<_>>().join(",")
+}
+
+fn text(part: &AttributeTypeAndValue<'_>) -> Option<String> {
+    part.as_str().map(str::to_owned).ok()
+}
+
+/// As RFC 2253 asks for.
+fn escaped(text: &str) -> String {
+    let last = text.chars().count().saturating_sub(1);
+    text.chars().enumerate().fold(String::new(), |mut escaped, (at, c)| {
+        let is_special = match c {
+            ',' | '+' | '"' | '\\' | '<' | '>' | ';' => true,
+            ' ' => at == 0 || at == last,
+            '#' => at == 0,
+            _ => false,
+        };
+        if is_special {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+        escaped
+    })
+}
+
+/// The text as ASN.1, in the type that Go chooses for it. Longer texts than a name may have are cut.
+fn der(text: &str) -> Vec<u8> {
+    let is_printable = text.chars().all(|c| c.is_ascii_alphanumeric() || " '()+,-./:=?".contains(c));
+    let bytes = &text.as_bytes()[..text.len().min(127)];
+    let tag = if is_printable { 0x13 } else { 0x0c };
+    let length = u8::try_from(bytes.len()).unwrap_or(127);
+    [&[tag, length], bytes].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    #[test]
+    fn names_are_printed_like_go() {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CountryName, "DE");
+        params.distinguished_name.push(DnType::OrganizationName, "Synadia, Inc");
+        params.distinguished_name.push(DnType::CommonName, "#one ");
+        params.distinguished_name.push(DnType::CustomDnType(vec![1, 2, 840, 113_549, 1, 9, 1]), "a@b");
+        let cert = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let described = describe(cert.der()).unwrap();
+        assert_eq!(described.subject, "CN=\\#one\\ ,O=Synadia\\, Inc,C=DE,1.2.840.113549.1.9.1=#0c03614062");
+        assert_eq!((described.spki_sha256.len(), described.cert_sha256.len()), (64, 64));
+    }
+}
