@@ -8,6 +8,7 @@
 mod accounts;
 mod authorization;
 mod exchange;
+mod hint;
 mod jetstream;
 mod leaf;
 mod link;
@@ -218,8 +219,13 @@ impl Scope {
         self.block().entries.iter().find(|entry| entry.names.contains(&name))
     }
 
-    /// The complaint about a field that does not belong here, in the reference's words.
+    /// The complaint about a field that does not belong here: the reference's words, and behind them what
+    /// was probably meant.
     pub(crate) fn unknown(self, name: &str) -> String {
+        self.unknown_words(name) + &hint::meant(self, name)
+    }
+
+    fn unknown_words(self, name: &str) -> String {
         match self {
             Scope::Permissions | Scope::Responses => format!("Unknown field {name:?} parsing permissions"),
             Scope::SubjectPermission => format!(
@@ -337,7 +343,8 @@ mod tests {
     #[test]
     fn an_option_of_another_block_is_unknown() {
         let report = report("exports: []");
-        assert_eq!(report.errors[0].to_string(), "f:1:0: unknown field \"exports\"");
+        let place = "f:1:0: unknown field \"exports\"; it is an option of accounts.NAME";
+        assert_eq!(report.errors[0].to_string(), place);
     }
 
     #[test]
