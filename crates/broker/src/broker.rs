@@ -2,7 +2,7 @@
 
 use crate::account::{Account, AccountLimits};
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
-use crate::directory::{Directory, SetupError};
+use crate::directory::{Directory, NextDirectory, SetupError};
 use crate::ended::{ClosedConn, PastTraffic};
 use crate::log::{Level, Log, RateLimit};
 use crate::registry::Registry;
@@ -80,20 +80,23 @@ impl Broker {
         Arc::clone(&self.directory.load().auth)
     }
 
-    /// Replaces the rules of authentication and the accounts in one step. Accounts that stay keep what is in
-    /// them and get their new limits; those that are gone take nobody in, and their connections end when
-    /// their sessions are refreshed.
+    /// Prepares other rules of authentication and accounts; changes nothing yet.
     ///
     /// # Errors
-    /// When two accounts share a name; then nothing has changed.
-    pub fn set_directory(
+    /// When two accounts share a name.
+    pub fn next_directory(
         &self,
         auth: AuthConfig,
         accounts: &[(String, AccountLimits)],
-    ) -> Result<(), SetupError> {
-        let directory = self.directory.load().replaced(auth, accounts)?;
-        self.directory.store(Arc::new(directory));
-        Ok(())
+    ) -> Result<NextDirectory, SetupError> {
+        self.directory.load().next(auth, accounts)
+    }
+
+    /// Replaces the rules of authentication and the accounts in one step. Accounts that stay keep what is in
+    /// them and get their new limits; those that are gone take nobody in, and their connections end when
+    /// their sessions are refreshed.
+    pub fn set_directory(&self, next: NextDirectory) {
+        self.directory.store(Arc::new(next.take_effect()));
     }
 
     /// An account by name.

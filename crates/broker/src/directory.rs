@@ -49,15 +49,16 @@ impl Directory {
             system_account: system_account.map(str::to_owned),
             next_id: 0,
         };
-        empty.replaced(auth, accounts)
+        Ok(empty.next(auth, accounts)?.take_effect())
     }
 
-    /// A directory with other rules and accounts. Accounts of the same name are the same.
-    pub(crate) fn replaced(
+    /// A directory with other rules and accounts, to come into force later. Accounts of the same name are the
+    /// same.
+    pub(crate) fn next(
         &self,
         auth: AuthConfig,
         accounts: &[(String, AccountLimits)],
-    ) -> Result<Self, SetupError> {
+    ) -> Result<NextDirectory, SetupError> {
         let mut wanted: Vec<(&str, AccountLimits)> = Vec::with_capacity(accounts.len() + 2);
         for (name, limits) in accounts {
             if wanted.iter().any(|(other, _)| other == name) {
@@ -70,24 +71,27 @@ impl Directory {
                 wanted.push((name, AccountLimits::default()));
             }
         }
-        let mut next = Self {
+        let mut directory = Self {
             auth: Arc::new(auth),
             accounts: HashMap::with_capacity(wanted.len()),
             system_account: self.system_account.clone(),
             next_id: self.next_id,
         };
-        wanted.into_iter().for_each(|(name, limits)| next.add(name, limits, self.accounts.get(name)));
-        Ok(next)
+        let limits = wanted
+            .into_iter()
+            .map(|(name, limits)| (directory.add(name, limits, self.accounts.get(name)), limits))
+            .collect();
+        Ok(NextDirectory { directory, limits })
     }
 
-    fn add(&mut self, name: &str, limits: AccountLimits, present: Option<&Arc<Account>>) {
+    fn add(&mut self, name: &str, limits: AccountLimits, present: Option<&Arc<Account>>) -> Arc<Account> {
         let account = present.cloned().unwrap_or_else(|| {
             let is_system = self.system_account.as_deref() == Some(name);
             self.next_id += 1;
             Arc::new(Account::new(self.next_id - 1, name, is_system, limits))
         });
-        account.set_limits(limits);
-        self.accounts.insert(name.to_owned(), account);
+        self.accounts.insert(name.to_owned(), Arc::clone(&account));
+        account
     }
 
     pub(crate) fn account(&self, name: &str) -> Option<&Arc<Account>> {
@@ -96,6 +100,19 @@ impl Directory {
 
     pub(crate) fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
         self.accounts.values()
+    }
+}
+
+/// A directory that is ready and changes nothing before it takes effect.
+pub struct NextDirectory {
+    directory: Directory,
+    limits: Vec<(Arc<Account>, AccountLimits)>,
+}
+
+impl NextDirectory {
+    pub(crate) fn take_effect(self) -> Directory {
+        self.limits.iter().for_each(|(account, limits)| account.set_limits(*limits));
+        self.directory
     }
 }
 
@@ -111,8 +128,8 @@ mod tests {
     fn accounts_that_stay_are_the_same_and_ids_are_never_given_twice() {
         let first = Directory::new(AuthConfig::open(), &named(&["A", "B"]), Some("$SYS")).unwrap();
         let limits = AccountLimits { max_connections: Some(1), ..AccountLimits::default() };
-        let second = first.replaced(AuthConfig::open(), &[("A".to_owned(), limits)]).unwrap();
-        let third = second.replaced(AuthConfig::open(), &named(&["A", "B"])).unwrap();
+        let second = first.next(AuthConfig::open(), &[("A".to_owned(), limits)]).unwrap().take_effect();
+        let third = second.next(AuthConfig::open(), &named(&["A", "B"])).unwrap().take_effect();
         let a = first.account("A").unwrap();
         assert!(Arc::ptr_eq(a, second.account("A").unwrap()) && Arc::ptr_eq(a, third.account("A").unwrap()));
         assert!(second.account("B").is_none() && second.account("$G").is_some());
@@ -121,16 +138,18 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_replaced_all_or_nothing() {
+    fn limits_are_replaced_when_all_is_and_not_before() {
         let limits = AccountLimits { max_connections: Some(1), ..AccountLimits::default() };
         let first = Directory::new(AuthConfig::open(), &named(&["A"]), None).unwrap();
         let twice = [("A".to_owned(), limits), ("A".to_owned(), limits)];
         assert_eq!(
-            first.replaced(AuthConfig::open(), &twice).err(),
+            first.next(AuthConfig::open(), &twice).err(),
             Some(SetupError::DuplicateAccount("A".to_owned()))
         );
         assert_eq!(first.account("A").unwrap().limits(), AccountLimits::default());
-        first.replaced(AuthConfig::open(), &twice[..1]).unwrap();
+        let next = first.next(AuthConfig::open(), &twice[..1]).unwrap();
+        assert_eq!(first.account("A").unwrap().limits(), AccountLimits::default());
+        next.take_effect();
         assert_eq!(first.account("A").unwrap().limits(), limits);
     }
 }

@@ -29,7 +29,7 @@ mod tests;
 pub use account::{Account, AccountLimits};
 pub use broker::Broker;
 pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, Sink, TlsDetails};
-pub use directory::SetupError;
+pub use directory::{NextDirectory, SetupError};
 pub use ended::{ClosedConn, ClosedSub, PastTraffic};
 pub use log::{Level, Log, Span};
 pub use outbox::{Drained, Segment};

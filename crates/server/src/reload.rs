@@ -8,16 +8,13 @@ use crate::lifecycle::Server;
 use crate::shard::Mail;
 use crate::tls::{ClientOffer, Peers};
 use crate::{lifecycle, pidfile, ports, setup, tls};
-use myelin_auth::AuthConfig;
-use myelin_broker::AccountLimits;
+use myelin_broker::NextDirectory;
 use myelin_conf::options::{AuthorizationOptions, Options};
 use myelin_conf::{LoadError, Loaded};
+use std::path::Path;
 
 /// Reads command line and configuration file again.
 pub type ReadAgain<'r> = &'r dyn Fn() -> Result<Loaded, LoadError>;
-
-/// Who may connect, and into which accounts.
-type Directory = (AuthConfig, Vec<(String, AccountLimits)>);
 
 /// What new clients, and new connections to monitoring, are offered.
 type NewTls = (Option<ClientOffer>, Option<rustls::ServerConfig>);
@@ -56,7 +53,7 @@ impl Server {
     }
 
     /// The new rules of authentication and accounts, if they are new: nobody is checked again for nothing.
-    fn directory(&self, new: &Options) -> Result<Option<Directory>, String> {
+    fn directory(&self, new: &Options) -> Result<Option<NextDirectory>, String> {
         let old = &self.loaded.options;
         let timeout = old.authorization.timeout;
         let same_rules = old.authorization == AuthorizationOptions { timeout, ..new.authorization.clone() };
@@ -64,7 +61,8 @@ impl Server {
             return Ok(None);
         }
         let auth = setup::auth(new).map_err(|error| error.to_string())?;
-        Ok(Some((auth, setup::accounts(new))))
+        let next = self.broker.next_directory(auth, &setup::accounts(new));
+        next.map(Some).map_err(|error| error.to_string())
     }
 
     /// What new connections are offered, if that may have changed: the files may be others although the
@@ -87,17 +85,14 @@ impl Server {
         }
     }
 
-    fn apply(&mut self, loaded: Loaded, directory: Option<Directory>, tls: Option<NewTls>) {
+    fn apply(&mut self, loaded: Loaded, directory: Option<NextDirectory>, tls: Option<NewTls>) {
         if let Some(tls) = tls {
             self.set_tls(tls);
         }
         let (old, new) = (&self.loaded.options, &loaded.options);
         self.broker.set_settings(setup::settings(new));
-        if let Some((auth, accounts)) = directory
-            && let Err(error) = self.broker.set_directory(auth, &accounts)
-        {
-            // The configuration has checked that no two accounts share a name.
-            self.log.error(error);
+        if let Some(next) = directory {
+            self.broker.set_directory(next);
         }
         self.broker.update_info(|info| info.max_payload = new.limits.max_payload);
         if new.limits.max_connections < old.limits.max_connections {
@@ -106,27 +101,33 @@ impl Server {
                 self.log.info(format_args!("Closed {closed} connections to fall within max_connections"));
             }
         }
-        if new.server.pid_file != old.server.pid_file
-            && let Some(path) = &new.server.pid_file
-            && let Err(error) = pidfile::write(path, std::process::id())
-        {
-            self.log.error(format_args!("Failed to write pidfile: {error}"));
-        }
-        if new.server.ports_file_dir != old.server.ports_file_dir {
-            self.ports_file.take().iter().for_each(|path| ports::remove(path));
-            let directory = new.server.ports_file_dir.as_deref();
-            let written = directory
-                .map(|dir| {
-                    let client = lifecycle::client_url(&self.broker, self.addresses.client);
-                    ports::write(dir, client, self.addresses.monitoring)
-                })
-                .transpose();
-            self.ports_file = written.unwrap_or_else(|error| {
-                self.log.error(format_args!("Error writing ports file: {error}"));
-                None
-            });
-        }
+        let files =
+            |options: &Options| (options.server.pid_file.clone(), options.server.ports_file_dir.clone());
+        let ((old_pid, old_ports), (pid, ports)) = (files(old), files(new));
         self.monitor.replace(&loaded);
         self.loaded = loaded;
+        if pid != old_pid {
+            self.write_pid(pid.as_deref());
+        }
+        if ports != old_ports {
+            self.write_ports(ports.as_deref());
+        }
+    }
+
+    fn write_pid(&self, path: Option<&Path>) {
+        let Some(path) = path else { return };
+        if let Err(error) = pidfile::write(path, std::process::id()) {
+            self.log.error(format_args!("Failed to write pidfile: {error}"));
+        }
+    }
+
+    fn write_ports(&mut self, directory: Option<&Path>) {
+        self.ports_file.take().iter().for_each(|path| ports::remove(path));
+        let Some(directory) = directory else { return };
+        let client = lifecycle::client_url(&self.broker, self.addresses.client);
+        match ports::write(directory, client, self.addresses.monitoring) {
+            Ok(path) => self.ports_file = Some(path),
+            Err(error) => self.log.error(format_args!("Error writing ports file: {error}")),
+        }
     }
 }
