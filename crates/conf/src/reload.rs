@@ -179,10 +179,9 @@ impl Changes<'_> {
         self.live("ping_interval", |o| Shown(o.limits.ping_interval));
         self.live("ping_max", |o| o.limits.ping_max);
         self.fixed("HTTPHost", |o| text(o.monitoring.host.as_ref()))?;
-        self.fixed("HTTPPort", |o| monitoring_port(o.monitoring.port))?;
-        self.fixed("HTTPSPort", |o| monitoring_port(o.monitoring.https_port))?;
+        self.fixed("HTTPPort", |o| o.monitoring.port.map_or(0, Port::to_number))?;
         self.fixed("HTTPBasePath", |o| base_path(&o.monitoring.base_path))?;
-        self.fixed("HTTPSPort", |o| monitoring_port(o.monitoring.https_port))?;
+        self.fixed("HTTPSPort", |o| o.monitoring.https_port.map_or(0, Port::to_number))?;
         self.live("authorization timeout", |o| o.authorization.timeout.as_secs_f64());
         self.live("max_control_line", |o| o.limits.max_control_line);
         self.live("max_payload", |o| max_payload(&o.limits));
@@ -261,14 +260,6 @@ fn max_payload(limits: &LimitOptions) -> i64 {
     match limits.max_payload {
         UNLIMITED_PAYLOAD => -1,
         max => i64::from(max),
-    }
-}
-
-fn monitoring_port(port: Option<Port>) -> i32 {
-    match port {
-        None => 0,
-        Some(Port::Random) => -1,
-        Some(Port::Fixed(port)) => i32::from(port),
     }
 }
 
