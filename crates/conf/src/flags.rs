@@ -8,9 +8,8 @@ mod apply;
 mod notation;
 mod table;
 
+use crate::quote::quoted;
 use table::{Flag, find};
-
-pub(crate) use notation::quoted;
 
 /// What a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 use crate::diagnostic::Diagnostic;
 use crate::digest::digest;
-use crate::flags::{Flags, quoted};
+use crate::flags::Flags;
 use crate::options::{InspectTls, Options, Report};
 use crate::parser::Sources;
+use crate::quote::quoted;
 use crate::value::Map;
 
 /// What every message begins with.

@@ -2,10 +2,11 @@
 
 use super::address::ClusterAddress;
 use super::table::Flag;
-use super::{Flags, Setting, quoted};
+use super::{Flags, Setting};
 use crate::diagnostic::Diagnostic;
 use crate::options::table::{Class, Scope};
 use crate::options::{InspectTls, Options, Port, TlsOptions, missing_text, positive};
+use crate::quote::quoted;
 use crate::secret::Secret;
 use crate::url::Url;
 
@@ -69,8 +70,7 @@ impl Flags {
                 format!("Error listening on router port: {} - {reason}", address.port)
             })?;
             cluster.listener.set_host(&address.host);
-            let login = address.login.map(|(user, password)| (user, Secret::new(password)));
-            (cluster.authorization.user, cluster.authorization.password) = login.unzip();
+            (cluster.authorization.user, cluster.authorization.password) = address.login.unzip();
         } else if self.is_given(Flag::ClusterListen) {
             cluster.listener.port = None;
         }
