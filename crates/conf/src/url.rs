@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use crate::quote::quoted;
 use crate::secret::Secret;
+use myelin_wire::error::Quoted;
 
 /// A URL whose parts were checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -183,13 +183,13 @@ fn check_host(scheme: &str, host: &str) -> Result<(), String> {
     let is_port = port.is_empty()
         || port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     if !is_port {
-        return Err(format!("invalid port {} after host", quoted(port)));
+        return Err(format!("invalid port {} after host", Quoted(port.as_bytes())));
     }
     check_host_escapes(host)?;
     let is_allowed =
         |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:[]<>\"%".contains(c);
     match host.chars().find(|&c| !is_allowed(c)) {
-        Some(c) => Err(format!("invalid character {} in host name", quoted(&c.to_string()))),
+        Some(c) => Err(format!("invalid character {} in host name", Quoted(c.to_string().as_bytes()))),
         None => Ok(()),
     }
 }
@@ -199,14 +199,14 @@ fn check_host_escapes(host: &str) -> Result<(), String> {
     check_escapes(host)?;
     let mut codes = host.split('%').skip(1).filter_map(|code| code.get(..2));
     let plain = codes.find(|code| code.as_bytes()[0] < b'8' && *code != "25");
-    plain.map_or(Ok(()), |code| Err(format!("invalid URL escape {}", quoted(&format!("%{code}")))))
+    plain.map_or(Ok(()), |code| Err(format!("invalid URL escape {}", Quoted(format!("%{code}").as_bytes()))))
 }
 
 fn check_escapes(text: &str) -> Result<(), String> {
     for (at, _) in text.match_indices('%') {
         let code = text[at..].chars().take(3).collect::<String>();
         if code.len() != 3 || !code.bytes().skip(1).all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(format!("invalid URL escape {}", quoted(&code)));
+            return Err(format!("invalid URL escape {}", Quoted(code.as_bytes())));
         }
     }
     Ok(())

@@ -1,9 +1,9 @@
 //! The URL that `-cluster` listens on.
 
 use crate::host_port::split_host_port;
-use crate::quote::quoted;
 use crate::secret::Secret;
 use crate::url::Url;
+use myelin_wire::error::Quoted;
 
 /// Where routes are accepted, and who may connect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,7 +20,7 @@ impl ClusterAddress {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let random = text.strip_suffix(":-1").map(|rest| format!("{rest}:0"));
         let url = random.as_deref().unwrap_or(text);
-        let url = Url::read(url).map_err(|reason| format!("parse {}: {reason}", quoted(url)))?;
+        let url = Url::read(url).map_err(|reason| format!("parse {}: {reason}", Quoted(url.as_bytes())))?;
         let (host, port) = split_host_port(&url.authority)?;
         let port = if random.is_some() { -1 } else { scan_number(port)? };
         let login = match url.login() {
@@ -37,7 +37,8 @@ fn scan_number(text: &str) -> Result<i64, String> {
     if text.is_empty() {
         return Err("EOF".to_owned());
     }
-    text.parse().map_err(|_| format!("strconv.ParseInt: parsing {}: value out of range", quoted(text)))
+    text.parse()
+        .map_err(|_| format!("strconv.ParseInt: parsing {}: value out of range", Quoted(text.as_bytes())))
 }
 
 #[cfg(test)]

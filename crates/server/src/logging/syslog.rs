@@ -13,6 +13,7 @@ use super::line::Origin;
 use super::writer::{Lines, Sink};
 use super::{OpenError, Syslog as Which};
 use crate::fault::words;
+use myelin_wire::error::Quoted;
 
 /// Where daemons of this machine listen.
 const LOCAL: [&str; 3] = ["/dev/log", "/var/run/syslog", "/var/run/log"];
@@ -101,7 +102,7 @@ fn parse(url: &str) -> Result<Address, OpenError> {
         && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     if !is_scheme {
         let why = "first path segment in URL cannot contain colon";
-        return Err(OpenError::Url(format!("parse {url:?}: {why}")));
+        return Err(OpenError::Url(format!("parse {}: {why}", Quoted(url.as_bytes()))));
     }
     let (host, path) = match rest.strip_prefix("//") {
         Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
@@ -110,8 +111,9 @@ fn parse(url: &str) -> Result<Address, OpenError> {
     let port = host.rsplit_once(':').map_or("", |(_, port)| port);
     if !host.ends_with(']') && !port.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(OpenError::Url(format!(
-            "parse {url:?}: invalid port {:?} after host",
-            format!(":{port}")
+            "parse {}: invalid port {} after host",
+            Quoted(url.as_bytes()),
+            Quoted(format!(":{port}").as_bytes())
         )));
     }
     match scheme.to_ascii_lowercase().as_str() {

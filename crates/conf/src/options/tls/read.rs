@@ -171,19 +171,9 @@ fn min_version(field: &Field<'_>) -> Stop<TlsVersion> {
     version.map_err(|error| field.complaint(format!("error parsing tls config: {error}")))
 }
 
-/// Seconds as a number, or a duration. `Err(None)` for another type.
-pub(super) fn seconds(value: &Value) -> Result<f64, Option<String>> {
-    match value {
-        Value::Integer(seconds) => Ok(*seconds as f64),
-        Value::Float(seconds) => Ok(*seconds),
-        Value::Text(text) => duration::parse(text).map(|nanos| nanos as f64 / 1e9).map_err(Some),
-        _ => Err(None),
-    }
-}
-
 /// Compat: 0 stands for the default, and less than that leaves no time at all.
 fn timeout(field: &Field<'_>) -> Stop<Option<Duration>> {
-    let seconds = seconds(field.value()).map_err(|error| {
+    let seconds = field.value().seconds().map_err(|error| {
         wrong(field, &format!("'timeout' {}", error.unwrap_or_else(|| "wrong type".to_owned())))
     })?;
     if seconds == 0.0 {
