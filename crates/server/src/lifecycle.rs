@@ -14,6 +14,7 @@ use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
 use myelin_monitor::Pages;
 use myelin_wire::REFERENCE_VERSION;
+use myelin_wire::error::Quoted;
 use myelin_wire::info::Info;
 use std::fmt::{self, Arguments};
 use std::io;
@@ -143,7 +144,7 @@ impl Server {
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
         let shards = start_shards(&broker, control.handle(), &client_tls)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
-        let monitor_tls = monitor_tls(options, log)?;
+        let monitor_tls = monitor_tls(options)?;
         let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
         banner::print_jetstream(log, &options.jetstream);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
@@ -181,7 +182,8 @@ impl Server {
         })
     }
 
-    /// Heeds signals until one of them ends the server.
+    /// Heeds signals until one of them ends the server. This runs on the main thread, not on the runtime's:
+    /// a reload may read files and open a log here, and holds up nothing but the next signal.
     fn serve(mut self, control: &Runtime, mut signals: Signals, read_again: ReadAgain<'_>) {
         control.block_on(async {
             loop {
@@ -289,7 +291,7 @@ fn start_shards(
 }
 
 /// TLS for monitoring, where it is served over HTTPS.
-fn monitor_tls(options: &Options, log: &Logger) -> Result<Option<Arc<tls::Current>>, StartError> {
+fn monitor_tls(options: &Options) -> Result<Option<Arc<tls::Current>>, StartError> {
     let unable = |error| StartError::new(format!("Can't start monitoring: {error}"));
     let Some(https) = options.monitoring.https_port else { return Ok(None) };
     if let Some(http) = options.monitoring.port {
@@ -298,8 +300,8 @@ fn monitor_tls(options: &Options, log: &Logger) -> Result<Option<Arc<tls::Curren
     }
     let options =
         options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
+    // Its notes are those of the clients' offer, which are logged in any case.
     let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
-    offer.notes.iter().for_each(|note| log.warn(note));
     Ok(Some(tls::Current::new(offer.config)))
 }
 
@@ -341,7 +343,7 @@ pub(crate) fn advertised(options: &Options, port: u16) -> Result<(String, u16), 
 fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {
     let listener = listener::bind(host, port).map_err(|error| {
         let (place, reason) = (fault::with_port(host, port), fault::listening(host, port, &error));
-        StartError::new(format!("Error listening on port: {place}, {reason:?}"))
+        StartError::new(format!("Error listening on port: {place}, {}", Quoted(reason.as_bytes())))
     })?;
     let port = listener.local_addr().map_err(failed("no address"))?.port();
     log.info(format_args!("Listening for {what} on {}", fault::with_port(host, port)));

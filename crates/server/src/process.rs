@@ -101,7 +101,7 @@ pub(crate) fn memory_of_machine() -> Option<u64> {
     field(&info, "MemTotal:").and_then(kibibytes)
 }
 
-/// The arguments, program included, without their secrets.
+/// The arguments, program included, without their secrets. Compat: the reference shows them as they are.
 fn command_line() -> Vec<String> {
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     myelin_conf::redacted_args(&arguments.collect::<Vec<_>>())
