@@ -133,10 +133,7 @@ impl Server {
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
         if let Some(path) = &options.server.pid_file {
-            pidfile::write(path, std::process::id()).map_err(|error| {
-                let (path, error) = (path.display(), fault::words(&error));
-                StartError::new(format!("Could not write pidfile: open {path}: {error}"))
-            })?;
+            pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let broker = new_broker(options, id, name, log)?;
         let client_tls = Arc::<ClientTls>::default();
@@ -155,31 +152,34 @@ impl Server {
         })?;
         broker.update_info(|info| (info.host, info.port) = advertised);
         monitor.set_addresses(Addresses { client: address.port() });
-        let ports_dir = options.server.ports_file_dir.as_deref();
-        let ports_file = ports_dir.and_then(|dir| {
-            // Compat: a server without it is a server.
-            ports::write(dir, client_url(&broker, address), monitoring).map_err(|error| log.error(error)).ok()
-        });
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
         }
-        log.info("Server is ready");
-        let log = Arc::clone(log);
-        let addresses = Bound { client: address, monitoring };
-        Ok(Self {
+        let mut server = Self {
             loaded,
-            log,
+            log: Arc::clone(log),
             broker,
             shards,
             monitor,
-            addresses,
+            addresses: Bound { client: address, monitoring },
             client_tls,
             monitor_tls,
-            ports_file,
+            ports_file: None,
             accepting,
-        })
+        };
+        server.write_ports_file();
+        log.info("Server is ready");
+        Ok(server)
+    }
+
+    /// Writes the ports file where the options want one. Compat: a server without it is a server.
+    pub(crate) fn write_ports_file(&mut self) {
+        let Some(directory) = &self.loaded.options.server.ports_file_dir else { return };
+        let scheme = if self.broker.info().tls_required { "tls" } else { "nats" };
+        let written = ports::write(directory, (scheme, self.addresses.client), self.addresses.monitoring);
+        self.ports_file = written.map_err(|error| self.log.error(error)).ok();
     }
 
     /// Heeds signals until one of them ends the server. This runs on the main thread, not on the runtime's:
@@ -261,11 +261,6 @@ fn new_broker(
     let system = options.accounts.system_account();
     let sink = Arc::new(BrokerLog(Arc::clone(log)));
     Broker::new(settings, auth, &setup::accounts(options), system, info, sink).map_err(failed("accounts"))
-}
-
-/// The clients' address and what a URL of it begins with.
-pub(crate) fn client_url(broker: &Broker, address: SocketAddr) -> (&'static str, SocketAddr) {
-    (if broker.info().tls_required { "tls" } else { "nats" }, address)
 }
 
 fn announce_tls(offer: &ClientOffer, log: &Logger) {

@@ -112,21 +112,12 @@ impl Server {
         {
             self.log.error(format_args!("Failed to write pidfile: {error}"));
         }
-        if new.server.ports_file_dir != old.server.ports_file_dir {
-            self.ports_file.take().iter().for_each(|path| ports::remove(path));
-            let directory = new.server.ports_file_dir.as_deref();
-            let written = directory
-                .map(|dir| {
-                    let client = lifecycle::client_url(&self.broker, self.addresses.client);
-                    ports::write(dir, client, self.addresses.monitoring)
-                })
-                .transpose();
-            self.ports_file = written.unwrap_or_else(|error| {
-                self.log.error(format_args!("Error writing ports file: {error}"));
-                None
-            });
-        }
+        let ports_file_moves = new.server.ports_file_dir != old.server.ports_file_dir;
         self.monitor.replace(&loaded);
         self.loaded = loaded;
+        if ports_file_moves {
+            self.ports_file.take().iter().for_each(|path| ports::remove(path));
+            self.write_ports_file();
+        }
     }
 }

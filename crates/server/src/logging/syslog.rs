@@ -13,6 +13,7 @@ use super::line::Origin;
 use super::writer::{Lines, Sink};
 use super::{OpenError, Syslog as Which};
 use crate::fault::words;
+use crate::process;
 use myelin_wire::error::Quoted;
 
 /// Where daemons of this machine listen.
@@ -64,19 +65,13 @@ fn connect(address: Address) -> Result<(Syslog, Origin), OpenError> {
     let connection = address.connect().map_err(OpenError::Connect)?;
     let origin = Origin {
         facility: if let Address::Local(_) = address { DAEMON } else { KERNEL },
-        tag: tag(),
+        tag: process::called(),
         hostname: match &address {
             Address::Local(_) | Address::Unix(_) => None,
             Address::Udp(_) | Address::Tcp(_) => Some(hostname(&connection)),
         },
     };
     Ok((Syslog { address, connection: Some(connection) }, origin))
-}
-
-/// The name by which this program was called.
-fn tag() -> String {
-    let called = std::env::args_os().next().unwrap_or_default();
-    Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// This machine's name, or its address where it has none.
@@ -258,7 +253,10 @@ mod tests {
         let mut buffer = [0; 256];
         let n = daemon.recv(&mut buffer).unwrap();
         let text = received(&buffer[..n]);
-        assert!(text.starts_with("<29>") && text.ends_with(&format!(" {}[42]: hello\n", tag())), "{text}");
+        assert!(
+            text.starts_with("<29>") && text.ends_with(&format!(" {}[42]: hello\n", process::called())),
+            "{text}"
+        );
         assert_eq!(text.split_whitespace().count(), 5, "{text}");
     }
 
@@ -293,7 +291,7 @@ mod tests {
             let n = daemon.recv(&mut buffer).unwrap();
             let record = received(&buffer[..n]);
             assert!(record.starts_with("<5>2"), "{record}");
-            assert!(record.ends_with(&format!(" {host} {}[42]: {text}", tag())), "{record}");
+            assert!(record.ends_with(&format!(" {host} {}[42]: {text}", process::called())), "{record}");
         }
     }
 
