@@ -5,6 +5,7 @@
 use crate::transcript::Side;
 use std::env;
 use std::ffi::OsStr;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -37,6 +38,11 @@ pub fn reference() -> Result<Implementation, String> {
     }
     let seen = if seen.is_empty() { String::new() } else { format!(" ({})", seen.join(", ")) };
     Err(format!("nats-server {REFERENCE_VERSION} was not found{seen}"))
+}
+
+/// The reference server's program. Says so on standard output when there is none.
+pub fn reference_program() -> Option<PathBuf> {
+    reference().inspect_err(|why| println!("skipped: {why}")).ok().map(|reference| reference.program)
 }
 
 /// Our server, from `MYELIN_SERVER`; without that, and under cargo, it is built anew, so that nobody tests
@@ -83,7 +89,11 @@ fn candidates() -> impl Iterator<Item = PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let in_path: Vec<PathBuf> = env::split_paths(&path).collect();
     let in_home = env::home_dir().map(|home| home.join("go/bin"));
-    in_path.into_iter().chain(in_home).chain(go_path()).map(|folder| folder.join("nats-server"))
+    in_path
+        .into_iter()
+        .chain(in_home)
+        .chain(iter::once_with(go_path).flatten())
+        .map(|folder| folder.join("nats-server"))
 }
 
 fn go_path() -> Option<PathBuf> {

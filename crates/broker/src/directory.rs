@@ -59,17 +59,14 @@ impl Directory {
         auth: AuthConfig,
         accounts: &[(String, AccountLimits)],
     ) -> Result<NextDirectory, SetupError> {
-        let mut wanted: Vec<(&str, AccountLimits)> = Vec::with_capacity(accounts.len() + 2);
+        let mut wanted = HashMap::with_capacity(accounts.len() + 2);
         for (name, limits) in accounts {
-            if wanted.iter().any(|(other, _)| other == name) {
+            if wanted.insert(name.as_str(), *limits).is_some() {
                 return Err(SetupError::DuplicateAccount(name.clone()));
             }
-            wanted.push((name, *limits));
         }
         for name in [Some(GLOBAL_ACCOUNT), self.system_account.as_deref()].into_iter().flatten() {
-            if !wanted.iter().any(|(other, _)| *other == name) {
-                wanted.push((name, AccountLimits::default()));
-            }
+            wanted.entry(name).or_default();
         }
         let mut directory = Self {
             auth: Arc::new(auth),

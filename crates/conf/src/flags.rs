@@ -8,9 +8,8 @@ mod apply;
 mod notation;
 mod table;
 
+use myelin_wire::error::Quoted;
 use table::{Flag, find};
-
-pub(crate) use notation::quoted;
 
 /// What a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,15 +118,17 @@ fn parse_flag(argument: &str, rest: &mut std::slice::Iter<'_, String>) -> Result
     let (kind, flag) = find(name).ok_or_else(|| format!("flag provided but not defined: -{name}"))?;
     if kind == Kind::Switch {
         let value = value.unwrap_or("true");
-        let on = notation::switch(value)
-            .ok_or_else(|| format!("invalid boolean value {} for -{name}: parse error", quoted(value)))?;
+        let on = notation::switch(value).ok_or_else(|| {
+            format!("invalid boolean value {} for -{name}: parse error", Quoted(value.as_bytes()))
+        })?;
         return Ok((flag, Setting::Switch(on)));
     }
     let value = value.or_else(|| rest.next().map(String::as_str));
     let value = value.ok_or_else(|| format!("flag needs an argument: -{name}"))?;
     let setting = match kind {
         Kind::Number => {
-            let invalid = |reason| format!("invalid value {} for flag -{name}: {reason}", quoted(value));
+            let invalid =
+                |reason| format!("invalid value {} for flag -{name}: {reason}", Quoted(value.as_bytes()));
             Setting::Number(notation::number(value).map_err(invalid)?)
         }
         _ => Setting::Text(value.to_owned()),

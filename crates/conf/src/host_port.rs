@@ -59,6 +59,8 @@ mod tests {
     fn addresses_are_split_like_go() {
         for (text, parts) in [
             ("a:1", Ok(("a", "1"))),
+            ("a:", Ok(("a", ""))),
+            (":1", Ok(("", "1"))),
             ("[::1]:2", Ok(("::1", "2"))),
             (":", Ok(("", ""))),
             ("a:b:c", Err("address a:b:c: too many colons in address")),

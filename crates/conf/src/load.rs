@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use crate::diagnostic::Diagnostic;
 use crate::digest::digest;
-use crate::flags::{Flags, quoted};
+use crate::flags::Flags;
 use crate::options::{InspectTls, Options, Report};
 use crate::parser::Sources;
 use crate::value::Map;
+use myelin_wire::error::Quoted;
 
 /// What every message begins with.
 const PROGRAM: &str = "myelin-server";
@@ -183,7 +184,12 @@ fn question(flags: &Flags) -> Result<Option<Command>, String> {
     match flags.word().map(str::to_ascii_lowercase).as_deref() {
         Some("version") => return Ok(Some(Command::Version)),
         Some("help") => return Ok(Some(Command::Help)),
-        Some(_) => return Err(format!("unrecognized command: {}", quoted(flags.word().unwrap_or_default()))),
+        Some(_) => {
+            return Err(format!(
+                "unrecognized command: {}",
+                Quoted(flags.word().unwrap_or_default().as_bytes())
+            ));
+        }
         None => {}
     }
     Ok(flags.signal().map(|order| Command::Signal(order.to_owned())))

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::duration;
-use crate::options::{HandshakeFirst, LimitOptions, Options, Port, UNLIMITED_PAYLOAD, WriteTimeout};
+use crate::options::{HandshakeFirst, LimitOptions, Options, Port};
 
 /// Why a reload is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,9 +141,7 @@ impl Changes<'_> {
             self.lines
                 .push(format!("Reloaded: tls = {}", if new.is_some() { "enabled" } else { "disabled" }));
         }
-        let seconds =
-            |o: &Options| o.tls.as_ref().and_then(|tls| tls.timeout).map_or(2.0, |t| t.as_secs_f64());
-        self.live_as("tls timeout = ", seconds);
+        self.live_as("tls timeout = ", |o| o.tls_timeout().as_secs_f64());
         let pinned = |o: &Options| o.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default();
         if pinned(self.old) != pinned(self.new) {
             self.lines.push(format!("Reloaded: {} pinned_certs", pinned(self.new).len()));
@@ -179,13 +177,12 @@ impl Changes<'_> {
         self.live("ping_interval", |o| Shown(o.limits.ping_interval));
         self.live("ping_max", |o| o.limits.ping_max);
         self.fixed("HTTPHost", |o| text(o.monitoring.host.as_ref()))?;
-        self.fixed("HTTPPort", |o| monitoring_port(o.monitoring.port))?;
-        self.fixed("HTTPSPort", |o| monitoring_port(o.monitoring.https_port))?;
-        self.fixed("HTTPBasePath", |o| base_path(&o.monitoring.base_path))?;
-        self.fixed("HTTPSPort", |o| monitoring_port(o.monitoring.https_port))?;
+        self.fixed("HTTPPort", |o| o.monitoring.port.map_or(0, Port::to_number))?;
+        self.fixed("HTTPBasePath", |o| o.monitoring.shown_base_path().to_owned())?;
+        self.fixed("HTTPSPort", |o| o.monitoring.https_port.map_or(0, Port::to_number))?;
         self.live("authorization timeout", |o| o.authorization.timeout.as_secs_f64());
         self.live("max_control_line", |o| o.limits.max_control_line);
-        self.live("max_payload", |o| max_payload(&o.limits));
+        self.live("max_payload", |o| o.limits.shown_max_payload());
         self.fixed("MaxPending", |o| o.limits.max_pending)?;
         if self.old.limits.no_fast_producer_stall != self.new.limits.no_fast_producer_stall {
             let not = if self.new.limits.no_fast_producer_stall { "not " } else { "" };
@@ -211,7 +208,7 @@ impl Changes<'_> {
 
     fn rest(&mut self) -> Checked {
         self.live("write_deadline", |o| Shown(o.limits.write_deadline));
-        self.fixed("WriteTimeout", |o| write_timeout(o.limits.write_timeout))?;
+        self.fixed("WriteTimeout", |o| o.limits.write_timeout.name())?;
         self.fixed("MaxClosedClients", |o| o.limits.max_closed_clients)?;
         self.fixed("LameDuckDuration", |o| Shown(o.server.lame_duck_duration))?;
         self.fixed("LameDuckGracePeriod", |o| Shown(o.server.lame_duck_grace_period))?;
@@ -253,34 +250,6 @@ fn max_connections(limits: &LimitOptions) -> i64 {
     match limits.max_connections {
         0 => -1,
         max => i64::from(max),
-    }
-}
-
-/// Compat: no limit is written as -1.
-fn max_payload(limits: &LimitOptions) -> i64 {
-    match limits.max_payload {
-        UNLIMITED_PAYLOAD => -1,
-        max => i64::from(max),
-    }
-}
-
-fn monitoring_port(port: Option<Port>) -> i32 {
-    match port {
-        None => 0,
-        Some(Port::Random) => -1,
-        Some(Port::Fixed(port)) => i32::from(port),
-    }
-}
-
-fn base_path(path: &str) -> String {
-    if path == "/" { String::new() } else { path.to_owned() }
-}
-
-fn write_timeout(policy: WriteTimeout) -> &'static str {
-    match policy {
-        WriteTimeout::Default => "",
-        WriteTimeout::Close => "close",
-        WriteTimeout::Retry => "retry",
     }
 }
 

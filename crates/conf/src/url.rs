@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::secret::Secret;
+use myelin_wire::error::Quoted;
 
 /// A URL whose parts were checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,59 +26,54 @@ pub struct Url {
 impl Url {
     /// Reads `text` without the blanks around it; `None` when it is no URL.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        if text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
-            return None;
-        }
-        let (before_fragment, fragment) = text.split_once('#').unwrap_or((text, ""));
-        let (scheme, rest) = split_scheme(before_fragment)?;
-        let path = rest.split('?').next().unwrap_or_default();
-        if !is_percent_encoded(fragment) {
-            return None;
-        }
-        let mut url = Self { scheme: scheme.to_ascii_lowercase(), ..Self::default() };
-        let after_scheme = &text[before_fragment.len() - rest.len()..];
-        if !path.starts_with('/') {
-            let first_segment = path.split('/').next().unwrap_or_default();
-            if scheme.is_empty() && first_segment.contains(':') {
-                return None;
-            }
-            after_scheme.clone_into(&mut url.rest);
-            return (!scheme.is_empty() || is_percent_encoded(path)).then_some(url);
-        }
-        let Some(authority) =
-            path.strip_prefix("//").filter(|_| !scheme.is_empty() || !path.starts_with("///"))
-        else {
-            after_scheme.clone_into(&mut url.rest);
-            return is_percent_encoded(path).then_some(url);
-        };
-        let (authority, path) = authority.split_at(authority.find('/').unwrap_or(authority.len()));
-        url.read_authority(authority)?;
-        after_scheme[2 + authority.len()..].clone_into(&mut url.rest);
-        is_percent_encoded(path).then_some(url)
+        Self::read(text.trim()).ok()
     }
 
-    fn read_authority(&mut self, text: &str) -> Option<()> {
+    /// Reads `text` as it stands.
+    ///
+    /// # Errors
+    /// Why it is no URL, in Go's words.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        if text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
+            return Err("net/url: invalid control character in URL".to_owned());
+        }
+        let (before_fragment, fragment) = text.split_once('#').unwrap_or((text, ""));
+        let (scheme, after_scheme) = split_scheme(before_fragment)?;
+        let mut url = Self { scheme: scheme.to_ascii_lowercase(), ..Self::default() };
+        let hierarchy = after_scheme.split('?').next().unwrap_or_default();
+        let (authority, path) = split_authority(scheme, hierarchy)?;
+        if let Some(authority) = authority {
+            url.read_authority(authority)?;
+        }
+        // What follows a scheme without a slash is not looked at.
+        if scheme.is_empty() || hierarchy.starts_with('/') {
+            check_escapes(path)?;
+        }
+        check_escapes(fragment)?;
+        let slashes = authority.map_or(0, |authority| "//".len() + authority.len());
+        let rest = before_fragment.len() - after_scheme.len() + slashes;
+        text[rest..].clone_into(&mut url.rest);
+        Ok(url)
+    }
+
+    fn read_authority(&mut self, text: &str) -> Result<(), String> {
         let (user_info, host) = match text.rsplit_once('@') {
             Some((user_info, host)) => (Some(user_info), host),
             None => (None, text),
         };
-        if !is_host(host) {
-            return None;
-        }
+        check_host(&self.scheme, host)?;
         host.clone_into(&mut self.authority);
-        let Some(user_info) = user_info else { return Some(()) };
-        if !user_info.chars().all(|c| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c))
-            || !is_percent_encoded(user_info)
-        {
-            return None;
+        let Some(user_info) = user_info else { return Ok(()) };
+        if !user_info.chars().all(|c| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c)) {
+            return Err("net/url: invalid userinfo".to_owned());
         }
+        check_escapes(user_info)?;
         let (user, password) = match user_info.split_once(':') {
             Some((user, password)) => (user, Some(Secret::new(password))),
             None => (user_info, None),
         };
         (self.user, self.password) = (Some(user.to_owned()), password);
-        Some(())
+        Ok(())
     }
 
     /// The host without brackets and port.
@@ -106,6 +102,15 @@ impl Url {
             url.authority = format!("{}:{port}", self.authority.trim_end_matches(':'));
         }
         url
+    }
+
+    /// User and password as they are meant, if there is a user.
+    pub(crate) fn login(&self) -> Option<(String, Option<Secret>)> {
+        let user = self.user.as_deref()?;
+        Some((
+            unescape(user),
+            self.password.as_ref().map(|password| Secret::new(unescape(password.reveal()))),
+        ))
     }
 
     /// Whether the scheme says WebSocket.
@@ -138,48 +143,93 @@ impl fmt::Display for Url {
 }
 
 /// The scheme, empty if there is none, and what follows it.
-fn split_scheme(text: &str) -> Option<(&str, &str)> {
+fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c));
     match end {
-        Some(0) if text.starts_with(':') => None,
+        Some(0) if text.starts_with(':') => Err("missing protocol scheme".to_owned()),
         Some(end) if text[end..].starts_with(':') && text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-            Some((&text[..end], &text[end + 1..]))
+            Ok((&text[..end], &text[end + 1..]))
         }
-        _ => Some(("", text)),
+        _ => Ok(("", text)),
     }
 }
 
-fn is_host(host: &str) -> bool {
-    let port = match (host.rfind('['), host.rfind(']')) {
-        (Some(0), Some(end)) => &host[end + 1..],
-        (None, None) => match host.rfind(':') {
-            Some(colon) => &host[colon..],
-            None => "",
-        },
-        _ => return false,
+/// What stands between `//` and the path, if there is such a thing, and what follows it.
+fn split_authority<'t>(scheme: &str, text: &'t str) -> Result<(Option<&'t str>, &'t str), String> {
+    let has_colon = || text.split('/').next().is_some_and(|segment| segment.contains(':'));
+    if scheme.is_empty() && !text.starts_with('/') && has_colon() {
+        return Err("first path segment in URL cannot contain colon".to_owned());
+    }
+    match text.strip_prefix("//") {
+        Some(after) if !scheme.is_empty() || !text.starts_with("///") => {
+            let (authority, path) = after.split_at(after.find('/').unwrap_or(after.len()));
+            Ok((Some(authority), path))
+        }
+        _ => Ok((None, text)),
+    }
+}
+
+fn check_host(scheme: &str, host: &str) -> Result<(), String> {
+    let port = match host.rfind('[') {
+        Some(0) => {
+            let end = host.rfind(']').ok_or("missing ']' in host")?;
+            &host[end + 1..]
+        }
+        Some(_) => return Err("invalid IP-literal".to_owned()),
+        // Compat: more than one colon is an error for these two only.
+        None if scheme == "http" || scheme == "https" => host.find(':').map_or("", |colon| &host[colon..]),
+        None => host.rfind(':').map_or("", |colon| &host[colon..]),
     };
     let is_port = port.is_empty()
-        || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
-    let is_name =
+        || port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    if !is_port {
+        return Err(format!("invalid port {} after host", Quoted(port.as_bytes())));
+    }
+    check_host_escapes(host)?;
+    let is_allowed =
         |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:[]<>\"%".contains(c);
-    is_port && host.chars().all(is_name) && has_no_plain_escape(host)
+    match host.chars().find(|&c| !is_allowed(c)) {
+        Some(c) => Err(format!("invalid character {} in host name", Quoted(c.to_string().as_bytes()))),
+        None => Ok(()),
+    }
 }
 
 /// In a host, only bytes beyond ASCII may be written with a percent sign, and `%25` before a zone.
-fn has_no_plain_escape(host: &str) -> bool {
-    let is_fine = |code: &str| {
-        code.starts_with("25") && host.starts_with('[')
-            || code
-                .get(..2)
-                .and_then(|code| u8::from_str_radix(code, 16).ok())
-                .is_some_and(|byte| byte >= 0x80)
-    };
-    host.split('%').skip(1).all(is_fine)
+fn check_host_escapes(host: &str) -> Result<(), String> {
+    check_escapes(host)?;
+    let mut codes = host.split('%').skip(1).filter_map(|code| code.get(..2));
+    let plain = codes.find(|code| code.as_bytes()[0] < b'8' && *code != "25");
+    plain.map_or(Ok(()), |code| Err(format!("invalid URL escape {}", Quoted(format!("%{code}").as_bytes()))))
 }
 
-fn is_percent_encoded(text: &str) -> bool {
-    let is_code = |code: &str| code.get(..2).is_some_and(|code| code.bytes().all(|b| b.is_ascii_hexdigit()));
-    text.split('%').skip(1).all(is_code)
+fn check_escapes(text: &str) -> Result<(), String> {
+    for (at, _) in text.match_indices('%') {
+        let code = text[at..].chars().take(3).collect::<String>();
+        if code.len() != 3 || !code.bytes().skip(1).all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(format!("invalid URL escape {}", Quoted(code.as_bytes())));
+        }
+    }
+    Ok(())
+}
+
+/// Replaces `%41` and the like.
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = tail.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -209,6 +259,11 @@ mod tests {
             ("nats://%41", None),
             ("nats://h/%z", None),
             ("nats://h\u{7f}", None),
+            ("http://::1", None),
+            ("nats://::1", Some("nats://::1")),
+            ("https://a:1:2/", None),
+            ("http://a]/", Some("http://a]/")),
+            ("http://a[", None),
         ] {
             assert_eq!(Url::parse(text).map(|url| url.to_string()).as_deref(), shown, "{text:?}");
         }

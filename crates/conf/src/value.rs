@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use crate::diagnostic::Position;
+use crate::duration;
 
 /// A parsed value.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +56,16 @@ impl Value {
             Value::Text(text) | Value::DateTime(text) => text.clone(),
             Value::Array(_) => "[...]".to_owned(),
             Value::Map(_) => "map[...]".to_owned(),
+        }
+    }
+
+    /// Seconds, as a number or as a duration in Go's notation; `Err(None)` for another type.
+    pub(crate) fn seconds(&self) -> Result<f64, Option<String>> {
+        match self {
+            Value::Integer(seconds) => Ok(*seconds as f64),
+            Value::Float(seconds) => Ok(*seconds),
+            Value::Text(text) => duration::parse(text).map(|nanos| nanos as f64 / 1e9).map_err(Some),
+            _ => Err(None),
         }
     }
 

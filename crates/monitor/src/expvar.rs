@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::answer::Answer;
 use crate::json;
-use crate::secrets::redacted;
 use crate::snapshot::{RuntimeSnapshot, Source};
 
 /// Compat: requests for this page are not counted.
@@ -17,7 +16,7 @@ pub(crate) fn answer(source: &dyn Source) -> Answer {
     let line = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
     Answer::vars(format!(
         "{{\n\"cmdline\": {},\n\"memstats\": {}\n}}\n",
-        line(json::compact(&redacted(&runtime.command_line))),
+        line(json::compact(&runtime.command_line)),
         line(json::compact(&MemStats::of(&runtime))),
     ))
 }

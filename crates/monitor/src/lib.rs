@@ -21,7 +21,6 @@ mod page;
 mod query;
 mod raftz;
 mod routez;
-mod secrets;
 mod snapshot;
 mod stacksz;
 mod subsz;

@@ -512,7 +512,7 @@ pub struct ThreadSnapshot {
 /// What a process was started with and what it holds in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuntimeSnapshot {
-    /// The program and its arguments as they were given, secrets included: the page leaves those out.
+    /// The program and its arguments, without their secrets.
     pub command_line: Vec<String>,
     /// Bytes of address space.
     pub mapped: u64,

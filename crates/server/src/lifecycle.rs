@@ -14,6 +14,7 @@ use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
 use myelin_monitor::Pages;
 use myelin_wire::REFERENCE_VERSION;
+use myelin_wire::error::Quoted;
 use myelin_wire::info::Info;
 use std::fmt::{self, Arguments};
 use std::io;
@@ -132,10 +133,7 @@ impl Server {
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
         if let Some(path) = &options.server.pid_file {
-            pidfile::write(path, std::process::id()).map_err(|error| {
-                let (path, error) = (path.display(), fault::words(&error));
-                StartError::new(format!("Could not write pidfile: open {path}: {error}"))
-            })?;
+            pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let broker = new_broker(options, id, name, log)?;
         let client_tls = Arc::<ClientTls>::default();
@@ -143,7 +141,7 @@ impl Server {
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
         let shards = start_shards(&broker, control.handle(), &client_tls)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
-        let monitor_tls = monitor_tls(options, log)?;
+        let monitor_tls = monitor_tls(options)?;
         let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
         banner::print_jetstream(log, &options.jetstream);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
@@ -154,34 +152,38 @@ impl Server {
         })?;
         broker.update_info(|info| (info.host, info.port) = advertised);
         monitor.set_addresses(Addresses { client: address.port() });
-        let ports_dir = options.server.ports_file_dir.as_deref();
-        let ports_file = ports_dir.and_then(|dir| {
-            // Compat: a server without it is a server.
-            ports::write(dir, client_url(&broker, address), monitoring).map_err(|error| log.error(error)).ok()
-        });
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
         }
-        log.info("Server is ready");
-        let log = Arc::clone(log);
-        let addresses = Bound { client: address, monitoring };
-        Ok(Self {
+        let mut server = Self {
             loaded,
-            log,
+            log: Arc::clone(log),
             broker,
             shards,
             monitor,
-            addresses,
+            addresses: Bound { client: address, monitoring },
             client_tls,
             monitor_tls,
-            ports_file,
+            ports_file: None,
             accepting,
-        })
+        };
+        server.write_ports_file();
+        log.info("Server is ready");
+        Ok(server)
     }
 
-    /// Heeds signals until one of them ends the server.
+    /// Writes the ports file where the options want one. Compat: a server without it is a server.
+    pub(crate) fn write_ports_file(&mut self) {
+        let Some(directory) = &self.loaded.options.server.ports_file_dir else { return };
+        let scheme = if self.broker.info().tls_required { "tls" } else { "nats" };
+        let written = ports::write(directory, (scheme, self.addresses.client), self.addresses.monitoring);
+        self.ports_file = written.map_err(|error| self.log.error(error)).ok();
+    }
+
+    /// Heeds signals until one of them ends the server. This runs on the main thread, not on the runtime's:
+    /// a reload may read files and open a log here, and holds up nothing but the next signal.
     fn serve(mut self, control: &Runtime, mut signals: Signals, read_again: ReadAgain<'_>) {
         control.block_on(async {
             loop {
@@ -261,11 +263,6 @@ fn new_broker(
     Broker::new(settings, auth, &setup::accounts(options), system, info, sink).map_err(failed("accounts"))
 }
 
-/// The clients' address and what a URL of it begins with.
-pub(crate) fn client_url(broker: &Broker, address: SocketAddr) -> (&'static str, SocketAddr) {
-    (if broker.info().tls_required { "tls" } else { "nats" }, address)
-}
-
 fn announce_tls(offer: &ClientOffer, log: &Logger) {
     offer.notes.iter().for_each(|note| log.warn(note));
     let is_first = offer.first == HandshakeFirst::Yes;
@@ -289,7 +286,7 @@ fn start_shards(
 }
 
 /// TLS for monitoring, where it is served over HTTPS.
-fn monitor_tls(options: &Options, log: &Logger) -> Result<Option<Arc<tls::Current>>, StartError> {
+fn monitor_tls(options: &Options) -> Result<Option<Arc<tls::Current>>, StartError> {
     let unable = |error| StartError::new(format!("Can't start monitoring: {error}"));
     let Some(https) = options.monitoring.https_port else { return Ok(None) };
     if let Some(http) = options.monitoring.port {
@@ -298,8 +295,8 @@ fn monitor_tls(options: &Options, log: &Logger) -> Result<Option<Arc<tls::Curren
     }
     let options =
         options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
+    // Its notes are those of the clients' offer, which are logged in any case.
     let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
-    offer.notes.iter().for_each(|note| log.warn(note));
     Ok(Some(tls::Current::new(offer.config)))
 }
 
@@ -341,7 +338,7 @@ pub(crate) fn advertised(options: &Options, port: u16) -> Result<(String, u16), 
 fn listen(host: &str, port: u16, what: &str, log: &Logger) -> Result<TcpListener, StartError> {
     let listener = listener::bind(host, port).map_err(|error| {
         let (place, reason) = (fault::with_port(host, port), fault::listening(host, port, &error));
-        StartError::new(format!("Error listening on port: {place}, {reason:?}"))
+        StartError::new(format!("Error listening on port: {place}, {}", Quoted(reason.as_bytes())))
     })?;
     let port = listener.local_addr().map_err(failed("no address"))?.port();
     log.info(format_args!("Listening for {what} on {}", fault::with_port(host, port)));

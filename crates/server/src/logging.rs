@@ -19,6 +19,7 @@ use std::sync::{PoisonError, RwLock};
 use crate::fault::words;
 use file::LogFile;
 use line::{Format, Level};
+use myelin_wire::error::Quoted;
 use writer::{Lines, Sink, Writer};
 
 pub(crate) use line::Clock;
@@ -85,8 +86,8 @@ impl Display for OpenError {
             Self::File(path, error) => {
                 write!(f, "error opening file: open {}: {}", path.display(), words(error))
             }
-            Self::Connect(error) => write!(f, "error connecting to syslog: {error:?}"),
-            Self::Network(scheme) => write!(f, "error invalid network type: {scheme:?}"),
+            Self::Connect(error) => write!(f, "error connecting to syslog: {}", Quoted(error.as_bytes())),
+            Self::Network(scheme) => write!(f, "error invalid network type: {}", Quoted(scheme.as_bytes())),
             Self::Url(error) => f.write_str(error),
             Self::Thread(error) => write!(f, "error starting the log: {}", words(error)),
         }

@@ -1,5 +1,6 @@
 //! The file that names this process to scripts.
 
+use crate::fault;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,8 +11,12 @@ use std::path::Path;
 /// Compat: no newline at the end, and the file stays when the server stops.
 ///
 /// # Errors
-/// Whatever the file system says: no such folder, no permission, no space.
-pub(crate) fn write(path: &Path, pid: u32) -> io::Result<()> {
+/// Whatever the file system says, for the log: no such folder, no permission, no space.
+pub(crate) fn write(path: &Path, pid: u32) -> Result<(), String> {
+    write_file(path, pid).map_err(|error| format!("open {}: {}", path.display(), fault::words(&error)))
+}
+
+fn write_file(path: &Path, pid: u32) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
@@ -44,7 +49,8 @@ mod tests {
     #[test]
     fn a_missing_folder_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        let error = write(&folder.path().join("no/such.pid"), 1).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let path = folder.path().join("no/such.pid");
+        let error = write(&path, 1).unwrap_err();
+        assert_eq!(error, format!("open {}: no such file or directory", path.display()));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::fault;
 use crate::http::Scheme;
+use crate::process;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ pub(crate) fn write(
     client: (&str, SocketAddr),
     monitor: Option<(Scheme, SocketAddr)>,
 ) -> Result<PathBuf, String> {
-    let path = dir.join(format!("{}_{}.ports", executable(), std::process::id()));
+    let path = dir.join(format!("{}_{}.ports", process::called(), std::process::id()));
     let mut ports = json!({ "nats": [url(client.0, client.1)] });
     if let Some((scheme, monitor)) = monitor {
         ports["monitoring"] = json!([url(scheme.name(), monitor)]);
@@ -27,13 +28,6 @@ pub(crate) fn write(
             Err(format!("Error writing ports file ({path}): open {path}: {error}"))
         }
     }
-}
-
-/// The name that this program was started by, which a link may have given it.
-fn executable() -> String {
-    let name = std::env::args_os().next().map(PathBuf::from);
-    let name = name.as_deref().and_then(Path::file_name);
-    name.map_or_else(|| "myelin-server".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Removes the file; a file that is gone already is fine.

@@ -8,6 +8,7 @@ pub(crate) use threads::threads;
 
 use myelin_monitor::RuntimeSnapshot;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -101,7 +102,14 @@ pub(crate) fn memory_of_machine() -> Option<u64> {
     field(&info, "MemTotal:").and_then(kibibytes)
 }
 
-/// The arguments, program included, without their secrets.
+/// The name that this program was started by, which a link may have given it.
+pub(crate) fn called() -> String {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    let name = name.as_deref().and_then(Path::file_name);
+    name.map_or_else(|| "myelin-server".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// The arguments, program included, without their secrets. Compat: the reference shows them as they are.
 fn command_line() -> Vec<String> {
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     myelin_conf::redacted_args(&arguments.collect::<Vec<_>>())

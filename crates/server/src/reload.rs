@@ -11,7 +11,6 @@ use crate::{lifecycle, pidfile, ports, setup, tls};
 use myelin_broker::NextDirectory;
 use myelin_conf::options::{AuthorizationOptions, Options};
 use myelin_conf::{LoadError, Loaded};
-use std::path::Path;
 
 /// Reads command line and configuration file again.
 pub type ReadAgain<'r> = &'r dyn Fn() -> Result<Loaded, LoadError>;
@@ -101,33 +100,23 @@ impl Server {
                 self.log.info(format_args!("Closed {closed} connections to fall within max_connections"));
             }
         }
-        let files =
-            |options: &Options| (options.server.pid_file.clone(), options.server.ports_file_dir.clone());
-        let ((old_pid, old_ports), (pid, ports)) = (files(old), files(new));
+        let pid_file_moves = new.server.pid_file != old.server.pid_file;
+        let ports_file_moves = new.server.ports_file_dir != old.server.ports_file_dir;
         self.monitor.replace(&loaded);
         self.loaded = loaded;
-        if pid != old_pid {
-            self.write_pid(pid.as_deref());
+        if pid_file_moves {
+            self.write_pid_file();
         }
-        if ports != old_ports {
-            self.write_ports(ports.as_deref());
+        if ports_file_moves {
+            self.ports_file.take().iter().for_each(|path| ports::remove(path));
+            self.write_ports_file();
         }
     }
 
-    fn write_pid(&self, path: Option<&Path>) {
-        let Some(path) = path else { return };
+    fn write_pid_file(&self) {
+        let Some(path) = &self.loaded.options.server.pid_file else { return };
         if let Err(error) = pidfile::write(path, std::process::id()) {
             self.log.error(format_args!("Failed to write pidfile: {error}"));
-        }
-    }
-
-    fn write_ports(&mut self, directory: Option<&Path>) {
-        self.ports_file.take().iter().for_each(|path| ports::remove(path));
-        let Some(directory) = directory else { return };
-        let client = lifecycle::client_url(&self.broker, self.addresses.client);
-        match ports::write(directory, client, self.addresses.monitoring) {
-            Ok(path) => self.ports_file = Some(path),
-            Err(error) => self.log.error(format_args!("Error writing ports file: {error}")),
         }
     }
 }

@@ -12,18 +12,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time for a TLS handshake.
-pub(crate) fn tls_timeout(options: &Options) -> Duration {
-    options.tls.as_ref().and_then(|tls| tls.timeout).unwrap_or(TLS_TIMEOUT)
-}
-
-const TLS_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Time to authenticate. Compat: the default grows with the time for the handshake.
 pub(crate) fn auth_timeout(options: &Options) -> Duration {
     let configured = options.authorization.timeout;
     if options.tls.is_some() && configured == AuthorizationOptions::default().timeout {
-        return tls_timeout(options) + Duration::from_secs(1);
+        return options.tls_timeout() + Duration::from_secs(1);
     }
     configured
 }

@@ -130,11 +130,19 @@ fn quote(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             '\r' => f.write_str("\\r")?,
             '\t' => f.write_str("\\t")?,
             '\x0b' => f.write_str("\\v")?,
-            c if c != '\'' && c.escape_debug().len() > 1 => escape(c, f)?,
+            c if !is_printed(c) => escape(c, f)?,
             c => write!(f, "{c}")?,
         }
     }
     Ok(())
+}
+
+/// What Rust would escape, and blanks other than the plain one, is what Go cannot print.
+fn is_printed(c: char) -> bool {
+    match c {
+        ' ' | '\'' => true,
+        _ => !c.is_whitespace() && c.escape_debug().len() == 1,
+    }
 }
 
 /// What does not print, by its number.
@@ -222,6 +230,22 @@ impl CloseReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_quoted_like_go() {
+        for (text, shown) in [
+            ("", r#""""#),
+            ("a b", r#""a b""#),
+            ("\"\\", r#""\"\\""#),
+            ("\n\t\r\u{7}\u{8}\u{b}\u{c}", r#""\n\t\r\a\b\v\f""#),
+            ("\u{1}\u{1b}\u{7f}", r#""\x01\x1b\x7f""#),
+            ("é世", r#""é世""#),
+            ("\u{a0}\u{2028}\u{85}", r#""\u00a0\u2028\u0085""#),
+            ("\u{e0001}", r#""\U000e0001""#),
+        ] {
+            assert_eq!(Quoted(text.as_bytes()).to_string(), shown);
+        }
+    }
 
     #[test]
     fn violations_quote_what_the_peer_sent() {

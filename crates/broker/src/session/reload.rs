@@ -115,9 +115,9 @@ impl Session {
     fn log_removed(&self, sub: &Subscription, conn: &Conn) {
         let queue = sub.queue().map(|queue| format!(" using queue {}", Quoted(queue))).unwrap_or_default();
         let user = conn.details().user.unwrap_or_else(|| "N/A".to_owned());
+        let user = Quoted(user.as_bytes());
         let (subject, sid) = (Quoted(sub.subject()), Quoted(sub.sid()));
-        let line =
-            format_args!("Removed sub {subject}{queue} (sid {sid}) for User {user:?} - not authorized");
+        let line = format_args!("Removed sub {subject}{queue} (sid {sid}) for User {user} - not authorized");
         self.broker.log().write(Level::Info, line);
     }
 

@@ -2,12 +2,13 @@
 
 use super::address::ClusterAddress;
 use super::table::Flag;
-use super::{Flags, Setting, quoted};
+use super::{Flags, Setting};
 use crate::diagnostic::Diagnostic;
 use crate::options::table::{Class, Scope};
 use crate::options::{InspectTls, Options, Port, TlsOptions, missing_text, positive};
 use crate::secret::Secret;
 use crate::url::Url;
+use myelin_wire::error::Quoted;
 
 impl Flags {
     /// Puts the flags that stand for one option each over `options`.
@@ -28,7 +29,7 @@ impl Flags {
         if let Some(number) = self.number(Flag::Port) {
             let complain = |reason: String| {
                 let place = format!("{}:{number}", options.server.host);
-                format!("Error listening on port: {place}, {}", quoted(&reason))
+                format!("Error listening on port: {place}, {}", Quoted(reason.as_bytes()))
             };
             options.server.port = Port::or_default(read(number).map_err(complain)?);
         }
@@ -69,8 +70,7 @@ impl Flags {
                 format!("Error listening on router port: {} - {reason}", address.port)
             })?;
             cluster.listener.set_host(&address.host);
-            let login = address.login.map(|(user, password)| (user, Secret::new(password)));
-            (cluster.authorization.user, cluster.authorization.password) = login.unzip();
+            (cluster.authorization.user, cluster.authorization.password) = address.login.unzip();
         } else if self.is_given(Flag::ClusterListen) {
             cluster.listener.port = None;
         }
@@ -164,7 +164,7 @@ fn missing_feature(flag: Flag) -> Option<(&'static str, &'static str)> {
 /// Compat: the reference dies of a route that is no URL.
 fn route(text: &str) -> Result<Url, String> {
     let text = text.trim();
-    Url::parse(text).ok_or_else(|| format!("error parsing route url [{}]", quoted(text)))
+    Url::parse(text).ok_or_else(|| format!("error parsing route url [{}]", Quoted(text.as_bytes())))
 }
 
 fn impossible_port(number: i64) -> String {

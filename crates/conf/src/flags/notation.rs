@@ -1,6 +1,5 @@
-//! Values in Go's notation: what `strconv` takes for a switch or an integer, and how `%q` shows a text.
+//! Values of flags in Go's notation: what `strconv` takes for a switch or an integer.
 
-use std::fmt::Write as _;
 use std::num::IntErrorKind;
 
 pub(super) fn switch(text: &str) -> Option<bool> {
@@ -44,32 +43,6 @@ fn underscores_stand_between(digits: &str, is_prefixed: bool) -> bool {
     starts_well && !digits.ends_with('_') && !digits.contains("__")
 }
 
-/// A text between double quotes.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        let written = match c {
-            '"' => write!(quoted, "\\\""),
-            '\\' => write!(quoted, "\\\\"),
-            '\u{7}' => write!(quoted, "\\a"),
-            '\u{8}' => write!(quoted, "\\b"),
-            '\t' => write!(quoted, "\\t"),
-            '\n' => write!(quoted, "\\n"),
-            '\u{b}' => write!(quoted, "\\v"),
-            '\u{c}' => write!(quoted, "\\f"),
-            '\r' => write!(quoted, "\\r"),
-            '\0'..='\u{1f}' | '\u{7f}' => write!(quoted, "\\x{:02x}", u32::from(c)),
-            // What Rust would escape, and blanks other than the plain one, is what Go cannot print.
-            c if c.is_ascii() || !c.is_whitespace() && c.escape_debug().count() == 1 => write!(quoted, "{c}"),
-            c if u32::from(c) > 0xffff => write!(quoted, "\\U{:08x}", u32::from(c)),
-            c => write!(quoted, "\\u{:04x}", u32::from(c)),
-        };
-        written.expect("a String takes all text");
-    }
-    quoted.push('"');
-    quoted
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,22 +76,6 @@ mod tests {
             ("0x1_", Err("parse error")),
         ] {
             assert_eq!(number(text), value, "{text}");
-        }
-    }
-
-    #[test]
-    fn texts_are_quoted_like_go() {
-        for (text, shown) in [
-            ("", r#""""#),
-            ("a b", r#""a b""#),
-            ("\"\\", r#""\"\\""#),
-            ("\n\t\r\u{7}\u{8}\u{b}\u{c}", r#""\n\t\r\a\b\v\f""#),
-            ("\u{1}\u{1b}\u{7f}", r#""\x01\x1b\x7f""#),
-            ("é世", r#""é世""#),
-            ("\u{a0}\u{2028}\u{85}", r#""\u00a0\u2028\u0085""#),
-            ("\u{e0001}", r#""\U000e0001""#),
-        ] {
-            assert_eq!(quoted(text), shown);
         }
     }
 }

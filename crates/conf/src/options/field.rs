@@ -275,22 +275,13 @@ impl<'a> Field<'a> {
     /// that errors name.
     pub(super) fn login_timeout(&self, what: &str, report: &mut Report) -> Read<Option<Duration>> {
         let fail = |reason: &str| self.complaint(format!("error parsing {what} config, 'timeout' {reason}"));
-        let (seconds, shown) = match self.value() {
-            #[expect(clippy::cast_precision_loss, reason = "nobody waits for that many seconds")]
-            Value::Integer(seconds) => (*seconds as f64, seconds.to_string()),
-            Value::Float(seconds) => (*seconds, seconds.to_string()),
-            Value::Text(text) => {
-                let nanos = duration::parse(text).map_err(|error| fail(&error))?;
-                #[expect(clippy::cast_precision_loss, reason = "a nanosecond more or less does not matter")]
-                let seconds = nanos as f64 / 1e9;
-                (seconds, text.clone())
-            }
-            _ => return Err(fail("wrong type")),
-        };
+        let seconds = self.value().seconds();
+        let seconds = seconds.map_err(|error| fail(error.as_deref().unwrap_or("wrong type")))?;
         if seconds > 60.0 {
             report.warnings.push(self.invalid_use(&format!(
-                "timeout of {shown} ({seconds:.6} seconds) is high, consider keeping it under 60 seconds. \
-                 possibly caused by unquoted duration; use '1m' instead of 1m, for example"
+                "timeout of {} ({seconds:.6} seconds) is high, consider keeping it under 60 seconds. \
+                 possibly caused by unquoted duration; use '1m' instead of 1m, for example",
+                self.value().shown()
             )));
         }
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_else(|_| {

@@ -139,7 +139,26 @@ fn max_sub_tokens(field: &Field<'_>) -> Read<NonZeroU8> {
     tokens.ok_or_else(|| field.complaint(format!("{} value can not be negative", field.written())))
 }
 
+impl LimitOptions {
+    /// [`LimitOptions::max_payload`] for people. Compat: no limit is written as -1.
+    pub fn shown_max_payload(&self) -> i64 {
+        match self.max_payload {
+            UNLIMITED_PAYLOAD => -1,
+            max => i64::from(max),
+        }
+    }
+}
+
 impl WriteTimeout {
+    /// What logs and pages call it; nothing for the default.
+    pub fn name(self) -> &'static str {
+        match self {
+            WriteTimeout::Default => "",
+            WriteTimeout::Close => "close",
+            WriteTimeout::Retry => "retry",
+        }
+    }
+
     pub(super) fn read(field: &Field<'_>) -> Read<Self> {
         match field.text()? {
             "default" => Ok(WriteTimeout::Default),

@@ -74,8 +74,12 @@ pub use tls::{
 
 use crate::value::Map;
 use field::{Field, Read, read_block};
+use std::time::Duration;
 use table::Scope;
 use tls::TlsUse;
+
+/// Time for a TLS handshake where none is configured.
+const TLS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Everything that can be configured, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -158,6 +162,11 @@ impl Options {
             || self.operators.set(field, report)?
             || self.resolver.set(field, report)?
             || self.proxies.set(field, report)?)
+    }
+
+    /// Time for a client's TLS handshake.
+    pub fn tls_timeout(&self) -> Duration {
+        self.tls.as_ref().and_then(|tls| tls.timeout).unwrap_or(TLS_TIMEOUT)
     }
 
     /// The address that monitoring binds to.

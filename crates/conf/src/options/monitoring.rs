@@ -39,6 +39,11 @@ impl MonitoringOptions {
         Ok(true)
     }
 
+    /// [`MonitoringOptions::base_path`] for people, who have not written the default.
+    pub fn shown_base_path(&self) -> &str {
+        if self.base_path == "/" { "" } else { &self.base_path }
+    }
+
     fn listen(&mut self, field: &Field<'_>, report: &mut Report) -> Read<Option<Port>> {
         let listen = Listen::read(field.node(), report)?;
         self.host = (!listen.host.is_empty()).then_some(listen.host);

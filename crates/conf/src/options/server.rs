@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::field::{Field, Read, Report, complaint_at};
 use crate::duration;
+use crate::host_port::split_host_port;
 use crate::value::{Node, Value};
 
 /// A TCP port as an operator may ask for it.
@@ -171,48 +172,13 @@ impl Listen {
                 Ok(Self { host: String::new(), port: Port::read_number(node, *number, report) })
             }
             Value::Text(text) => {
-                let split = split_host_port(text);
-                let (host, port) =
-                    split.ok_or_else(|| fail(format!("could not parse address string {text:?}")))?;
+                let (host, port) = split_host_port(text)
+                    .map_err(|_| fail(format!("could not parse address string {text:?}")))?;
                 let number =
                     port.parse::<i64>().map_err(|_| fail(format!("could not parse port {port:?}")))?;
                 Ok(Self { host: host.to_owned(), port: Port::read_number(node, number, report) })
             }
             other => Err(fail(format!("expected port or host:port, got {}", other.go_type()))),
-        }
-    }
-}
-
-/// `host:port`, `[ipv6]:port` or `:port`; brackets are removed, and an IPv6 address needs them.
-fn split_host_port(text: &str) -> Option<(&str, &str)> {
-    let (host, port) = text.rsplit_once(':')?;
-    let host = match host.strip_prefix('[') {
-        Some(bracketed) => bracketed.strip_suffix(']')?,
-        None if host.contains(':') => return None,
-        None => host,
-    };
-    let is_clean = |part: &str| !part.contains(['[', ']']);
-    (is_clean(host) && is_clean(port)).then_some((host, port))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_split_like_go() {
-        for (text, parts) in [
-            ("127.0.0.1:4222", Some(("127.0.0.1", "4222"))),
-            (":4222", Some(("", "4222"))),
-            ("localhost:", Some(("localhost", ""))),
-            ("[::1]:4222", Some(("::1", "4222"))),
-            ("::1:4222", None),
-            ("localhost", None),
-            ("[::1]", None),
-            ("[::1:4222", None),
-            ("a]:4222", None),
-        ] {
-            assert_eq!(split_host_port(text), parts, "{text}");
         }
     }
 }

@@ -5,9 +5,7 @@ use std::time::Duration;
 use super::authorization::secret;
 use super::field::{Field, Read, Report, read_block};
 use super::table::Scope;
-use crate::duration;
 use crate::secret::Secret;
-use crate::value::Value;
 
 /// A single user or token. Not together with users of accounts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,15 +40,7 @@ impl SimpleAuthorization {
 /// Compat: the reference takes one second for whatever is no number, durations included. Here a duration
 /// is one, and with anything else no server starts.
 fn timeout(field: &Field<'_>, report: &mut Report) -> Option<Duration> {
-    let seconds = match field.value() {
-        #[expect(clippy::cast_precision_loss, reason = "nobody waits for that many seconds")]
-        Value::Integer(seconds) => Some(*seconds as f64),
-        Value::Float(seconds) => Some(*seconds),
-        #[expect(clippy::cast_precision_loss, reason = "a nanosecond more or less does not matter")]
-        Value::Text(text) => duration::parse(text).ok().map(|nanos| nanos as f64 / 1e9),
-        _ => None,
-    };
-    let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let timeout = field.value().seconds().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     if timeout.is_none() {
         report.refuse_start(field.complaint("'timeout' must be a number of seconds or a duration"));
     }

@@ -169,12 +169,13 @@ fn check_origin(origin: &str) -> Result<(), String> {
     if origin.is_empty() {
         return fail("empty url");
     }
-    let Some(url) = Url::parse(origin) else { return fail("invalid URI for request") };
-    if url.scheme.is_empty() && !url.rest.starts_with('/')
-        || url.authority.is_empty() && !url.scheme.is_empty() && !url.rest.starts_with('/')
-    {
-        return fail("invalid URI for request");
-    }
+    let url = match Url::read(origin) {
+        Ok(url) if url.scheme.is_empty() && !url.rest.starts_with('/') => {
+            return fail("invalid URI for request");
+        }
+        Ok(url) => url,
+        Err(reason) => return fail(&reason),
+    };
     if url.scheme != "http" && url.scheme != "https" {
         return Err(format!(
             "unable to parse allowed origin {origin:?}: allowed origins must be absolute URLs with http or https \

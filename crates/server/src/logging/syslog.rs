@@ -13,6 +13,8 @@ use super::line::Origin;
 use super::writer::{Lines, Sink};
 use super::{OpenError, Syslog as Which};
 use crate::fault::words;
+use crate::process;
+use myelin_wire::error::Quoted;
 
 /// Where daemons of this machine listen.
 const LOCAL: [&str; 3] = ["/dev/log", "/var/run/syslog", "/var/run/log"];
@@ -63,19 +65,13 @@ fn connect(address: Address) -> Result<(Syslog, Origin), OpenError> {
     let connection = address.connect().map_err(OpenError::Connect)?;
     let origin = Origin {
         facility: if let Address::Local(_) = address { DAEMON } else { KERNEL },
-        tag: tag(),
+        tag: process::called(),
         hostname: match &address {
             Address::Local(_) | Address::Unix(_) => None,
             Address::Udp(_) | Address::Tcp(_) => Some(hostname(&connection)),
         },
     };
     Ok((Syslog { address, connection: Some(connection) }, origin))
-}
-
-/// The name by which this program was called.
-fn tag() -> String {
-    let called = std::env::args_os().next().unwrap_or_default();
-    Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// This machine's name, or its address where it has none.
@@ -101,7 +97,7 @@ fn parse(url: &str) -> Result<Address, OpenError> {
         && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     if !is_scheme {
         let why = "first path segment in URL cannot contain colon";
-        return Err(OpenError::Url(format!("parse {url:?}: {why}")));
+        return Err(OpenError::Url(format!("parse {}: {why}", Quoted(url.as_bytes()))));
     }
     let (host, path) = match rest.strip_prefix("//") {
         Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
@@ -110,8 +106,9 @@ fn parse(url: &str) -> Result<Address, OpenError> {
     let port = host.rsplit_once(':').map_or("", |(_, port)| port);
     if !host.ends_with(']') && !port.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(OpenError::Url(format!(
-            "parse {url:?}: invalid port {:?} after host",
-            format!(":{port}")
+            "parse {}: invalid port {} after host",
+            Quoted(url.as_bytes()),
+            Quoted(format!(":{port}").as_bytes())
         )));
     }
     match scheme.to_ascii_lowercase().as_str() {
@@ -256,7 +253,10 @@ mod tests {
         let mut buffer = [0; 256];
         let n = daemon.recv(&mut buffer).unwrap();
         let text = received(&buffer[..n]);
-        assert!(text.starts_with("<29>") && text.ends_with(&format!(" {}[42]: hello\n", tag())), "{text}");
+        assert!(
+            text.starts_with("<29>") && text.ends_with(&format!(" {}[42]: hello\n", process::called())),
+            "{text}"
+        );
         assert_eq!(text.split_whitespace().count(), 5, "{text}");
     }
 
@@ -291,7 +291,7 @@ mod tests {
             let n = daemon.recv(&mut buffer).unwrap();
             let record = received(&buffer[..n]);
             assert!(record.starts_with("<5>2"), "{record}");
-            assert!(record.ends_with(&format!(" {host} {}[42]: {text}", tag())), "{record}");
+            assert!(record.ends_with(&format!(" {host} {}[42]: {text}", process::called())), "{record}");
         }
     }
 

@@ -1,8 +1,8 @@
 //! The buffer between those who log and the thread that writes.
 //!
 //! A full buffer is waited for a moment, so that a trace is complete as long as its destination takes it; who
-//! waited in vain once is the last to wait until something is written again. A lock is held only to copy bytes. The thread takes the whole buffer at once, so that a burst of lines
-//! costs one write.
+//! waited in vain once is the last to wait until something is written again. A lock is held only to copy
+//! bytes. The thread takes the whole buffer at once, so that a burst of lines costs one write.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -3,7 +3,7 @@
 use crate::{setup, tls};
 use jiff::Timestamp;
 use myelin_conf::Loaded;
-use myelin_conf::options::{Options, Port, UNLIMITED_PAYLOAD, WriteTimeout};
+use myelin_conf::options::{Options, Port};
 use myelin_monitor::{Limits, Settings};
 
 /// See the head of this file.
@@ -38,17 +38,11 @@ fn limits(options: &Options) -> Limits {
         http_host: options.monitoring_host().to_owned(),
         // Compat: a random port is shown as it was asked for, not as it was bound.
         http_port: options.monitoring.port.map_or(0, Port::to_number),
-        http_base_path: match options.monitoring.base_path.as_str() {
-            "/" => String::new(),
-            path => path.to_owned(),
-        },
+        http_base_path: options.monitoring.shown_base_path().to_owned(),
         https_port: options.monitoring.https_port.map_or(0, Port::to_number),
         auth_timeout: setup::auth_timeout(options).as_secs_f64(),
         max_control_line: limits.max_control_line as i32,
-        max_payload: match limits.max_payload {
-            UNLIMITED_PAYLOAD => -1,
-            max => i64::from(max),
-        },
+        max_payload: limits.shown_max_payload(),
         max_pending: limits.max_pending as i64,
     }
 }
@@ -56,13 +50,9 @@ fn limits(options: &Options) -> Limits {
 fn settings(options: &Options, config_digest: String) -> Settings {
     let flags = options.identity.feature_flags.merged();
     Settings {
-        tls_timeout: setup::tls_timeout(options).as_secs_f64(),
+        tls_timeout: options.tls_timeout().as_secs_f64(),
         write_deadline: options.limits.write_deadline,
-        write_timeout: match options.limits.write_timeout {
-            WriteTimeout::Default => String::new(),
-            WriteTimeout::Close => "close".to_owned(),
-            WriteTimeout::Retry => "retry".to_owned(),
-        },
+        write_timeout: options.limits.write_timeout.name().to_owned(),
         config_digest,
         feature_flags: flags.into_iter().map(|(name, on)| (name.to_owned(), on)).collect(),
         system_account: options.accounts.system_account().unwrap_or_default().to_owned(),

@@ -1,5 +1,5 @@
-//! How a connection becomes secure: INFO in the plain and then the
-//! handshake, or the other way round; then the session goes on.
+//! How a connection becomes secure: INFO in the plain and then the handshake, or the other way round; then the
+//! session goes on. Decides when, `secure` does it.
 
 use super::reader::Reader;
 use super::secure::{HANDSHAKE, handshake};

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
 use crate::fault::words;
+use myelin_wire::error::Quoted;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What a target without a pid looks for, as the kernel names it.
@@ -35,7 +36,7 @@ impl fmt::Display for DeliveryError {
         match self {
             Self::Parameters(rest) => write!(f, "invalid signal parameters: [{}]", rest.join(" ")),
             Self::Pid(text) => write!(f, "invalid pid: {text}"),
-            Self::Command(text) => write!(f, "unknown signal {text:?}"),
+            Self::Command(text) => write!(f, "unknown signal {}", Quoted(text.as_bytes())),
             Self::None => write!(f, "no {PROGRAM} processes running"),
             Self::Several(pids) => {
                 write!(f, "multiple {PROGRAM} processes running:")?;

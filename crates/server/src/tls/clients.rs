@@ -12,7 +12,6 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, ServerCo
 use super::peer::describe;
 use super::suites::{suite_name, version_name};
 use super::{Offer, Peers, offer};
-use crate::setup;
 
 /// What new clients are offered now. It can be exchanged while the server runs; connections that exist keep
 /// what they have.
@@ -59,7 +58,7 @@ impl ClientOffer {
         Ok(Some(Self {
             config: Arc::new(config),
             first: tls.handshake_first,
-            timeout: setup::tls_timeout(options),
+            timeout: options.tls_timeout(),
             is_optional: options.allow_non_tls,
             is_verified: tls.verify,
             pinned: tls.pinned_certs.clone(),

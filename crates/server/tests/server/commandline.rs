@@ -10,6 +10,7 @@
 
 use crate::PATIENCE;
 use crate::process::{PROGRAM, Setup};
+use myelin_compat::implementation::reference_program;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,21 +125,6 @@ fn plain(line: &str) -> Option<String> {
     }
 }
 
-fn reference() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<_> = std::env::split_paths(&path).collect();
-    folders.extend(std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin")));
-    let is_reference = |program: &PathBuf| {
-        let output = Command::new(program).arg("-v").output();
-        output.is_ok_and(|output| output.stdout == b"nats-server: v2.15.2\n")
-    };
-    let found = folders.into_iter().map(|folder| folder.join("nats-server")).find(is_reference);
-    if found.is_none() {
-        println!("skipped: no nats-server 2.15.2 found");
-    }
-    found
-}
-
 #[test]
 fn every_command_line_is_answered_like_the_reference() {
     let mut wrong = String::new();
@@ -155,7 +141,7 @@ fn every_command_line_is_answered_like_the_reference() {
 
 #[test]
 fn the_reference_answers_as_written_down() {
-    let Some(program) = reference() else { return };
+    let Some(program) = reference_program() else { return };
     let mut cases = cases();
     let recorded: Vec<_> = cases.iter().map(|case| run(&program, &case.args)).collect();
     if std::env::var_os("MYELIN_RECORD").is_some() {

@@ -74,6 +74,21 @@ fn a_refused_reload_changes_nothing() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_does_not_refuse_a_reload() {
+    let server = Server::with_config("max_payload: 1000");
+    let lines = server.reload("max_payload: 10\npid_file: \"/no/such/pid\"\nports_file_dir: \"/no/such\"");
+    let missing = "no such file or directory";
+    assert_logged(&lines, &format!("[ERR] Failed to write pidfile: open /no/such/pid: {missing}"));
+    let ports = lines.iter().find(|line| line.contains("ports file")).expect("a line about the ports file");
+    assert!(
+        ports.contains("[ERR] Error writing ports file (/no/such/") && ports.ends_with(missing),
+        "{ports}"
+    );
+    assert_eq!(ports.matches("ports file").count(), 1, "{ports}");
+    assert_eq!(server.page("/varz")["max_payload"], 10);
+}
+
+#[test]
 fn a_server_without_a_file_has_nothing_to_reload() {
     let server = Server::start();
     server.signal(rustix::process::Signal::HUP);

@@ -256,6 +256,7 @@ mod tests {
     use super::*;
     use crate::options::{Options, Report};
     use crate::parser::Sources;
+    use crate::{changes, load_text};
 
     #[test]
     fn no_name_stands_twice_in_a_block() {
@@ -338,6 +339,82 @@ mod tests {
                 assert!(complains || takes_all.contains(name), "{text} takes a date");
             }
         }
+    }
+
+    /// Pairs of configurations that differ in one option, for every option at the top whose feature exists.
+    const CHANGED: &[(&str, &str, &str)] = &[
+        ("listen", "", "listen: 4999"),
+        ("host", "", "host: '127.0.0.1'"),
+        ("port", "", "port: 4999"),
+        ("server_name", "", "server_name: x"),
+        ("client_advertise", "", "client_advertise: x"),
+        ("pidfile", "", "pidfile: x"),
+        ("ports_file_dir", "", "ports_file_dir: x"),
+        ("lame_duck_duration", "", "lame_duck_duration: '60s'"),
+        ("lame_duck_grace_period", "", "lame_duck_grace_period: '5s'"),
+        ("debug", "", "debug: true"),
+        ("trace", "", "trace: true"),
+        ("trace_verbose", "", "trace_verbose: true"),
+        ("trace_headers", "", "trace_headers: true"),
+        ("max_traced_msg_len", "", "max_traced_msg_len: 9"),
+        ("logtime", "", "logtime: false"),
+        ("logtime_utc", "", "logtime_utc: true"),
+        ("logfile", "", "logfile: x"),
+        ("logfile_size_limit", "", "logfile_size_limit: 1000"),
+        ("logfile_max_num", "", "logfile_max_num: 9"),
+        ("syslog", "", "syslog: true"),
+        ("remote_syslog", "", "remote_syslog: 'udp://h:1'"),
+        ("http", "", "http: 8222"),
+        ("https", "", "https: 8222"),
+        ("http_port", "", "http_port: 8222"),
+        ("https_port", "", "https_port: 8222"),
+        ("http_base_path", "", "http_base_path: x"),
+        ("max_control_line", "", "max_control_line: 999"),
+        ("max_payload", "", "max_payload: 999"),
+        ("max_pending", "", "max_pending: 9999999"),
+        ("max_connections", "", "max_connections: 9"),
+        ("max_subscriptions", "", "max_subscriptions: 9"),
+        ("max_sub_tokens", "", "max_sub_tokens: 9"),
+        ("max_closed_clients", "", "max_closed_clients: 9"),
+        ("ping_interval", "", "ping_interval: '9s'"),
+        ("ping_max", "", "ping_max: 9"),
+        ("write_deadline", "", "write_deadline: '9s'"),
+        ("write_timeout", "", "write_timeout: retry"),
+        ("no_fast_producer_stall", "", "no_fast_producer_stall: true"),
+        ("no_header_support", "", "no_header_support: true"),
+        ("connect_error_reports", "", "connect_error_reports: 9"),
+        ("reconnect_error_reports", "", "reconnect_error_reports: 9"),
+        ("feature_flags", "", "feature_flags { js_ack_fc_v2: true }"),
+        ("server_tags", "", "server_tags: x"),
+        ("server_metadata", "", "server_metadata { a: b }"),
+        ("authorization", "", "authorization { token: x }"),
+        ("accounts", "", "accounts { A {} }"),
+        (
+            "no_auth_user",
+            "authorization { users: [{user: a, password: b}] }",
+            "authorization { users: [{user: a, password: b}] }, no_auth_user: a",
+        ),
+        ("system_account", "accounts { A {} }", "accounts { A {} }, system_account: A"),
+        ("no_system_account", "", "no_system_account: true"),
+        ("tls", "", "tls { cert_file: a, key_file: b }"),
+        ("allow_non_tls", "", "allow_non_tls: true"),
+        ("jetstream", "", "jetstream: true"),
+        ("store_dir", "", "store_dir: x"),
+    ];
+
+    #[test]
+    fn a_reload_changes_what_the_table_says() {
+        let options = |text: &str| load_text(text.as_bytes(), &|_| None).expect(text).options;
+        for (name, old, new) in CHANGED {
+            let entry = Scope::Top.find(name).expect(name);
+            let (old, new) = (options(old), options(new));
+            assert_ne!(old, new, "{name} changes nothing");
+            assert_eq!(changes(&old, &new, 4222).is_ok(), entry.reloads, "{name}");
+        }
+        let is_idle = |entry: &Entry| matches!(entry.class, Class::Missing(_) | Class::NoMeaning(_));
+        let mut left = Scope::Top.block().entries.iter().filter(|entry| !is_idle(entry));
+        let untried = left.find(|entry| CHANGED.iter().all(|(name, ..)| !entry.names.contains(name)));
+        assert!(untried.is_none(), "{untried:?}");
     }
 
     #[test]

@@ -10,12 +10,15 @@ const HEAD: &str = "\
 The options of the configuration file, which are those of nats-server 2.15.2. This page is printed from the table in
 `crates/conf/src/options/table/` (`MYELIN_RECORD=1 cargo test -p myelin-conf --test suite page`).
 
-- **works**: does what it does in nats-server. Inside a block that is missing: read and checked.
+- **works**: does what it does in nats-server. Inside a block that is missing or accepted with a warning: read and
+  checked.
 - **no meaning here**: accepted with one warning, since Myelin has nothing that the option could change.
+- **accepted with a warning**: the server starts without it, and says so when it is asked for.
 - **missing**: read and checked, but the feature does not exist yet. `-t` says so and calls the file valid; a start
   ends with a message that names the option, its place and the feature. Switched off (`false`, empty) it is accepted.
 
-*Reload* says whether `--signal reload` may change the option in a running server.
+*Reload* says whether `--signal reload` may change the option in a running server. Inside a block that is missing or
+accepted with a warning nothing depends on it yet.
 ";
 
 /// The page.

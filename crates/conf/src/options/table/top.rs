@@ -3,6 +3,8 @@
 use super::{Block, Class, Entry};
 
 const PROFILING: Class = Class::NoMeaning("there is no Go profile to serve; use `perf`");
+const NO_LINKS: Class = Class::NoMeaning("there are no links to other servers");
+const STREAMS: Class = Class::Announced("streams are not part of this version");
 const OPERATORS: &str = "operators and JWT";
 const RESOLVER: &str = "account resolvers";
 
@@ -42,7 +44,7 @@ pub(super) static TOP: Block = Block {
             &["trace_verbose"],
             "boolean",
             "false",
-            "Trace the system account as well; sets `trace` too.",
+            "Trace the server's own connections, of which there are none yet; sets `trace` too.",
         )
         .live(),
         Entry::new(&["trace_headers"], "boolean", "false", "Trace headers, not payloads; sets `trace` too.")
@@ -134,8 +136,12 @@ pub(super) static TOP: Block = Block {
             "number",
             "3600",
             "How often failed attempts to link are logged.",
-        ),
-        Entry::new(&["reconnect_error_reports"], "number", "1", "The same for links that were up before."),
+        )
+        .class(NO_LINKS)
+        .live(),
+        Entry::new(&["reconnect_error_reports"], "number", "1", "The same for links that were up before.")
+            .class(NO_LINKS)
+            .live(),
         Entry::new(&["proxy_protocol"], "boolean", "false", "Connections begin with a PROXY header.")
             .missing("the PROXY protocol"),
         Entry::new(&["proxies"], "block", "", "Proxies that may connect for users.")
@@ -198,8 +204,8 @@ pub(super) static TOP: Block = Block {
             .missing(RESOLVER),
         // Features.
         Entry::new(&["jetstream"], "boolean, `enabled`, `disabled` or block", "false", "Streams.")
-            .class(Class::Announced("streams are not part of this version")),
-        Entry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores."),
+            .class(STREAMS),
+        Entry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores.").class(STREAMS),
         Entry::new(&["default_js_domain"], "block", "", "JetStream domain of accounts.")
             .missing("JetStream domains"),
         Entry::new(&["cluster"], "block", "", "Routes to servers of the same cluster.")

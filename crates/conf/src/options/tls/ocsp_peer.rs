@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::read::{Stop, seconds};
+use super::read::Stop;
 use crate::options::field::{Field, Report, read_block};
 use crate::options::table::Scope;
 use crate::value::{Map, Value};
@@ -94,7 +94,7 @@ fn switch(field: &Field<'_>) -> Stop<bool> {
 
 /// Compat: a negative time is ignored, and the clock skew alone keeps to itself what is wrong with it.
 fn time(field: &Field<'_>, time: &mut Duration, is_vague: bool) -> Stop<()> {
-    let read = seconds(field.value()).map_err(|error| match error {
+    let read = field.value().seconds().map_err(|error| match error {
         Some(error) if !is_vague => error,
         _ => "unexpected type".to_owned(),
     });

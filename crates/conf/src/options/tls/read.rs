@@ -171,19 +171,9 @@ fn min_version(field: &Field<'_>) -> Stop<TlsVersion> {
     version.map_err(|error| field.complaint(format!("error parsing tls config: {error}")))
 }
 
-/// Seconds as a number, or a duration. `Err(None)` for another type.
-pub(super) fn seconds(value: &Value) -> Result<f64, Option<String>> {
-    match value {
-        Value::Integer(seconds) => Ok(*seconds as f64),
-        Value::Float(seconds) => Ok(*seconds),
-        Value::Text(text) => duration::parse(text).map(|nanos| nanos as f64 / 1e9).map_err(Some),
-        _ => Err(None),
-    }
-}
-
 /// Compat: 0 stands for the default, and less than that leaves no time at all.
 fn timeout(field: &Field<'_>) -> Stop<Option<Duration>> {
-    let seconds = seconds(field.value()).map_err(|error| {
+    let seconds = field.value().seconds().map_err(|error| {
         wrong(field, &format!("'timeout' {}", error.unwrap_or_else(|| "wrong type".to_owned())))
     })?;
     if seconds == 0.0 {
@@ -215,7 +205,7 @@ fn handshake_first(field: &Field<'_>) -> Stop<HandshakeFirst> {
         Value::Boolean(false) => return Ok(HandshakeFirst::No),
         Value::Text(text) => text,
         other => {
-            let (name, found) = (field.written(), go_type(other));
+            let (name, found) = (field.written(), other.go_type());
             return Err(
                 field.complaint(format!("field {name:?} should be a boolean or a string, got {found}"))
             );
@@ -244,11 +234,11 @@ fn certificates(field: &Field<'_>) -> Stop<Vec<CertificateFiles>> {
         return Err(unsupported(field.node(), "map[string]interface {}"));
     };
     let read = items.iter().map(|item| {
-        let Value::Map(map) = &item.value else { return Err(unsupported(item, go_type(&item.value))) };
+        let Value::Map(map) = &item.value else { return Err(unsupported(item, item.value.go_type())) };
         let (mut cert_file, mut key_file, mut last) = (String::new(), String::new(), item);
         for (name, node) in map.iter() {
             last = node;
-            let Value::Text(file) = &node.value else { return Err(unsupported(node, go_type(&node.value))) };
+            let Value::Text(file) = &node.value else { return Err(unsupported(node, node.value.go_type())) };
             match name {
                 "cert_file" => cert_file.clone_from(file),
                 "key_file" => key_file.clone_from(file),
@@ -310,20 +300,8 @@ fn text(node: &Node) -> Stop<&str> {
 
 /// Compat: what Go says when a value is not of the type that it was taken for.
 fn conversion(node: &Node, expected: &str) -> Diagnostic {
-    let found = go_type(&node.value);
+    let found = node.value.go_type();
     complaint_at(&node.position, format!("interface conversion: interface {{}} is {found}, not {expected}"))
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Boolean(_) => "bool",
-        Value::Integer(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::Text(_) => "string",
-        Value::DateTime(_) => "time.Time",
-        Value::Array(_) => "[]interface {}",
-        Value::Map(_) => "map[string]interface {}",
-    }
 }
 
 /// The value as Go prints it.

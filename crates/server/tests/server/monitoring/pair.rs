@@ -4,8 +4,8 @@ use super::shape::differences;
 use crate::eventually;
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
+use myelin_compat::implementation::reference_program;
 use serde_json::Value;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Keys whose values belong to one process, one moment or one implementation. Their types are compared all the same.
@@ -37,10 +37,7 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn start(config: &str) -> Option<Self> {
-        let Some(program) = find() else {
-            eprintln!("no nats-server found: the monitoring pages were not compared");
-            return None;
-        };
+        let program = reference_program()?;
         let setup = Setup::default().config(config);
         Some(Self { ours: setup.clone().start(), reference: setup.program(&program).start() })
     }
@@ -92,14 +89,6 @@ impl Pair {
             assert!(Instant::now() < deadline, "{request}\n{}\n{answers:#?}", found.join("\n"));
         }
     }
-}
-
-fn find() -> Option<PathBuf> {
-    let named = std::env::var_os("MYELIN_REFERENCE").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let in_path = std::env::split_paths(&path).map(|folder| folder.join("nats-server"));
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join("go/bin/nats-server"));
-    named.into_iter().chain(in_path).chain(home).find(|program| program.is_file())
 }
 
 #[derive(Debug)]
