@@ -74,6 +74,7 @@ pub use tls::{
 
 use crate::value::Map;
 use field::{Field, Read, read_block};
+use std::time::Duration;
 use table::Scope;
 use tls::TlsUse;
 
@@ -163,6 +164,20 @@ impl Options {
     /// The address that monitoring binds to.
     pub fn monitoring_host(&self) -> &str {
         self.monitoring.host.as_deref().unwrap_or(&self.server.host)
+    }
+
+    /// Time for a client's TLS handshake.
+    pub fn tls_timeout(&self) -> Duration {
+        self.tls.as_ref().and_then(|tls| tls.timeout).unwrap_or(Duration::from_secs(2))
+    }
+
+    /// Time to authenticate. Compat: the default grows with the time for the handshake.
+    pub fn auth_timeout(&self) -> Duration {
+        let configured = self.authorization.timeout;
+        if self.tls.is_some() && configured == AuthorizationOptions::default().timeout {
+            return self.tls_timeout() + Duration::from_secs(1);
+        }
+        configured
     }
 
     /// Whether clients without credentials join the global account although users exist.

@@ -1,6 +1,6 @@
 //! What the pages show of the configuration: made when it is loaded, replaced as a whole by a reload.
 
-use crate::{setup, tls};
+use crate::tls;
 use jiff::Timestamp;
 use myelin_conf::Loaded;
 use myelin_conf::options::{Options, Port, UNLIMITED_PAYLOAD, WriteTimeout};
@@ -43,7 +43,7 @@ fn limits(options: &Options) -> Limits {
             path => path.to_owned(),
         },
         https_port: options.monitoring.https_port.map_or(0, Port::to_number),
-        auth_timeout: setup::auth_timeout(options).as_secs_f64(),
+        auth_timeout: options.auth_timeout().as_secs_f64(),
         max_control_line: limits.max_control_line as i32,
         max_payload: match limits.max_payload {
             UNLIMITED_PAYLOAD => -1,
@@ -56,7 +56,7 @@ fn limits(options: &Options) -> Limits {
 fn settings(options: &Options, config_digest: String) -> Settings {
     let flags = options.identity.feature_flags.merged();
     Settings {
-        tls_timeout: setup::tls_timeout(options).as_secs_f64(),
+        tls_timeout: options.tls_timeout().as_secs_f64(),
         write_deadline: options.limits.write_deadline,
         write_timeout: match options.limits.write_timeout {
             WriteTimeout::Default => String::new(),
