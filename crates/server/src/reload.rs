@@ -7,7 +7,7 @@
 use crate::lifecycle::Server;
 use crate::shard::Mail;
 use crate::tls::{ClientOffer, Peers};
-use crate::{lifecycle, pidfile, ports, setup, tls};
+use crate::{fault, lifecycle, pidfile, ports, setup, tls};
 use myelin_auth::AuthConfig;
 use myelin_broker::AccountLimits;
 use myelin_conf::options::{AuthorizationOptions, Options};
@@ -110,7 +110,8 @@ impl Server {
             && let Some(path) = &new.server.pid_file
             && let Err(error) = pidfile::write(path, std::process::id())
         {
-            self.log.error(format_args!("Failed to write pidfile: {error}"));
+            let (path, error) = (path.display(), fault::words(&error));
+            self.log.error(format_args!("Failed to write pidfile: open {path}: {error}"));
         }
         if new.server.ports_file_dir != old.server.ports_file_dir {
             self.ports_file.take().iter().for_each(|path| ports::remove(path));
@@ -122,7 +123,7 @@ impl Server {
                 })
                 .transpose();
             self.ports_file = written.unwrap_or_else(|error| {
-                self.log.error(format_args!("Error writing ports file: {error}"));
+                self.log.error(error);
                 None
             });
         }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::ThreadId;
 
+use crate::fault;
 use crate::tls::{NO_HANDSHAKE, words};
 use rustls::{ServerConfig, ServerConnection};
 use tokio::io::{AsyncRead, ReadBuf};
@@ -223,9 +224,10 @@ pub(super) async fn handshake(
     config: Arc<ServerConfig>,
 ) -> Result<ServerConnection, String> {
     let stream: &TcpStream = (*socket).as_ref();
-    let io_words = |error: io::Error| error.to_string();
     let mut first = [0];
-    if stream.peek(&mut first).await.map_err(io_words)? == 0 {
+    let reading = |error| transfer(stream, "read", error);
+    let writing = |error| transfer(stream, "write", error);
+    if stream.peek(&mut first).await.map_err(reading)? == 0 {
         return Err("EOF".to_owned());
     }
     if first != [HANDSHAKE] {
@@ -236,9 +238,9 @@ pub(super) async fn handshake(
         while connection.wants_write() {
             match connection.write_tls(&mut Socket(stream)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    stream.writable().await.map_err(io_words)?;
+                    stream.writable().await.map_err(writing)?;
                 }
-                written => drop(written.map_err(io_words)?),
+                written => drop(written.map_err(writing)?),
             }
         }
         if !connection.is_handshaking() {
@@ -246,15 +248,24 @@ pub(super) async fn handshake(
         }
         match connection.read_tls(&mut Socket(stream)) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                stream.readable().await.map_err(io_words)?;
+                stream.readable().await.map_err(reading)?;
             }
             Ok(0) => return Err("EOF".to_owned()),
-            read => drop(read.map_err(io_words)?),
+            read => drop(read.map_err(reading)?),
         }
         if let Err(error) = connection.process_new_packets() {
             // The alert, if the socket takes it.
             while connection.wants_write() && connection.write_tls(&mut Socket(stream)).is_ok() {}
             return Err(words(&error));
         }
+    }
+}
+
+/// Why bytes of a handshake did not come through, as Go words it.
+fn transfer(stream: &TcpStream, what: &str, error: io::Error) -> String {
+    let error = fault::words(&error);
+    match (stream.local_addr(), stream.peer_addr()) {
+        (Ok(ours), Ok(theirs)) => format!("{what} tcp {ours}->{theirs}: {what}: {error}"),
+        _ => format!("{what}: {error}"),
     }
 }
