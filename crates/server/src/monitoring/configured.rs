@@ -31,7 +31,11 @@ impl Configured {
 fn limits(options: &Options) -> Limits {
     let limits = &options.limits;
     Limits {
-        max_connections: i64::from(limits.max_connections),
+        // Compat: no connections at all are written as -1.
+        max_connections: match limits.max_connections {
+            0 => -1,
+            max => i64::from(max),
+        },
         max_subscriptions: limits.max_subscriptions.map_or(0, i64::from),
         ping_interval: limits.ping_interval,
         ping_max: i64::from(limits.ping_max),

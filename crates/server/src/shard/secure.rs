@@ -5,6 +5,7 @@
 //! costs a millisecond of computing, so it runs on the control runtime.
 
 use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -225,8 +226,10 @@ pub(super) async fn handshake(
 ) -> Result<ServerConnection, String> {
     let stream: &TcpStream = (*socket).as_ref();
     let mut first = [0];
-    let reading = |error| transfer(stream, "read", error);
-    let writing = |error| transfer(stream, "write", error);
+    // A socket that was reset no longer knows whose it was.
+    let ends = (stream.local_addr(), stream.peer_addr());
+    let reading = |error| transfer(&ends, "read", &error);
+    let writing = |error| transfer(&ends, "write", &error);
     if stream.peek(&mut first).await.map_err(reading)? == 0 {
         return Err("EOF".to_owned());
     }
@@ -261,10 +264,13 @@ pub(super) async fn handshake(
     }
 }
 
+/// The addresses of a connection, ours first.
+type Ends = (io::Result<SocketAddr>, io::Result<SocketAddr>);
+
 /// Why bytes of a handshake did not come through, as Go words it.
-fn transfer(stream: &TcpStream, what: &str, error: io::Error) -> String {
-    let error = fault::words(&error);
-    match (stream.local_addr(), stream.peer_addr()) {
+fn transfer(ends: &Ends, what: &str, error: &io::Error) -> String {
+    let error = fault::words(error);
+    match ends {
         (Ok(ours), Ok(theirs)) => format!("{what} tcp {ours}->{theirs}: {what}: {error}"),
         _ => format!("{what}: {error}"),
     }
