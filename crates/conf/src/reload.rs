@@ -120,7 +120,6 @@ impl Changes<'_> {
     }
 
     fn security(&mut self) -> Checked {
-        self.tls()?;
         // Compat: said in any case, for the reference cannot tell.
         self.lines.push("Reloaded: authorization users".to_owned());
         self.lines.push("Reloaded: accounts".to_owned());
@@ -135,17 +134,17 @@ impl Changes<'_> {
 
     /// Compat: said whenever there is a block, for the files behind it may have changed.
     fn tls(&mut self) -> Checked {
-        self.fixed("AllowNonTLS", |o| o.allow_non_tls)?;
+        self.live_as("tls timeout = ", |o| o.tls_timeout().as_secs_f64());
         let (old, new) = (self.old.tls.as_ref(), self.new.tls.as_ref());
         if old.is_some() || new.is_some() {
             self.lines
                 .push(format!("Reloaded: tls = {}", if new.is_some() { "enabled" } else { "disabled" }));
         }
-        self.live_as("tls timeout = ", |o| o.tls_timeout().as_secs_f64());
         let pinned = |o: &Options| o.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default();
         if pinned(self.old) != pinned(self.new) {
             self.lines.push(format!("Reloaded: {} pinned_certs", pinned(self.new).len()));
         }
+        self.fixed("AllowNonTLS", |o| o.allow_non_tls)?;
         let first = |o: &Options| o.tls.as_ref().map_or(HandshakeFirst::No, |tls| tls.handshake_first);
         self.live_as("Client TLS handshake first: ", |o| first(o) != HandshakeFirst::No);
         self.live_as("Client TLS handshake first fallback delay: ", |o| match first(o) {
@@ -176,11 +175,11 @@ impl Changes<'_> {
     fn protocol(&mut self) -> Checked {
         self.live("ping_interval", |o| Shown(o.limits.ping_interval));
         self.live("ping_max", |o| o.limits.ping_max);
-        self.fixed("HTTPHost", |o| text(o.monitoring.host.as_ref()))?;
+        self.fixed("HTTPHost", |o| o.monitoring_host().to_owned())?;
         self.fixed("HTTPPort", |o| o.monitoring.port.map_or(0, Port::to_number))?;
         self.fixed("HTTPBasePath", |o| o.monitoring.shown_base_path().to_owned())?;
         self.fixed("HTTPSPort", |o| o.monitoring.https_port.map_or(0, Port::to_number))?;
-        self.live("authorization timeout", |o| o.authorization.timeout.as_secs_f64());
+        self.live("authorization timeout", |o| o.auth_timeout().as_secs_f64());
         self.live("max_control_line", |o| o.limits.max_control_line);
         self.live("max_payload", |o| o.limits.shown_max_payload());
         self.fixed("MaxPending", |o| o.limits.max_pending)?;
@@ -207,6 +206,7 @@ impl Changes<'_> {
     }
 
     fn rest(&mut self) -> Checked {
+        self.tls()?;
         self.live("write_deadline", |o| Shown(o.limits.write_deadline));
         self.fixed("WriteTimeout", |o| o.limits.write_timeout.name())?;
         self.fixed("MaxClosedClients", |o| o.limits.max_closed_clients)?;
@@ -353,6 +353,25 @@ mod tests {
             let expected = Err(format!("config reload not supported for {text}"));
             assert_eq!(compare(old, new), expected, "{old} -> {new}");
         }
+    }
+
+    #[test]
+    fn tls_comes_late_and_brings_its_timeouts() {
+        let tls = "tls { cert_file: a, key_file: b, timeout: 3 }";
+        assert_eq!(
+            compare("", &format!("max_payload: 5\nwrite_deadline: '3s'\n{tls}")).unwrap(),
+            "Reloaded: authorization timeout = 4; Reloaded: max_payload = 5; Reloaded: tls timeout = 3; \
+             Reloaded: tls = enabled; Reloaded: write_deadline = 3s"
+        );
+    }
+
+    /// What is not written is the clients' host.
+    #[test]
+    fn the_host_of_monitoring_is_the_one_in_use() {
+        let (port, both) = ("host: '127.0.0.1'\nhttp_port: 5", "host: '127.0.0.1'\nhttp: '127.0.0.1:5'");
+        assert_eq!(compare(port, both), Ok(String::new()));
+        let refused = compare(port, "host: '127.0.0.1'\nhttp: '127.0.0.2:5'").unwrap_err();
+        assert!(refused.ends_with("HTTPHost: old=127.0.0.1, new=127.0.0.2"), "{refused}");
     }
 
     #[test]

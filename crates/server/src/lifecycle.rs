@@ -17,7 +17,7 @@ use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::error::Quoted;
 use myelin_wire::info::Info;
 use std::fmt::{self, Arguments};
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,9 +77,12 @@ pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> 
     log.flush();
     let losses = log.losses();
     if losses != Losses::default() {
-        eprintln!(
+        // Nobody may read it any more, which is often why.
+        let _ = writeln!(
+            io::stderr(),
             "myelin-server: the log lost {} lines, {} writes failed",
-            losses.dropped_lines, losses.failed_writes
+            losses.dropped_lines,
+            losses.failed_writes
         );
     }
     result
@@ -188,10 +191,10 @@ impl Server {
         control.block_on(async {
             loop {
                 let signal = signals.next().await;
-                self.log.info(format_args!("Trapped \"{signal}\" signal"));
+                self.trapped(signal);
                 match signal {
                     Signal::Shutdown(_) => return,
-                    Signal::LameDuck => return self.lame_duck(&mut signals).await,
+                    Signal::LameDuck => return self.lame_duck(&mut signals, read_again).await,
                     Signal::Reopen => self.log.reopen(),
                     Signal::Reload => self.reload(read_again),
                 }
@@ -200,25 +203,35 @@ impl Server {
         self.stop();
     }
 
-    /// Lets clients leave in their own time. SIGINT ends it early, SIGTERM does not.
-    async fn lame_duck(&mut self, signals: &mut Signals) {
+    fn trapped(&self, signal: Signal) {
+        self.log.info(format_args!("Trapped \"{signal}\" signal"));
+    }
+
+    /// Lets clients leave in their own time. SIGINT ends it early, SIGTERM does not; the log and the
+    /// configuration can still be renewed.
+    async fn lame_duck(&mut self, signals: &mut Signals, read_again: ReadAgain<'_>) {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.broker.enter_lame_duck();
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
+        let (broker, log) = (Arc::clone(&self.broker), Arc::clone(&self.log));
         let server = &self.loaded.options.server;
-        let leaving =
-            lame_duck::run(&self.broker, &self.log, server.lame_duck_duration, server.lame_duck_grace_period);
+        let (duration, grace) = (server.lame_duck_duration, server.lame_duck_grace_period);
+        let leaving = lame_duck::run(&broker, &log, duration, grace);
         tokio::pin!(leaving);
         loop {
             tokio::select! {
                 () = &mut leaving => return,
-                signal = signals.next() => match signal {
-                    Signal::Shutdown(Stop::Interrupt) => return,
-                    Signal::Reopen => self.log.reopen(),
-                    _ => {}
-                },
+                signal = signals.next() => {
+                    self.trapped(signal);
+                    match signal {
+                        Signal::Shutdown(Stop::Interrupt) => return,
+                        Signal::Reopen => self.log.reopen(),
+                        Signal::Reload => self.reload(read_again),
+                        Signal::Shutdown(Stop::Terminate) | Signal::LameDuck => {}
+                    }
+                }
             }
         }
     }

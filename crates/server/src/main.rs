@@ -2,6 +2,8 @@
 
 use myelin_conf::{Command, LoadError, Loaded, help_tls, load_inspected, usage};
 use myelin_server::ReadAgain;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -14,16 +16,26 @@ fn main() -> ExitCode {
     match load_inspected(&args, &env, &myelin_server::inspect_tls) {
         Ok(command) => perform(command, &|| read_again(&args, &env)),
         Err(error) => {
-            eprintln!("{error}");
+            complain(&error);
             match error {
-                LoadError::Flags(_) => println!("{}", usage()),
+                LoadError::Flags(_) => say(usage()),
                 // Compat: what is wrong with options ends in an empty line.
-                LoadError::Config(_) => eprintln!(),
+                LoadError::Config(_) => complain(""),
                 _ => {}
             }
             ExitCode::from(error.exit_code() as u8)
         }
     }
+}
+
+/// A line for whoever asked. Nobody may be listening any more: a pipe that is closed, a disk that is full.
+fn say(line: impl Display) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// A line about what is wrong, under the same conditions.
+fn complain(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// What the command line and the file that it names say now.
@@ -36,24 +48,26 @@ fn read_again(args: &[String], env: &dyn Fn(&str) -> Option<String>) -> Result<L
 
 fn perform(command: Command, read_again: ReadAgain<'_>) -> ExitCode {
     match command {
-        Command::Help => println!("{}", usage()),
-        Command::HelpTls => println!("{}", help_tls()),
+        Command::Help => say(usage()),
+        Command::HelpTls => say(help_tls()),
         Command::Version => {
-            println!("nats-server: v{}", myelin_wire::REFERENCE_VERSION);
-            println!("myelin-server: v{}", myelin_server::MYELIN_VERSION);
+            say(format_args!("nats-server: v{}", myelin_wire::REFERENCE_VERSION));
+            say(format_args!("myelin-server: v{}", myelin_server::MYELIN_VERSION));
         }
         Command::TestConfig { ref missing, .. } => {
-            eprintln!("{command}");
-            missing.iter().for_each(|option| eprintln!("myelin-server: would not start: {option}"));
+            complain(&command);
+            missing
+                .iter()
+                .for_each(|option| complain(format_args!("myelin-server: would not start: {option}")));
         }
         Command::Signal(order) => return signal(&order),
         Command::Run(loaded) => {
             for warning in &loaded.warnings {
-                eprintln!("{warning}");
+                complain(warning);
             }
             if let Err(error) = myelin_server::run(*loaded, read_again) {
                 if !error.is_logged() {
-                    eprintln!("myelin-server: {error}");
+                    complain(format_args!("myelin-server: {error}"));
                 }
                 return ExitCode::FAILURE;
             }
@@ -66,7 +80,7 @@ fn signal(order: &str) -> ExitCode {
     match myelin_server::deliver(order) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("myelin-server: {error}");
+            complain(format_args!("myelin-server: {error}"));
             ExitCode::FAILURE
         }
     }

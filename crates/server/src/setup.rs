@@ -5,21 +5,9 @@ use myelin_auth::{
     Secret, StoredSecret, SubjectRules, User, Users,
 };
 use myelin_broker::{AccountLimits, Settings, Tracing};
-use myelin_conf::options::{
-    self, AuthorizationOptions, Options, QueueSubject, SubjectPermission, WriteTimeout,
-};
+use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission, WriteTimeout};
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Time to authenticate. Compat: the default grows with the time for the handshake.
-pub(crate) fn auth_timeout(options: &Options) -> Duration {
-    let configured = options.authorization.timeout;
-    if options.tls.is_some() && configured == AuthorizationOptions::default().timeout {
-        return options.tls_timeout() + Duration::from_secs(1);
-    }
-    configured
-}
 
 /// The broker's limits and timings.
 pub(crate) fn settings(options: &Options) -> Settings {
@@ -33,7 +21,7 @@ pub(crate) fn settings(options: &Options) -> Settings {
         max_sub_tokens: limits.max_sub_tokens.map(|n| n.get() as usize),
         ping_interval: limits.ping_interval,
         ping_max: limits.ping_max,
-        auth_timeout: auth_timeout(options),
+        auth_timeout: options.auth_timeout(),
         write_deadline: limits.write_deadline,
         headers: !limits.no_header_support,
         no_fast_producer_stall: limits.no_fast_producer_stall,

@@ -174,6 +174,15 @@ impl Options {
         self.monitoring.host.as_deref().unwrap_or(&self.server.host)
     }
 
+    /// Time to authenticate. Compat: the default grows with the time for the handshake.
+    pub fn auth_timeout(&self) -> Duration {
+        let configured = self.authorization.timeout;
+        if self.tls.is_some() && configured == AuthorizationOptions::default().timeout {
+            return self.tls_timeout() + Duration::from_secs(1);
+        }
+        configured
+    }
+
     /// Whether clients without credentials join the global account although users exist.
     ///
     /// Compat: an operator who configures nothing but the system account wants users for that account,

@@ -9,6 +9,7 @@
 
 mod body;
 mod pace;
+mod request_line;
 mod requests;
 mod seats;
 mod target;
@@ -39,6 +40,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::tls::Current;
 use body::Body;
 use pace::{Deadlines, Pace, Patient};
+use request_line::Readable;
 pub(crate) use requests::RequestCounts;
 use seats::Seats;
 use target::Target;
@@ -157,6 +159,7 @@ impl Site {
 
     async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin, pace: Arc<Pace>) {
         let stream = Patient::new(stream, Arc::clone(&pace), self.deadlines);
+        let stream = Readable::new(stream, Arc::clone(&pace));
         let service = service_fn(move |request| {
             pace.answering();
             respond(request, Arc::clone(&self.app), Arc::clone(&self.renderings))

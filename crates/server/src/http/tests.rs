@@ -8,6 +8,9 @@ use super::*;
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
 
+/// More than is looked at at once.
+const PIECE_OF_A_LINE: usize = 1024;
+
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The lines that a site has complained with.
@@ -164,6 +167,35 @@ fn odd_requests_get_the_answers_that_go_gives() {
         assert!(exchange(address, "GET * HTTP/1.0\r\n\r\n").await.starts_with("HTTP/1.0 400 "));
         let expect = "GET /x HTTP/1.0\r\nExpect: wonders\r\n\r\n";
         assert!(exchange(address, expect).await.starts_with("HTTP/1.0 417 "));
+    });
+}
+
+/// As curl sends what was typed.
+#[test]
+fn a_query_may_hold_what_people_type() {
+    with_server(|address| async move {
+        let typed = "GET /connz?filter_subject=a.>&test=\"<#>\" HTTP/1.0\r\n\r\n";
+        let read = "/connz|filter_subject=a.%3E&test=%22%3C%23%3E%22";
+        assert!(exchange(address, typed).await.ends_with(read));
+        let long = "<".repeat(2 * PIECE_OF_A_LINE);
+        let answer = exchange(address, &format!("GET /x?{long} HTTP/1.0\r\n\r\n")).await;
+        assert!(answer.ends_with(&format!("/x|{}", "%3C".repeat(long.len()))));
+    });
+}
+
+#[test]
+fn every_request_of_a_connection_may() {
+    with_server(|address| async move {
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        for _ in 0..3 {
+            for part in ["GET /x?a.", "> HTTP/1.1\r\nHost: x\r\n", "\r\n"] {
+                socket.write_all(part.as_bytes()).await.unwrap();
+            }
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"/x|a.%3E") {
+                assert_ne!(socket.read_buf(&mut answer).await.unwrap(), 0, "{answer:?}");
+            }
+        }
     });
 }
 

@@ -1,6 +1,6 @@
 //! What the pages show of the configuration: made when it is loaded, replaced as a whole by a reload.
 
-use crate::{setup, tls};
+use crate::tls;
 use jiff::Timestamp;
 use myelin_conf::Loaded;
 use myelin_conf::options::{Options, Port};
@@ -31,7 +31,11 @@ impl Configured {
 fn limits(options: &Options) -> Limits {
     let limits = &options.limits;
     Limits {
-        max_connections: i64::from(limits.max_connections),
+        // Compat: no connections at all are written as -1.
+        max_connections: match limits.max_connections {
+            0 => -1,
+            max => i64::from(max),
+        },
         max_subscriptions: limits.max_subscriptions.map_or(0, i64::from),
         ping_interval: limits.ping_interval,
         ping_max: i64::from(limits.ping_max),
@@ -40,7 +44,7 @@ fn limits(options: &Options) -> Limits {
         http_port: options.monitoring.port.map_or(0, Port::to_number),
         http_base_path: options.monitoring.shown_base_path().to_owned(),
         https_port: options.monitoring.https_port.map_or(0, Port::to_number),
-        auth_timeout: setup::auth_timeout(options).as_secs_f64(),
+        auth_timeout: options.auth_timeout().as_secs_f64(),
         max_control_line: limits.max_control_line as i32,
         max_payload: limits.shown_max_payload(),
         max_pending: limits.max_pending as i64,

@@ -5,11 +5,13 @@
 //! costs a millisecond of computing, so it runs on the control runtime.
 
 use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::ThreadId;
 
+use crate::fault;
 use crate::tls::{NO_HANDSHAKE, words};
 use rustls::{ServerConfig, ServerConnection};
 use tokio::io::{AsyncRead, ReadBuf};
@@ -223,9 +225,12 @@ pub(super) async fn handshake(
     config: Arc<ServerConfig>,
 ) -> Result<ServerConnection, String> {
     let stream: &TcpStream = (*socket).as_ref();
-    let io_words = |error: io::Error| error.to_string();
     let mut first = [0];
-    if stream.peek(&mut first).await.map_err(io_words)? == 0 {
+    // A socket that was reset no longer knows whose it was.
+    let ends = (stream.local_addr(), stream.peer_addr());
+    let reading = |error| transfer(&ends, "read", &error);
+    let writing = |error| transfer(&ends, "write", &error);
+    if stream.peek(&mut first).await.map_err(reading)? == 0 {
         return Err("EOF".to_owned());
     }
     if first != [HANDSHAKE] {
@@ -236,9 +241,9 @@ pub(super) async fn handshake(
         while connection.wants_write() {
             match connection.write_tls(&mut Socket(stream)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    stream.writable().await.map_err(io_words)?;
+                    stream.writable().await.map_err(writing)?;
                 }
-                written => drop(written.map_err(io_words)?),
+                written => drop(written.map_err(writing)?),
             }
         }
         if !connection.is_handshaking() {
@@ -246,15 +251,27 @@ pub(super) async fn handshake(
         }
         match connection.read_tls(&mut Socket(stream)) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                stream.readable().await.map_err(io_words)?;
+                stream.readable().await.map_err(reading)?;
             }
             Ok(0) => return Err("EOF".to_owned()),
-            read => drop(read.map_err(io_words)?),
+            read => drop(read.map_err(reading)?),
         }
         if let Err(error) = connection.process_new_packets() {
             // The alert, if the socket takes it.
             while connection.wants_write() && connection.write_tls(&mut Socket(stream)).is_ok() {}
             return Err(words(&error));
         }
+    }
+}
+
+/// The addresses of a connection, ours first.
+type Ends = (io::Result<SocketAddr>, io::Result<SocketAddr>);
+
+/// Why bytes of a handshake did not come through, as Go words it.
+fn transfer(ends: &Ends, what: &str, error: &io::Error) -> String {
+    let error = fault::words(error);
+    match ends {
+        (Ok(ours), Ok(theirs)) => format!("{what} tcp {ours}->{theirs}: {what}: {error}"),
+        _ => format!("{what}: {error}"),
     }
 }

@@ -75,7 +75,8 @@ impl Reader {
             }
             Ok(Err(_)) => {
                 self.log(Level::Debug, "TLS handshake error: i/o timeout");
-                self.log(Level::Error, "TLS handshake timeout");
+                // Compat: who connects and says nothing is no error either.
+                self.log(Level::Debug, "TLS handshake timeout");
             }
             Err(_) => return Err(CloseReason::InternalError),
         }

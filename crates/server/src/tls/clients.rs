@@ -7,7 +7,10 @@ use std::time::Duration;
 use myelin_broker::TlsDetails;
 use myelin_conf::options::{HandshakeFirst, Options};
 use myelin_wire::info::Info;
-use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, ServerConfig, ServerConnection};
+use rustls::{
+    AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, ServerConfig,
+    ServerConnection,
+};
 
 use super::peer::describe;
 use super::suites::{suite_name, version_name};
@@ -110,11 +113,24 @@ pub(crate) fn words(error: &Error) -> String {
                 | CertificateError::NotValidYetContext { .. } => {
                     "certificate has expired or is not yet valid".to_owned()
                 }
+                // What the library has no name for is its own `Debug`, which is nobody's language.
+                CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity" => {
+                    "certificate signed by unknown authority".to_owned()
+                }
+                CertificateError::Other(other) => other.0.to_string(),
                 other => other.to_string(),
             };
             format!("tls: failed to verify certificate: x509: {reason}")
         }
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => NO_HANDSHAKE.to_owned(),
+        Error::PeerIncompatible(
+            PeerIncompatible::SupportedVersionsExtensionRequired
+            | PeerIncompatible::Tls12NotOffered
+            | PeerIncompatible::Tls12NotOfferedOrEnabled,
+        ) => "tls: client offered only unsupported versions".to_owned(),
+        Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon) => {
+            "tls: no cipher suite supported by both client and server".to_owned()
+        }
         Error::AlertReceived(alert) => format!("remote error: tls: {}", alert_words(*alert)),
         other => format!("tls: {other}"),
     }

@@ -5,6 +5,7 @@ use crate::process::{PROGRAM, Server, Setup};
 use crate::raw::Raw;
 use rustix::process::Signal;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::process::{Command, Output};
 
@@ -158,8 +159,39 @@ fn lame_duck_mode_ends_early_on_an_interrupt_only() {
     server.signal(Signal::TERM);
     client.publish("still", "served");
     assert_eq!(client.barrier(), []);
+    server.wait_for_log("Trapped \"terminated\" signal");
+    let lines = server.reload("lame_duck_duration: 60s\nlame_duck_grace_period: 50s\nmax_payload: 77\n");
+    assert!(lines.iter().any(|line| line.ends_with("Reloaded: max_payload = 77")), "{lines:#?}");
     server.signal(Signal::INT);
     assert_eq!(server.wait().code(), Some(0));
+    server.wait_for_log("Trapped \"interrupt\" signal");
+}
+
+#[test]
+fn nobody_has_to_read_what_is_printed() {
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for (arguments, code) in [(&["--help"][..], 0), (&["-v"], 0), (&["--unheard"], 0), (&["-t"], 1)] {
+        let status = Command::new(PROGRAM).args(arguments).stdout(full()).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_server_outlives_the_reader_of_its_log_and_ends_well() {
+    let mut child = Command::new(PROGRAM)
+        .args(["-a", "127.0.0.1", "-p", "-1"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut reader = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("Server is ready") {
+        line.clear();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0);
+    }
+    drop(reader);
+    assert!(run(&["--signal", &format!("term={}", child.id())]).status.success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -261,3 +261,10 @@ fn a_reload_is_shown() {
     assert_eq!(pair.each().map(|server| server.page("/varz")["ping_max"].clone()), [9, 9]);
     assert!(before.iter().zip(times()).all(|(before, after)| *before != after), "it was loaded again");
 }
+
+/// Compat: the reference's way to write that nobody may connect.
+#[test]
+fn a_server_for_nobody_says_so() {
+    let server = Server::with_config("max_connections: 0");
+    assert_eq!(server.page("/varz")["max_connections"], -1);
+}

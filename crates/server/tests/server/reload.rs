@@ -263,3 +263,12 @@ fn flags_still_win_and_the_command_line_can_ask() {
     server.wait_for_log("Reloaded server configuration (sha256:");
     Raw::connect(&server);
 }
+
+#[test]
+fn files_that_cannot_be_written_are_named_once() {
+    let server = Server::with_config("");
+    let lines = server.reload("pid_file: \"/no/such/pid\"\nports_file_dir: \"/no/such\"");
+    assert_logged(&lines, "[ERR] Failed to write pidfile: open /no/such/pid: no such file or directory");
+    let ports = lines.iter().find(|line| line.contains("ports file")).unwrap();
+    assert_eq!(ports.matches("Error writing ports file").count(), 1, "{ports}");
+}

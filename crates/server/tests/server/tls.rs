@@ -217,6 +217,21 @@ fn who_does_without_is_sent_away() {
 }
 
 #[test]
+fn a_reset_is_said_in_gos_words() {
+    let lab = Lab::new();
+    let server = lab.server("");
+    let mut socket = TcpStream::connect(server.address()).unwrap();
+    // With INFO unread, the end of the connection is a reset.
+    assert_eq!(socket.peek(&mut [0]).unwrap(), 1);
+    socket.write_all(b"\x16\x03\x01").unwrap();
+    let address = socket.local_addr().unwrap();
+    drop(socket);
+    let line = server.wait_for_log("TLS handshake error");
+    let reason = format!("->{address}: read: connection reset by peer");
+    assert!(line.contains("TLS handshake error: read tcp ") && line.ends_with(&reason), "{line}");
+}
+
+#[test]
 fn who_never_begins_is_given_up() {
     let lab = Lab::new();
     let server = lab.server("timeout: \"100ms\"");
@@ -227,7 +242,8 @@ fn who_never_begins_is_given_up() {
         socket.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, b"");
     }
-    server.wait_for_log("TLS handshake timeout");
+    server.wait_for_close("TLS Handshake Failure");
+    assert!(!server.log().contains("[ERR]"), "{}", server.log());
     assert!(lab.secure(&server, None).serves());
     crate::eventually("everybody has left", || server.connections() == 0);
 }
