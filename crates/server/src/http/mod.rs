@@ -148,7 +148,7 @@ impl Site {
         let config = security.get();
         match tokio::time::timeout(self.deadlines.head, secure(stream, config)).await {
             Ok(Ok(stream)) => self.converse(stream, pace).await,
-            Ok(Err(error)) => self.report_handshake(peer, &error),
+            Ok(Err(error)) => self.report_handshake(peer, &handshake_words(&error)),
             Err(_) => self.report_handshake(peer, &"i/o timeout"),
         }
     }
@@ -172,6 +172,15 @@ impl Site {
             .title_case_headers(true)
             .serve_connection(TokioIo::new(stream), service)
             .await;
+    }
+}
+
+/// What went wrong with a handshake, in the same words as for clients.
+fn handshake_words(error: &std::io::Error) -> String {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(error) => crate::tls::words(error),
+        None if error.kind() == std::io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+        None => crate::fault::words(error),
     }
 }
 

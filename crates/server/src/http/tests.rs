@@ -397,6 +397,23 @@ mod secure {
     }
 
     #[test]
+    fn handshakes_fail_in_gos_words() {
+        let lab = Lab::new();
+        let (site, complaints) = secure_site(&lab);
+        with_site(site, |address| async move {
+            for sent in ["garbage\r\n\r\n", "\u{16}\u{3}\u{1}"] {
+                let mut socket = connect(address, sent).await;
+                socket.shutdown().await.unwrap();
+                let _ = socket.read_to_end(&mut Vec::new()).await;
+            }
+        });
+        let lines = complaints.lock().unwrap();
+        for words in ["tls: first record does not look like a TLS handshake", "EOF"] {
+            assert!(lines.iter().any(|line| line.ends_with(&format!(": {words}"))), "{lines:?}");
+        }
+    }
+
+    #[test]
     fn a_certificate_that_is_exchanged_is_shown_to_the_next() {
         let (old, new) = (Lab::new(), Lab::new());
         let (site, _) = secure_site(&old);

@@ -125,6 +125,8 @@ pub(crate) fn words(error: &Error) -> String {
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => NO_HANDSHAKE.to_owned(),
         Error::PeerIncompatible(
             PeerIncompatible::SupportedVersionsExtensionRequired
+            // What those leave out that are older than TLS 1.2.
+            | PeerIncompatible::SignatureAlgorithmsExtensionRequired
             | PeerIncompatible::Tls12NotOffered
             | PeerIncompatible::Tls12NotOfferedOrEnabled,
         ) => "tls: client offered only unsupported versions".to_owned(),
