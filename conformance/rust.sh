@@ -4,7 +4,7 @@
 #   conformance/rust.sh SERVER_BINARY SUITE      SUITE is a checkout of github.com/nats-io/nats.rs
 #
 # The published crate has no tests, hence the checkout. The suite finds the server as `nats-server` in
-# PATH. Left out: JetStream, its key-value and object stores, TLS and websockets, and the tests below
+# PATH. Left out: JetStream, its key-value and object stores, websockets, and the tests below
 # that want the network at large. LATER=1 also runs those that want what Myelin does not offer yet.
 set -eu
 
@@ -21,11 +21,12 @@ PATH="$work/bin:$PATH"
 export PATH
 
 # demo.nats.io, raw.githubusercontent.com, and the `nats` command line.
-elsewhere="connect_domain service::schemas service::cross_clients_tests"
+elsewhere="connect_domain service::schemas service::cross_clients_tests custom_tls_client tls_with_native_certs"
 # Operators with JWTs, nkeys, clusters.
 later="custom_auth_callback_jwt multiple_auth_methods server_pool_contains_discovered_servers
     set_server_pool_marks_all_as_explicit"
-suites="client_tests server_pool_tests server_pool_parity_tests service_tests subject_validation_test"
+suites="client_tests server_pool_tests server_pool_parity_tests service_tests subject_validation_test
+    tls_tests"
 
 skip=$elsewhere
 if [ -n "${LATER:-}" ]; then
