@@ -15,11 +15,11 @@ pub(crate) async fn run(broker: &Broker, log: &Logger, duration: Duration, grace
         return;
     }
     tokio::time::sleep(grace).await;
+    log.info("Closing existing clients");
     let clients = broker.connections();
     if clients.is_empty() {
         return;
     }
-    log.info("Closing existing clients");
     let step = (duration.saturating_sub(grace) / clients.len() as u32).min(LONGEST_STEP);
     for conn in &clients {
         conn.close(CloseReason::ServerShutdown);

@@ -212,6 +212,7 @@ impl Server {
     async fn lame_duck(&mut self, signals: &mut Signals, read_again: ReadAgain<'_>) {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
+        self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.broker.enter_lame_duck();
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
@@ -238,7 +239,10 @@ impl Server {
 
     fn stop(self) {
         self.log.info("Initiating Shutdown...");
-        self.accepting.abort();
+        if !self.accepting.is_finished() {
+            self.accepting.abort();
+            self.log.debug("Client accept loop exiting..");
+        }
         for shard in &self.shards {
             shard.mailbox.post(Mail::Stop);
         }

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::pace::{Pace, Phase};
 
-/// How long a connection may owe a head before another may have its seat. Everybody gets that long to say
-/// what they came for.
-const COURTESY: Duration = Duration::from_secs(1);
+/// How long a connection may owe a head before another may have its seat: enough for a head that is on its
+/// way, and little enough that a burst of connections that say nothing keeps nobody out.
+const COURTESY: Duration = Duration::from_millis(50);
 
 /// All connections.
 #[derive(Debug)]

@@ -355,7 +355,7 @@ fn a_thousand_silent_connections_do_not_keep_a_scrape_out() {
         for _ in 0..1000 {
             silent.push(connect(address, "GET /varz HT").await);
         }
-        // Everybody may be silent for a second; then one of them leaves for each that comes.
+        // Everybody may be silent for a moment; then one of them leaves for each that comes.
         let end = Instant::now() + Duration::from_secs(4);
         while !is_served(address).await {
             assert!(Instant::now() < end, "nobody made room");
