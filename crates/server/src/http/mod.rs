@@ -39,8 +39,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::tls::Current;
 use body::Body;
 use pace::{Deadlines, Pace, Patient};
-pub(crate) use requests::RequestCounts;
 use renderers::Renderers;
+pub(crate) use requests::RequestCounts;
 use seats::Seats;
 use target::Target;
 

@@ -138,8 +138,9 @@ impl State {
         write: &OwnedWriteHalf,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // What came with the end of the handshake, or found no room the last time.
         match self.plaintext(into) {
-            Plain::More if into.remaining() > 0 => {}
+            Plain::More if into.filled().is_empty() => {}
             Plain::More | Plain::End => return Poll::Ready(Ok(())),
             Plain::Failed(error) => return Poll::Ready(Err(error)),
         }
