@@ -5,7 +5,7 @@ use crate::logging::{Clock, Config, Destination, Logger, Losses, Syslog};
 use crate::monitoring::{Addresses, Monitor};
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
-use crate::shard::{Mail, Mailbox, ShardThread};
+use crate::shard::{Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::tls::{ClientOffer, ClientTls};
 use crate::{banner, fault, lame_duck, listener, pidfile, ports, setup, tls};
@@ -23,13 +23,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
 pub(crate) const API_LEVEL: i32 = 5;
 
-/// Threads for what may take long (large monitoring answers, removals), beside one per core for bcrypt.
+/// Threads for what may take long (removals, files), beside one per core for bcrypt and one for handshakes.
 const BLOCKING_THREADS: usize = 4;
 
 /// Why the server could not start.
@@ -91,7 +90,7 @@ pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> 
 fn start(loaded: Loaded, log: &Arc<Logger>, read_again: ReadAgain<'_>) -> Result<(), StartError> {
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
-        .max_blocking_threads(process::cores() + BLOCKING_THREADS)
+        .max_blocking_threads(2 * process::cores() + BLOCKING_THREADS)
         .thread_name("control")
         .enable_all()
         .build()
@@ -295,9 +294,9 @@ fn start_shards(
     control: &Handle,
     tls: &Arc<ClientTls>,
 ) -> Result<Vec<ShardThread>, StartError> {
-    let logins = Arc::new(Semaphore::new(process::cores()));
+    let places = Places::new(process::cores());
     (0..process::cores())
-        .map(|index| ShardThread::start(index, broker, control, &logins, tls))
+        .map(|index| ShardThread::start(index, broker, control, &places, tls))
         .collect::<io::Result<_>>()
         .map_err(failed("cannot start a shard"))
 }
@@ -337,7 +336,8 @@ fn start_monitoring(
     let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
     let complaints = Arc::clone(log);
     let complain = move |line: Arguments<'_>| complaints.error(line);
-    let site = http::Site::new(Arc::new(app), Arc::new(complain), security);
+    let site = http::Site::new(Arc::new(app), Arc::new(complain), security)
+        .map_err(failed("cannot start threads for monitoring"))?;
     tokio::spawn(site.serve(listener, std::future::pending()));
     Ok(Some((scheme, address)))
 }

@@ -9,6 +9,7 @@
 
 mod body;
 mod pace;
+mod renderers;
 mod request_line;
 mod requests;
 mod seats;
@@ -32,7 +33,6 @@ use hyper_util::rt::TokioIo;
 use myelin_monitor::Answer;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -40,6 +40,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::tls::Current;
 use body::Body;
 use pace::{Deadlines, Pace, Patient};
+use renderers::Renderers;
 use request_line::Readable;
 pub(crate) use requests::RequestCounts;
 use seats::Seats;
@@ -48,9 +49,6 @@ use target::Target;
 /// Connections at once. When one more comes, whoever is idle longest makes room; if nobody is, the newcomer
 /// is closed.
 const MAX_CONNECTIONS: usize = 512;
-
-/// Answers that are rendered at once. They share their threads with what checks passwords.
-const MAX_RENDERINGS: usize = 2;
 
 const DEADLINES: Deadlines = Deadlines {
     head: Duration::from_secs(5),
@@ -106,15 +104,27 @@ pub(crate) struct Site {
     complain: Arc<Complain>,
     /// With TLS: what to offer to a new connection.
     security: Option<Arc<Current>>,
-    renderings: Arc<Semaphore>,
+    renderers: Arc<Renderers>,
     deadlines: Deadlines,
     max_connections: usize,
 }
 
 impl Site {
-    pub(crate) fn new(app: Arc<App>, complain: Arc<Complain>, security: Option<Arc<Current>>) -> Self {
-        let renderings = Arc::new(Semaphore::new(MAX_RENDERINGS));
-        Self { app, complain, security, renderings, deadlines: DEADLINES, max_connections: MAX_CONNECTIONS }
+    /// # Errors
+    /// When the operating system refuses what threads need.
+    pub(crate) fn new(
+        app: Arc<App>,
+        complain: Arc<Complain>,
+        security: Option<Arc<Current>>,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            app,
+            complain,
+            security,
+            renderers: Arc::new(Renderers::new()?),
+            deadlines: DEADLINES,
+            max_connections: MAX_CONNECTIONS,
+        })
     }
 
     /// Answers requests on `listener` until `shutdown` is done; then every connection is closed at once, in
@@ -162,7 +172,7 @@ impl Site {
         let stream = Readable::new(stream, Arc::clone(&pace));
         let service = service_fn(move |request| {
             pace.answering();
-            respond(request, Arc::clone(&self.app), Arc::clone(&self.renderings))
+            respond(request, Arc::clone(&self.app), Arc::clone(&self.renderers))
         });
         let _ = http1::Builder::new()
             .header_read_timeout(None)
@@ -208,22 +218,17 @@ async fn is_plain_request(stream: &TcpStream) -> std::io::Result<bool> {
     Ok(METHODS.contains(&&first[..count]))
 }
 
-/// Renders on a thread that may block: a `/connz` of many connections must not hold up the runtime.
 async fn respond(
     request: Request<Incoming>,
     app: Arc<App>,
-    renderings: Arc<Semaphore>,
+    renderers: Arc<Renderers>,
 ) -> Result<Response<Body>, Infallible> {
     let (path, query) = match Target::of(&request) {
         Target::Page { path, query } => (path, query),
         Target::Answer(answer) => return Ok(answer),
     };
-    let turn = renderings.acquire_owned().await;
-    let answer = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        app(&path, &query)
-    });
-    Ok(answer.await.map_or_else(|_| failure(), framed))
+    let answer = renderers.run(move || app(&path, &query)).await;
+    Ok(answer.map_or_else(failure, framed))
 }
 
 fn framed(answer: Answer) -> Response<Body> {

@@ -21,7 +21,7 @@ fn site(max_connections: usize) -> (Site, Complaints) {
     let complaints = Complaints::default();
     let sink = Arc::clone(&complaints);
     let complain = move |line: Arguments<'_>| sink.lock().unwrap().push(line.to_string());
-    let site = Site::new(Arc::new(echo), Arc::new(complain), None);
+    let site = Site::new(Arc::new(echo), Arc::new(complain), None).unwrap();
     let deadlines = Deadlines {
         head: Duration::from_millis(300),
         idle: Duration::from_millis(600),

@@ -77,6 +77,20 @@ impl Mailbox {
     }
 }
 
+/// How many things that take computing go on at once outside of the shards, for all shards together.
+#[derive(Clone)]
+pub(crate) struct Places {
+    logins: Arc<Semaphore>,
+    handshakes: Arc<Semaphore>,
+}
+
+impl Places {
+    /// So many of each kind.
+    pub(crate) fn new(each: usize) -> Self {
+        Self { logins: Arc::new(Semaphore::new(each)), handshakes: Arc::new(Semaphore::new(each)) }
+    }
+}
+
 /// A running shard.
 pub(crate) struct ShardThread {
     pub(crate) mailbox: Mailbox,
@@ -92,20 +106,20 @@ impl ShardThread {
         index: usize,
         broker: &Arc<Broker>,
         control: &Handle,
-        logins: &Arc<Semaphore>,
+        places: &Places,
         tls: &Arc<ClientTls>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mailbox = Mailbox { sender, connections: Arc::default() };
         let (broker, control, own) = (Arc::clone(broker), control.clone(), mailbox.clone());
-        let logins = Arc::clone(logins);
+        let places = places.clone();
         let tls = Arc::clone(tls);
         let runtime = move || {
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
         };
         let thread =
             std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || match runtime() {
-                Ok(runtime) => run(&runtime, broker, (control, logins, tls), own, receiver),
+                Ok(runtime) => run(&runtime, broker, (control, places, tls), own, receiver),
                 Err(error) => {
                     broker.log().write(Level::Error, format_args!("shard {index} cannot start: {error}"));
                 }
@@ -133,6 +147,8 @@ struct Local {
     control: Handle,
     /// Places for password checks that take long, shared by all shards.
     logins: Arc<Semaphore>,
+    /// The same for handshakes.
+    handshakes: Arc<Semaphore>,
     /// What is offered to clients.
     tls: Arc<ClientTls>,
     broker: Arc<Broker>,
@@ -141,7 +157,7 @@ struct Local {
 fn run(
     runtime: &LocalRuntime,
     broker: Arc<Broker>,
-    (control, logins, tls): (Handle, Arc<Semaphore>, Arc<ClientTls>),
+    (control, places, tls): (Handle, Places, Arc<ClientTls>),
     mailbox: Mailbox,
     mut receiver: mpsc::UnboundedReceiver<Mail>,
 ) {
@@ -155,7 +171,8 @@ fn run(
         flush_pending: Cell::new(false),
         mailbox,
         control,
-        logins,
+        logins: places.logins,
+        handshakes: places.handshakes,
         tls,
         broker,
     });

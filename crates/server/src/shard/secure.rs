@@ -2,7 +2,8 @@
 //!
 //! Only the owner shard encrypts and decrypts, and only it writes the socket; another shard that holds the
 //! outbox's claim is told that the socket is blocked, and the claim comes here (house.md 3.6). The handshake
-//! costs a millisecond of computing, so it runs on the control runtime.
+//! costs a millisecond of computing, so it runs elsewhere: waiting on the control runtime, computing on its
+//! threads for blocking work.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
@@ -17,9 +18,16 @@ use rustls::{ServerConfig, ServerConnection};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Semaphore;
 
 /// The first byte of a handshake.
 pub(super) const HANDSHAKE: u8 = 0x16;
+
+/// The longest record, with room to spare.
+const RECORD: usize = 18 * 1024;
+
+/// Room from which on a socket is read with more than rustls would.
+const WIDE: usize = 4 * RECORD;
 
 /// The TLS of one connection, if it comes to that.
 pub(super) struct Tls {
@@ -33,6 +41,8 @@ struct State {
     /// Bytes that were encrypted and not yet reported as written, because not all of what they became is
     /// in the socket. They stay at the front of the outbox until then.
     ahead: usize,
+    /// What went wrong behind bytes that had to be handed out first.
+    fault: Option<io::Error>,
 }
 
 impl Tls {
@@ -43,7 +53,7 @@ impl Tls {
 
     /// From here on everything is encrypted.
     pub(super) fn begin(&self, connection: ServerConnection) {
-        let _ = self.state.set(Mutex::new(State { connection, ahead: 0 }));
+        let _ = self.state.set(Mutex::new(State { connection, ahead: 0, fault: None }));
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -130,25 +140,93 @@ impl State {
         write: &OwnedWriteHalf,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // What came with the end of the handshake, or found no room the last time.
+        match self.plaintext(into) {
+            Plain::More if into.filled().is_empty() => {}
+            Plain::More | Plain::End => return Poll::Ready(Ok(())),
+            Plain::Failed(error) => return Poll::Ready(Err(error)),
+        }
+        if let Some(fault) = self.fault.take() {
+            return Poll::Ready(Err(fault));
+        }
+        if into.remaining() >= WIDE {
+            return self.read_wide(cx, read, write, into);
+        }
         loop {
+            match self.connection.read_tls(&mut Polled { read, cx }) {
+                Ok(_) => self.process(write)?,
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                Err(_) if into.filled().is_empty() => return Poll::Pending,
+                Err(_) => return Poll::Ready(Ok(())),
+            }
             match self.plaintext(into) {
                 Plain::More if into.remaining() > 0 => {}
                 Plain::More | Plain::End => return Poll::Ready(Ok(())),
                 Plain::Failed(error) => return Poll::Ready(Err(error)),
             }
-            match self.connection.read_tls(&mut Polled { read, cx }) {
-                Ok(_) => {
-                    let processed = self.connection.process_new_packets();
-                    let _ = self.send(write);
-                    if let Err(error) = processed {
-                        return Poll::Ready(Err(io::Error::other(error)));
-                    }
+        }
+    }
+
+    /// Reads with one system call into the back half of `into` and decrypts into the front.
+    ///
+    /// Perf: left to itself, rustls asks the socket for 4 KiB at a time. One such read is also one turn:
+    /// thousands of tiny records cost more than the bytes in them tell.
+    fn read_wide(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: &mut OwnedReadHalf,
+        write: &OwnedWriteHalf,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let free = into.initialize_unfilled();
+            // What is decrypted is no longer than what was read and one record that was begun before.
+            let (front, back) = free.split_at_mut(free.len() / 2 + RECORD);
+            let n = match (Polled { read, cx }).read(back) {
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error)),
+            };
+            let mut front = ReadBuf::new(front);
+            let outcome = self.decrypt(&back[..n], write, &mut front);
+            let filled = front.filled().len();
+            into.advance(filled);
+            match outcome {
+                // Nothing but the beginning of a record, or a message of TLS itself.
+                Plain::More if filled == 0 => {}
+                Plain::More | Plain::End => return Poll::Ready(Ok(())),
+                Plain::Failed(error) if filled > 0 => {
+                    self.fault = Some(error);
+                    return Poll::Ready(Ok(()));
                 }
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
-                Err(_) if into.filled().is_empty() => return Poll::Pending,
-                Err(_) => return Poll::Ready(Ok(())),
+                Plain::Failed(error) => return Poll::Ready(Err(error)),
             }
         }
+    }
+
+    /// Decrypts what was read; nothing read is the end.
+    fn decrypt(&mut self, mut records: &[u8], write: &OwnedWriteHalf, into: &mut ReadBuf<'_>) -> Plain {
+        loop {
+            if let Err(error) = self.connection.read_tls(&mut records) {
+                return Plain::Failed(error);
+            }
+            let processed = self.process(write);
+            match self.plaintext(into) {
+                Plain::More if processed.is_ok() => {}
+                Plain::More => return processed.map_or_else(Plain::Failed, |()| Plain::More),
+                end => return end,
+            }
+            if records.is_empty() {
+                return Plain::More;
+            }
+        }
+    }
+
+    /// Looks at what rustls has read, and lets it answer.
+    fn process(&mut self, write: &OwnedWriteHalf) -> io::Result<()> {
+        let processed = self.connection.process_new_packets();
+        let _ = self.send(write);
+        processed.map(drop).map_err(io::Error::other)
     }
 
     /// Moves what is decrypted into `into`.
@@ -216,13 +294,14 @@ impl Read for Polled<'_, '_, '_> {
     }
 }
 
-/// Does the handshake. INFO must be out.
+/// Does the handshake. INFO must be out. `places` are for what takes computing.
 ///
 /// # Errors
 /// In words for the log.
 pub(super) async fn handshake(
     socket: Arc<OwnedWriteHalf>,
     config: Arc<ServerConfig>,
+    places: &Semaphore,
 ) -> Result<ServerConnection, String> {
     let stream: &TcpStream = (*socket).as_ref();
     let mut first = [0];
@@ -252,15 +331,18 @@ pub(super) async fn handshake(
         match connection.read_tls(&mut Socket(stream)) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 stream.readable().await.map_err(reading)?;
+                continue;
             }
             Ok(0) => return Err("EOF".to_owned()),
             read => drop(read.map_err(reading)?),
         }
-        if let Err(error) = connection.process_new_packets() {
+        let (mut advanced, processed) = compute(connection, places).await?;
+        if let Err(error) = processed {
             // The alert, if the socket takes it.
-            while connection.wants_write() && connection.write_tls(&mut Socket(stream)).is_ok() {}
+            while advanced.wants_write() && advanced.write_tls(&mut Socket(stream)).is_ok() {}
             return Err(words(&error));
         }
+        connection = advanced;
     }
 }
 
@@ -274,4 +356,18 @@ fn transfer(ends: &Ends, what: &str, error: &io::Error) -> String {
         (Ok(ours), Ok(theirs)) => format!("{what} tcp {ours}->{theirs}: {what}: {error}"),
         _ => format!("{what}: {error}"),
     }
+}
+
+/// Works on what was read, where it holds up nobody: thousands of clients that come back at once would
+/// otherwise keep the control runtime from accepting, monitoring and signals for seconds.
+async fn compute(
+    mut connection: ServerConnection,
+    places: &Semaphore,
+) -> Result<(ServerConnection, Result<(), rustls::Error>), String> {
+    let Ok(_place) = places.acquire().await else { return Err("EOF".to_owned()) };
+    let computing = tokio::task::spawn_blocking(move || {
+        let processed = connection.process_new_packets().map(drop);
+        (connection, processed)
+    });
+    computing.await.map_err(|error| error.to_string())
 }

@@ -56,7 +56,9 @@ impl Reader {
 
     async fn shake(&mut self, tls: &ClientOffer) -> Result<ServerConnection, CloseReason> {
         self.log(Level::Debug, "Starting TLS client connection handshake");
-        let shaking = timeout(tls.timeout, handshake(Arc::clone(&self.link.write), Arc::clone(&tls.config)));
+        let (write, config) = (Arc::clone(&self.link.write), Arc::clone(&tls.config));
+        let (limit, places) = (tls.timeout, Arc::clone(&self.local.handshakes));
+        let shaking = async move { timeout(limit, handshake(write, config, &places)).await };
         let mut shaking = self.local.control.spawn(shaking);
         let outcome = tokio::select! {
             outcome = &mut shaking => outcome,

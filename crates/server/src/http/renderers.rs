@@ -1,0 +1,60 @@
+//! Where pages are rendered: a few threads of their own that step back when shards have work.
+//!
+//! A `/connz` of ten thousand connections takes milliseconds of computing. On a machine whose cores are all
+//! busy, messages would wait for them; with a low priority, the page waits instead.
+
+use std::io;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+
+/// Pages that are rendered at once.
+const MAX_RENDERINGS: usize = 2;
+
+/// How far the threads step back: between 0, not at all, and 19. At full load of all cores they still get a
+/// tenth of one, so that pages arrive and whoever waits for a lock of theirs does not wait long.
+const NICENESS: i32 = 10;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(super) struct Renderers {
+    places: Semaphore,
+    /// Only its threads for blocking work are used: they come when they are needed, and go. `None` at the end.
+    threads: Option<Runtime>,
+}
+
+impl Renderers {
+    /// # Errors
+    /// When the operating system refuses.
+    pub(super) fn new() -> io::Result<Self> {
+        let threads = Builder::new_current_thread()
+            .max_blocking_threads(MAX_RENDERINGS)
+            .thread_name("pages")
+            .on_thread_start(step_back)
+            .build()?;
+        Ok(Self { places: Semaphore::new(MAX_RENDERINGS), threads: Some(threads) })
+    }
+
+    /// Runs `render` and returns what it makes; nothing if it panics.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        render: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let _place = self.places.acquire().await.ok()?;
+        self.threads.as_ref()?.spawn_blocking(render).await.ok()
+    }
+}
+
+impl Drop for Renderers {
+    fn drop(&mut self) {
+        if let Some(threads) = self.threads.take() {
+            threads.shutdown_background();
+        }
+    }
+}
+
+/// On Linux a priority belongs to a thread. Without the right to change it, or elsewhere, all is as before.
+fn step_back() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(None, NICENESS);
+}
