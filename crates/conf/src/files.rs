@@ -2,8 +2,9 @@
 //!
 //! Reads and looks, never writes. Texts of errors are those of Go.
 
+use myelin_stdx::fault::words;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 /// Bytes of the largest file that an option may name.
@@ -11,11 +12,11 @@ const MAX_BYTES: u64 = 16 << 20;
 
 /// The bytes of a file.
 pub(crate) fn read(path: &str) -> Result<Vec<u8>, String> {
-    let file = File::open(path).map_err(|error| format!("open {path}: {}", io_text(&error)))?;
+    let file = File::open(path).map_err(|error| format!("open {path}: {}", words(&error)))?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| format!("read {path}: {}", io_text(&error)))?;
+        .map_err(|error| format!("read {path}: {}", words(&error)))?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("{path} is larger than {} MiB", MAX_BYTES >> 20));
     }
@@ -44,12 +45,4 @@ pub(crate) fn place(path: &str) -> Place {
             if is_blocked { Place::Blocked } else { Place::Free }
         }
     }
-}
-
-/// The system's text without Rust's number behind it, beginning in lower case as Go has it.
-pub(crate) fn io_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Position};
-use crate::files::io_text;
 use crate::lexer::{LexError, Lexer, MAX_DEPTH, Token, TokenKind};
 use crate::path;
 use crate::scalar::scalar;
 use crate::value::{Map, Node, Value};
+use myelin_stdx::fault::words;
 
 /// Bytes of all files of one configuration together.
 const MAX_BYTES: usize = 64 << 20;
@@ -82,10 +82,10 @@ impl<'e> Sources<'e> {
     fn read(&mut self, name: &str) -> Result<Vec<u8>, String> {
         let mut text = Vec::new();
         let limit = u64::try_from(self.bytes_left).unwrap_or(u64::MAX);
-        let file = File::open(name).map_err(|error| format!("open {name}: {}", io_text(&error)))?;
+        let file = File::open(name).map_err(|error| format!("open {name}: {}", words(&error)))?;
         file.take(limit.saturating_add(1))
             .read_to_end(&mut text)
-            .map_err(|error| format!("read {name}: {}", io_text(&error)))?;
+            .map_err(|error| format!("read {name}: {}", words(&error)))?;
         match self.bytes_left.checked_sub(text.len()) {
             Some(left) => self.bytes_left = left,
             None => return Err(format!("{name}: the configuration is larger than {} MiB", MAX_BYTES >> 20)),

@@ -2,16 +2,7 @@
 
 use std::io;
 
-/// An error of the operating system as Go words it: in small letters and without its number.
-pub(crate) fn words(error: &io::Error) -> String {
-    let text = error.to_string();
-    if error.raw_os_error().is_none() {
-        return text;
-    }
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
-}
+pub(crate) use myelin_stdx::fault::words;
 
 /// Why nobody can listen on `host:port`.
 pub(crate) fn listening(host: &str, port: u16, error: &io::Error) -> String {
