@@ -1,0 +1,68 @@
+//! The seam between the store and a disk: `real`, `memory` and, for tests, `faulty`.
+//!
+//! A disk promises little: what was written survives the process at once, and a loss of power only after `sync`
+//! returned without an error; a new or renamed entry of a directory survives only after `sync_dir`. Unsynced writes
+//! may survive in part and in any order, in units of 512 bytes. A failed `sync` says that what was written since the
+//! last one may be lost, however often it is asked again.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file system, or what plays one. Paths are absolute. Errors carry the operating system's kind: a full disk is
+/// `ErrorKind::StorageFull` (or `QuotaExceeded`).
+pub trait Disk: Send + Sync + Debug {
+    /// Creates an empty file. `AlreadyExists` if there is one.
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>>;
+    /// Opens an existing file to read and write.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>>;
+    /// What a directory holds, sorted by name.
+    fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>>;
+    /// Creates a directory and those above it that are missing.
+    fn make_directory(&self, path: &Path) -> io::Result<()>;
+    /// Renames a file or directory; a file at `to` is replaced in one step.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file. Whoever has it open can go on reading.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_directory(&self, path: &Path) -> io::Result<()>;
+    /// Makes creations, renames and removals in `directory` survive a loss of power.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+    /// Bytes that an ordinary user may still write on the device that holds `path`.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+}
+
+/// An open file. Reads and writes name their place; several threads may use one file.
+pub trait File: Send + Sync + Debug {
+    /// Length in bytes, allocated but unwritten parts included.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the length is 0.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Reads up to `buffer.len()` bytes at `offset`; fewer only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// As [`File::read_at`], but only from memory: `None` where it would have to wait for the device.
+    fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        self.read_at(buffer, offset).map(Some)
+    }
+    /// Writes all of `bytes` at `offset`. After an error any part of them may have been written.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes the file at least `length` long, with room for it on the device. The new part reads as zeros, and
+    /// writing to it does not fail for lack of space (where the file system can promise that).
+    fn allocate(&self, length: u64) -> io::Result<()>;
+    /// Cuts or extends the file to `length` bytes.
+    fn set_len(&self, length: u64) -> io::Result<()>;
+    /// Makes everything written so far survive a loss of power (`fdatasync`).
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirectoryEntry {
+    /// The name alone. A name that is not UTF-8 is given with replacement characters; it is none of ours.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+}

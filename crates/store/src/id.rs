@@ -1,0 +1,33 @@
+//! The numbers by which the store knows things. Names live in a stream's `meta` file only.
+
+/// A stream's sequence number: 1 for the first message, unless the stream was told to begin elsewhere; 0 is before it.
+pub type Seq = u64;
+
+/// Nanoseconds since 1970-01-01 UTC.
+pub type Timestamp = i64;
+
+/// Names one stream for as long as its store exists: never used again, not even after the stream was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u64);
+
+/// Numbers the segments of one stream, from 1, without gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentNo(pub u64);
+
+/// Which append-only file of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileKind {
+    /// `NNNN.seg`: records of messages.
+    Segment(SegmentNo),
+    /// `consumers.NNNN`: changes of consumers' states; the number grows with each rewrite.
+    Consumers(u64),
+}
+
+/// Names an append-only file of the store, also inside the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId {
+    /// The stream whose file it is.
+    pub stream: StreamId,
+    /// Which of its files.
+    pub kind: FileKind,
+}

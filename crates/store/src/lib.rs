@@ -1,0 +1,16 @@
+//! Message logs: streams in memory and in files, their journal, and the state of their consumers.
+//!
+//! Owns every byte under a store directory, and the order in which bytes become safe (`journal`). It knows files
+//! through [`disk::Disk`] only, and has no thread, clock or random source of its own: whoever embeds it passes `now`,
+//! runs rounds and jobs on its own threads, and gives the entropy for keys. It must never delete or skip what it does
+//! not understand: such files are moved aside, damaged ranges are reported, and both stay until an operator decides.
+//!
+//! The formats are written down in `docs/formats/`.
+
+pub mod disk;
+
+mod config;
+mod id;
+
+pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
+pub use id::{FileId, FileKind, Seq, SegmentNo, StreamId, Timestamp};
