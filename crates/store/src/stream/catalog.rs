@@ -1,0 +1,409 @@
+//! What a stream holds: subjects, sequences, totals, and in which segment everything lies.
+//!
+//! The one structure that writer and readers share, behind one lock. All changes of a stream's content end up in
+//! `append`, `remove`, `trim`, `truncate` or `skip` here, whether a publisher asked for them or recovery replays them;
+//! so live operation and replay cannot disagree. Knows no limits and writes nothing.
+//!
+//! Invariant: every sequence in `first_seq..=last_seq` is either a stored message or in `deleted`.
+
+use std::sync::Arc;
+
+use crate::config::Storage;
+use crate::index::{Deleted, Expiry, SubjectId, SubjectIndex};
+use crate::segment::Totals;
+use crate::{Seq, Timestamp};
+
+use super::ReadError;
+use super::place::{Form, Place, Segment};
+use super::slots_cache::SlotsCache;
+use super::table::{Rows, Table};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    pub(crate) index: SubjectIndex,
+    /// Sequences above `first_seq` without a message.
+    pub(crate) deleted: Deleted,
+    /// Messages with a lifetime of their own; may name messages that are gone.
+    pub(crate) expiry: Expiry,
+    pub(crate) totals: Totals,
+    /// Visible segments, oldest first. The last is the active one.
+    pub(crate) places: Vec<Place>,
+    /// The table of the active segment.
+    pub(crate) rows: Rows,
+    /// Segments without visible messages, whose files maintenance may remove once a manifest says so.
+    pub(crate) dead: Vec<Arc<Segment>>,
+    head: Head,
+    slots: Arc<SlotsCache>,
+}
+
+/// A message about to be entered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewRow<'a> {
+    pub(crate) seq: Seq,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) expires: Option<Timestamp>,
+    pub(crate) subject: &'a [u8],
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+}
+
+/// A message found by its sequence.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    pub(crate) subject: SubjectId,
+}
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Messages.
+    pub messages: u64,
+    /// Their stored bytes.
+    pub bytes: u64,
+}
+
+/// The table of the first segment, kept for a stream that trims its head with every message.
+#[derive(Debug, Default)]
+struct Head {
+    table: Option<(u64, Table<'static>)>,
+    /// Stream-wide numbers of a sealed table's subjects, as far as they were looked up.
+    subjects: Vec<Option<SubjectId>>,
+}
+
+impl Catalog {
+    pub(crate) fn new(index: SubjectIndex, slots: Arc<SlotsCache>, first_seq: Seq) -> Self {
+        let first_seq = first_seq.max(1);
+        Self {
+            index,
+            deleted: Deleted::default(),
+            expiry: Expiry::default(),
+            totals: Totals { first_seq, last_seq: first_seq - 1, ..Totals::default() },
+            places: Vec::new(),
+            rows: Rows::default(),
+            dead: Vec::new(),
+            head: Head::default(),
+            slots,
+        }
+    }
+
+    /// Makes `segment` the active one; it holds what comes after `last_seq`. The one before is closed and its table
+    /// returned.
+    pub(crate) fn begin_segment(&mut self, segment: Arc<Segment>) -> Option<Arc<Rows>> {
+        let first_seq = segment.first_seq;
+        let closed = self.close_active();
+        self.hide_from(first_seq);
+        self.places.push(Place {
+            segment,
+            first_seq,
+            last_seq: first_seq - 1,
+            first_timestamp: 0,
+            last_timestamp: 0,
+            form: Form::Active,
+        });
+        closed
+    }
+
+    fn close_active(&mut self) -> Option<Arc<Rows>> {
+        let active = self.places.last_mut().filter(|place| matches!(place.form, Form::Active))?;
+        let rows = Arc::new(std::mem::take(&mut self.rows));
+        active.form = Form::Closed(Arc::clone(&rows));
+        Some(rows)
+    }
+
+    /// Adds a segment whose table is in its footer, and whose effects are applied by other means.
+    pub(crate) fn add_sealed(&mut self, place: Place) {
+        self.hide_from(place.first_seq);
+        self.places.push(place);
+    }
+
+    /// After a truncation older segments may hold sequences that begin anew in the next one: those are not visible.
+    fn hide_from(&mut self, first_seq: Seq) {
+        while let Some(place) = self.places.last_mut()
+            && place.last_seq >= first_seq
+        {
+            place.last_seq = first_seq - 1;
+            if !place.is_empty() {
+                return;
+            }
+            let place = self.places.pop().expect("the list has a last place");
+            self.dead.push(place.segment);
+        }
+    }
+
+    /// The sequence that the next message gets.
+    pub(crate) fn next_seq(&self) -> Seq {
+        self.totals.last_seq + 1
+    }
+
+    /// Enters a message as the newest, into the active segment.
+    pub(crate) fn append(&mut self, row: &NewRow<'_>) -> SubjectId {
+        let id = self.index.enter(row.subject);
+        self.append_as(id, row);
+        id
+    }
+
+    /// As [`Catalog::append`], for a subject that was looked up already.
+    pub(crate) fn append_as(&mut self, id: SubjectId, row: &NewRow<'_>) {
+        if row.seq > self.totals.last_seq + 1 && self.totals.messages > 0 {
+            self.deleted.insert_range(self.totals.last_seq + 1..=row.seq - 1);
+        }
+        if self.totals.messages == 0 {
+            self.totals.first_seq = row.seq;
+            self.totals.first_timestamp = row.timestamp;
+            self.deleted.clear();
+        }
+        self.totals.messages += 1;
+        self.totals.bytes += row.size;
+        self.totals.last_seq = row.seq;
+        self.totals.last_timestamp = row.timestamp;
+        self.index.appended(id, row.seq);
+        if let Some(at) = row.expires {
+            self.expiry.insert(row.seq, at);
+        }
+        let active = self.places.last_mut().expect("a stream has an active segment");
+        if self.rows.len() == 0 {
+            active.first_timestamp = row.timestamp;
+        }
+        active.last_timestamp = row.timestamp;
+        active.last_seq = row.seq;
+        // A batch is checked against these bounds before anything of it is entered.
+        let delta = u32::try_from(row.seq - active.segment.first_seq).expect("segments span few sequences");
+        let offset = u32::try_from(row.offset).expect("segments are smaller than 4 GiB");
+        let size = u32::try_from(row.size).expect("messages are smaller than 4 GiB");
+        self.rows.push(delta, offset, size, id);
+    }
+
+    /// Index in `places` of the segment that shows `seq`.
+    pub(crate) fn place_of(&self, seq: Seq) -> Option<usize> {
+        let behind = self.places.partition_point(|place| place.first_seq <= seq);
+        let at = behind.checked_sub(1)?;
+        (seq <= self.places[at].last_seq).then_some(at)
+    }
+
+    /// The first segment that shows something at or behind `seq`.
+    pub(crate) fn place_from(&self, seq: Seq) -> usize {
+        self.places.partition_point(|place| place.last_seq < seq)
+    }
+
+    /// The table of the segment at `place`, from memory or its footer.
+    pub(crate) fn table(&self, place: usize) -> Result<Table<'_>, ReadError> {
+        let place = &self.places[place];
+        match &place.form {
+            Form::Active => Ok(Table::Growing(&self.rows)),
+            Form::Closed(rows) => Ok(Table::Closed(Arc::clone(rows))),
+            Form::Sealed => self.slots.load(&place.segment).map(Table::Sealed),
+        }
+    }
+
+    /// Whether there is a message with this sequence.
+    pub(crate) fn contains(&self, seq: Seq) -> bool {
+        self.totals.messages > 0
+            && (self.totals.first_seq..=self.totals.last_seq).contains(&seq)
+            && !self.deleted.contains(seq)
+    }
+
+    /// Finds a stored message. `None` if there is none with this sequence, or its record was lost to damage.
+    pub(crate) fn locate(&self, seq: Seq) -> Result<Option<Located>, ReadError> {
+        if !self.contains(seq) {
+            return Ok(None);
+        }
+        let Some(at) = self.place_of(seq) else { return Ok(None) };
+        let table = self.table(at)?;
+        let segment = &self.places[at].segment;
+        let Some(row) = table.row_of(seq - segment.first_seq) else { return Ok(None) };
+        let Some(subject) = table.subject_in(row, &self.index) else { return Ok(None) };
+        Ok(Some(Located {
+            segment: Arc::clone(segment),
+            offset: table.offset(row),
+            size: table.size(row),
+            subject,
+        }))
+    }
+
+    /// Removes one message. Says what went; nothing if there was none.
+    pub(crate) fn remove(&mut self, seq: Seq) -> Result<Removed, ReadError> {
+        let Some(found) = self.locate(seq)? else { return Ok(Removed::default()) };
+        self.index.removed(found.subject, seq);
+        self.totals.messages -= 1;
+        self.totals.bytes -= found.size;
+        if seq == self.totals.first_seq {
+            self.advance_first(seq + 1);
+        } else {
+            self.deleted.insert(seq);
+        }
+        Ok(Removed { messages: 1, bytes: found.size })
+    }
+
+    /// Moves the first sequence to the first message at or behind `from`.
+    fn advance_first(&mut self, from: Seq) {
+        let first = self.deleted.next_live(from);
+        self.set_first(if self.totals.messages == 0 { self.next_seq() } else { first });
+    }
+
+    fn set_first(&mut self, first: Seq) {
+        self.totals.first_seq = first;
+        if !self.deleted.is_empty() {
+            self.deleted.remove_below(first);
+        }
+        self.bury(first);
+    }
+
+    /// Drops segments whose messages all lie below `first` from the list. The active one stays.
+    fn bury(&mut self, first: Seq) {
+        let gone = self.places.iter().take_while(|p| p.last_seq < first && !matches!(p.form, Form::Active)).count();
+        if gone > 0 {
+            self.dead.extend(self.places.drain(..gone).map(|place| place.segment));
+        }
+    }
+
+    /// Removes all messages below `first`. A `first` behind the last sequence empties the stream and moves it on.
+    pub(crate) fn trim(&mut self, first: Seq) -> Result<Removed, ReadError> {
+        if first > self.totals.last_seq {
+            return Ok(self.clear(first));
+        }
+        let mut removed = Removed::default();
+        while self.totals.messages > 0 && self.totals.first_seq < first {
+            let one = self.remove_head()?;
+            removed.messages += one.messages;
+            removed.bytes += one.bytes;
+        }
+        if self.totals.first_seq < first {
+            self.set_first(first);
+        }
+        Ok(removed)
+    }
+
+    /// Removes everything at once; the next message gets sequence `first` or what would have come anyway.
+    pub(crate) fn clear(&mut self, first: Seq) -> Removed {
+        let removed = Removed { messages: self.totals.messages, bytes: self.totals.bytes };
+        self.index.clear();
+        self.deleted.clear();
+        self.expiry.clear();
+        let first = first.max(self.next_seq());
+        self.totals = Totals {
+            first_seq: first,
+            last_seq: first - 1,
+            last_timestamp: self.totals.last_timestamp,
+            ..Totals::default()
+        };
+        self.bury(first);
+        removed
+    }
+
+    /// Removes the oldest message. The way of a stream at its limit: no search, one row of a table at hand.
+    pub(crate) fn remove_head(&mut self) -> Result<Removed, ReadError> {
+        let seq = self.totals.first_seq;
+        let Some((size, subject)) = self.head_row(seq)? else {
+            // Its record was lost to damage: there is nothing to count.
+            self.totals.messages -= 1;
+            self.advance_first(seq + 1);
+            return Ok(Removed { messages: 1, bytes: 0 });
+        };
+        self.index.removed(subject, seq);
+        self.totals.messages -= 1;
+        self.totals.bytes -= size;
+        self.advance_first(seq + 1);
+        Ok(Removed { messages: 1, bytes: size })
+    }
+
+    fn head_row(&mut self, seq: Seq) -> Result<Option<(u64, SubjectId)>, ReadError> {
+        let Some(place) = self.places.first() else { return Ok(None) };
+        let first = place.segment.first_seq;
+        if matches!(place.form, Form::Active) {
+            let Some(row) = Table::Growing(&self.rows).row_of(seq - first) else { return Ok(None) };
+            return Ok(Some((u64::from(self.rows.sizes[row]), self.rows.subjects[row])));
+        }
+        self.load_head()?;
+        let Some((_, table)) = &self.head.table else { return Ok(None) };
+        let Some(row) = table.row_of(seq - first) else { return Ok(None) };
+        let size = table.size(row);
+        let number = table.subject(row);
+        let subject = match table {
+            Table::Sealed(slots) => {
+                let known = &mut self.head.subjects[number as usize];
+                match known {
+                    Some(id) => Some(*id),
+                    None => {
+                        *known = self.index.find(slots.dictionary.text(number));
+                        *known
+                    }
+                }
+            }
+            _ => Some(number),
+        };
+        Ok(subject.map(|id| (size, id)))
+    }
+
+    fn load_head(&mut self) -> Result<(), ReadError> {
+        let place = &self.places[0];
+        let no = place.segment.no.0;
+        let sealed = matches!(place.form, Form::Sealed);
+        if let Some((at, table)) = &self.head.table
+            && *at == no
+            && sealed == matches!(table, Table::Sealed(_))
+        {
+            return Ok(());
+        }
+        let table: Table<'static> = match &place.form {
+            Form::Active => return Ok(()),
+            Form::Closed(rows) => Table::Closed(Arc::clone(rows)),
+            Form::Sealed => Table::Sealed(self.slots.load(&place.segment)?),
+        };
+        self.head.subjects.clear();
+        if let Table::Sealed(slots) = &table {
+            self.head.subjects.resize(slots.dictionary.len(), None);
+        }
+        self.head.table = Some((no, table));
+        Ok(())
+    }
+
+    /// Subjects may get new numbers from here on: what the head's table remembers of them is void.
+    pub(crate) fn recycle_subjects(&mut self) {
+        self.index.recycle();
+        self.head = Head::default();
+    }
+
+    /// Removes all messages behind `last`. The next message gets `last + 1`, in a new segment.
+    pub(crate) fn truncate(&mut self, last: Seq) -> Result<Removed, ReadError> {
+        let mut removed = Removed::default();
+        let mut seq = self.totals.last_seq;
+        while seq > last && seq >= self.totals.first_seq && self.totals.messages > 0 {
+            let one = self.remove(seq)?;
+            removed.messages += one.messages;
+            removed.bytes += one.bytes;
+            seq -= 1;
+        }
+        self.deleted.remove_above(last);
+        self.totals.last_seq = last.min(self.totals.last_seq);
+        if self.totals.messages == 0 {
+            self.totals.first_seq = self.totals.last_seq + 1;
+        }
+        Ok(removed)
+    }
+
+    /// Moves the last sequence to `last` without messages.
+    pub(crate) fn skip(&mut self, last: Seq) {
+        if last <= self.totals.last_seq {
+            return;
+        }
+        if self.totals.messages == 0 {
+            self.totals.first_seq = last + 1;
+            self.deleted.clear();
+        } else {
+            self.deleted.insert_range(self.totals.last_seq + 1..=last);
+        }
+        self.totals.last_seq = last;
+        if let Some(active) = self.places.last_mut() {
+            active.last_seq = last;
+        }
+    }
+}
+
+/// Bytes that a message counts against `Limits::bytes`.
+pub(crate) fn size_of(storage: Storage, subject: &[u8], headers: &[u8], payload: &[u8]) -> u64 {
+    crate::record::stored_size(storage, subject.len(), headers.len(), payload.len())
+}

@@ -1,0 +1,112 @@
+//! Why a stream could not do what it was asked.
+
+use std::fmt;
+use std::io;
+
+use crate::Seq;
+
+/// Why one message was not taken. The others of its batch are not concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The stream has as many messages as it may, and discards new ones.
+    MaxMessages,
+    /// It would have more bytes than it may, and discards new messages.
+    MaxBytes,
+    /// The subject has as many messages as it may, and the stream refuses more.
+    MaxMessagesPerSubject,
+    /// Headers and payload are larger than the stream allows, or than an entry can be.
+    TooLarge,
+    /// The caller named a sequence, and it is not the next one.
+    WrongSequence {
+        /// The last sequence of the stream.
+        last: Seq,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The first three are the reference's texts: clients see them.
+        match self {
+            Self::MaxMessages => f.write_str("maximum messages exceeded"),
+            Self::MaxBytes => f.write_str("maximum bytes exceeded"),
+            Self::MaxMessagesPerSubject => f.write_str("maximum messages per subject exceeded"),
+            Self::TooLarge => f.write_str("message size exceeds maximum allowed"),
+            Self::WrongSequence { last } => write!(f, "wrong sequence: the stream's last is {last}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Why nothing of a request was done.
+#[derive(Debug)]
+pub enum StoreError {
+    /// The device is full. Nothing has changed; the request may be repeated when there is space.
+    Full,
+    /// The stream does not work any more: what is in memory may differ from what is on disk. It must be opened anew.
+    Failed(String),
+    /// The bytes that the request needs cannot be read.
+    Read(ReadError),
+    /// The operating system refused, and nothing has changed.
+    Io(io::Error),
+}
+
+impl StoreError {
+    /// Sorts an error of a system call that changed nothing.
+    pub(crate) fn from_io(error: io::Error) -> Self {
+        if is_full(&error) { Self::Full } else { Self::Io(error) }
+    }
+}
+
+/// Whether a system call failed for lack of space.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("no space left on the device"),
+            Self::Failed(why) => write!(f, "the stream has failed: {why}"),
+            Self::Read(error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+impl From<ReadError> for StoreError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+/// Why a stored message or table could not be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// It is not what was written.
+    Damaged(String),
+    /// It is not in memory, and the caller asked not to wait for the device.
+    WouldWait,
+    /// The operating system refused.
+    Io(io::Error),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged(what) => write!(f, "damaged: {what}"),
+            Self::WouldWait => f.write_str("not in memory"),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

@@ -1,0 +1,160 @@
+//! Where a stream's segments are made: in memory, or as files of a store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::append_file::{AppendFile, OnDurable};
+use crate::config::Durability;
+use crate::disk::{Disk, Handles, Headroom, MemoryFile};
+use crate::entropy::Entropy;
+use crate::journal::Journal;
+use crate::keys::{Keys, StreamKey};
+use crate::record::Context;
+use crate::segment::Header;
+use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
+
+use super::errors::StoreError;
+use super::place::{Segment, Source};
+use super::slots_cache::SlotsCache;
+use super::{Active, Shared};
+
+/// What all streams of a store share.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) handles: Arc<Handles>,
+    pub(crate) slots: Arc<SlotsCache>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) headroom: Headroom,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) keys: Option<Keys>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum Home {
+    /// Nothing reaches a disk.
+    Memory,
+    /// A directory of a store.
+    Files(Files),
+}
+
+/// A stream's directory, and what is needed to make files in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    pub(crate) ground: Arc<Ground>,
+    pub(crate) directory: PathBuf,
+    /// The stream's own key, if the store encrypts or the stream was encrypted when it was made.
+    pub(crate) key: Option<StreamKey>,
+}
+
+impl Home {
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self, Self::Memory)
+    }
+
+    pub(crate) fn files(&self) -> Option<&Files> {
+        match self {
+            Self::Memory => None,
+            Self::Files(files) => Some(files),
+        }
+    }
+
+    /// Makes segment `no` and gives it its header.
+    pub(crate) fn begin_segment(
+        &self,
+        stream: StreamId,
+        no: SegmentNo,
+        first_seq: Seq,
+        durability: Durability,
+        told: Option<Arc<Shared>>,
+        now: Timestamp,
+    ) -> Result<Active, StoreError> {
+        match self {
+            Self::Memory => begin_in_memory(stream, no, first_seq, now),
+            Self::Files(files) => files.begin_segment(stream, no, first_seq, durability, told, now),
+        }
+    }
+}
+
+/// Segments in memory have a header like those in files, so that offsets mean the same and 0 is never a message's.
+fn begin_in_memory(stream: StreamId, no: SegmentNo, first_seq: Seq, now: Timestamp) -> Result<Active, StoreError> {
+    let header = Header { stream, segment: no, through: no, first_seq, ..Header::default() };
+    let file = AppendFile::in_memory(Arc::new(MemoryFile::new()));
+    file.append(&header.encode(), now).map_err(|error| StoreError::Failed(error.to_string()))?;
+    Ok(active(&header, header.context(None), file))
+}
+
+fn active(header: &Header, context: Context, file: Arc<AppendFile>) -> Active {
+    let segment = Segment {
+        stream: header.stream,
+        no: header.segment,
+        generation: header.generation,
+        first_seq: header.first_seq,
+        context,
+        source: Source::Appended(Arc::clone(&file)),
+    };
+    Active { segment: Arc::new(segment), file }
+}
+
+impl Files {
+    pub(crate) fn segment_path(&self, no: SegmentNo) -> PathBuf {
+        self.directory.join(segment_name(no))
+    }
+
+    /// The cipher and kind with which a new file is encrypted.
+    pub(crate) fn header(&self, stream: StreamId, no: SegmentNo, first_seq: Seq) -> Header {
+        let mut salt = [0; 16];
+        self.ground.entropy.fill(&mut salt);
+        let encryption = self.key.as_ref().and(self.ground.keys.as_ref()).map(|keys| keys.kind);
+        Header { stream, segment: no, through: no, first_seq, salt, encryption, ..Header::default() }
+    }
+
+    /// What reads and writes entries of the segment with this header. `None` if it is encrypted and there is no key.
+    pub(crate) fn context(&self, header: &Header) -> Option<Context> {
+        let Some(kind) = header.encryption else { return Some(header.context(None)) };
+        let key = self.key.as_ref()?;
+        Some(header.context(Some(key.file_cipher(kind, "segment", header.segment.0, &header.salt))))
+    }
+
+    fn begin_segment(
+        &self,
+        stream: StreamId,
+        no: SegmentNo,
+        first_seq: Seq,
+        durability: Durability,
+        told: Option<Arc<Shared>>,
+        now: Timestamp,
+    ) -> Result<Active, StoreError> {
+        let header = self.header(stream, no, first_seq);
+        let context = self.context(&header).expect("a new segment is encrypted with the key at hand");
+        let path = self.segment_path(no);
+        let made = self.ground.disk.create(&path).map_err(StoreError::from_io)?;
+        let id = FileId { stream, kind: FileKind::Segment(no) };
+        let on_durable = told.map(|shared| shared as Arc<dyn OnDurable>);
+        let journal = &self.ground.journal;
+        let file = AppendFile::new(journal, id, header.generation, made, path.clone(), 0, true, durability, on_durable);
+        let begun = file.reserve(crate::segment::HEADER_BYTES as u64).map_err(StoreError::from_io);
+        let begun = begun.and_then(|()| {
+            file.append(&header.encode(), now).map_err(|error| StoreError::Failed(error.to_string()))
+        });
+        if let Err(error) = begun {
+            file.abandon();
+            // What cannot be removed now has a header at most, and recovery removes it.
+            let _ = self.ground.disk.remove_file(&path);
+            return Err(error);
+        }
+        Ok(active(&header, context, file))
+    }
+}
+
+/// The file name of a segment: numbers sort as text up to 10^16.
+pub(crate) fn segment_name(no: SegmentNo) -> String {
+    format!("{:016}.seg", no.0)
+}
+
+/// The number in a segment's file name.
+pub(crate) fn segment_number(name: &str) -> Option<SegmentNo> {
+    let digits = name.strip_suffix(".seg").filter(|digits| digits.len() == 16)?;
+    digits.parse().ok().map(SegmentNo)
+}

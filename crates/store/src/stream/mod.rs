@@ -1,0 +1,294 @@
+//! A stream: one log of messages and of everything that happened to them.
+//!
+//! [`Stream`] is the one writer and belongs to a turn; [`Reader`]s are cloned from it and need none. Both share the
+//! [`Catalog`] and the release position. All that changes a stream is first decided on the catalog, then written as one
+//! batch of entries, then released; replay after a restart walks the same entries through the same catalog.
+//!
+//! Sealing, merging and compacting of segments happen elsewhere (`jobs`), on threads that the embedder has for it; a
+//! stream only says what there is to do. Nothing here knows a clock.
+
+mod append;
+mod catalog;
+mod errors;
+mod expire;
+mod home;
+mod lookup;
+mod place;
+mod reader;
+mod release;
+mod remove;
+mod roll;
+mod slots_cache;
+mod table;
+mod tables;
+
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::append_file::AppendFile;
+use crate::config::{Durability, Storage, StreamConfig};
+use crate::record::Control;
+use crate::segment::Totals;
+use crate::{Seq, StreamId, Timestamp};
+
+pub use append::{Admission, NewMessage, Outcome};
+pub use catalog::Removed;
+pub use errors::{ReadError, Refusal, StoreError};
+pub use expire::{Expired, Markers};
+pub use reader::{Cursor, Filter, Reader, StoredMessage, Wait};
+pub use release::{Release, Ticket};
+
+pub(crate) use catalog::Catalog;
+pub(crate) use home::{Ground, Home};
+pub(crate) use place::{Form, Place, SealedFile, Segment, Source};
+pub(crate) use roll::Closed;
+pub(crate) use slots_cache::SlotsCache;
+pub(crate) use table::Rows;
+
+/// Segments are closed at this size unless limits ask for smaller ones.
+const SEGMENT_BYTES: u64 = 16 << 20;
+/// No segment is closed before this size for the sake of limits.
+const SEGMENT_BYTES_MIN: u64 = 128 << 10;
+
+/// The one writer of a stream.
+#[derive(Debug)]
+pub struct Stream {
+    shared: Arc<Shared>,
+    config: StreamConfig,
+    home: Home,
+    active: Active,
+    /// Segments that were closed and wait to be sealed.
+    closed: Vec<Closed>,
+    /// Where the log last said that it is synced.
+    durable_mark: (u64, u64),
+    /// Buffers kept between batches.
+    buffer: Vec<u8>,
+    evicted: Vec<Seq>,
+}
+
+/// The segment that grows.
+#[derive(Clone, Debug)]
+pub(crate) struct Active {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) file: Arc<AppendFile>,
+}
+
+/// What a stream's writer, readers, rounds and jobs share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) id: StreamId,
+    pub(crate) storage: Storage,
+    catalog: RwLock<Catalog>,
+    pub(crate) release: Release,
+    failure: OnceLock<String>,
+}
+
+/// A stream in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamState {
+    /// Messages, bytes, first and last.
+    pub totals: Totals,
+    /// Distinct subjects.
+    pub subjects: u64,
+    /// Sequences between first and last without a message.
+    pub deleted: u64,
+    /// Up to here messages are released.
+    pub released: Seq,
+}
+
+impl Shared {
+    pub(crate) fn new(id: StreamId, storage: Storage, catalog: Catalog) -> Arc<Self> {
+        let released = catalog.totals.last_seq;
+        Arc::new(Self {
+            id,
+            storage,
+            catalog: RwLock::new(catalog),
+            release: Release::new(released),
+            failure: OnceLock::new(),
+        })
+    }
+
+    /// The catalog, to read. Held for a look-up or a slice of work, never over a write.
+    pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
+        // A writer that panicked has failed its stream, whose readers may still see what was there.
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn catalog_mut(&self) -> RwLockWriteGuard<'_, Catalog> {
+        self.catalog.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Marks the stream as failed; the first reason stays.
+    pub(crate) fn fail(&self, why: &str) {
+        let _ = self.failure.set(why.to_owned());
+    }
+
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+}
+
+impl Stream {
+    /// Puts a stream together from a catalog with an active segment.
+    pub(crate) fn assemble(shared: Arc<Shared>, config: StreamConfig, home: Home, active: Active) -> Self {
+        let durable_mark = (active.segment.no.0, active.file.durable());
+        Self {
+            shared,
+            config,
+            home,
+            active,
+            closed: Vec::new(),
+            durable_mark,
+            buffer: Vec::new(),
+            evicted: Vec::new(),
+        }
+    }
+
+    /// The stream's number.
+    #[must_use]
+    pub fn id(&self) -> StreamId {
+        self.shared.id
+    }
+
+    /// What it was told.
+    #[must_use]
+    pub fn config(&self) -> &StreamConfig {
+        &self.config
+    }
+
+    /// A reader of this stream.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        Reader::new(Arc::clone(&self.shared))
+    }
+
+    /// The stream in numbers, as of the last append, released or not.
+    #[must_use]
+    pub fn state(&self) -> StreamState {
+        state_of(&self.shared)
+    }
+
+    /// Up to which sequence messages are stored as the stream's durability asks.
+    #[must_use]
+    pub fn released(&self) -> Seq {
+        self.shared.release.seq()
+    }
+
+    /// Names everything that was done so far: it is safe once [`Release::is_released`] says so of this ticket.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        self.shared.release.last_ticket()
+    }
+
+    /// The release position, to wait for.
+    #[must_use]
+    pub fn release(&self) -> &Release {
+        &self.shared.release
+    }
+
+    /// Why the stream has failed, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.shared.failure()
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        match self.shared.failure() {
+            Some(why) => Err(StoreError::Failed(why.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// The catalog was changed and the log was not: only opening the stream anew makes them agree.
+    fn fail(&self, why: &str) -> StoreError {
+        self.shared.fail(why);
+        StoreError::Failed(why.to_owned())
+    }
+
+    /// Writes a finished batch and releases it, or has it released by a round.
+    fn write(&mut self, batch: &[u8], now: Timestamp) -> Result<(), StoreError> {
+        let end = match self.active.file.append(batch, now) {
+            Ok(end) => end,
+            Err(error) => return Err(self.fail(&format!("a write failed: {error}"))),
+        };
+        let last = self.shared.catalog().totals.last_seq;
+        let release = &self.shared.release;
+        if self.home.is_memory() || append::is_released_at_once(self.config.durability) {
+            release.at_once(last);
+        } else {
+            release.appended(self.active.segment.no, end, last);
+            // A round may have synced the batch before it was entered here.
+            release.durable(self.active.segment.no, self.active.file.durable());
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the active segment takes `bytes` more.
+    fn make_room(&mut self, bytes: u64, now: Timestamp) -> Result<(), StoreError> {
+        let end = self.active.file.end();
+        let span = self.shared.catalog().next_seq() - self.active.segment.first_seq;
+        let is_used = end > crate::segment::HEADER_BYTES as u64;
+        if is_used && (end + bytes > self.segment_bytes() || span >= append::SEGMENT_SPAN) {
+            self.roll(now)?;
+        }
+        self.active.file.reserve(bytes).map_err(StoreError::from_io)
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        if let Some(bytes) = self.config.segment_bytes {
+            return u64::from(bytes);
+        }
+        let by_limit = self.config.limits.bytes.map_or(u64::MAX, |max| max / 8);
+        by_limit.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES)
+    }
+
+    /// An entry that says how far the log is synced, if it has grown by `step` since the last one.
+    fn take_durable_mark(&mut self, step: u64) -> Option<Control<'static>> {
+        if self.home.is_memory() {
+            return None;
+        }
+        let segment = self.active.segment.no;
+        let offset = self.active.file.durable();
+        let (marked_segment, marked) = self.durable_mark;
+        if segment.0 == marked_segment && offset < marked + step {
+            return None;
+        }
+        self.durable_mark = (segment.0, offset);
+        Some(Control::Durable { segment, offset })
+    }
+
+    /// Changes limits and the like from here on; what exceeds new limits goes with [`Stream::enforce`].
+    ///
+    /// `storage` and `first_seq` of a stream stay as they were.
+    pub fn set_config(&mut self, config: StreamConfig) {
+        let StreamConfig { storage, first_seq, .. } = self.config;
+        self.config = StreamConfig { storage, first_seq, ..config };
+        self.active.file.set_durability(self.durability());
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        self.config.durability
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Gives memory of the tail to the operating system: what was appended in [`Durability::Memory`] is written.
+    ///
+    /// # Errors
+    /// The stream has failed.
+    pub fn flush(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        self.check()?;
+        self.active.file.flush(now).map_err(|error| self.fail(&format!("a write failed: {error}")))
+    }
+}
+
+fn state_of(shared: &Shared) -> StreamState {
+    let catalog = shared.catalog();
+    StreamState {
+        totals: catalog.totals,
+        subjects: catalog.index.len() as u64,
+        deleted: catalog.deleted.len(),
+        released: shared.release.seq(),
+    }
+}

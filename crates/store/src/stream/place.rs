@@ -1,0 +1,98 @@
+//! One segment as a stream sees it: the file, the visible part of its sequences, and where its table is.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::append_file::AppendFile;
+use crate::disk::{File, Handles};
+use crate::pack::FrameTable;
+use crate::record::Context;
+use crate::{SegmentNo, Seq, StreamId, Timestamp};
+
+use super::table::Rows;
+
+/// What never changes about a segment file. Whoever holds it can read it, also after it was replaced or removed.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) stream: StreamId,
+    pub(crate) no: SegmentNo,
+    /// Counts how often the file was rewritten.
+    pub(crate) generation: u64,
+    /// What the table's deltas are relative to.
+    pub(crate) first_seq: Seq,
+    pub(crate) context: Context,
+    pub(crate) source: Source,
+}
+
+/// Where a segment's bytes are.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Still growing, or closed and not sealed yet; always, in memory streams.
+    Appended(Arc<AppendFile>),
+    /// Sealed: entries as they were appended.
+    Plain(SealedFile),
+    /// Sealed: frames of compressed entries.
+    Packed(SealedFile, FrameTable),
+}
+
+/// A sealed segment file, opened when it is read.
+#[derive(Debug)]
+pub(crate) struct SealedFile {
+    pub(crate) path: PathBuf,
+    pub(crate) handles: Arc<Handles>,
+    /// Where entries or frames end and the footer begins.
+    pub(crate) records_end: u64,
+    /// Length with the footer.
+    pub(crate) length: u64,
+}
+
+impl SealedFile {
+    pub(crate) fn open(&self) -> io::Result<Arc<dyn File>> {
+        self.handles.open(&self.path)
+    }
+}
+
+impl Segment {
+    /// Bytes that the file takes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        match &self.source {
+            Source::Appended(file) => file.end(),
+            Source::Plain(file) | Source::Packed(file, _) => file.length,
+        }
+    }
+
+    /// Whether a footer is on disk.
+    pub(crate) fn is_sealed(&self) -> bool {
+        !matches!(self.source, Source::Appended(_))
+    }
+}
+
+/// Where the table of a segment is.
+#[derive(Clone, Debug)]
+pub(crate) enum Form {
+    /// The stream's last segment: the table is the catalog's `rows`.
+    Active,
+    /// Closed, its footer not written yet (never, in memory streams).
+    Closed(Arc<Rows>),
+    /// In the footer, read when needed.
+    Sealed,
+}
+
+/// A segment in a stream's list.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) segment: Arc<Segment>,
+    /// Visible sequences: `first_seq..=last_seq`, empty while `last_seq < first_seq`.
+    pub(crate) first_seq: Seq,
+    pub(crate) last_seq: Seq,
+    pub(crate) first_timestamp: Timestamp,
+    pub(crate) last_timestamp: Timestamp,
+    pub(crate) form: Form,
+}
+
+impl Place {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.last_seq < self.first_seq
+    }
+}

@@ -1,0 +1,161 @@
+//! The release position of a stream: up to where its log may be seen and acknowledged.
+//!
+//! Batches are released in the order in which they were appended, whatever the order in which rounds sync the files
+//! that hold them. Written by the stream and by rounds, read by everyone without a lock.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::{SegmentNo, Seq};
+
+/// Names a batch of a stream. Tickets grow by one with each batch, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Release {
+    seq: AtomicU64,
+    ticket: AtomicU64,
+    last_ticket: AtomicU64,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    batches: VecDeque<Batch>,
+    /// How far each file is synced, of files that have waiting batches; a few at most.
+    durable: Vec<(SegmentNo, u64)>,
+}
+
+#[derive(Debug)]
+struct Batch {
+    segment: SegmentNo,
+    end: u64,
+    last_seq: Seq,
+    ticket: Ticket,
+}
+
+impl Release {
+    pub(crate) fn new(seq: Seq) -> Self {
+        Self {
+            seq: AtomicU64::new(seq),
+            ticket: AtomicU64::new(0),
+            last_ticket: AtomicU64::new(0),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Messages up to here may be read and acknowledged.
+    #[must_use]
+    pub fn seq(&self) -> Seq {
+        self.seq.load(Ordering::Acquire)
+    }
+
+    /// Whether the batch with this ticket, and all before it, are released.
+    #[must_use]
+    pub fn is_released(&self, ticket: Ticket) -> bool {
+        ticket.0 <= self.ticket.load(Ordering::Acquire)
+    }
+
+    /// The ticket of the newest batch; of a stream without batches, one that is released.
+    #[must_use]
+    pub fn last_ticket(&self) -> Ticket {
+        Ticket(self.last_ticket.load(Ordering::Acquire))
+    }
+
+    /// A batch that counts as stored already. Those that still wait are older and now covered, too: this is what a
+    /// change from `always` to a weaker mode means.
+    pub(crate) fn at_once(&self, last_seq: Seq) {
+        let ticket = self.last_ticket.fetch_add(1, Ordering::AcqRel) + 1;
+        self.move_to(last_seq, Ticket(ticket));
+    }
+
+    /// A batch that waits until `segment` is synced up to `end`.
+    pub(crate) fn appended(&self, segment: SegmentNo, end: u64, last_seq: Seq) {
+        let mut waiting = self.lock();
+        let ticket = Ticket(self.last_ticket.fetch_add(1, Ordering::AcqRel) + 1);
+        waiting.batches.push_back(Batch { segment, end, last_seq, ticket });
+    }
+
+    /// `segment` is synced up to `offset`. Answers whether the position moved.
+    pub(crate) fn durable(&self, segment: SegmentNo, offset: u64) -> bool {
+        let mut waiting = self.lock();
+        waiting.note(segment, offset);
+        let mut reached = None;
+        while let Some(batch) = waiting.batches.pop_front() {
+            if !waiting.covers(&batch) {
+                waiting.batches.push_front(batch);
+                break;
+            }
+            reached = Some((batch.last_seq, batch.ticket));
+        }
+        waiting.forget_idle();
+        let Some((seq, ticket)) = reached else { return false };
+        self.move_to(seq, ticket);
+        true
+    }
+
+    /// Under the lock, or from the one writer; a truncation may move the sequence back.
+    fn move_to(&self, seq: Seq, ticket: Ticket) {
+        self.seq.store(seq, Ordering::Release);
+        self.ticket.fetch_max(ticket.0, Ordering::AcqRel);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn note(&mut self, segment: SegmentNo, offset: u64) {
+        match self.durable.iter_mut().find(|(no, _)| *no == segment) {
+            Some((_, known)) => *known = (*known).max(offset),
+            None => self.durable.push((segment, offset)),
+        }
+    }
+
+    fn covers(&self, batch: &Batch) -> bool {
+        self.durable.iter().any(|&(no, offset)| no == batch.segment && batch.end <= offset)
+    }
+
+    /// Files of which nothing waits need not be remembered, except the newest: a sync may be told before the batch.
+    fn forget_idle(&mut self) {
+        if self.durable.len() > 1 {
+            let newest = self.durable.iter().map(|&(no, _)| no).max();
+            let batches = &self.batches;
+            self.durable.retain(|&(no, _)| Some(no) == newest || batches.iter().any(|batch| batch.segment == no));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_released_in_order_across_segments() {
+        let release = Release::new(4);
+        release.appended(SegmentNo(1), 100, 5);
+        release.appended(SegmentNo(1), 200, 7);
+        release.appended(SegmentNo(2), 150, 9);
+        assert!(!release.durable(SegmentNo(2), 150), "the first segment is not synced yet");
+        assert_eq!(release.seq(), 4);
+        assert!(release.durable(SegmentNo(1), 100));
+        assert_eq!(release.seq(), 5);
+        assert!(release.is_released(Ticket(1)) && !release.is_released(Ticket(2)));
+        assert!(release.durable(SegmentNo(1), 200));
+        assert_eq!(release.seq(), 9, "the second segment was synced before");
+        assert!(release.is_released(release.last_ticket()));
+    }
+
+    #[test]
+    fn a_sync_between_append_and_entry_is_not_missed() {
+        let release = Release::new(0);
+        release.durable(SegmentNo(1), 300);
+        release.appended(SegmentNo(1), 300, 3);
+        assert!(release.durable(SegmentNo(1), 300));
+        assert_eq!(release.seq(), 3);
+    }
+}

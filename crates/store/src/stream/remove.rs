@@ -1,0 +1,222 @@
+//! What takes messages out of a stream: delete, erase, purge, compact, truncate, skip.
+//!
+//! Each decides on the catalog, writes one entry and answers what went. A removal that may concern many messages works
+//! in slices and says where it stopped, so that nobody holds a turn for long.
+
+use std::borrow::Cow;
+
+use crate::ranges::Ranges;
+use crate::record::Control;
+use crate::{Seq, Timestamp};
+
+use super::catalog::Removed;
+use super::errors::StoreError;
+use super::{Filter, Stream, lookup};
+
+/// Bytes that the entry of a removal takes at most, unless it names many sequences.
+const CONTROL_ROOM: u64 = 256;
+
+/// Which messages a purge concerns.
+#[derive(Clone, Debug, Default)]
+pub struct Purge {
+    /// Subjects; all without one.
+    pub filter: Option<Filter>,
+    /// Only messages below this sequence; 0 is without bound.
+    pub below: Seq,
+    /// How many of the newest to spare.
+    pub keep: u64,
+}
+
+/// How far a removal in slices has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// What went in this slice.
+    pub removed: Removed,
+    /// Whether the caller should call again.
+    pub more: bool,
+}
+
+impl Stream {
+    /// Removes one message; nothing is removed if there is none with this sequence.
+    ///
+    /// # Errors
+    /// The message is still there, unless the stream has failed.
+    pub fn delete(&mut self, seq: Seq, now: Timestamp) -> Result<Removed, StoreError> {
+        self.delete_many(&[seq], now)
+    }
+
+    /// Removes several messages as one batch. Sequences without a message are passed over.
+    ///
+    /// # Errors
+    /// All of them are still there, unless the stream has failed.
+    pub fn delete_many(&mut self, seqs: &[Seq], now: Timestamp) -> Result<Removed, StoreError> {
+        self.check()?;
+        self.make_room_for_removal(CONTROL_ROOM + 20 * seqs.len() as u64, now)?;
+        let mut removed = Removed::default();
+        let mut gone = Vec::with_capacity(seqs.len());
+        let mut catalog = self.shared.catalog_mut();
+        for &seq in seqs {
+            match catalog.remove(seq) {
+                Ok(one) if one.messages == 0 => {}
+                Ok(one) => {
+                    removed.add(one);
+                    gone.push(seq);
+                }
+                Err(error) if gone.is_empty() => return Err(error.into()),
+                Err(error) => {
+                    drop(catalog);
+                    return Err(self.fail(&error.to_string()));
+                }
+            }
+        }
+        drop(catalog);
+        if !gone.is_empty() {
+            self.log(&Control::Delete(Cow::Owned(Ranges::from_unsorted(gone))), now)?;
+        }
+        Ok(removed)
+    }
+
+    /// Removes messages of a stream, at most about `budget` in one call.
+    ///
+    /// Compat: without a filter `keep` counts over all messages, and a bound is a [`Stream::compact`]; with both a filter
+    /// and a bound `keep` spares the newest of all that match, as the reference does.
+    ///
+    /// # Errors
+    /// What earlier slices removed stays removed.
+    pub fn purge(&mut self, purge: &Purge, budget: usize, now: Timestamp) -> Result<Progress, StoreError> {
+        self.check()?;
+        if purge.below == 1 {
+            return Ok(Progress::default());
+        }
+        let all = purge.filter.as_ref().is_none_or(Filter::is_all);
+        if all && purge.below == 0 && purge.keep == 0 {
+            let first = self.shared.catalog().next_seq();
+            return self.trim(first, budget, now);
+        }
+        if all && purge.below > 1 {
+            return self.trim(purge.below, budget, now);
+        }
+        let every = Filter::All;
+        let filter = purge.filter.as_ref().unwrap_or(&every);
+        let (doomed, more) = self.doomed(filter, purge, budget)?;
+        if doomed.is_empty() {
+            return Ok(Progress::default());
+        }
+        let removed = self.delete_many(&doomed, now)?;
+        Ok(Progress { removed, more })
+    }
+
+    /// The oldest messages that a purge with a filter removes, and whether there are more.
+    fn doomed(&self, filter: &Filter, purge: &Purge, budget: usize) -> Result<(Vec<Seq>, bool), StoreError> {
+        let catalog = self.shared.catalog();
+        let matching = lookup::count(&catalog, filter);
+        if matching <= purge.keep {
+            return Ok((Vec::new(), false));
+        }
+        let surplus = matching - purge.keep;
+        let limit = budget.min(usize::try_from(surplus).unwrap_or(usize::MAX));
+        let bound = if purge.below == 0 { Seq::MAX } else { purge.below };
+        let doomed = lookup::collect(&catalog, filter, bound, limit)?;
+        let more = doomed.len() == limit && (limit as u64) < surplus;
+        Ok((doomed, more))
+    }
+
+    /// Removes everything below `first`. If that is behind the last sequence, the stream is empty and goes on there.
+    ///
+    /// # Errors
+    /// What earlier slices removed stays removed.
+    pub fn compact(&mut self, first: Seq, budget: usize, now: Timestamp) -> Result<Progress, StoreError> {
+        self.check()?;
+        if first == 0 {
+            let next = self.shared.catalog().next_seq();
+            return self.trim(next, budget, now);
+        }
+        self.trim(first, budget, now)
+    }
+
+    fn trim(&mut self, first: Seq, budget: usize, now: Timestamp) -> Result<Progress, StoreError> {
+        self.make_room_for_removal(CONTROL_ROOM, now)?;
+        let mut catalog = self.shared.catalog_mut();
+        let totals = catalog.totals;
+        if first <= totals.first_seq {
+            return Ok(Progress::default());
+        }
+        // A stream that is emptied needs no look at each message.
+        let target = if first > totals.last_seq { first } else { first.min(totals.first_seq + budget as u64) };
+        let result = catalog.trim(target);
+        let reached = catalog.totals.first_seq;
+        drop(catalog);
+        let removed = match result {
+            Ok(removed) => removed,
+            Err(error) => return Err(self.fail(&error.to_string())),
+        };
+        self.log(&Control::Trim { first: reached }, now)?;
+        if first > totals.last_seq + 1 {
+            self.begin_behind_gap(now)?;
+        }
+        Ok(Progress { removed, more: reached < first })
+    }
+
+    /// After a jump the sequences of a segment might span too much.
+    fn begin_behind_gap(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        let span = self.shared.catalog().next_seq() - self.active.segment.first_seq;
+        if span >= super::append::SEGMENT_SPAN { self.roll(now) } else { Ok(()) }
+    }
+
+    /// Removes everything behind `last`; the next message gets `last + 1` again.
+    ///
+    /// # Errors
+    /// Nothing has changed, unless the stream has failed.
+    pub fn truncate(&mut self, last: Seq, now: Timestamp) -> Result<Removed, StoreError> {
+        self.check()?;
+        if last >= self.shared.catalog().totals.last_seq {
+            return Ok(Removed::default());
+        }
+        self.make_room_for_removal(CONTROL_ROOM, now)?;
+        let result = self.shared.catalog_mut().truncate(last);
+        let removed = match result {
+            Ok(removed) => removed,
+            Err(error) => return Err(self.fail(&error.to_string())),
+        };
+        // Sequences are used again: they go to a new segment, whose beginning says what older ones still show.
+        self.roll(now).map_err(|error| self.fail(&error.to_string()))?;
+        self.active.file.reserve(CONTROL_ROOM).map_err(|error| self.fail(&error.to_string()))?;
+        self.log(&Control::Truncate { last }, now)?;
+        Ok(removed)
+    }
+
+    /// Passes over the sequences up to `last`: they are used and hold nothing.
+    ///
+    /// # Errors
+    /// Nothing has changed, unless the stream has failed.
+    pub fn skip(&mut self, last: Seq, now: Timestamp) -> Result<(), StoreError> {
+        self.check()?;
+        if last < self.shared.catalog().next_seq() {
+            return Ok(());
+        }
+        self.make_room_for_removal(CONTROL_ROOM, now)?;
+        self.shared.catalog_mut().skip(last);
+        self.log(&Control::Skip { last }, now)?;
+        self.begin_behind_gap(now)
+    }
+
+    /// As [`Stream::make_room`], for what makes the stream smaller: on a full disk it may use the headroom.
+    pub(super) fn make_room_for_removal(&mut self, bytes: u64, now: Timestamp) -> Result<(), StoreError> {
+        match self.make_room(bytes, now) {
+            Err(StoreError::Full) if self.release_headroom() => self.make_room(bytes, now),
+            result => result,
+        }
+    }
+
+    fn release_headroom(&self) -> bool {
+        self.home.files().is_some_and(|files| files.ground.headroom.release().unwrap_or(false))
+    }
+}
+
+impl Removed {
+    /// Adds what went with another removal.
+    pub fn add(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+    }
+}

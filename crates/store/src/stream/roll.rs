@@ -1,0 +1,87 @@
+//! Closing the active segment and beginning the next.
+
+use std::sync::Arc;
+
+use crate::Timestamp;
+use crate::SegmentNo;
+use crate::index::{SubjectId, SubjectState};
+use crate::record::{Batch, Control};
+use crate::segment::Totals;
+
+use super::errors::StoreError;
+use super::place::Segment;
+use super::table::Rows;
+use super::{Active, Stream};
+
+/// A segment that was closed, with what its footer will say. Everything is as of the moment of closing: the stream has
+/// gone on since.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    pub(crate) active: Active,
+    pub(crate) rows: Arc<Rows>,
+    /// Of the stream.
+    pub(crate) totals: Totals,
+    /// Subjects that changed while the segment was active, in their state at its end.
+    pub(crate) touched: Vec<(SubjectId, SubjectState)>,
+}
+
+impl Stream {
+    /// Begins a new segment. The old one is to be sealed.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub(super) fn roll(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        let next = SegmentNo(self.active.segment.no.0 + 1);
+        let first_seq = self.shared.catalog().next_seq();
+        let told = Some(Arc::clone(&self.shared));
+        let begun = self.home.begin_segment(self.id(), next, first_seq, self.durability(), told, now)?;
+        let mut catalog = self.shared.catalog_mut();
+        let totals = catalog.totals;
+        let touched = catalog.index.take_touched();
+        let rows = catalog.begin_segment(Arc::clone(&begun.segment));
+        drop(catalog);
+        let active = std::mem::replace(&mut self.active, begun);
+        if !self.home.is_memory() {
+            active.file.close();
+            self.closed.push(Closed { active, rows: rows.unwrap_or_default(), totals, touched });
+        } else if self.closed.is_empty() {
+            self.shared.catalog_mut().recycle_subjects();
+        }
+        Ok(())
+    }
+
+    /// Closes a segment of some size, so that a restart need not walk its entries.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub fn close_segment(&mut self, at_least: u64, now: Timestamp) -> Result<(), StoreError> {
+        self.check()?;
+        if self.home.is_memory() || self.active.file.end() < at_least.max(1 + crate::segment::HEADER_BYTES as u64) {
+            return Ok(());
+        }
+        self.roll(now)
+    }
+
+    /// Writes one entry that is no message.
+    pub(super) fn log(&mut self, control: &Control<'_>, now: Timestamp) -> Result<(), StoreError> {
+        let Active { segment, file } = self.active.clone();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let mut batch = Batch::begin(&mut buffer, file.end(), &segment.context);
+        batch.control(control, now);
+        batch.finish();
+        let written = self.write(&buffer, now);
+        self.buffer = buffer;
+        written
+    }
+
+    /// Segments that wait to be sealed; they are the caller's now.
+    pub(crate) fn take_closed(&mut self) -> Vec<Closed> {
+        std::mem::take(&mut self.closed)
+    }
+
+    /// Whether `segment` is the one that grows.
+    pub(crate) fn is_active(&self, segment: &Segment) -> bool {
+        self.active.segment.no == segment.no
+    }
+}

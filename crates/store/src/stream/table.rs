@@ -1,0 +1,152 @@
+//! Where the messages of one segment lie: sequence → place, size and subject.
+//!
+//! The table of the active segment grows with every message and names subjects by their number in the stream's index.
+//! When the segment is closed the table is frozen, and once a footer is on disk it can be dropped from memory and read
+//! back ([`Slots`]), where subjects have numbers of that segment only.
+
+use std::sync::Arc;
+
+use crate::Seq;
+use crate::index::{SubjectId, SubjectIndex};
+use crate::segment::Slots;
+
+/// The table of a segment that has no footer yet. Parallel columns, one row per message, sequences ascending.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    /// Sequence less the segment's first.
+    pub(crate) deltas: Vec<u32>,
+    /// Where the entry begins in the file.
+    pub(crate) offsets: Vec<u32>,
+    /// Stored size, as limits count it.
+    pub(crate) sizes: Vec<u32>,
+    /// The subject's number in the stream's index.
+    pub(crate) subjects: Vec<SubjectId>,
+}
+
+impl Rows {
+    pub(crate) fn push(&mut self, delta: u32, offset: u32, size: u32, subject: SubjectId) {
+        debug_assert!(self.deltas.last().is_none_or(|&last| last < delta), "sequences ascend");
+        self.deltas.push(delta);
+        self.offsets.push(offset);
+        self.sizes.push(size);
+        self.subjects.push(subject);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.deltas.len()
+    }
+}
+
+/// A table in memory, whichever its form. Cheap to clone except while it grows, when it is borrowed.
+#[derive(Clone, Debug)]
+pub(crate) enum Table<'a> {
+    /// Of the active segment.
+    Growing(&'a Rows),
+    /// Of a closed segment without a footer.
+    Closed(Arc<Rows>),
+    /// From a footer.
+    Sealed(Arc<Slots>),
+}
+
+impl Table<'_> {
+    fn deltas(&self) -> &[u32] {
+        match self {
+            Self::Growing(rows) => &rows.deltas,
+            Self::Closed(rows) => &rows.deltas,
+            Self::Sealed(slots) => &slots.deltas,
+        }
+    }
+
+    /// Rows in the table, those of deleted messages included.
+    pub(crate) fn len(&self) -> usize {
+        self.deltas().len()
+    }
+
+    /// Sequence less the segment's first, of a row.
+    pub(crate) fn delta(&self, row: usize) -> u32 {
+        self.deltas()[row]
+    }
+
+    /// The first row at or behind `delta`; `len()` if there is none.
+    pub(crate) fn row_from(&self, delta: u64) -> usize {
+        let deltas = self.deltas();
+        // Without gaps a sequence's row is its delta.
+        if let Ok(guess) = usize::try_from(delta)
+            && deltas.get(guess).is_some_and(|&found| u64::from(found) == delta)
+        {
+            return guess;
+        }
+        deltas.partition_point(|&found| u64::from(found) < delta)
+    }
+
+    /// The row of exactly `delta`.
+    pub(crate) fn row_of(&self, delta: u64) -> Option<usize> {
+        let row = self.row_from(delta);
+        (self.deltas().get(row).copied().map(u64::from) == Some(delta)).then_some(row)
+    }
+
+    /// Where the entry of a row begins.
+    pub(crate) fn offset(&self, row: usize) -> u64 {
+        u64::from(match self {
+            Self::Growing(rows) => rows.offsets[row],
+            Self::Closed(rows) => rows.offsets[row],
+            Self::Sealed(slots) => slots.offsets[row],
+        })
+    }
+
+    /// Stored size of a row's message.
+    pub(crate) fn size(&self, row: usize) -> u64 {
+        u64::from(match self {
+            Self::Growing(rows) => rows.sizes[row],
+            Self::Closed(rows) => rows.sizes[row],
+            Self::Sealed(slots) => slots.sizes[row],
+        })
+    }
+
+    /// The number of a row's subject, in this table's own numbering.
+    pub(crate) fn subject(&self, row: usize) -> u32 {
+        match self {
+            Self::Growing(rows) => rows.subjects[row],
+            Self::Closed(rows) => rows.subjects[row],
+            Self::Sealed(slots) => slots.subjects[row],
+        }
+    }
+
+    /// The numbers of all rows' subjects.
+    pub(crate) fn subjects(&self) -> &[u32] {
+        match self {
+            Self::Growing(rows) => &rows.subjects,
+            Self::Closed(rows) => &rows.subjects,
+            Self::Sealed(slots) => &slots.subjects,
+        }
+    }
+
+    /// The text of a subject that this table calls `number`.
+    pub(crate) fn text<'t>(&'t self, number: u32, index: &'t SubjectIndex) -> &'t [u8] {
+        match self {
+            Self::Growing(_) | Self::Closed(_) => index.text(number),
+            Self::Sealed(slots) => slots.dictionary.text(number),
+        }
+    }
+
+    /// What this table calls the subject `text`, if any message of it had that subject.
+    pub(crate) fn number_of(&self, text: &[u8], index: &SubjectIndex) -> Option<u32> {
+        match self {
+            Self::Growing(_) | Self::Closed(_) => index.find(text),
+            Self::Sealed(slots) => slots.dictionary.find(text),
+        }
+    }
+
+    /// The stream-wide number of a row's subject; `None` if the stream no longer has the subject.
+    pub(crate) fn subject_in(&self, row: usize, index: &SubjectIndex) -> Option<SubjectId> {
+        match self {
+            Self::Growing(_) | Self::Closed(_) => Some(self.subject(row)),
+            Self::Sealed(slots) => index.find(slots.dictionary.text(slots.subjects[row])),
+        }
+    }
+}
+
+/// A sequence as a difference to a segment's first. `None` before the segment.
+pub(crate) fn delta_of(seq: Seq, first: Seq) -> Option<u64> {
+    seq.checked_sub(first)
+}
