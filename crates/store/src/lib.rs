@@ -11,6 +11,7 @@ pub mod cipher;
 pub mod disk;
 pub mod entropy;
 pub mod keys;
+pub mod pack;
 
 mod config;
 mod id;
