@@ -17,8 +17,10 @@ use minlz::s2;
 use crate::cipher::{Cipher, Nonce, TAG_BYTES, Unauthentic};
 use crate::disk::File;
 
+mod rebuild;
 mod table;
 
+pub use rebuild::{Rebuilt, rebuild};
 pub use table::{FRAME_ENTRY_BYTES, FramePlace, FrameTable};
 
 /// Raw bytes after which a caller should close a frame. Small enough to read one entry without much waste, large

@@ -50,7 +50,7 @@ impl FramePlace {
 /// The frames of one packed segment, ascending by raw offset and by file offset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameTable {
-    frames: Vec<FramePlace>,
+    pub(super) frames: Vec<FramePlace>,
 }
 
 impl FrameTable {
