@@ -48,6 +48,11 @@ fn monitoring() {
 }
 
 #[test]
+fn store_pack() {
+    smoke("store_pack", myelin_fuzz::store_pack);
+}
+
+#[test]
 fn transform() {
     smoke("transform", myelin_fuzz::transform);
 }

@@ -7,10 +7,14 @@
 //!
 //! The formats are written down in `docs/formats/`.
 
+pub mod cipher;
 pub mod disk;
+pub mod entropy;
+pub mod keys;
+pub mod pack;
 
 mod config;
 mod id;
 
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
-pub use id::{FileId, FileKind, Seq, SegmentNo, StreamId, Timestamp};
+pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
