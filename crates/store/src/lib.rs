@@ -7,6 +7,7 @@
 //!
 //! The formats are written down in `docs/formats/`.
 
+pub mod cipher;
 pub mod disk;
 
 mod config;
