@@ -7,8 +7,15 @@
 //!
 //! The formats are written down in `docs/formats/`.
 
+pub mod base;
 pub mod cipher;
+pub mod damage;
 pub mod disk;
+pub mod manifest;
+pub mod meta;
+pub mod ranges;
+pub mod record;
+pub mod segment;
 
 mod config;
 mod id;
