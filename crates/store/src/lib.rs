@@ -7,11 +7,18 @@
 //!
 //! The formats are written down in `docs/formats/`.
 
+pub mod base;
 pub mod cipher;
+pub mod damage;
 pub mod disk;
 pub mod entropy;
 pub mod keys;
+pub mod manifest;
+pub mod meta;
 pub mod pack;
+pub mod ranges;
+pub mod record;
+pub mod segment;
 
 mod config;
 mod id;

@@ -1,0 +1,155 @@
+//! The way of entries into a buffer.
+//!
+//! Perf: per message no allocation once the buffer has its size, no lock, one checksum over its bytes, each part
+//! copied once. Measured by `record_speed` in the tests.
+
+use super::head::{CONTINUES, EXPIRES, FLAGS_AT};
+use super::{Context, Control, HEAD_BYTES, Head, Kind, MAX_ENTRY_BYTES, Message};
+use crate::cipher::Nonce;
+use crate::{Seq, Timestamp};
+
+/// Entries that are appended together: after a crash all of them are there or none.
+///
+/// Whether an entry is the last is known only at the end. So the newest stays open, without checksum and not yet
+/// encrypted, until the next one comes or the batch is finished. A batch that is dropped instead leaves bytes in the
+/// buffer that are no entries.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    buffer: &'a mut Vec<u8>,
+    context: &'a Context,
+    /// Where the batch begins in the buffer, and in the file.
+    first: usize,
+    at: u64,
+    /// Where the open entry begins in the buffer.
+    open: Option<usize>,
+}
+
+impl<'a> Batch<'a> {
+    /// A batch that is appended to `buffer`; its first byte will stand at `at` in the segment's file.
+    #[must_use]
+    pub fn begin(buffer: &'a mut Vec<u8>, at: u64, context: &'a Context) -> Self {
+        let first = buffer.len();
+        Self { buffer, context, first, at, open: None }
+    }
+
+    /// Appends a message; answers its file offset.
+    ///
+    /// # Panics
+    /// If its parts do not [fit](super::fits).
+    pub fn message(&mut self, message: &Message<'_>) -> u32 {
+        let expires = message.expires.map(Timestamp::to_le_bytes);
+        let flags = if expires.is_some() { EXPIRES } else { 0 };
+        let parts = [
+            expires.as_ref().map_or(&[][..], |bytes| bytes),
+            message.subject,
+            message.headers,
+            message.payload,
+        ];
+        let head = Head {
+            checksum: 0,
+            size: 0,
+            seq: message.seq,
+            timestamp: message.timestamp,
+            subject: u16::try_from(message.subject.len()).expect("the caller refuses longer subjects"),
+            kind: Kind::Message,
+            flags,
+            headers: message.headers.len() as u32,
+        };
+        self.push(head, parts)
+    }
+
+    /// Appends a control; answers its file offset.
+    ///
+    /// # Panics
+    /// If it is a `Delete` of more ranges than an entry holds, some ten millions.
+    pub fn control(&mut self, control: &Control<'_>, timestamp: Timestamp) -> u32 {
+        match control {
+            Control::Delete(ranges) => {
+                let mut payload = Vec::new();
+                ranges.encode(&mut payload);
+                self.push_control(Kind::Delete, 0, timestamp, &payload)
+            }
+            Control::Trim { first } => self.push_control(Kind::Trim, *first, timestamp, &[]),
+            Control::Truncate { last } => self.push_control(Kind::Truncate, *last, timestamp, &[]),
+            Control::Durable { segment, offset } => {
+                self.push_control(Kind::Durable, 0, timestamp, &pair(segment.0, *offset))
+            }
+            Control::Skip { last } => self.push_control(Kind::Skip, *last, timestamp, &[]),
+            Control::Term { epoch, term } => {
+                self.push_control(Kind::Term, 0, timestamp, &pair(*epoch, *term))
+            }
+        }
+    }
+
+    fn push_control(&mut self, kind: Kind, seq: Seq, timestamp: Timestamp, payload: &[u8]) -> u32 {
+        let head = Head { checksum: 0, size: 0, seq, timestamp, subject: 0, kind, flags: 0, headers: 0 };
+        self.push(head, [&[], &[], &[], payload])
+    }
+
+    fn push(&mut self, mut head: Head, parts: [&[u8]; 4]) -> u32 {
+        self.close(true);
+        let size =
+            parts.iter().fold(HEAD_BYTES + self.context.tag_bytes(), |sum, part| sum.saturating_add(part.len()));
+        assert!(size <= MAX_ENTRY_BYTES, "the caller refuses messages of this size");
+        head.size = size as u32;
+        let start = self.buffer.len();
+        self.buffer.reserve(size);
+        self.buffer.extend_from_slice(&head.to_bytes());
+        for part in parts {
+            self.buffer.extend_from_slice(part);
+        }
+        self.open = Some(start);
+        self.offset(start) as u32
+    }
+
+    /// The file offset of a place in the buffer. Segments end before 4 GiB, so offsets of entries are kept in 32
+    /// bits everywhere.
+    fn offset(&self, place: usize) -> u64 {
+        let offset = self.at + (place - self.first) as u64;
+        debug_assert!(u32::try_from(offset).is_ok(), "a segment of 4 GiB");
+        offset
+    }
+
+    /// Gives the open entry what it lacks.
+    fn close(&mut self, continues: bool) {
+        let Some(start) = self.open.take() else { return };
+        if continues {
+            self.buffer[start + FLAGS_AT] |= CONTINUES;
+        }
+        if let Some(cipher) = &self.context.cipher {
+            let mut aad = [0; HEAD_BYTES - 8];
+            aad.copy_from_slice(&self.buffer[start + 8..start + HEAD_BYTES]);
+            let nonce = Nonce::entry(self.offset(start));
+            cipher.seal(nonce, &aad, self.buffer, start + HEAD_BYTES);
+        }
+        let checksum = crc32c::crc32c_append(self.context.seed, &self.buffer[start + 4..]);
+        self.buffer[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
+    }
+
+    /// Bytes appended so far; a tag of the open entry is missing in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buffer.len() - self.first
+    }
+
+    /// Whether nothing was appended.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Closes the last entry; answers the bytes of the batch.
+    pub fn finish(mut self) -> usize {
+        self.close(false);
+        self.len()
+    }
+
+    /// Takes all its entries out of the buffer again.
+    pub fn cancel(self) {
+        self.buffer.truncate(self.first);
+    }
+}
+
+fn pair(a: u64, b: u64) -> [u8; 16] {
+    (u128::from(a) | u128::from(b) << 64).to_le_bytes()
+}

@@ -1,0 +1,136 @@
+//! The first 128 bytes of a segment file: whose it is, and what stands in it.
+//!
+//! Owns the identity that every checksum of the file begins with.
+
+use crate::cipher::{Cipher, CipherKind};
+use crate::damage::Damage;
+use crate::disk::File;
+use crate::record::Context;
+use crate::{SegmentNo, Seq, StreamId};
+
+/// Bytes of the header; the first entry follows.
+pub const HEADER_BYTES: usize = 128;
+
+const MAGIC: [u8; 8] = *b"MYELSEG1";
+const VERSION: u32 = 1;
+const PACKED: u32 = 1;
+const WHAT: &str = "segment header";
+
+/// A segment file's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The stream.
+    pub stream: StreamId,
+    /// Its number in the stream.
+    pub segment: SegmentNo,
+    /// How often it was written anew.
+    pub generation: u64,
+    /// The last segment number that the file stands for: its own, unless it was merged from several.
+    pub through: SegmentNo,
+    /// The next sequence when it was begun.
+    pub first_seq: Seq,
+    /// The epoch then.
+    pub epoch: u64,
+    /// The term then.
+    pub term: u64,
+    /// Random: makes its checksums, and its key, its own.
+    pub salt: [u8; 16],
+    /// How its entries are encrypted.
+    pub encryption: Option<CipherKind>,
+    /// Whether blocks of compressed entries stand between header and footer.
+    pub packed: bool,
+}
+
+impl Header {
+    /// The header as bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&(if self.packed { PACKED } else { 0 }).to_le_bytes());
+        let numbers = [
+            self.stream.0,
+            self.segment.0,
+            self.generation,
+            self.through.0,
+            self.first_seq,
+            self.epoch,
+            self.term,
+        ];
+        for (place, number) in bytes[16..72].chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[72..88].copy_from_slice(&self.salt);
+        bytes[88] = self.encryption.map_or(0, CipherKind::code);
+        let checksum = crc32c::crc32c(&bytes[..124]);
+        bytes[124..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// `Short`, `Magic`, `Version`, `Checksum`, or `Content` if a later version of the same format wrote it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(Damage::Short(WHAT))?;
+        if bytes[..8] != MAGIC {
+            return Err(Damage::Magic(WHAT));
+        }
+        if crc32c::crc32c(&bytes[..124]).to_le_bytes() != bytes[124..] {
+            return Err(Damage::Checksum(WHAT));
+        }
+        let (words, _) = bytes.as_chunks::<4>();
+        let (numbers, _) = bytes.as_chunks::<8>();
+        let (word, number) = (|at: usize| u32::from_le_bytes(words[at]), |at: usize| u64::from_le_bytes(numbers[at]));
+        if word(2) != VERSION {
+            return Err(Damage::Version(WHAT, word(2)));
+        }
+        let encryption = match bytes[88] {
+            0 => None,
+            code => Some(CipherKind::from_code(code).ok_or(Damage::Content(WHAT))?),
+        };
+        if word(3) & !PACKED != 0 || bytes[89..124].iter().any(|byte| *byte != 0) || number(5) < number(3) {
+            return Err(Damage::Content(WHAT));
+        }
+        let mut salt = [0; 16];
+        salt.copy_from_slice(&bytes[72..88]);
+        Ok(Self {
+            stream: StreamId(number(2)),
+            segment: SegmentNo(number(3)),
+            generation: number(4),
+            through: SegmentNo(number(5)),
+            first_seq: number(6),
+            epoch: number(7),
+            term: number(8),
+            salt,
+            encryption,
+            packed: word(3) == PACKED,
+        })
+    }
+
+    /// Reads the header of a file.
+    ///
+    /// # Errors
+    /// As [`Header::decode`], and `Io`.
+    pub fn read(file: &dyn File) -> Result<Self, Damage> {
+        let mut bytes = [0; HEADER_BYTES];
+        let read = file.read_at(&mut bytes, 0)?;
+        Self::decode(&bytes[..read])
+    }
+
+    /// With what the file's checksums begin.
+    #[must_use]
+    pub fn seed(&self) -> u32 {
+        let seed = crc32c::crc32c(&self.stream.0.to_le_bytes());
+        let seed = crc32c::crc32c_append(seed, &self.segment.0.to_le_bytes());
+        let seed = crc32c::crc32c_append(seed, &self.generation.to_le_bytes());
+        crc32c::crc32c_append(seed, &self.salt)
+    }
+
+    /// What its entries share. `cipher` is the file's own key, and `None` if it is not encrypted.
+    #[must_use]
+    pub fn context(&self, cipher: Option<Cipher>) -> Context {
+        Context { seed: self.seed(), cipher }
+    }
+}

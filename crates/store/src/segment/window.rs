@@ -1,0 +1,119 @@
+//! A part of a file in memory that moves forward as a scan does.
+//!
+//! Owns one buffer. It grows beyond 1 MiB only for an entry or a batch that is longer, and never beyond the file.
+
+use std::io;
+
+use crate::disk::File;
+use crate::record::{self, Context, HEAD_BYTES, Head};
+
+/// What is read at once.
+const PIECE: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Window<'a> {
+    file: &'a dyn File,
+    /// Where the scan ends. Less than it was told, if the file is shorter.
+    end: u64,
+    /// The file offset of the buffer.
+    start: u64,
+    buffer: Vec<u8>,
+    /// What a search may still spend on checksums. Payloads can be made of what looks like heads of long entries.
+    budget: u64,
+}
+
+impl<'a> Window<'a> {
+    pub(super) fn new(file: &'a dyn File, end: u64) -> Self {
+        let budget = end.saturating_mul(16).saturating_add(64 << 20);
+        Self { file, end, start: 0, buffer: Vec::new(), budget }
+    }
+
+    pub(super) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Forgets what was read, because it was decrypted in place.
+    pub(super) fn reset(&mut self) {
+        self.buffer.clear();
+    }
+
+    /// The file from `place` on: at least `wanted` bytes, or all there are. What is before `keep` is given up.
+    pub(super) fn bytes(&mut self, keep: u64, place: u64, wanted: usize) -> io::Result<&mut [u8]> {
+        let held = self.start..self.start + self.buffer.len() as u64;
+        if place < held.start || place + wanted as u64 > held.end {
+            self.fetch(keep, place, wanted)?;
+        }
+        let begin = (place - self.start) as usize;
+        Ok(self.buffer.get_mut(begin..).unwrap_or_default())
+    }
+
+    fn fetch(&mut self, keep: u64, place: u64, wanted: usize) -> io::Result<()> {
+        let held_end = self.start + self.buffer.len() as u64;
+        if keep < self.start || keep >= held_end {
+            self.buffer.clear();
+            self.start = keep;
+        } else {
+            self.buffer.drain(..(keep - self.start) as usize);
+            self.start = keep;
+        }
+        let have = self.buffer.len();
+        let ahead = (place - keep) as usize + wanted.max(PIECE);
+        let most = usize::try_from(self.end.saturating_sub(keep)).unwrap_or(usize::MAX);
+        let target = ahead.min(most);
+        if target <= have {
+            return Ok(());
+        }
+        self.buffer.resize(target, 0);
+        let read = self.file.read_at(&mut self.buffer[have..], keep + have as u64)?;
+        self.buffer.truncate(have + read);
+        Ok(())
+    }
+
+    /// The head of the entry at `place`, if a valid one stands there.
+    pub(super) fn entry(&mut self, keep: u64, place: u64, context: &Context) -> io::Result<Option<Head>> {
+        let Some(head) = record::peek(self.bytes(keep, place, HEAD_BYTES)?) else { return Ok(None) };
+        if place + head.size() as u64 > self.end {
+            return Ok(None);
+        }
+        Ok(record::verify(self.bytes(keep, place, head.size())?, context).ok())
+    }
+
+    /// The first place at or behind `from` where a valid entry stands. `None` too if the search becomes too long.
+    pub(super) fn next_entry(&mut self, from: u64, context: &Context) -> io::Result<Option<u64>> {
+        let mut place = from;
+        while place < self.end {
+            let bytes = self.bytes(place, place, HEAD_BYTES)?;
+            let heads = bytes.windows(HEAD_BYTES);
+            let scanned = heads.len().max(1) as u64;
+            let found = (0u64..).zip(heads).find_map(|(skip, window)| Some((skip, record::peek(window)?)));
+            let Some((skip, head)) = found else {
+                place += scanned;
+                continue;
+            };
+            place += skip;
+            let size = head.size() as u64;
+            if place + size <= self.end {
+                let Some(left) = self.budget.checked_sub(size) else { return Ok(None) };
+                self.budget = left;
+                if self.entry(place, place, context)?.is_some() {
+                    return Ok(Some(place));
+                }
+            }
+            place += 1;
+        }
+        Ok(None)
+    }
+
+    /// Whether there are only zeros from `place` to the end.
+    pub(super) fn is_zero_from(&mut self, place: u64) -> io::Result<bool> {
+        let mut place = place;
+        while place < self.end {
+            let bytes = self.bytes(place, place, 1)?;
+            if bytes.is_empty() || bytes.iter().fold(0, |all, byte| all | byte) != 0 {
+                return Ok(bytes.is_empty());
+            }
+            place += bytes.len() as u64;
+        }
+        Ok(true)
+    }
+}
