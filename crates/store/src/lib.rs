@@ -8,9 +8,10 @@
 //! The formats are written down in `docs/formats/`.
 
 pub mod disk;
+pub mod index;
 
 mod config;
 mod id;
 
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
-pub use id::{FileId, FileKind, Seq, SegmentNo, StreamId, Timestamp};
+pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
