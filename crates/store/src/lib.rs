@@ -12,6 +12,7 @@ pub mod cipher;
 pub mod damage;
 pub mod disk;
 pub mod entropy;
+pub mod index;
 pub mod keys;
 pub mod manifest;
 pub mod meta;

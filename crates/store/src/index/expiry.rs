@@ -1,0 +1,4 @@
+//! x
+/// Not yet.
+#[derive(Debug)]
+pub struct Expiry;

@@ -1,0 +1,316 @@
+//! The memory that subjects live in: one record for each, its state and its text side by side.
+//!
+//! A record's id is its place (in units of 8 bytes), so finding a subject costs no second look-up, and neither
+//! chunks nor ids ever move. Freed records are kept in lists by size, inside themselves; neighbours grow together
+//! again, and a chunk without a live record gives its memory back.
+
+use std::collections::BTreeMap;
+
+use super::subjects::SubjectId;
+
+/// What places are counted in.
+const UNIT: usize = 8;
+/// Units of a chunk: 128 KiB, twice the longest record.
+const CHUNK_UNITS: u32 = 1 << 14;
+/// Bytes before the text: count, first and last (u64 each), length of the text (u16), flags, slack.
+const HEADER: usize = 28;
+/// Units of the smallest record; less than this cannot be free on its own.
+const SMALLEST: u32 = 4;
+/// No record: the end of a list.
+const NONE: u32 = u32::MAX;
+
+const COUNT: usize = 0;
+const FIRST: usize = 8;
+const LAST: usize = 16;
+const LENGTH: usize = 24;
+const FLAGS: usize = 26;
+const SLACK: usize = 27;
+
+/// Where a free record keeps what it is (its other bytes mean nothing).
+const FREE_UNITS: usize = 0;
+const FREE_NEXT: usize = 4;
+const FREE_BEFORE: usize = 8;
+
+/// Bits of a record's flags. Only `subjects` knows what they say, but for [`flag::FREE`].
+pub(super) mod flag {
+    /// The first sequence is the first, not a bound.
+    pub(crate) const FIRST_EXACT: u8 = 1;
+    /// The last sequence is the last, not a bound.
+    pub(crate) const LAST_EXACT: u8 = 2;
+    /// On the list of touched subjects.
+    pub(crate) const TOUCHED: u8 = 4;
+    /// On the list of subjects that may be forgotten.
+    pub(crate) const LISTED: u8 = 8;
+    /// No longer in the table; the order may still name it.
+    pub(crate) const DEAD: u8 = 16;
+    /// Dead since before the running collection began: the order drops it.
+    pub(crate) const COLLECTED: u8 = 32;
+    /// Not a record: free space.
+    pub(crate) const FREE: u8 = 64;
+}
+
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Free units in lists.
+    free: u32,
+    /// Units freed since neighbours were last joined.
+    unjoined: u32,
+}
+
+/// All records of one stream.
+#[derive(Debug)]
+pub(super) struct Records {
+    chunks: Vec<Chunk>,
+    /// The chunk that grows.
+    current: usize,
+    /// Chunks without memory, to be used again.
+    empty: Vec<u32>,
+    /// First free record of each size in units.
+    free: BTreeMap<u32, u32>,
+}
+
+impl Records {
+    pub(super) fn new() -> Self {
+        Self { chunks: vec![Chunk::default()], current: 0, empty: Vec::new(), free: BTreeMap::new() }
+    }
+
+    /// A new record with this text, all of its state 0.
+    ///
+    /// # Panics
+    /// If the text is longer than 65,535 bytes, or 32 GiB of records exist.
+    pub(super) fn allocate(&mut self, text: &[u8]) -> SubjectId {
+        let length = u16::try_from(text.len()).expect("a subject has at most 65,535 bytes");
+        let units = units_of(text.len());
+        let (id, got) = self.take_free(units).unwrap_or_else(|| (self.grow(units), units));
+        let record = &mut self.bytes_mut(id)[..got as usize * UNIT];
+        record[..HEADER].fill(0);
+        record[LENGTH..FLAGS].copy_from_slice(&length.to_le_bytes());
+        record[SLACK] = u8::try_from(got - units).expect("less than the smallest record");
+        record[HEADER..HEADER + text.len()].copy_from_slice(text);
+        id
+    }
+
+    /// Gives a record's space back. The id means nothing from here on.
+    pub(super) fn free(&mut self, id: SubjectId) {
+        debug_assert_eq!(self.flags(id) & flag::FREE, 0, "freed twice");
+        let units = self.units(id);
+        self.link(id, units);
+        let at = chunk_of(id);
+        let chunk = &mut self.chunks[at];
+        chunk.unjoined += units;
+        if chunk.free as usize * UNIT == chunk.bytes.len() {
+            self.release(at);
+        } else if chunk.unjoined >= CHUNK_UNITS / 4 {
+            self.join(at);
+        }
+    }
+
+    pub(super) fn text(&self, id: SubjectId) -> &[u8] {
+        let record = self.bytes(id);
+        let length = usize::from(u16::from_le_bytes([record[LENGTH], record[LENGTH + 1]]));
+        &record[HEADER..HEADER + length]
+    }
+
+    pub(super) fn flags(&self, id: SubjectId) -> u8 {
+        self.bytes(id)[FLAGS]
+    }
+
+    pub(super) fn set_flags(&mut self, id: SubjectId, flags: u8) {
+        self.bytes_mut(id)[FLAGS] = flags;
+    }
+
+    /// Count, first, last and flags.
+    pub(super) fn read(&self, id: SubjectId) -> (u64, u64, u64, u8) {
+        let header = self.bytes(id).first_chunk::<HEADER>().expect("a record begins with its header");
+        (word(header, COUNT), word(header, FIRST), word(header, LAST), header[FLAGS])
+    }
+
+    pub(super) fn count(&self, id: SubjectId) -> u64 {
+        let header = self.bytes(id).first_chunk::<HEADER>().expect("a record begins with its header");
+        word(header, COUNT)
+    }
+
+    pub(super) fn write(&mut self, id: SubjectId, (count, first, last, flags): (u64, u64, u64, u8)) {
+        let header = self.bytes_mut(id).first_chunk_mut::<HEADER>().expect("a record begins with its header");
+        header[COUNT..FIRST].copy_from_slice(&count.to_le_bytes());
+        header[FIRST..LAST].copy_from_slice(&first.to_le_bytes());
+        header[LAST..LENGTH].copy_from_slice(&last.to_le_bytes());
+        header[FLAGS] = flags;
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.bytes.capacity()).sum::<usize>()
+            + self.chunks.capacity() * size_of::<Chunk>()
+            + self.empty.capacity() * size_of::<u32>()
+            + self.free.len() * 2 * size_of::<(u32, u32)>()
+    }
+
+    fn bytes(&self, id: SubjectId) -> &[u8] {
+        &self.chunks[chunk_of(id)].bytes[offset_of(id)..]
+    }
+
+    fn bytes_mut(&mut self, id: SubjectId) -> &mut [u8] {
+        &mut self.chunks[chunk_of(id)].bytes[offset_of(id)..]
+    }
+
+    /// Units of a record, live or free.
+    fn units(&self, id: SubjectId) -> u32 {
+        let record = self.bytes(id);
+        if record[FLAGS] & flag::FREE != 0 {
+            return half(record, FREE_UNITS);
+        }
+        let length = u16::from_le_bytes([record[LENGTH], record[LENGTH + 1]]);
+        units_of(usize::from(length)) + u32::from(record[SLACK])
+    }
+
+    /// Space at the end of the current chunk, or in a new one.
+    fn grow(&mut self, units: u32) -> SubjectId {
+        let used = self.chunks[self.current].bytes.len() / UNIT;
+        if used + units as usize <= CHUNK_UNITS as usize {
+            let bytes = &mut self.chunks[self.current].bytes;
+            bytes.resize(bytes.len() + units as usize * UNIT, 0);
+            return id_at(self.current, used);
+        }
+        self.close(used);
+        self.current = match self.empty.pop() {
+            Some(at) => at as usize,
+            None => {
+                assert!(self.chunks.len() < (u32::MAX / CHUNK_UNITS) as usize, "32 GiB of subjects");
+                self.chunks.push(Chunk::default());
+                self.chunks.len() - 1
+            }
+        };
+        let bytes = &mut self.chunks[self.current].bytes;
+        bytes.reserve_exact(CHUNK_UNITS as usize * UNIT);
+        bytes.resize(units as usize * UNIT, 0);
+        id_at(self.current, 0)
+    }
+
+    /// Makes what is left of the current chunk a free record.
+    fn close(&mut self, used: usize) {
+        let left = CHUNK_UNITS - u32::try_from(used).expect("chunks are smaller");
+        if left >= SMALLEST {
+            self.chunks[self.current].bytes.resize(CHUNK_UNITS as usize * UNIT, 0);
+            self.link(id_at(self.current, used), left);
+        }
+    }
+
+    /// A free record of at least `units`, and how many of its units the caller gets.
+    fn take_free(&mut self, units: u32) -> Option<(SubjectId, u32)> {
+        let (&found, &id) = self.free.range(units..).next()?;
+        self.unlink(id);
+        if found - units < SMALLEST {
+            return Some((id, found));
+        }
+        self.link(id + units, found - units);
+        Some((id, units))
+    }
+
+    fn link(&mut self, id: SubjectId, units: u32) {
+        let next = self.free.insert(units, id).unwrap_or(NONE);
+        let record = self.bytes_mut(id);
+        record[FLAGS] = flag::FREE;
+        set_half(record, FREE_UNITS, units);
+        set_half(record, FREE_NEXT, next);
+        set_half(record, FREE_BEFORE, NONE);
+        if next != NONE {
+            set_half(self.bytes_mut(next), FREE_BEFORE, id);
+        }
+        self.chunks[chunk_of(id)].free += units;
+    }
+
+    fn unlink(&mut self, id: SubjectId) {
+        let record = self.bytes(id);
+        let (units, next, before) =
+            (half(record, FREE_UNITS), half(record, FREE_NEXT), half(record, FREE_BEFORE));
+        if next != NONE {
+            set_half(self.bytes_mut(next), FREE_BEFORE, before);
+        }
+        if before != NONE {
+            set_half(self.bytes_mut(before), FREE_NEXT, next);
+        } else if next != NONE {
+            self.free.insert(units, next);
+        } else {
+            self.free.remove(&units);
+        }
+        self.chunks[chunk_of(id)].free -= units;
+    }
+
+    /// Joins free neighbours of a chunk.
+    fn join(&mut self, at: usize) {
+        self.chunks[at].unjoined = 0;
+        let end = self.chunks[at].bytes.len() / UNIT;
+        let (mut place, mut free_from) = (0, None);
+        while place < end {
+            let id = id_at(at, place);
+            let next = place + self.units(id) as usize;
+            if self.flags(id) & flag::FREE != 0 {
+                free_from.get_or_insert(place);
+            } else if let Some(first) = free_from.take() {
+                self.join_pieces(at, first, place);
+            }
+            place = next;
+        }
+        if let Some(first) = free_from {
+            self.join_pieces(at, first, end);
+        }
+    }
+
+    /// Makes one free record of all those from `first` to `end`.
+    fn join_pieces(&mut self, at: usize, first: usize, end: usize) {
+        let mut place = first;
+        while place < end {
+            let id = id_at(at, place);
+            place += self.units(id) as usize;
+            self.unlink(id);
+        }
+        self.link(id_at(at, first), u32::try_from(end - first).expect("chunks are smaller"));
+    }
+
+    /// Gives up the memory of a chunk that has free records only.
+    fn release(&mut self, at: usize) {
+        let mut place = 0;
+        while place * UNIT < self.chunks[at].bytes.len() {
+            let id = id_at(at, place);
+            place += self.units(id) as usize;
+            self.unlink(id);
+        }
+        if at == self.current {
+            self.chunks[at].bytes.clear();
+            self.chunks[at].unjoined = 0;
+        } else {
+            self.chunks[at] = Chunk::default();
+            self.empty.push(u32::try_from(at).expect("ids have 32 bits"));
+        }
+    }
+}
+
+fn units_of(text: usize) -> u32 {
+    let units = (HEADER + text).div_ceil(UNIT);
+    u32::try_from(units).expect("a record is smaller than a chunk").max(SMALLEST)
+}
+
+fn chunk_of(id: SubjectId) -> usize {
+    (id / CHUNK_UNITS) as usize
+}
+
+fn offset_of(id: SubjectId) -> usize {
+    (id % CHUNK_UNITS) as usize * UNIT
+}
+
+fn id_at(chunk: usize, unit: usize) -> SubjectId {
+    u32::try_from(chunk * CHUNK_UNITS as usize + unit).expect("ids have 32 bits")
+}
+
+fn word(header: &[u8; HEADER], at: usize) -> u64 {
+    u64::from_le_bytes(*header[at..].first_chunk().expect("within the header"))
+}
+
+fn half(record: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*record[at..].first_chunk().expect("within the record"))
+}
+
+fn set_half(record: &mut [u8], at: usize, value: u32) {
+    record[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
