@@ -13,4 +13,4 @@ mod config;
 mod id;
 
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
-pub use id::{FileId, FileKind, Seq, SegmentNo, StreamId, Timestamp};
+pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
