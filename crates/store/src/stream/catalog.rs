@@ -328,7 +328,7 @@ impl Catalog {
                 match known {
                     Some(id) => Some(*id),
                     None => {
-                        *known = self.index.find(slots.dictionary.text(number));
+                        *known = self.index.find(slots.dictionary().text(number));
                         *known
                     }
                 }
@@ -355,7 +355,7 @@ impl Catalog {
         };
         self.head.subjects.clear();
         if let Table::Sealed(slots) = &table {
-            self.head.subjects.resize(slots.dictionary.len(), None);
+            self.head.subjects.resize(slots.dictionary().len(), None);
         }
         self.head.table = Some((no, table));
         Ok(())

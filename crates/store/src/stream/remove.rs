@@ -11,7 +11,8 @@ use crate::{Seq, Timestamp};
 
 use super::catalog::Removed;
 use super::errors::StoreError;
-use super::{Filter, Stream, lookup};
+use super::lookup::Filter;
+use super::{Stream, lookup};
 
 /// Bytes that the entry of a removal takes at most, unless it names many sequences.
 const CONTROL_ROOM: u64 = 256;
@@ -116,7 +117,7 @@ impl Stream {
         let surplus = matching - purge.keep;
         let limit = budget.min(usize::try_from(surplus).unwrap_or(usize::MAX));
         let bound = if purge.below == 0 { Seq::MAX } else { purge.below };
-        let doomed = lookup::collect(&catalog, filter, bound, limit)?;
+        let doomed = lookup::collect(&catalog, filter, 0, bound - 1, limit)?;
         let more = doomed.len() == limit && (limit as u64) < surplus;
         Ok((doomed, more))
     }

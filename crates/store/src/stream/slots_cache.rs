@@ -72,10 +72,10 @@ impl Inner {
     }
 
     fn keep(&mut self, key: Key, slots: Arc<Slots>, budget: usize) {
-        self.bytes += slots.memory_bytes();
+        self.bytes += slots.memory();
         let cached = Cached { slots, used: self.clock };
         if let Some(before) = self.tables.insert(key, cached) {
-            self.bytes -= before.slots.memory_bytes();
+            self.bytes -= before.slots.memory();
         }
         while self.bytes > budget && self.tables.len() > 1 {
             self.drop_oldest();
@@ -85,7 +85,7 @@ impl Inner {
     fn drop_oldest(&mut self) {
         let oldest = self.tables.iter().min_by_key(|(_, cached)| cached.used).map(|(key, _)| *key);
         if let Some(gone) = oldest.and_then(|key| self.tables.remove(&key)) {
-            self.bytes -= gone.slots.memory_bytes();
+            self.bytes -= gone.slots.memory();
         }
     }
 }

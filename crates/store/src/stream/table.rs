@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use crate::Seq;
 use crate::index::{SubjectId, SubjectIndex};
 use crate::segment::Slots;
 
@@ -35,6 +34,15 @@ impl Rows {
     pub(crate) fn len(&self) -> usize {
         self.deltas.len()
     }
+
+    /// The first row at or behind `delta`.
+    fn row_from(&self, delta: u32) -> usize {
+        // Without gaps a sequence's row is its delta.
+        if self.deltas.get(delta as usize) == Some(&delta) {
+            return delta as usize;
+        }
+        self.deltas.partition_point(|&found| found < delta)
+    }
 }
 
 /// A table in memory, whichever its form. Cheap to clone except while it grows, when it is borrowed.
@@ -49,83 +57,61 @@ pub(crate) enum Table<'a> {
 }
 
 impl Table<'_> {
-    fn deltas(&self) -> &[u32] {
+    fn rows(&self) -> Result<&Rows, &Slots> {
         match self {
-            Self::Growing(rows) => &rows.deltas,
-            Self::Closed(rows) => &rows.deltas,
-            Self::Sealed(slots) => &slots.deltas,
+            Self::Growing(rows) => Ok(rows),
+            Self::Closed(rows) => Ok(rows),
+            Self::Sealed(slots) => Err(slots),
         }
     }
 
     /// Rows in the table, those of deleted messages included.
     pub(crate) fn len(&self) -> usize {
-        self.deltas().len()
+        self.rows().map_or_else(Slots::len, Rows::len)
     }
 
     /// Sequence less the segment's first, of a row.
     pub(crate) fn delta(&self, row: usize) -> u32 {
-        self.deltas()[row]
+        self.rows().map_or_else(|slots| slots.delta(row), |rows| rows.deltas[row])
     }
 
     /// The first row at or behind `delta`; `len()` if there is none.
     pub(crate) fn row_from(&self, delta: u64) -> usize {
-        let deltas = self.deltas();
-        // Without gaps a sequence's row is its delta.
-        if let Ok(guess) = usize::try_from(delta)
-            && deltas.get(guess).is_some_and(|&found| u64::from(found) == delta)
-        {
-            return guess;
-        }
-        deltas.partition_point(|&found| u64::from(found) < delta)
+        let Ok(delta) = u32::try_from(delta) else { return self.len() };
+        self.rows().map_or_else(|slots| slots.lower_bound(delta), |rows| rows.row_from(delta))
     }
 
     /// The row of exactly `delta`.
     pub(crate) fn row_of(&self, delta: u64) -> Option<usize> {
         let row = self.row_from(delta);
-        (self.deltas().get(row).copied().map(u64::from) == Some(delta)).then_some(row)
+        (row < self.len() && u64::from(self.delta(row)) == delta).then_some(row)
     }
 
     /// Where the entry of a row begins.
     pub(crate) fn offset(&self, row: usize) -> u64 {
-        u64::from(match self {
-            Self::Growing(rows) => rows.offsets[row],
-            Self::Closed(rows) => rows.offsets[row],
-            Self::Sealed(slots) => slots.offsets[row],
-        })
+        u64::from(self.rows().map_or_else(|slots| slots.offset(row), |rows| rows.offsets[row]))
     }
 
     /// Stored size of a row's message.
     pub(crate) fn size(&self, row: usize) -> u64 {
-        u64::from(match self {
-            Self::Growing(rows) => rows.sizes[row],
-            Self::Closed(rows) => rows.sizes[row],
-            Self::Sealed(slots) => slots.sizes[row],
-        })
+        u64::from(self.rows().map_or_else(|slots| slots.size(row), |rows| rows.sizes[row]))
     }
 
     /// The number of a row's subject, in this table's own numbering.
     pub(crate) fn subject(&self, row: usize) -> u32 {
-        match self {
-            Self::Growing(rows) => rows.subjects[row],
-            Self::Closed(rows) => rows.subjects[row],
-            Self::Sealed(slots) => slots.subjects[row],
-        }
+        self.subjects()[row]
     }
 
     /// The numbers of all rows' subjects.
     pub(crate) fn subjects(&self) -> &[u32] {
-        match self {
-            Self::Growing(rows) => &rows.subjects,
-            Self::Closed(rows) => &rows.subjects,
-            Self::Sealed(slots) => &slots.subjects,
-        }
+        self.rows().map_or_else(Slots::subjects, |rows| &rows.subjects)
     }
 
     /// The text of a subject that this table calls `number`.
     pub(crate) fn text<'t>(&'t self, number: u32, index: &'t SubjectIndex) -> &'t [u8] {
         match self {
             Self::Growing(_) | Self::Closed(_) => index.text(number),
-            Self::Sealed(slots) => slots.dictionary.text(number),
+            Self::Sealed(slots) => slots.dictionary().text(number),
         }
     }
 
@@ -133,7 +119,7 @@ impl Table<'_> {
     pub(crate) fn number_of(&self, text: &[u8], index: &SubjectIndex) -> Option<u32> {
         match self {
             Self::Growing(_) | Self::Closed(_) => index.find(text),
-            Self::Sealed(slots) => slots.dictionary.find(text),
+            Self::Sealed(slots) => slots.dictionary().find(text),
         }
     }
 
@@ -141,12 +127,7 @@ impl Table<'_> {
     pub(crate) fn subject_in(&self, row: usize, index: &SubjectIndex) -> Option<SubjectId> {
         match self {
             Self::Growing(_) | Self::Closed(_) => Some(self.subject(row)),
-            Self::Sealed(slots) => index.find(slots.dictionary.text(slots.subjects[row])),
+            Self::Sealed(slots) => index.find(slots.dictionary().text(slots.subject(row))),
         }
     }
-}
-
-/// A sequence as a difference to a segment's first. `None` before the segment.
-pub(crate) fn delta_of(seq: Seq, first: Seq) -> Option<u64> {
-    seq.checked_sub(first)
 }

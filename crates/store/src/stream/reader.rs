@@ -1,0 +1,282 @@
+//! Reading a stream without its turn.
+//!
+//! A [`Reader`] sees what is released and not removed. It takes the catalog's lock to find a message and reads the bytes
+//! without it; a segment file that is replaced meanwhile stays readable for whoever has found it before.
+
+use std::sync::Arc;
+
+use crate::damage::Damage;
+use crate::disk::File;
+use crate::pack::{FrameTable, read_frame};
+use crate::record::{self, Context, Entry, HEAD_BYTES, Invalid};
+use crate::{Seq, Storage, Timestamp};
+
+use super::catalog::Located;
+use super::errors::ReadError;
+use super::lookup::{self, Filter};
+use super::place::{Segment, Source};
+use super::{Release, Shared, StreamState, cursor::Cursor, state_of};
+
+/// What an entry is longer than its message's stored size, at most.
+const ENTRY_SURPLUS: u64 = 64;
+
+/// Whether a read may wait for the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// On a disk thread.
+    Allowed,
+    /// On a shard: [`ReadError::WouldWait`] instead. Tables of segments are read nevertheless.
+    Forbidden,
+}
+
+/// A message as it is stored. Borrows the buffer that it was read into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredMessage<'a> {
+    /// Its place in the stream.
+    pub seq: Seq,
+    /// When it was accepted.
+    pub timestamp: Timestamp,
+    /// When it ends by its own lifetime, if it has one.
+    pub expires: Option<Timestamp>,
+    /// Its subject.
+    pub subject: &'a [u8],
+    /// The whole header block, or nothing.
+    pub headers: &'a [u8],
+    /// The rest.
+    pub payload: &'a [u8],
+}
+
+impl<'a> From<record::Message<'a>> for StoredMessage<'a> {
+    fn from(message: record::Message<'a>) -> Self {
+        let record::Message { seq, timestamp, expires, subject, headers, payload } = message;
+        Self { seq, timestamp, expires, subject, headers, payload }
+    }
+}
+
+/// See the module. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Reader {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// The stream in numbers.
+    #[must_use]
+    pub fn state(&self) -> StreamState {
+        state_of(&self.shared)
+    }
+
+    /// The release position.
+    #[must_use]
+    pub fn release(&self) -> &Release {
+        &self.shared.release
+    }
+
+    /// Reads the message with this sequence into `buffer`. `None` if there is none, or it is not released.
+    ///
+    /// # Errors
+    /// The message is in the stream and cannot be read.
+    pub fn get<'b>(
+        &self,
+        seq: Seq,
+        wait: Wait,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Option<StoredMessage<'b>>, ReadError> {
+        if seq > self.shared.release.seq() {
+            return Ok(None);
+        }
+        let Some(located) = self.shared.catalog().locate(seq)? else { return Ok(None) };
+        fetch(&located, seq, self.shared.storage, wait, buffer).map(Some)
+    }
+
+    /// The first message at or behind `from` that passes.
+    ///
+    /// # Errors
+    /// A table of the stream cannot be read.
+    pub fn next_seq(&self, filter: &Filter, from: Seq) -> Result<Option<Seq>, ReadError> {
+        lookup::next(&self.shared.catalog(), filter, from, self.shared.release.seq())
+    }
+
+    /// The last message at or before `from` that passes.
+    ///
+    /// # Errors
+    /// As [`Reader::next_seq`].
+    pub fn previous_seq(&self, filter: &Filter, from: Seq) -> Result<Option<Seq>, ReadError> {
+        lookup::previous(&self.shared.catalog(), filter, from.min(self.shared.release.seq()))
+    }
+
+    /// The newest message that passes.
+    ///
+    /// # Errors
+    /// As [`Reader::next_seq`].
+    pub fn last_seq(&self, filter: &Filter) -> Result<Option<Seq>, ReadError> {
+        let catalog = self.shared.catalog();
+        let released = self.shared.release.seq();
+        let last = lookup::last(&catalog, filter)?;
+        if last.is_none_or(|seq| seq <= released) {
+            return Ok(last);
+        }
+        lookup::previous(&catalog, filter, released)
+    }
+
+    /// How many messages from `from` on pass.
+    ///
+    /// # Errors
+    /// As [`Reader::next_seq`].
+    pub fn pending(&self, filter: &Filter, from: Seq) -> Result<u64, ReadError> {
+        lookup::pending(&self.shared.catalog(), filter, from)
+    }
+
+    /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of them behind `after`.
+    #[must_use]
+    pub fn subjects(&self, pattern: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, u64)> {
+        let catalog = self.shared.catalog();
+        let mut found = Vec::new();
+        if limit == 0 {
+            return found;
+        }
+        catalog.index.for_each_matching(pattern, after, &mut |id, text| {
+            found.push((Box::from(text), catalog.index.state(id).count));
+            if found.len() < limit { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) }
+        });
+        found
+    }
+
+    /// Sequences that were removed, and are neither before the first nor behind the last message.
+    #[must_use]
+    pub fn deleted(&self) -> Vec<std::ops::RangeInclusive<Seq>> {
+        self.shared.catalog().deleted.ranges().collect()
+    }
+
+    /// The first message accepted at `time` or later; one behind the last if there is none.
+    ///
+    /// # Errors
+    /// As [`Reader::get`].
+    pub fn seq_at(&self, time: Timestamp) -> Result<Seq, ReadError> {
+        let catalog = self.shared.catalog();
+        let behind = catalog.totals.last_seq + 1;
+        let at = catalog.places.partition_point(|place| place.is_empty() || place.last_timestamp < time);
+        let Some(place) = catalog.places.get(at) else { return Ok(behind) };
+        let table = catalog.table(at)?;
+        let (mut low, mut high) = (0, table.len());
+        let mut head = Vec::new();
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let timestamp = timestamp_at(&place.segment, table.offset(middle), &mut head)?;
+            if timestamp < time { low = middle + 1 } else { high = middle }
+        }
+        if low == table.len() {
+            return Ok(place.last_seq + 1);
+        }
+        let seq = place.segment.first_seq + u64::from(table.delta(low));
+        Ok(catalog.deleted.next_live(seq.max(catalog.totals.first_seq)).min(behind))
+    }
+
+    /// Walks messages from `from` on, in order.
+    #[must_use]
+    pub fn cursor(&self, filter: Filter, from: Seq) -> Cursor {
+        Cursor::new(self.clone(), filter, from)
+    }
+}
+
+/// When the message whose entry begins at `offset` was accepted.
+pub(super) fn timestamp_at(segment: &Segment, offset: u64, buffer: &mut Vec<u8>) -> Result<Timestamp, ReadError> {
+    if let Source::Packed(file, frames) = &segment.source {
+        let file = file.open()?;
+        let from = unpack(segment, &*file, frames, offset, buffer)?;
+        let head = buffer.get((offset - from) as usize..).and_then(record::peek);
+        return head.map(|head| head.timestamp).ok_or_else(|| not_there(segment, offset));
+    }
+    buffer.resize(HEAD_BYTES, 0);
+    let read = read_bytes(segment, buffer, offset, Wait::Allowed)?;
+    record::peek(&buffer[..read]).map(|head| head.timestamp).ok_or_else(|| not_there(segment, offset))
+}
+
+/// Reads the message that was located.
+pub(super) fn fetch<'b>(
+    located: &Located,
+    seq: Seq,
+    storage: Storage,
+    wait: Wait,
+    buffer: &'b mut Vec<u8>,
+) -> Result<StoredMessage<'b>, ReadError> {
+    let segment = &*located.segment;
+    if let Source::Packed(file, frames) = &segment.source {
+        let file = file.open()?;
+        let from = unpack(segment, &*file, frames, located.offset, buffer)?;
+        let entry = buffer.get((located.offset - from) as usize..).ok_or_else(|| not_there(segment, located.offset))?;
+        let decoded = record::decode_trusted(entry).map_err(|why| invalid(segment, located.offset, why))?;
+        return as_message(decoded.entry, segment, located.offset, seq);
+    }
+    let longest = located.size + ENTRY_SURPLUS;
+    buffer.resize(usize::try_from(longest).unwrap_or(usize::MAX).min(record::MAX_ENTRY_BYTES), 0);
+    let read = read_bytes(segment, buffer, located.offset, wait)?;
+    let bytes = &mut buffer[..read];
+    let decoded = match storage {
+        // Memory is not suspected of losing bits.
+        Storage::Memory => record::decode_trusted(bytes),
+        Storage::File => record::decode(bytes, located.offset, &segment.context),
+    };
+    let decoded = decoded.map_err(|why| invalid(segment, located.offset, why))?;
+    as_message(decoded.entry, segment, located.offset, seq)
+}
+
+fn as_message<'b>(
+    entry: Entry<'b>,
+    segment: &Segment,
+    offset: u64,
+    seq: Seq,
+) -> Result<StoredMessage<'b>, ReadError> {
+    match entry {
+        Entry::Message(message) if message.seq == seq => Ok(message.into()),
+        _ => Err(ReadError::Damaged(format!(
+            "segment {} at {offset}: not the message {seq} that the table names",
+            segment.no.0
+        ))),
+    }
+}
+
+/// Reads bytes of a segment that is not packed. Fewer than asked for at its end.
+pub(super) fn read_bytes(segment: &Segment, buffer: &mut [u8], offset: u64, wait: Wait) -> Result<usize, ReadError> {
+    match (&segment.source, wait) {
+        (Source::Appended(file), Wait::Allowed) => Ok(file.read_at(buffer, offset)?),
+        (Source::Appended(file), Wait::Forbidden) => {
+            file.read_cached_at(buffer, offset)?.ok_or(ReadError::WouldWait)
+        }
+        (Source::Plain(sealed) | Source::Packed(sealed, _), wait) => {
+            // What is behind the entries is none.
+            let room = sealed.records_end.saturating_sub(offset).min(buffer.len() as u64) as usize;
+            let file = sealed.open()?;
+            match wait {
+                Wait::Allowed => Ok(file.read_at(&mut buffer[..room], offset)?),
+                Wait::Forbidden => file.read_cached_at(&mut buffer[..room], offset)?.ok_or(ReadError::WouldWait),
+            }
+        }
+    }
+}
+
+/// Reads the frame that holds the raw `offset`; answers the raw offset of what is now first in `buffer`.
+pub(super) fn unpack(
+    segment: &Segment,
+    file: &dyn File,
+    frames: &FrameTable,
+    offset: u64,
+    buffer: &mut Vec<u8>,
+) -> Result<u64, ReadError> {
+    let Context { seed, cipher } = &segment.context;
+    read_frame(file, frames, offset, *seed, cipher.as_ref(), buffer)
+        .map_err(|error| ReadError::Damaged(format!("segment {}: {error}", segment.no.0)))
+}
+
+pub(super) fn invalid(segment: &Segment, offset: u64, why: Invalid) -> ReadError {
+    ReadError::Damaged(format!("segment {} at {offset}: {why}", segment.no.0))
+}
+
+fn not_there(segment: &Segment, offset: u64) -> ReadError {
+    let damage = Damage::Io(std::io::ErrorKind::UnexpectedEof.into());
+    ReadError::Damaged(format!("segment {} at {offset}: {damage}", segment.no.0))
+}
