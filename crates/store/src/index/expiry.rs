@@ -1,4 +1,135 @@
-//! x
-/// Not yet.
-#[derive(Debug)]
-pub struct Expiry;
+//! When messages with lifetimes of their own end.
+//!
+//! Pairs of deadline and sequence, sorted, in buckets of a few hundred that split when they are full: a tree of two
+//! levels, so that no call moves more than one bucket, however many pairs there are. It never looks at a clock.
+
+use std::collections::BTreeMap;
+
+use crate::{Seq, Timestamp};
+
+/// Pairs of a full bucket.
+const BUCKET: usize = 256;
+
+/// A message's end.
+type Pair = (Timestamp, Seq);
+
+/// Messages that expire, by deadline.
+#[derive(Clone, Debug, Default)]
+pub struct Expiry {
+    /// Sorted pairs by a lower bound of theirs. No bucket is empty.
+    buckets: BTreeMap<Pair, Vec<Pair>>,
+    len: usize,
+}
+
+impl Expiry {
+    /// Nothing expires.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Messages that expire.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing expires.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a message that ends at `at`. False if it was in already.
+    pub fn insert(&mut self, seq: Seq, at: Timestamp) -> bool {
+        let pair = (at, seq);
+        let Some(bound) = self.bound_for(pair).or_else(|| self.lower_first(pair)) else {
+            self.buckets.insert(pair, vec![pair]);
+            self.len += 1;
+            return true;
+        };
+        let is_last = self.buckets.last_key_value().is_some_and(|(&last, _)| last == bound);
+        let bucket = self.buckets.get_mut(&bound).expect("the bound was just found");
+        let Err(place) = bucket.binary_search(&pair) else { return false };
+        self.len += 1;
+        if bucket.len() < BUCKET {
+            bucket.insert(place, pair);
+        } else if is_last && place == BUCKET {
+            // Deadlines mostly grow: full buckets stay full.
+            self.buckets.insert(pair, vec![pair]);
+        } else {
+            let mut upper = bucket.split_off(BUCKET / 2);
+            match place.checked_sub(BUCKET / 2) {
+                Some(place) if place > 0 => upper.insert(place, pair),
+                _ => bucket.insert(place, pair),
+            }
+            self.buckets.insert(upper[0], upper);
+        }
+        true
+    }
+
+    /// Takes a message out that would have ended at `at`. False if it was not in.
+    pub fn remove(&mut self, seq: Seq, at: Timestamp) -> bool {
+        let pair = (at, seq);
+        let Some(bound) = self.bound_for(pair) else { return false };
+        let bucket = self.buckets.get_mut(&bound).expect("the bound was just found");
+        let Ok(place) = bucket.binary_search(&pair) else { return false };
+        bucket.remove(place);
+        self.len -= 1;
+        if bucket.is_empty() {
+            self.buckets.remove(&bound);
+        }
+        true
+    }
+
+    /// The earliest deadline.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        let (_, bucket) = self.buckets.first_key_value()?;
+        bucket.first().map(|&(at, _)| at)
+    }
+
+    /// Moves up to `limit` messages whose deadline is not behind `now` to the end of `due`, by deadline, then sequence.
+    /// True if there are more.
+    pub fn take_due(&mut self, now: Timestamp, limit: usize, due: &mut Vec<(Timestamp, Seq)>) -> bool {
+        let mut left = limit;
+        while left > 0 {
+            let Some(mut entry) = self.buckets.first_entry() else { return false };
+            let bucket = entry.get_mut();
+            let ended = bucket.partition_point(|&(at, _)| at <= now);
+            let taken = ended.min(left);
+            due.extend(bucket.drain(..taken));
+            self.len -= taken;
+            left -= taken;
+            if bucket.is_empty() {
+                entry.remove();
+            } else if taken == ended {
+                return false;
+            }
+        }
+        self.next_deadline().is_some_and(|at| at <= now)
+    }
+
+    /// About how much memory this takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let pairs: usize = self.buckets.values().map(Vec::capacity).sum();
+        let entries = self.buckets.len() * 2 * (size_of::<Pair>() + size_of::<Vec<Pair>>());
+        size_of::<Self>() + pairs * size_of::<Pair>() + entries
+    }
+
+    /// The bound of the bucket where a pair is or belongs; none for a pair before all of them.
+    fn bound_for(&self, pair: Pair) -> Option<Pair> {
+        self.buckets.range(..=pair).next_back().map(|(&bound, _)| bound)
+    }
+
+    /// Makes a pair that is before all buckets the bound of the first one.
+    fn lower_first(&mut self, pair: Pair) -> Option<Pair> {
+        let (_, bucket) = self.buckets.pop_first()?;
+        self.buckets.insert(pair, bucket);
+        Some(pair)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ mod seek;
 mod subjects;
 mod table;
 
-pub use deleted::{Deleted, DeletedCursor};
+pub use deleted::{Deleted, DeletedCursor, Ranges};
 pub use expiry::Expiry;
 pub use order::{Scan, Summary};
 pub use subjects::{SubjectId, SubjectIndex, SubjectState};
