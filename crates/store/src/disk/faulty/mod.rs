@@ -191,7 +191,7 @@ impl State {
         &mut self,
         path: &Path,
         operation: Operation,
-        run: impl FnOnce(&mut Volume, Verdict<'_>) -> io::Result<T>,
+        run: impl FnOnce(&mut Volume, Verdict) -> io::Result<T>,
     ) -> io::Result<T> {
         let point = self.faults.points();
         let used = self.volume.used();
