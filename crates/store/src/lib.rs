@@ -8,9 +8,14 @@
 //! The formats are written down in `docs/formats/`.
 
 pub mod disk;
+pub mod journal;
 
+mod append_file;
 mod config;
 mod id;
+mod release;
 
+pub use append_file::{AppendFile, AppendFileOptions, OnDurable, TAIL_BYTES, WriteFailed};
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
-pub use id::{FileId, FileKind, Seq, SegmentNo, StreamId, Timestamp};
+pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
+pub use release::Release;
