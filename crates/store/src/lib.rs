@@ -13,6 +13,7 @@ pub mod damage;
 pub mod disk;
 pub mod entropy;
 pub mod index;
+pub mod journal;
 pub mod keys;
 pub mod manifest;
 pub mod meta;
@@ -21,8 +22,12 @@ pub mod ranges;
 pub mod record;
 pub mod segment;
 
+mod append_file;
 mod config;
 mod id;
+mod release;
 
+pub use append_file::{AppendFile, AppendFileOptions, OnDurable, TAIL_BYTES, WriteFailed};
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
 pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
+pub use release::Release;
