@@ -206,6 +206,20 @@ fn a_lie_about_the_length_allocates_nothing() {
     }
 }
 
+/// Our packer would have stored it; other writers may not.
+#[test]
+fn a_block_shorter_than_a_frame_header_unpacks() {
+    for raw in [&b"r"[..], b"raw!", &[7; FRAME_HEADER_BYTES - 1], &[7; FRAME_HEADER_BYTES]] {
+        let data = s2::encode(raw);
+        let size = (FRAME_HEADER_BYTES + data.len()) as u32;
+        let place = FramePlace { raw_offset: 0, file_offset: 0, raw_len: raw.len() as u32, size };
+        let mut file = Bytes([&Header { place, flags: 0, crc: 0 }.encode()[..], &data].concat());
+        mend_checksum(&mut file, 0, size);
+        unpack_frame(place, SEED, None, &mut file.0).unwrap();
+        assert_eq!(file.0, raw);
+    }
+}
+
 #[test]
 fn a_file_that_ends_early_is_damaged() {
     let (mut file, table) = pack(&[(0, noise(700))], None);
