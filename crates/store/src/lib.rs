@@ -25,9 +25,12 @@ pub mod segment;
 mod append_file;
 mod config;
 mod id;
-mod release;
+mod stream;
 
 pub use append_file::{AppendFile, AppendFileOptions, OnDurable, TAIL_BYTES, WriteFailed};
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
 pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
-pub use release::Release;
+pub use stream::{
+    Admission, Cursor, Expired, Filter, Marker, Markers, NewMessage, Outcome, Progress, Purge, ReadError, Reader,
+    Refusal, Release, Removed, StoreError, StoredMessage, Stream, StreamState, Ticket, Wait,
+};

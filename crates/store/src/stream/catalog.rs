@@ -6,7 +6,10 @@
 //!
 //! Invariant: every sequence in `first_seq..=last_seq` is either a stored message or in `deleted`.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::Storage;
 use crate::index::{Deleted, Expiry, SubjectId, SubjectIndex};
@@ -33,6 +36,18 @@ pub(crate) struct Catalog {
     pub(crate) rows: Rows,
     /// Segments without visible messages, whose files maintenance may remove once a manifest says so.
     pub(crate) dead: Vec<Arc<Segment>>,
+    /// Messages that no limit of age concerns.
+    pub(crate) lasting: BTreeSet<Seq>,
+    /// What the active segment's footer will say: removed sequences (in no order) and lifetimes of its messages.
+    pub(crate) deleted_here: Vec<RangeInclusive<Seq>>,
+    pub(crate) expiries_here: Vec<(Seq, Timestamp)>,
+    pub(crate) removals: Arc<AtomicU64>,
+    /// Counts how often the index was replaced; older ones stay while a segment waits to be sealed with their numbers.
+    pub(crate) index_epoch: u64,
+    retired: Vec<(u64, SubjectIndex)>,
+    /// Closed segments that are not sealed yet.
+    pub(crate) unsealed: usize,
+    index_seed: u64,
     head: Head,
     slots: Arc<SlotsCache>,
 }
@@ -75,16 +90,24 @@ struct Head {
 }
 
 impl Catalog {
-    pub(crate) fn new(index: SubjectIndex, slots: Arc<SlotsCache>, first_seq: Seq) -> Self {
+    pub(crate) fn new(index_seed: u64, slots: Arc<SlotsCache>, first_seq: Seq) -> Self {
         let first_seq = first_seq.max(1);
         Self {
-            index,
-            deleted: Deleted::default(),
-            expiry: Expiry::default(),
+            index: SubjectIndex::new(index_seed),
+            deleted: Deleted::new(),
+            expiry: Expiry::new(),
             totals: Totals { first_seq, last_seq: first_seq - 1, ..Totals::default() },
             places: Vec::new(),
             rows: Rows::default(),
             dead: Vec::new(),
+            lasting: BTreeSet::new(),
+            deleted_here: Vec::new(),
+            expiries_here: Vec::new(),
+            removals: Arc::default(),
+            index_epoch: 0,
+            retired: Vec::new(),
+            unsealed: 0,
+            index_seed,
             head: Head::default(),
             slots,
         }
@@ -149,12 +172,12 @@ impl Catalog {
     /// As [`Catalog::append`], for a subject that was looked up already.
     pub(crate) fn append_as(&mut self, id: SubjectId, row: &NewRow<'_>) {
         if row.seq > self.totals.last_seq + 1 && self.totals.messages > 0 {
-            self.deleted.insert_range(self.totals.last_seq + 1..=row.seq - 1);
+            self.mark_deleted(self.totals.last_seq + 1..=row.seq - 1);
         }
         if self.totals.messages == 0 {
             self.totals.first_seq = row.seq;
             self.totals.first_timestamp = row.timestamp;
-            self.deleted.clear();
+            self.deleted = Deleted::new();
         }
         self.totals.messages += 1;
         self.totals.bytes += row.size;
@@ -162,7 +185,8 @@ impl Catalog {
         self.totals.last_timestamp = row.timestamp;
         self.index.appended(id, row.seq);
         if let Some(at) = row.expires {
-            self.expiry.insert(row.seq, at);
+            self.note_expiry(row.seq, at);
+            self.expiries_here.push((row.seq, at));
         }
         let active = self.places.last_mut().expect("a stream has an active segment");
         if self.rows.len() == 0 {
@@ -175,6 +199,15 @@ impl Catalog {
         let offset = u32::try_from(row.offset).expect("segments are smaller than 4 GiB");
         let size = u32::try_from(row.size).expect("messages are smaller than 4 GiB");
         self.rows.push(delta, offset, size, id);
+    }
+
+    /// Remembers that a message has a lifetime of its own.
+    pub(crate) fn note_expiry(&mut self, seq: Seq, at: Timestamp) {
+        if at == Timestamp::MAX {
+            self.lasting.insert(seq);
+        } else {
+            self.expiry.insert(seq, at);
+        }
     }
 
     /// Index in `places` of the segment that shows `seq`.
@@ -233,9 +266,19 @@ impl Catalog {
         if seq == self.totals.first_seq {
             self.advance_first(seq + 1);
         } else {
-            self.deleted.insert(seq);
+            self.mark_deleted(seq..=seq);
         }
         Ok(Removed { messages: 1, bytes: found.size })
+    }
+
+    fn mark_deleted(&mut self, range: RangeInclusive<Seq>) {
+        self.removals.fetch_add(1, Ordering::Release);
+        self.deleted.insert_range(range.clone());
+        self.lasting.remove(range.start());
+        match self.deleted_here.last_mut() {
+            Some(last) if *last.end() + 1 == *range.start() => *last = *last.start()..=*range.end(),
+            _ => self.deleted_here.push(range),
+        }
     }
 
     /// Moves the first sequence to the first message at or behind `from`.
@@ -245,7 +288,11 @@ impl Catalog {
     }
 
     fn set_first(&mut self, first: Seq) {
+        self.removals.fetch_add(1, Ordering::Release);
         self.totals.first_seq = first;
+        if !self.lasting.is_empty() {
+            self.lasting = self.lasting.split_off(&first);
+        }
         if !self.deleted.is_empty() {
             self.deleted.remove_below(first);
         }
@@ -280,9 +327,13 @@ impl Catalog {
     /// Removes everything at once; the next message gets sequence `first` or what would have come anyway.
     pub(crate) fn clear(&mut self, first: Seq) -> Removed {
         let removed = Removed { messages: self.totals.messages, bytes: self.totals.bytes };
-        self.index.clear();
-        self.deleted.clear();
-        self.expiry.clear();
+        self.replace_index();
+        self.deleted = Deleted::new();
+        self.expiry = Expiry::new();
+        self.lasting.clear();
+        self.removals.fetch_add(1, Ordering::Release);
+        // Their numbers of subjects mean nothing any more.
+        self.rows = Rows::default();
         let first = first.max(self.next_seq());
         self.totals = Totals {
             first_seq: first,
@@ -292,6 +343,29 @@ impl Catalog {
         };
         self.bury(first);
         removed
+    }
+
+    fn replace_index(&mut self) {
+        let old = std::mem::replace(&mut self.index, SubjectIndex::new(self.index_seed));
+        if self.unsealed > 0 {
+            self.retired.push((self.index_epoch, old));
+        }
+        self.index_epoch += 1;
+        self.head = Head::default();
+    }
+
+    /// The index whose numbers a table used that was closed at `epoch`.
+    pub(crate) fn index_at(&self, epoch: u64) -> &SubjectIndex {
+        self.retired.iter().find(|(at, _)| *at == epoch).map_or(&self.index, |(_, index)| index)
+    }
+
+    /// One closed segment less needs numbers of subjects to stay what they are.
+    pub(crate) fn sealed_one(&mut self) {
+        self.unsealed -= 1;
+        if self.unsealed == 0 {
+            self.retired.clear();
+            self.recycle_subjects();
+        }
     }
 
     /// Removes the oldest message. The way of a stream at its limit: no search, one row of a table at hand.
@@ -392,9 +466,9 @@ impl Catalog {
         }
         if self.totals.messages == 0 {
             self.totals.first_seq = last + 1;
-            self.deleted.clear();
+            self.deleted = Deleted::new();
         } else {
-            self.deleted.insert_range(self.totals.last_seq + 1..=last);
+            self.mark_deleted(self.totals.last_seq + 1..=last);
         }
         self.totals.last_seq = last;
         if let Some(active) = self.places.last_mut() {

@@ -3,11 +3,11 @@
 //! Perf: bytes are read in large pieces and decoded where they lie; the catalog's lock is taken once per piece, and
 //! again only when something was removed meanwhile. Measured by `myelin bench store`.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use crate::record::{self, Entry, HEAD_BYTES, Invalid};
-use crate::{Seq, Storage};
+use crate::{Seq, Storage, Timestamp};
 
 use super::errors::ReadError;
 use super::lookup::Filter;
@@ -48,12 +48,22 @@ struct Gaps {
 
 /// What the bytes at hand hold next.
 enum Found {
-    /// A message, at this place in the piece.
-    Message(usize),
+    /// A message, with its parts in the piece.
+    Message(Parts),
     /// Nothing that can be shown yet.
     Wait,
     /// More bytes are needed, at least so many.
     More(usize),
+}
+
+/// A message by the places of its parts, so that nothing borrows the piece while it may still be replaced.
+struct Parts {
+    seq: Seq,
+    timestamp: Timestamp,
+    expires: Option<Timestamp>,
+    subject: Range<usize>,
+    headers: Range<usize>,
+    payload: Range<usize>,
 }
 
 impl Cursor {
@@ -80,7 +90,7 @@ impl Cursor {
                 return Ok(None);
             }
             match self.find()? {
-                Found::Message(at) => return Ok(Some(self.message(at))),
+                Found::Message(parts) => return Ok(Some(self.message(parts))),
                 Found::Wait => return Ok(None),
                 Found::More(bytes) => {
                     if !self.read_on(bytes, wait)? {
@@ -97,10 +107,16 @@ impl Cursor {
         self.segment = None;
     }
 
-    fn message(&self, at: usize) -> StoredMessage<'_> {
-        match record::decode_trusted(&self.piece[at..]).map(|decoded| decoded.entry) {
-            Ok(Entry::Message(message)) => message.into(),
-            _ => unreachable!("`find` decoded this message"),
+    fn message(&self, parts: Parts) -> StoredMessage<'_> {
+        let Parts { seq, timestamp, expires, subject, headers, payload } = parts;
+        let piece = &self.piece;
+        StoredMessage {
+            seq,
+            timestamp,
+            expires,
+            subject: &piece[subject],
+            headers: &piece[headers],
+            payload: &piece[payload],
         }
     }
 
@@ -151,12 +167,11 @@ impl Cursor {
             if message.seq < self.next || !self.filter.accepts(message.subject) {
                 continue;
             }
-            let seq = message.seq;
-            self.next = seq + 1;
-            if self.gaps.contains(seq, &self.reader) {
+            self.next = message.seq + 1;
+            if self.gaps.contains(message.seq, &self.reader) {
                 continue;
             }
-            return Ok(Found::Message(at));
+            return Ok(Found::Message(Parts::of(&message, at)));
         }
     }
 
@@ -172,13 +187,30 @@ impl Cursor {
             let from = unpack(&segment, &*file, frames, self.offset, &mut self.piece)?;
             self.at = (self.offset - from) as usize;
             self.offset = from;
-            return Ok(self.at < self.piece.len());
+            return Ok(self.piece.len() - self.at >= bytes);
         }
         self.piece.resize(PIECE.max(bytes), 0);
         self.at = 0;
         let read = read_bytes(&segment, &mut self.piece, self.offset, wait);
         self.piece.truncate(*read.as_ref().unwrap_or(&0));
         Ok(read? >= bytes)
+    }
+}
+
+impl Parts {
+    /// The parts of a message whose entry begins at `at` and holds nothing between them.
+    fn of(message: &record::Message<'_>, at: usize) -> Self {
+        let subject_at = at + HEAD_BYTES + if message.expires.is_some() { 8 } else { 0 };
+        let headers_at = subject_at + message.subject.len();
+        let payload_at = headers_at + message.headers.len();
+        Self {
+            seq: message.seq,
+            timestamp: message.timestamp,
+            expires: message.expires,
+            subject: subject_at..headers_at,
+            headers: headers_at..payload_at,
+            payload: payload_at..payload_at + message.payload.len(),
+        }
     }
 }
 

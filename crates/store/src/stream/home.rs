@@ -3,9 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::append_file::{AppendFile, OnDurable};
+use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
+use crate::cipher::CipherKind;
 use crate::config::Durability;
-use crate::disk::{Disk, Handles, Headroom, MemoryFile};
+use crate::disk::handles::Handles;
+use crate::disk::headroom::Headroom;
+use crate::disk::memory::MemoryFile;
+use crate::disk::Disk;
 use crate::entropy::Entropy;
 use crate::journal::Journal;
 use crate::keys::{Keys, StreamKey};
@@ -16,7 +20,7 @@ use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 use super::errors::StoreError;
 use super::place::{Segment, Source};
 use super::slots_cache::SlotsCache;
-use super::{Active, Shared};
+use super::{Active, Shared, nanos};
 
 /// What all streams of a store share.
 #[derive(Debug)]
@@ -79,10 +83,32 @@ impl Home {
 
 /// Segments in memory have a header like those in files, so that offsets mean the same and 0 is never a message's.
 fn begin_in_memory(stream: StreamId, no: SegmentNo, first_seq: Seq, now: Timestamp) -> Result<Active, StoreError> {
-    let header = Header { stream, segment: no, through: no, first_seq, ..Header::default() };
-    let file = AppendFile::in_memory(Arc::new(MemoryFile::new()));
-    file.append(&header.encode(), now).map_err(|error| StoreError::Failed(error.to_string()))?;
+    let header = header(stream, no, first_seq, [0; 16], None);
+    let id = FileId { stream, kind: FileKind::Segment(no) };
+    let file = AppendFile::in_memory(id, Arc::new(MemoryFile::new()));
+    file.append(&header.encode(), nanos(now)).map_err(|error| StoreError::Failed(error.to_string()))?;
     Ok(active(&header, header.context(None), file))
+}
+
+fn header(
+    stream: StreamId,
+    no: SegmentNo,
+    first_seq: Seq,
+    salt: [u8; 16],
+    encryption: Option<CipherKind>,
+) -> Header {
+    Header {
+        stream,
+        segment: no,
+        generation: 0,
+        through: no,
+        first_seq,
+        epoch: 0,
+        term: 0,
+        salt,
+        encryption,
+        packed: false,
+    }
 }
 
 fn active(header: &Header, context: Context, file: Arc<AppendFile>) -> Active {
@@ -107,7 +133,7 @@ impl Files {
         let mut salt = [0; 16];
         self.ground.entropy.fill(&mut salt);
         let encryption = self.key.as_ref().and(self.ground.keys.as_ref()).map(|keys| keys.kind);
-        Header { stream, segment: no, through: no, first_seq, salt, encryption, ..Header::default() }
+        header(stream, no, first_seq, salt, encryption)
     }
 
     /// What reads and writes entries of the segment with this header. `None` if it is encrypted and there is no key.
@@ -133,10 +159,21 @@ impl Files {
         let id = FileId { stream, kind: FileKind::Segment(no) };
         let on_durable = told.map(|shared| shared as Arc<dyn OnDurable>);
         let journal = &self.ground.journal;
-        let file = AppendFile::new(journal, id, header.generation, made, path.clone(), 0, true, durability, on_durable);
+        let options = AppendFileOptions {
+            id,
+            generation: header.generation,
+            file: made,
+            path: path.clone(),
+            end: 0,
+            is_new: true,
+            durability,
+            bound: u64::from(u32::MAX),
+            on_durable,
+        };
+        let file = AppendFile::new(journal, options);
         let begun = file.reserve(crate::segment::HEADER_BYTES as u64).map_err(StoreError::from_io);
         let begun = begun.and_then(|()| {
-            file.append(&header.encode(), now).map_err(|error| StoreError::Failed(error.to_string()))
+            file.append(&header.encode(), nanos(now)).map_err(|error| StoreError::Failed(error.to_string()))
         });
         if let Err(error) = begun {
             file.abandon();

@@ -9,6 +9,7 @@
 
 mod append;
 mod catalog;
+mod cursor;
 mod errors;
 mod expire;
 mod home;
@@ -22,20 +23,25 @@ mod slots_cache;
 mod table;
 mod tables;
 
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::append_file::AppendFile;
+use crate::append_file::{AppendFile, OnDurable};
 use crate::config::{Durability, Storage, StreamConfig};
 use crate::record::Control;
 use crate::segment::Totals;
-use crate::{Seq, StreamId, Timestamp};
+use crate::{FileId, FileKind, Seq, StreamId, Timestamp};
 
 pub use append::{Admission, NewMessage, Outcome};
 pub use catalog::Removed;
 pub use errors::{ReadError, Refusal, StoreError};
-pub use expire::{Expired, Markers};
-pub use reader::{Cursor, Filter, Reader, StoredMessage, Wait};
+pub use cursor::Cursor;
+pub use expire::{Expired, Marker, Markers};
+pub use lookup::Filter;
+pub use reader::{Reader, StoredMessage, Wait};
 pub use release::{Release, Ticket};
+pub use remove::{Progress, Purge};
 
 pub(crate) use catalog::Catalog;
 pub(crate) use home::{Ground, Home};
@@ -79,6 +85,8 @@ pub(crate) struct Shared {
     pub(crate) storage: Storage,
     catalog: RwLock<Catalog>,
     pub(crate) release: Release,
+    /// Counts changes that took messages away: readers that remember what is there look again.
+    removals: Arc<AtomicU64>,
     failure: OnceLock<String>,
 }
 
@@ -98,9 +106,11 @@ pub struct StreamState {
 impl Shared {
     pub(crate) fn new(id: StreamId, storage: Storage, catalog: Catalog) -> Arc<Self> {
         let released = catalog.totals.last_seq;
+        let removals = Arc::clone(&catalog.removals);
         Arc::new(Self {
             id,
             storage,
+            removals,
             catalog: RwLock::new(catalog),
             release: Release::new(released),
             failure: OnceLock::new(),
@@ -115,6 +125,10 @@ impl Shared {
 
     pub(crate) fn catalog_mut(&self) -> RwLockWriteGuard<'_, Catalog> {
         self.catalog.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Acquire)
     }
 
     /// Marks the stream as failed; the first reason stays.
@@ -206,7 +220,7 @@ impl Stream {
 
     /// Writes a finished batch and releases it, or has it released by a round.
     fn write(&mut self, batch: &[u8], now: Timestamp) -> Result<(), StoreError> {
-        let end = match self.active.file.append(batch, now) {
+        let end = match self.active.file.append(batch, nanos(now)) {
             Ok(end) => end,
             Err(error) => return Err(self.fail(&format!("a write failed: {error}"))),
         };
@@ -259,10 +273,20 @@ impl Stream {
     /// Changes limits and the like from here on; what exceeds new limits goes with [`Stream::enforce`].
     ///
     /// `storage` and `first_seq` of a stream stay as they were.
-    pub fn set_config(&mut self, config: StreamConfig) {
+    ///
+    /// # Errors
+    /// Another durability needs a new segment, and it could not be made: nothing has changed.
+    pub fn set_config(&mut self, config: StreamConfig, now: Timestamp) -> Result<(), StoreError> {
         let StreamConfig { storage, first_seq, .. } = self.config;
-        self.config = StreamConfig { storage, first_seq, ..config };
-        self.active.file.set_durability(self.durability());
+        let before = std::mem::replace(&mut self.config, StreamConfig { storage, first_seq, ..config });
+        if before.durability != config.durability
+            && !self.home.is_memory()
+            && let Err(error) = self.roll(now)
+        {
+            self.config = before;
+            return Err(error);
+        }
+        Ok(())
     }
 
     pub(crate) fn durability(&self) -> Durability {
@@ -277,9 +301,26 @@ impl Stream {
     ///
     /// # Errors
     /// The stream has failed.
-    pub fn flush(&mut self, now: Timestamp) -> Result<(), StoreError> {
+    pub fn flush(&mut self) -> Result<(), StoreError> {
         self.check()?;
-        self.active.file.flush(now).map_err(|error| self.fail(&format!("a write failed: {error}")))
+        self.active.file.flush().map_err(|error| self.fail(&format!("a write failed: {error}")))
+    }
+}
+
+/// The clock as the journal counts it. Before 1970 nothing was ever late.
+pub(crate) fn nanos(now: Timestamp) -> u64 {
+    u64::try_from(now).unwrap_or(0)
+}
+
+impl OnDurable for Shared {
+    fn durable(&self, file: FileId, offset: u64) {
+        if let FileKind::Segment(no) = file.kind {
+            self.release.durable(no, offset);
+        }
+    }
+
+    fn failed(&self, file: FileId, error: &io::Error) {
+        self.fail(&format!("{file:?} could not be synced: {error}"));
     }
 }
 
@@ -288,7 +329,7 @@ fn state_of(shared: &Shared) -> StreamState {
     StreamState {
         totals: catalog.totals,
         subjects: catalog.index.len() as u64,
-        deleted: catalog.deleted.len(),
+        deleted: (catalog.totals.last_seq + 1 - catalog.totals.first_seq) - catalog.totals.messages,
         released: shared.release.seq(),
     }
 }

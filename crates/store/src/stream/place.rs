@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::append_file::AppendFile;
-use crate::disk::{File, Handles};
+use crate::disk::File;
+use crate::disk::handles::Handles;
 use crate::pack::FrameTable;
 use crate::record::Context;
 use crate::{SegmentNo, Seq, StreamId, Timestamp};

@@ -1,12 +1,12 @@
 //! Closing the active segment and beginning the next.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::Timestamp;
-use crate::SegmentNo;
 use crate::index::{SubjectId, SubjectState};
 use crate::record::{Batch, Control};
 use crate::segment::Totals;
+use crate::{SegmentNo, Seq, Timestamp};
 
 use super::errors::StoreError;
 use super::place::Segment;
@@ -23,6 +23,12 @@ pub(crate) struct Closed {
     pub(crate) totals: Totals,
     /// Subjects that changed while the segment was active, in their state at its end.
     pub(crate) touched: Vec<(SubjectId, SubjectState)>,
+    /// Of the index that `rows` and `touched` take their numbers from.
+    pub(crate) index_epoch: u64,
+    /// Sequences that were removed while it was active, in no order.
+    pub(crate) deleted: Vec<RangeInclusive<Seq>>,
+    /// Lifetimes of its messages.
+    pub(crate) expiries: Vec<(Seq, Timestamp)>,
 }
 
 impl Stream {
@@ -38,14 +44,21 @@ impl Stream {
         let mut catalog = self.shared.catalog_mut();
         let totals = catalog.totals;
         let touched = catalog.index.take_touched();
-        let rows = catalog.begin_segment(Arc::clone(&begun.segment));
+        let index_epoch = catalog.index_epoch;
+        let deleted = std::mem::take(&mut catalog.deleted_here);
+        let expiries = std::mem::take(&mut catalog.expiries_here);
+        let rows = catalog.begin_segment(Arc::clone(&begun.segment)).unwrap_or_default();
+        if self.home.is_memory() {
+            catalog.recycle_subjects();
+        } else {
+            catalog.unsealed += 1;
+        }
         drop(catalog);
         let active = std::mem::replace(&mut self.active, begun);
         if !self.home.is_memory() {
-            active.file.close();
-            self.closed.push(Closed { active, rows: rows.unwrap_or_default(), totals, touched });
-        } else if self.closed.is_empty() {
-            self.shared.catalog_mut().recycle_subjects();
+            // What is still in memory is written by the round that makes it durable, or by the seal.
+            active.file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
+            self.closed.push(Closed { active, rows, totals, touched, index_epoch, deleted, expiries });
         }
         Ok(())
     }
