@@ -18,7 +18,8 @@ pub mod record;
 pub mod segment;
 
 mod config;
+mod document;
 mod id;
 
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
-pub use id::{FileId, FileKind, Seq, SegmentNo, StreamId, Timestamp};
+pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
