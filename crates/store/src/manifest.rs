@@ -228,3 +228,6 @@ pub fn read(disk: &dyn Disk, directory: &Path) -> Copies {
     }
     copies
 }
+
+#[cfg(test)]
+mod tests;

@@ -144,3 +144,49 @@ impl Marker {
         Self::decode(&MARKER_FILE.read(disk, &directory.join(MARKER))?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta() -> Meta {
+        Meta {
+            stream: StreamId(4),
+            created: -9,
+            account: "A".into(),
+            name: "größe".into(),
+            config: vec![0, 1, 2],
+            sealed_keys: vec![7; 40],
+        }
+    }
+
+    #[test]
+    fn a_meta_comes_back_and_changed_ones_do_not() {
+        let good = meta().encode();
+        assert_eq!(Meta::decode(&good).unwrap(), meta());
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Meta::decode(&bad).is_err(), "bit {bit}");
+        }
+        for cut in 0..good.len() {
+            assert!(Meta::decode(&good[..cut]).is_err(), "cut at {cut}");
+        }
+        assert!(Meta::decode(&[&good[..], b"x"].concat()).is_err());
+        let body = meta().body();
+        for cut in 0..body.len() {
+            assert!(matches!(Meta::decode(&META_FILE.frame(&body[..cut])), Err(Damage::Content(_))));
+        }
+    }
+
+    #[test]
+    fn a_marker_has_64_bytes() {
+        let marker = Marker { id: *b"0123456789abcdef" };
+        let good = marker.encode();
+        assert_eq!(good.len(), 64);
+        assert_eq!(Marker::decode(&good).unwrap(), marker);
+        assert!(matches!(Marker::decode(&meta().encode()), Err(Damage::Magic(_))));
+        let newer = Document { version: 2, ..MARKER_FILE }.frame(&marker.body());
+        assert!(matches!(Marker::decode(&newer), Err(Damage::Version(_, 2))));
+    }
+}

@@ -85,4 +85,4 @@ impl Totals {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
