@@ -24,6 +24,7 @@ pub mod segment;
 
 mod append_file;
 mod config;
+mod document;
 mod id;
 mod stream;
 

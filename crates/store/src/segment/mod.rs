@@ -14,6 +14,7 @@ mod subjects;
 mod window;
 
 pub use changes::Changes;
+pub(crate) use changes::{decode_expiries, encode_expiries};
 pub use footer::{Footer, TRAILER_BYTES, Trailer, read_changes, read_slots, read_trailer};
 pub use header::{HEADER_BYTES, Header};
 pub use scan::{Damaged, Extent, Scan, ScanEnd, Scanned, scan};
@@ -84,4 +85,4 @@ impl Totals {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
