@@ -1,9 +1,16 @@
 //! The seam between the store and a disk: `real`, `memory` and, for tests, `faulty`.
 //!
 //! A disk promises little: what was written survives the process at once, and a loss of power only after `sync`
-//! returned without an error; a new or renamed entry of a directory survives only after `sync_dir`. Unsynced writes
+//! returned without an error; a new or renamed entry of a directory survives only after `sync_directory`. Unsynced writes
 //! may survive in part and in any order, in units of 512 bytes. A failed `sync` says that what was written since the
 //! last one may be lost, however often it is asked again.
+
+pub mod faulty;
+pub mod handles;
+pub mod headroom;
+pub mod memory;
+pub mod real;
+mod tree;
 
 use std::fmt::Debug;
 use std::io;
@@ -66,3 +73,6 @@ pub struct DirectoryEntry {
     /// Whether it is a directory.
     pub is_directory: bool,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,342 @@
+//! A disk in memory that knows what is durable and fails on request: the ground of crash enumeration.
+//!
+//! Every operation that changes something is a *point*, numbered from 0. [`FaultyDisk::fail_at`] says what happens at
+//! one of them; [`FaultyDisk::power_cycle`] gives the disk that a machine would find after a loss of power, and
+//! [`FaultyDisk::kill`] the one that the next process would find. All of it depends on the seeds and on the order of
+//! operations alone. It is stricter than most devices, and must never be kinder than any.
+
+mod fault;
+mod inode;
+mod step;
+mod volume;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{DirectoryEntry, Disk, File};
+use fault::{Faults, Verdict};
+use volume::Volume;
+
+pub use fault::{Fault, Survival};
+pub use step::{Operation, Step};
+
+/// A disk whose faults are planned. Clones are the same disk.
+#[derive(Clone, Debug)]
+pub struct FaultyDisk {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    volume: Volume,
+    faults: Faults,
+    steps: Vec<Step>,
+}
+
+impl FaultyDisk {
+    /// An empty, healthy disk without a limit; `seed` decides how failed writes are torn.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self::with_volume(Volume::new(), seed)
+    }
+
+    fn with_volume(volume: Volume, seed: u64) -> Self {
+        let state = State { volume, faults: Faults::new(seed), steps: Vec::new() };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// How many points there were so far; also the number of the next one.
+    #[must_use]
+    pub fn points(&self) -> u64 {
+        self.state().faults.points()
+    }
+
+    /// Plans what happens at a point that is still to come. Several may be planned.
+    pub fn fail_at(&self, point: u64, fault: Fault) {
+        self.state().faults.plan(point, fault);
+    }
+
+    /// Whether power was lost: from then on every operation fails.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.state().faults.is_off()
+    }
+
+    /// Ends `ErrorsFrom`; what is planned for later stays.
+    pub fn heal(&self) {
+        self.state().faults.heal();
+    }
+
+    /// Limits the bytes that files may take, counted in blocks of 4096; `None` lifts the limit.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.state().volume.capacity = bytes;
+    }
+
+    /// Bytes that files take, in blocks of 4096.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.state().volume.used()
+    }
+
+    /// How many changes a loss of power could undo: the bound of [`Survival::Prefix`].
+    #[must_use]
+    pub fn unsynced(&self) -> u64 {
+        self.state().volume.unsynced().len() as u64
+    }
+
+    /// What was asked so far.
+    #[must_use]
+    pub fn journal(&self) -> Vec<Step> {
+        self.state().steps.clone()
+    }
+
+    /// The healthy disk that is found when power comes back: everything synced, and what `survival` says of the rest.
+    /// Its points begin at 0. The old disk stays as it is, so that several survivals can be tried.
+    #[must_use]
+    pub fn power_cycle(&self, survival: Survival) -> Self {
+        let state = self.state();
+        let volume = state.volume.after_power_loss(survival);
+        Self::with_volume(
+            volume.expect("files that were written in memory can be copied in memory"),
+            state.faults.seed(),
+        )
+    }
+
+    /// The healthy disk that the next process finds when this one dies: everything written, synced or not. What was not
+    /// synced can still be lost by a later power cycle. The old disk stays as it is.
+    #[must_use]
+    pub fn kill(&self) -> Self {
+        let state = self.state();
+        Self::with_volume(state.volume.without_handles(), state.faults.seed())
+    }
+
+    /// All files with their lengths.
+    #[must_use]
+    pub fn files(&self) -> BTreeMap<PathBuf, u64> {
+        let state = self.state();
+        let length = |number| state.volume.inode(number).and_then(|inode| inode.live().len()).unwrap_or(0);
+        state.volume.live.files().into_iter().map(|(path, number)| (path, length(number))).collect()
+    }
+
+    /// The whole content of a file, as readers see it.
+    pub fn read_all(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let state = self.state();
+        let file = state.volume.inode(state.volume.live.file(path)?)?.live();
+        let mut content = vec![0; file.len()? as usize];
+        file.read_at(&mut content, 0)?;
+        Ok(content)
+    }
+
+    /// Flips bit `bit` (0 to 7) of the byte at `offset`. `UnexpectedEof` if there is no such byte.
+    pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
+        self.damage(path, |file| {
+            let mut byte = [0];
+            if file.read_at(&mut byte, offset)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            byte[0] ^= 1 << (bit % 8);
+            file.write_at(&byte, offset)
+        })
+    }
+
+    /// Cuts or extends a file behind everybody's back.
+    pub fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
+        self.damage(path, |file| file.set_len(length))
+    }
+
+    /// Overwrites a range with zeros, as far as the file goes.
+    pub fn zero(&self, path: &Path, range: std::ops::Range<u64>) -> io::Result<()> {
+        self.damage(path, |file| {
+            file.hole(range.clone());
+            Ok(())
+        })
+    }
+
+    /// Gives each of two files the other's content, as a confused repair tool might.
+    pub fn swap(&self, one: &Path, other: &Path) -> io::Result<()> {
+        let contents = [self.read_all(one)?, self.read_all(other)?];
+        for (path, content) in [(one, &contents[1]), (other, &contents[0])] {
+            self.damage(path, |file| {
+                file.set_len(0)?;
+                file.write_at(content, 0)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn damage(
+        &self,
+        path: &Path,
+        harm: impl Fn(&super::memory::MemoryFile) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut state = self.state();
+        let number = state.volume.live.file(path)?;
+        state.volume.inode_mut(number)?.damage(harm)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn opened(&self, number: u64, path: &Path) -> Arc<dyn File> {
+        Arc::new(FaultyFile { disk: self.clone(), number, path: path.to_owned() })
+    }
+}
+
+impl State {
+    /// Passes one point: does the operation unless the plan says otherwise, and notes it.
+    fn pass<T>(
+        &mut self,
+        path: &Path,
+        operation: Operation,
+        run: impl FnOnce(&mut Volume, Verdict<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let point = self.faults.points();
+        let used = self.volume.used();
+        let capacity = &mut self.volume.capacity;
+        let verdict = self.faults.pass(|bytes| *capacity = Some(used + bytes));
+        let result = run(&mut self.volume, verdict);
+        self.steps.push(Step { point, path: path.to_owned(), operation, done: result.is_ok() });
+        result
+    }
+
+    /// As [`State::pass`], for operations that are done wholly or not at all.
+    fn pass_whole<T>(
+        &mut self,
+        path: &Path,
+        operation: Operation,
+        run: impl FnOnce(&mut Volume) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.pass(path, operation, |volume, verdict| match verdict {
+            Verdict::Go => run(volume),
+            Verdict::Fail { error, .. } | Verdict::Off(error) => Err(error),
+        })
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let mut state = self.state();
+        let number = state.pass_whole(path, Operation::Create, |volume| {
+            let number = volume.create(path)?;
+            volume.opened(number)?;
+            Ok(number)
+        })?;
+        Ok(self.opened(number, path))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let mut state = self.state();
+        state.faults.check_power()?;
+        let number = state.volume.live.file(path)?;
+        state.volume.opened(number)?;
+        Ok(self.opened(number, path))
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
+        let state = self.state();
+        state.faults.check_power()?;
+        state.volume.live.list(directory)
+    }
+
+    fn make_directory(&self, path: &Path) -> io::Result<()> {
+        self.state().pass_whole(path, Operation::MakeDirectory, |volume| volume.make_directory(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.state().pass_whole(from, Operation::Rename(to.to_owned()), |volume| volume.rename(from, to))
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.state().pass_whole(path, Operation::RemoveFile, |volume| volume.remove_file(path))
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.state().pass_whole(path, Operation::RemoveDirectory, |volume| volume.remove_directory(path))
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.state()
+            .pass_whole(directory, Operation::SyncDirectory, |volume| volume.sync_directory(directory))
+    }
+
+    fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
+        let state = self.state();
+        state.faults.check_power()?;
+        Ok(state.volume.free())
+    }
+}
+
+/// An open file. It holds its disk, so that dropping it gives back the space of a removed file.
+#[derive(Debug)]
+struct FaultyFile {
+    disk: FaultyDisk,
+    number: u64,
+    path: PathBuf,
+}
+
+impl Drop for FaultyFile {
+    fn drop(&mut self) {
+        self.disk.state().volume.closed(self.number);
+    }
+}
+
+impl File for FaultyFile {
+    fn len(&self) -> io::Result<u64> {
+        let state = self.disk.state();
+        state.faults.check_power()?;
+        state.volume.inode(self.number)?.live().len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let state = self.disk.state();
+        state.faults.check_power()?;
+        state.volume.inode(self.number)?.live().read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let operation = Operation::Write { offset, length: bytes.len() as u64 };
+        self.disk.state().pass(&self.path, operation, |volume, verdict| match verdict {
+            Verdict::Go => volume.write(self.number, bytes, offset),
+            Verdict::Off(error) => Err(error),
+            Verdict::Fail { error, torn } => {
+                for part in torn.parts(offset, bytes.len()) {
+                    // That the disk is full as well changes nothing: the write failed.
+                    let _ = volume.write(self.number, &bytes[part.clone()], offset + part.start as u64);
+                }
+                Err(error)
+            }
+        })
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        let run = |volume: &mut Volume| volume.allocate(self.number, length);
+        self.disk.state().pass_whole(&self.path, Operation::Allocate(length), run)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let run = |volume: &mut Volume| volume.set_len(self.number, length);
+        self.disk.state().pass_whole(&self.path, Operation::SetLen(length), run)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.state().pass(&self.path, Operation::Sync, |volume, verdict| {
+            let inode = volume.inode_mut(self.number)?;
+            match verdict {
+                Verdict::Go => inode.sync(),
+                Verdict::Off(error) => Err(error),
+                Verdict::Fail { error, torn } => {
+                    if torn.drops_on_sync() {
+                        inode.fail_sync();
+                    }
+                    Err(error)
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
