@@ -18,7 +18,7 @@ fn script(world: &mut World, seed: u64, steps: usize) -> io::Result<()> {
             .collect();
         let any = |rng: &mut Rng| alive[rng.below(alive.len() as u64) as usize];
         match rng.below(20) {
-            _ if alive.len() < 2 => create(world, &mut next_stream, &mut rng)?,
+            _ if alive.len() < 5 => create(world, &mut next_stream, &mut rng)?,
             0 if alive.len() < 20 => create(world, &mut next_stream, &mut rng)?,
             1 => {
                 let index = any(&mut rng);
@@ -38,13 +38,13 @@ fn script(world: &mut World, seed: u64, steps: usize) -> io::Result<()> {
             }
             4 => world.files[any(&mut rng)].1.flush()?,
             5 => world.files[any(&mut rng)].1.reserve(5000)?,
-            6 => {
+            6 if step % 4 == 0 => {
                 let index = any(&mut rng);
                 world.append(index, 9000)?;
             }
-            7..10 => finish_round(world)?,
+            7..11 => finish_round(world)?,
             _ => {
-                for _ in 0..rng.below(5) {
+                for _ in 0..rng.below(8) {
                     let index = any(&mut rng);
                     world.append(index, 1 + rng.below(700) as usize)?;
                 }
@@ -67,7 +67,7 @@ fn finish_round(world: &mut World) -> io::Result<()> {
     Ok(())
 }
 
-const STEPS: usize = 90;
+const STEPS: usize = 150;
 
 fn points_of(seed: u64) -> u64 {
     let disk = FaultyDisk::new(seed);
@@ -81,20 +81,22 @@ fn points_of(seed: u64) -> u64 {
 
 fn survivals(point: u64) -> impl Iterator<Item = Survival> {
     let fixed = [Survival::None, Survival::All, Survival::Prefix(point % 7)];
-    fixed.into_iter().chain((0..3).map(move |n| Survival::Random(point * 31 + n)))
+    fixed.into_iter().chain((0..2).map(move |n| Survival::Random(point * 31 + n)))
 }
 
 fn crash_at(seed: u64, point: u64) -> Option<World> {
     let disk = FaultyDisk::new(seed);
     disk.fail_at(point, Fault::Crash);
     let mut world = World::new(disk.clone(), small(), seed).ok()?;
-    assert!(script(&mut world, seed, STEPS).is_err() || disk.points() <= point);
+    // The last rounds of a script may tell the listeners only.
+    let _ = script(&mut world, seed, STEPS);
+    assert!(disk.is_off());
     Some(world)
 }
 
 #[test]
 fn nothing_durable_is_lost_wherever_power_fails() {
-    for seed in 0..4 {
+    for seed in 0..2 {
         let points = points_of(seed);
         for point in 0..points {
             let Some(world) = crash_at(seed, point) else { continue };
@@ -119,7 +121,7 @@ fn nothing_durable_is_lost_wherever_power_fails() {
 
 #[test]
 fn a_killed_process_loses_nothing_released() {
-    for seed in 10..13 {
+    for seed in 10..12 {
         let points = points_of(seed);
         for point in 0..points {
             let Some(world) = crash_at(seed, point) else { continue };
@@ -136,7 +138,7 @@ fn a_killed_process_loses_nothing_released() {
 fn power_may_fail_during_the_replay_as_well() {
     let seed = 21;
     let points = points_of(seed);
-    for point in (0..points).step_by(7) {
+    for point in (0..points).step_by(29) {
         let Some(world) = crash_at(seed, point) else { continue };
         let twins = world.twins();
         let crashed = world.disk.power_cycle(Survival::Random(point));
