@@ -35,3 +35,4 @@ pub use stream::{
     Admission, Cursor, Expired, Filter, Marker, Markers, NewMessage, Outcome, Progress, Purge, ReadError, Reader,
     Refusal, Release, Removed, StoreError, StoredMessage, Stream, StreamState, Ticket, Wait,
 };
+pub use release::Release;
