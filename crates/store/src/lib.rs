@@ -8,6 +8,7 @@
 //! The formats are written down in `docs/formats/`.
 
 pub mod cipher;
+pub mod consumer;
 pub mod disk;
 pub mod entropy;
 pub mod keys;
