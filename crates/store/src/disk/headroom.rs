@@ -18,33 +18,34 @@ pub const DEFAULT_BYTES: u64 = 16 << 20;
 pub struct Headroom {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    file: Arc<dyn File>,
     bytes: u64,
     state: Mutex<State>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum State {
-    Held,
-    Released,
+    Held(Arc<dyn File>),
+    /// The file is empty; there is none if the disk was too full to create one.
+    Released(Option<Arc<dyn File>>),
 }
 
 impl Headroom {
     /// Opens or creates the file at `path` and takes `bytes` of space if there is room; that there is none is no error.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, bytes: u64) -> io::Result<Self> {
-        let file = match disk.open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => disk.create(path)?,
-            opened => opened?,
-        };
-        let headroom = Self { disk, path: path.to_owned(), file, bytes, state: Mutex::new(State::Released) };
-        headroom.take_up()?;
+        let headroom = Self { disk, path: path.to_owned(), bytes, state: Mutex::new(State::Released(None)) };
+        match headroom.disk.open(path) {
+            Ok(file) => headroom.take_up(file)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        headroom.restore();
         Ok(headroom)
     }
 
     /// Whether the space is kept back now.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        *self.state() == State::Held
+        matches!(*self.state(), State::Held(_))
     }
 
     /// How many bytes are kept back while it is held.
@@ -56,51 +57,55 @@ impl Headroom {
     /// Gives the space up. True if it was held until now, so that trying again what failed has a point.
     pub fn release(&self) -> io::Result<bool> {
         let mut state = self.state();
-        if *state == State::Released {
-            return Ok(false);
-        }
-        self.file.set_len(0)?;
-        *state = State::Released;
+        let State::Held(file) = &*state else { return Ok(false) };
+        file.set_len(0)?;
+        *state = State::Released(Some(Arc::clone(file)));
         Ok(true)
     }
 
     /// Takes the space again if more than twice as much is free. True if it is held afterwards.
     pub fn restore(&self) -> bool {
         let mut state = self.state();
-        if *state == State::Released && self.has_room() && self.allocate().is_ok() {
-            *state = State::Held;
+        let State::Released(file) = &*state else { return true };
+        let room = self.disk.free_bytes(self.directory()).is_ok_and(|free| free / 2 > self.bytes);
+        if !room {
+            return false;
         }
-        *state == State::Held
+        let file = file.as_ref().map_or_else(|| self.disk.create(&self.path), |file| Ok(Arc::clone(file)));
+        let Ok(file) = file else { return false };
+        let held = self.allocate(&*file);
+        *state = if held { State::Held(file) } else { State::Released(Some(file)) };
+        held
     }
 
     /// What the last process left: the whole file, nothing, or (it was killed, or had other wishes) something else.
-    fn take_up(&self) -> io::Result<()> {
-        let length = self.file.len()?;
+    fn take_up(&self, file: Arc<dyn File>) -> io::Result<()> {
+        let length = file.len()?;
         if length > self.bytes {
-            self.file.set_len(self.bytes)?;
+            file.set_len(self.bytes)?;
         }
         // A file of the right length may have come from a backup, with holes: only `allocate` knows.
-        if length >= self.bytes && self.allocate().is_ok() {
-            *self.state() = State::Held;
+        if length >= self.bytes && self.allocate(&*file) {
+            *self.state() = State::Held(file);
         } else {
-            self.file.set_len(0)?;
-            self.restore();
+            file.set_len(0)?;
+            *self.state() = State::Released(Some(file));
         }
         Ok(())
     }
 
-    fn has_room(&self) -> bool {
-        self.disk.free_bytes(&self.path).is_ok_and(|free| free / 2 > self.bytes)
+    /// Takes all of it or nothing.
+    fn allocate(&self, file: &dyn File) -> bool {
+        let held = file.allocate(self.bytes).is_ok();
+        if !held {
+            // Should this fail, too, the next restore or restart comes by here again.
+            let _ = file.set_len(0);
+        }
+        held
     }
 
-    /// All or nothing.
-    fn allocate(&self) -> io::Result<()> {
-        let done = self.file.allocate(self.bytes);
-        if done.is_err() {
-            // What was got in part is given back; should that fail, too, the next restore or restart comes here again.
-            let _ = self.file.set_len(0);
-        }
-        done
+    fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

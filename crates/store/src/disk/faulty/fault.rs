@@ -38,25 +38,25 @@ pub enum Survival {
 }
 
 /// What a point may do.
-pub(super) enum Verdict<'a> {
+pub(super) enum Verdict {
     Go,
     Fail {
         error: io::Error,
-        torn: Torn<'a>,
+        torn: Torn,
     },
     /// Power was lost earlier.
     Off(io::Error),
 }
 
 /// How a failing operation is half done.
-pub(super) struct Torn<'a> {
-    rng: &'a mut Rng,
+pub(super) struct Torn {
+    rng: Rng,
     crash: bool,
 }
 
-impl Torn<'_> {
+impl Torn {
     /// The parts of a write that are done: none, the sectors up to some place, or any of them.
-    pub(super) fn parts(self, offset: u64, length: usize) -> Vec<Range<usize>> {
+    pub(super) fn parts(mut self, offset: u64, length: usize) -> Vec<Range<usize>> {
         let parts: Vec<Range<usize>> = sectors(offset, length).map(|(_, part)| part).collect();
         match self.rng.below(3) {
             0 => Vec::new(),
@@ -75,7 +75,6 @@ impl Torn<'_> {
 #[derive(Debug)]
 pub(super) struct Faults {
     seed: u64,
-    rng: Rng,
     points: u64,
     plan: BTreeMap<u64, Fault>,
     state: Health,
@@ -90,7 +89,7 @@ enum Health {
 
 impl Faults {
     pub(super) fn new(seed: u64) -> Self {
-        Self { seed, rng: Rng::seeded(seed), points: 0, plan: BTreeMap::new(), state: Health::Healthy }
+        Self { seed, points: 0, plan: BTreeMap::new(), state: Health::Healthy }
     }
 
     pub(super) fn seed(&self) -> u64 {
@@ -121,7 +120,7 @@ impl Faults {
     }
 
     /// Counts a point and says what happens at it. `limit` is told how much room is left when the disk begins to fill.
-    pub(super) fn pass(&mut self, limit: impl FnOnce(u64)) -> Verdict<'_> {
+    pub(super) fn pass(&mut self, limit: impl FnOnce(u64)) -> Verdict {
         if self.is_off() {
             return Verdict::Off(power_lost());
         }
@@ -130,7 +129,7 @@ impl Faults {
         let kind = match (self.plan.get(&point).copied(), self.state) {
             (Some(Fault::Crash), _) => {
                 self.state = Health::Off;
-                return Verdict::Fail { error: power_lost(), torn: Torn { rng: &mut self.rng, crash: true } };
+                return Verdict::Fail { error: power_lost(), torn: self.torn(point, true) };
             }
             (Some(Fault::Error(kind)), _) | (None, Health::Failing(kind)) => kind,
             (Some(Fault::ErrorsFrom(kind)), _) => {
@@ -144,7 +143,12 @@ impl Faults {
             (None, Health::Healthy | Health::Off) => return Verdict::Go,
         };
         let error = io::Error::new(kind, format!("planned at point {point}"));
-        Verdict::Fail { error, torn: Torn { rng: &mut self.rng, crash: false } }
+        Verdict::Fail { error, torn: self.torn(point, false) }
+    }
+
+    /// Seeded by the point, so that an enumeration does not tear every write in the same way.
+    fn torn(&self, point: u64, crash: bool) -> Torn {
+        Torn { rng: Rng::seeded(Rng::seeded(self.seed).next_u64() ^ point), crash }
     }
 }
 
