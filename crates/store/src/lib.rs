@@ -12,9 +12,14 @@ pub mod consumer;
 pub mod disk;
 pub mod entropy;
 pub mod keys;
+pub mod journal;
 
+mod append_file;
 mod config;
 mod id;
+mod release;
 
+pub use append_file::{AppendFile, AppendFileOptions, OnDurable, TAIL_BYTES, WriteFailed};
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
 pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
+pub use release::Release;

@@ -1,0 +1,244 @@
+//! Reading an append-only file, and what a round of the journal does with it.
+//!
+//! Only the journal calls what is `pub(crate)` here, one thread at a time, holding its lock of rounds.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::tail::{self, Flight, Patch, State};
+use super::{AppendFile, OnDurable, WriteFailed};
+use crate::disk::Disk;
+
+/// What a dirty file brings into a round.
+pub(crate) struct Taken {
+    pub(crate) file: Arc<AppendFile>,
+    /// When the oldest of it was appended.
+    pub(crate) since: u64,
+    /// Appended and not durable.
+    pub(crate) range: Range<u64>,
+    pub(crate) patches: Vec<Patch>,
+}
+
+impl Taken {
+    pub(crate) fn pending(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
+impl AppendFile {
+    /// Reads what was appended, from memory or the file; fewer bytes than asked for only at the end.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let length = self.readable(buffer.len(), offset);
+        self.read(&mut buffer[..length], offset, |part, at| {
+            exactly(self.file.read_at(part, at)?, part.len())
+        })?;
+        Ok(length)
+    }
+
+    /// As [`AppendFile::read_at`], but `None` where it would have to wait for the device.
+    pub fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        let length = self.readable(buffer.len(), offset);
+        let mut complete = true;
+        self.read(&mut buffer[..length], offset, |part, at| {
+            match self.file.read_cached_at(part, at)? {
+                Some(count) => exactly(count, part.len())?,
+                None => complete = false,
+            }
+            Ok(())
+        })?;
+        Ok(complete.then_some(length))
+    }
+
+    fn readable(&self, length: usize, offset: u64) -> usize {
+        self.end().saturating_sub(offset).min(length as u64) as usize
+    }
+
+    fn read(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        mut from_file: impl FnMut(&mut [u8], u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let in_file = offset + buffer.len() as u64 <= self.written();
+        if in_file && !self.patched.load(Ordering::Acquire) {
+            return from_file(buffer, offset);
+        }
+        // Bytes that are in the file do not change, save by patches, and these are laid over what is read.
+        let (parts, patches) = {
+            let tail = self.lock();
+            (tail.gather(buffer, offset), tail.patches.clone())
+        };
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            let at = offset + part.start as u64;
+            from_file(&mut buffer[part], at)?;
+        }
+        for patch in patches {
+            patch.lay_over(buffer, offset);
+        }
+        Ok(())
+    }
+
+    /// Leaves the dirty state. `None` if nothing can or needs to become durable.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Taken> {
+        let since = self.since.load(Ordering::Acquire);
+        self.dirty.swap(false, Ordering::AcqRel);
+        let tail = self.lock();
+        tail.check_kept().ok()?;
+        let taken = Taken {
+            file: Arc::clone(self),
+            since,
+            range: self.durable.load(Ordering::Acquire)..tail.end(),
+            patches: tail.patches.clone(),
+        };
+        (!taken.range.is_empty() || !taken.patches.is_empty()).then_some(taken)
+    }
+
+    /// When the oldest append came that is not durable, if there is one.
+    pub(crate) fn dirty_since(&self) -> Option<u64> {
+        self.dirty.load(Ordering::Acquire).then(|| self.since.load(Ordering::Acquire))
+    }
+
+    /// As [`AppendFile::append`] does when it finds the file clean; for a round that could not take everything.
+    pub(crate) fn remain_dirty(self: &Arc<Self>, since: u64) {
+        self.mark_dirty(since);
+    }
+
+    /// Adds the bytes of `range` to `target`, as they were appended (without patches).
+    pub(crate) fn copy_into(&self, range: Range<u64>, target: &mut Vec<u8>) -> io::Result<()> {
+        let start = target.len();
+        target.resize(start + (range.end - range.start) as usize, 0);
+        let buffer = &mut target[start..];
+        let parts = self.lock().gather(buffer, range.start);
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            let at = range.start + part.start as u64;
+            let buffer = &mut buffer[part];
+            exactly(self.file.read_at(buffer, at)?, buffer.len())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the tail and syncs the file, and the directory of a new one. Gives the position that is durable now.
+    /// `number` is the current journal file.
+    pub(crate) fn sync_directly(&self, disk: &dyn Disk, number: u64) -> Result<u64, WriteFailed> {
+        let failed = |error: io::Error| WriteFailed::new(&self.path, &error);
+        let end = self.launch_tail()?;
+        self.file.sync().map_err(failed)?;
+        let is_new = self.lock().is_new;
+        if let Some(directory) = self.path.parent().filter(|_| is_new) {
+            disk.sync_directory(directory).map_err(failed)?;
+        }
+        let mut tail = self.lock();
+        tail.is_new = false;
+        tail.unsettled = false;
+        tail.synced_in = number;
+        drop(tail);
+        self.durable.fetch_max(end, Ordering::AcqRel);
+        Ok(end)
+    }
+
+    /// Writes the tail while appends go on. Gives the position up to which the file is written.
+    pub(crate) fn launch_tail(&self) -> Result<u64, WriteFailed> {
+        let (start, bytes) = {
+            let mut tail = self.lock();
+            tail.check_kept()?;
+            if tail.bytes.is_empty() {
+                return Ok(tail.start);
+            }
+            let spare = std::mem::take(&mut tail.spare);
+            let bytes = Arc::new(std::mem::replace(&mut tail.bytes, spare));
+            let start = tail.start;
+            tail.start += bytes.len() as u64;
+            tail.flight = Some(Flight { start, bytes: Arc::clone(&bytes) });
+            (start, bytes)
+        };
+        let outcome = self.file.write_at(&bytes, start);
+        let length = bytes.len() as u64;
+        drop(bytes);
+        let mut tail = self.lock();
+        let result = match outcome {
+            Ok(()) => {
+                let flight = tail.flight.take().and_then(|flight| Arc::try_unwrap(flight.bytes).ok());
+                tail.spare = tail::reusable(flight.unwrap_or_default());
+                self.written.store(tail.written(), Ordering::Release);
+                self.count_tail(|counter| counter.fetch_sub(length, Ordering::Relaxed));
+                Ok(start + length)
+            }
+            Err(error) => {
+                let failed = WriteFailed::new(&self.path, &error);
+                tail.state = State::Lost(failed.clone());
+                Err(failed)
+            }
+        };
+        drop(tail);
+        self.landed.notify_all();
+        result
+    }
+
+    /// The journal holds everything before `end` and `patches`, durably. Puts the patches into the file.
+    pub(crate) fn journaled(&self, end: u64, patches: &[Patch]) -> Result<(), WriteFailed> {
+        let mut tail = self.lock();
+        tail.unsettled = true;
+        for patch in patches {
+            let patch_end = patch.offset + patch.bytes.len() as u64;
+            let in_file = tail.start.clamp(patch.offset, patch_end);
+            let (file_part, tail_part) = patch.bytes.split_at((in_file - patch.offset) as usize);
+            if let Err(error) = self.file.write_at(file_part, patch.offset) {
+                let failed = WriteFailed::new(&self.path, &error);
+                tail.state = State::Lost(failed.clone());
+                return Err(failed);
+            }
+            if !tail_part.is_empty() {
+                let place = (in_file - tail.start) as usize;
+                tail.bytes[place..place + tail_part.len()].copy_from_slice(tail_part);
+            }
+        }
+        tail.patches.drain(..patches.len());
+        self.patched.store(!tail.patches.is_empty(), Ordering::Release);
+        drop(tail);
+        self.durable.fetch_max(end, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Notes that journal file `number` holds bytes of it; whether it did not before.
+    pub(crate) fn enter_journal(&self, number: u64) -> bool {
+        let mut tail = self.lock();
+        let is_first = tail.journaled_in != number;
+        tail.journaled_in = number;
+        is_first
+    }
+
+    /// Whether journal file `number` holds nothing of it that could be needed again.
+    pub(crate) fn is_settled(&self, number: u64) -> bool {
+        let tail = self.lock();
+        match tail.state {
+            State::Abandoned => true,
+            State::Lost(_) => false,
+            _ => !tail.unsettled || tail.synced_in > number,
+        }
+    }
+
+    /// Whether its bytes can never be settled.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self.lock().state, State::Lost(_))
+    }
+
+    /// Nothing can be said about the file any more.
+    pub(crate) fn lose(&self, failed: &WriteFailed) {
+        let mut tail = self.lock();
+        if !matches!(tail.state, State::Abandoned) {
+            tail.state = State::Lost(failed.clone());
+        }
+        drop(tail);
+        self.landed.notify_all();
+    }
+
+    pub(crate) fn listener(&self) -> Option<&Arc<dyn OnDurable>> {
+        self.on_durable.as_ref()
+    }
+}
+
+fn exactly(count: usize, wanted: usize) -> io::Result<()> {
+    if count == wanted { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}

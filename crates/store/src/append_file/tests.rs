@@ -1,0 +1,1 @@
+//! Tests of append-only files.

@@ -1,0 +1,118 @@
+//! The files that have something to make durable, and the wait for them.
+//!
+//! Knows two kinds: those somebody waits for (`urgent`: mode `Synced`), and those that have until the next interval.
+//! Its lock is a leaf: nothing else is locked while it is held.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::AppendFile;
+
+/// Why [`super::Journal::wait`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Somebody waits for a round.
+    Urgent,
+    /// A file has become dirty, the first one since the last round: ask `next_due`.
+    Dirty,
+    /// `Journal::wake` was called.
+    Asked,
+    /// Time has passed.
+    TimedOut,
+}
+
+#[derive(Default)]
+struct State {
+    urgent: Vec<Arc<AppendFile>>,
+    relaxed: Vec<Arc<AppendFile>>,
+    is_asleep: bool,
+    /// What a sleeper has to be told.
+    news: Option<Wake>,
+}
+
+#[derive(Default)]
+pub(super) struct Dirty {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Dirty {
+    /// Adds a file that has become dirty.
+    pub(super) fn push(&self, file: Arc<AppendFile>, is_urgent: bool) {
+        let mut state = self.lock();
+        if is_urgent {
+            state.urgent.push(file);
+            self.tell(state, Wake::Urgent);
+        } else {
+            state.relaxed.push(file);
+            if state.relaxed.len() == 1 {
+                self.tell(state, Wake::Dirty);
+            }
+        }
+    }
+
+    /// Ends the wait.
+    pub(super) fn wake(&self) {
+        self.tell(self.lock(), Wake::Asked);
+    }
+
+    /// Perf: a condition variable makes a system call for every notification, sleeper or not.
+    fn tell(&self, mut state: MutexGuard<'_, State>, news: Wake) {
+        let must_notify = state.is_asleep && state.news.is_none();
+        if news == Wake::Asked || matches!(state.news, None | Some(Wake::Dirty)) {
+            state.news = Some(news);
+        }
+        drop(state);
+        if must_notify {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Sleeps until there are news since the last `take`, or `timeout` has passed.
+    pub(super) fn wait(&self, timeout: Duration) -> Wake {
+        let mut state = self.lock();
+        if let Some(news) = state.news.take() {
+            return news;
+        }
+        state.is_asleep = true;
+        let (mut state, _) = self
+            .changed
+            .wait_timeout_while(state, timeout, |state| state.news.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        state.is_asleep = false;
+        state.news.take().unwrap_or(Wake::TimedOut)
+    }
+
+    /// Takes the urgent files, and the others, too, if they are due.
+    pub(super) fn take(&self, with_relaxed: bool) -> Vec<Arc<AppendFile>> {
+        let mut state = self.lock();
+        if state.news != Some(Wake::Asked) {
+            state.news = None;
+        }
+        let mut files = std::mem::take(&mut state.urgent);
+        if with_relaxed {
+            files.append(&mut state.relaxed);
+        }
+        files
+    }
+
+    /// Whether somebody waits, and whether anything is dirty.
+    pub(super) fn is_urgent(&self) -> bool {
+        !self.lock().urgent.is_empty()
+    }
+
+    pub(super) fn has_relaxed(&self) -> bool {
+        !self.lock().relaxed.is_empty()
+    }
+
+    /// How many files are dirty, and since when the oldest of those that nobody waits for is.
+    pub(super) fn survey(&self) -> (usize, Option<u64>) {
+        let state = self.lock();
+        let oldest = state.relaxed.iter().filter_map(|file| file.dirty_since()).min();
+        (state.urgent.len() + state.relaxed.len(), oldest)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,307 @@
+//! The journal's files: which is written, which are still needed, which can be written again.
+//!
+//! A file is numbered anew each time it is begun. It is needed until every append-only file whose bytes it holds was
+//! synced itself, and it must not be written again before a durable block says that it is not needed: a replay after
+//! a torn first block would otherwise look for what is gone.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::block::{BLOCK_BYTES, Builder, Head, PAGE, Place};
+use crate::disk::{Disk, File};
+use crate::{AppendFile, StreamId};
+
+/// A file of the journal that may be written from its beginning.
+pub(super) struct Slot {
+    pub(super) file: Arc<dyn File>,
+    pub(super) path: PathBuf,
+    pub(super) capacity: u64,
+}
+
+/// A file of the journal that is or was written, under a number.
+pub(super) struct Live {
+    pub(super) slot: Slot,
+    pub(super) number: u64,
+    pub(super) used: u64,
+    /// Files whose bytes it holds and that may not have been synced since.
+    pub(super) holders: Vec<Arc<AppendFile>>,
+    pub(super) streams: HashSet<StreamId>,
+    /// Whether it holds the only copy of something: then it is set aside, never written again.
+    pub(super) is_kept: bool,
+}
+
+impl Live {
+    fn room(&self) -> u64 {
+        self.slot.capacity.saturating_sub(self.used)
+    }
+}
+
+/// A round on its way into blocks.
+pub(super) struct Writing {
+    round: u64,
+    part: u32,
+    /// Files of the block that is being filled.
+    files: Vec<Arc<AppendFile>>,
+    /// Bytes written in blocks.
+    pub(super) written: u64,
+    first_number: u64,
+    /// Where an abandoned round is to be taken back to.
+    began_in: usize,
+    began_at: u64,
+}
+
+pub(super) struct Files {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) directory: PathBuf,
+    pub(super) store: u64,
+    pub(super) file_bytes: u64,
+    /// How many files the journal wants to have.
+    pub(super) wanted: usize,
+    pub(super) free: Vec<Slot>,
+    /// Not needed, but no durable block says so yet.
+    pub(super) retired: Vec<Live>,
+    /// The oldest first; the last is the one that is written.
+    pub(super) live: VecDeque<Live>,
+    pub(super) next_number: u64,
+    pub(super) next_round: u64,
+    /// The last completed round.
+    pub(super) previous: u64,
+    /// What the last durable block said is needed.
+    pub(super) recorded: u64,
+    /// Numbers in the names of files: for the next one.
+    pub(super) next_name: u64,
+    pub(super) builder: Builder,
+}
+
+impl Files {
+    /// The number of the file that is written.
+    pub(super) fn current(&self) -> u64 {
+        self.live.back().map_or(0, |live| live.number)
+    }
+
+    pub(super) fn needed(&self) -> u64 {
+        self.live.front().map_or(self.next_number, |live| live.number)
+    }
+
+    fn block_limit(&self) -> usize {
+        BLOCK_BYTES.min(self.file_bytes as usize)
+    }
+
+    /// Bytes that can be written before a file would have to be added.
+    pub(super) fn room(&self) -> u64 {
+        let current = self.live.back().map_or(0, Live::room);
+        let files = self.wanted.saturating_sub(self.live.len()) as u64;
+        current + files * self.file_bytes
+    }
+
+    /// Whether a replay would find bytes of `stream`.
+    pub(super) fn may_hold(&self, stream: StreamId) -> bool {
+        self.live.iter().chain(&self.retired).any(|live| live.streams.contains(&stream))
+    }
+
+    pub(super) fn begin_round(&mut self) -> Writing {
+        let round = self.next_round;
+        self.next_round += 1;
+        self.builder.clear();
+        Writing {
+            round,
+            part: 0,
+            files: Vec::new(),
+            written: 0,
+            first_number: self.current(),
+            began_in: self.live.len(),
+            began_at: self.live.back().map_or(0, |live| live.used),
+        }
+    }
+
+    /// Adds bytes of `file` that belong at `offset`; `fill` appends the given range of them to the block.
+    pub(super) fn add(
+        &mut self,
+        writing: &mut Writing,
+        file: &Arc<AppendFile>,
+        offset: u64,
+        length: u64,
+        mut fill: impl FnMut(std::ops::Range<u64>, &mut Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut done = 0;
+        while done < length {
+            let room = self.builder.room(self.block_limit());
+            if room == 0 {
+                self.write_part(writing, false)?;
+                continue;
+            }
+            let count = (length - done).min(room as u64);
+            let target = self.builder.begin_bytes(file.id(), file.generation(), offset + done, count as u32);
+            fill(done..done + count, target)?;
+            done += count;
+            writing.files.push(Arc::clone(file));
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_dropped(&mut self, stream: StreamId) {
+        self.builder.push_dropped(stream);
+    }
+
+    fn write_part(&mut self, writing: &mut Writing, is_last: bool) -> io::Result<()> {
+        let length = self.builder.sealed_length() as u64;
+        if self.live.back().is_none_or(|live| live.room() < length) {
+            self.begin_file(length)?;
+        }
+        let head = Head {
+            number: self.current(),
+            round: writing.round,
+            previous: self.previous,
+            needed: self.needed(),
+            part: writing.part,
+            is_last,
+        };
+        let live = self.live.back_mut().expect("a file was begun above");
+        let place = Place { store: self.store, number: live.number, offset: live.used };
+        live.slot.file.write_at(self.builder.seal(place, head), live.used)?;
+        live.used += length;
+        for file in writing.files.drain(..) {
+            if file.enter_journal(live.number) {
+                live.streams.insert(file.id().stream);
+                live.holders.push(file);
+            }
+        }
+        self.builder.clear();
+        writing.written += length;
+        writing.part += 1;
+        Ok(())
+    }
+
+    /// Writes the rest of a round.
+    pub(super) fn finish(&mut self, writing: &mut Writing) -> io::Result<()> {
+        self.write_part(writing, true)
+    }
+
+    /// Syncs what a round has written; how many files that were.
+    pub(super) fn sync(&mut self, writing: &Writing) -> io::Result<u64> {
+        let mut syncs = 0;
+        for live in self.live.iter().filter(|live| live.number >= writing.first_number) {
+            live.slot.file.sync()?;
+            syncs += 1;
+        }
+        self.previous = writing.round;
+        self.recorded = self.needed();
+        let recorded = self.recorded;
+        let (free, retired) = self.retired.drain(..).partition(|live| live.number < recorded);
+        self.retired = retired;
+        self.free.extend(Vec::into_iter(free).map(|live: Live| live.slot));
+        Ok(syncs)
+    }
+
+    /// Takes back a round that did not fit. Its number is not used again, so that what it left is nobody's.
+    pub(super) fn abandon(&mut self, writing: &Writing) {
+        while self.live.len() > writing.began_in.max(1) {
+            if let Some(live) = self.live.pop_back() {
+                self.retired.push(live);
+            }
+        }
+        if let Some(live) = self.live.back_mut().filter(|_| writing.began_in > 0) {
+            live.used = writing.began_at;
+        }
+        self.builder.clear();
+    }
+
+    /// Begins the next file, one with room for `length` bytes.
+    fn begin_file(&mut self, length: u64) -> io::Result<()> {
+        let fits = |slot: &Slot| slot.capacity >= length;
+        let slot = match self.free.iter().position(fits) {
+            Some(index) => self.free.swap_remove(index),
+            None => self.create_file(self.file_bytes.max(length))?,
+        };
+        let number = self.next_number;
+        self.next_number += 1;
+        self.live.push_back(Live {
+            slot,
+            number,
+            used: 0,
+            holders: Vec::new(),
+            streams: HashSet::new(),
+            is_kept: false,
+        });
+        Ok(())
+    }
+
+    fn create_file(&mut self, length: u64) -> io::Result<Slot> {
+        let path = self.directory.join(format!("{:08}.jnl", self.next_name));
+        let file = self.disk.create(&path)?;
+        self.next_name += 1;
+        let outcome = file.allocate(length).and_then(|()| self.disk.sync_directory(&self.directory));
+        if let Err(error) = outcome {
+            // It holds nothing yet.
+            let _ = self.disk.remove_file(&path);
+            return Err(error);
+        }
+        Ok(Slot { file, path, capacity: length })
+    }
+
+    /// Begins the first file of this run, after a replay: with a block that says that no older file is needed. On a
+    /// full disk a single page will do.
+    pub(super) fn begin_anew(&mut self) -> io::Result<()> {
+        let mut writing = self.begin_round();
+        match self.finish(&mut writing) {
+            Err(error) if is_full(&error) => {
+                let slot = self.create_file(PAGE as u64)?;
+                self.free.push(slot);
+                self.finish(&mut writing)?;
+            }
+            outcome => outcome?,
+        }
+        self.sync(&writing)?;
+        Ok(())
+    }
+
+    /// Takes over a file of an earlier run, whose bytes were replayed.
+    pub(super) fn adopt(&mut self, slot: Slot, number: u64) {
+        if number < self.recorded {
+            self.free.push(slot);
+            return;
+        }
+        self.retired.push(Live {
+            slot,
+            number,
+            used: 0,
+            holders: Vec::new(),
+            streams: HashSet::new(),
+            is_kept: false,
+        });
+    }
+
+    /// A number that no file has.
+    pub(super) fn take_number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number - 1
+    }
+
+    /// The oldest file is not needed any more.
+    pub(super) fn retire_oldest(&mut self) -> io::Result<bool> {
+        let Some(live) = self.live.front() else { return Ok(false) };
+        let is_kept = live.is_kept;
+        if is_kept {
+            set_aside(&*self.disk, &self.directory, &live.slot.path, live.number)?;
+        }
+        match self.live.pop_front() {
+            Some(live) if !is_kept => self.retired.push(live),
+            _ => {}
+        }
+        Ok(is_kept)
+    }
+}
+
+/// Renames a journal file that may hold the only copy of something. Nothing here touches it again.
+pub(super) fn set_aside(disk: &dyn Disk, directory: &Path, path: &Path, number: u64) -> io::Result<PathBuf> {
+    let kept = directory.join(format!("kept-{number:08}.jnl"));
+    disk.rename(path, &kept)?;
+    disk.sync_directory(directory)?;
+    Ok(kept)
+}
+
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

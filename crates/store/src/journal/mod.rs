@@ -1,0 +1,327 @@
+//! The journal of a device: makes bytes of many append-only files durable with one write and one sync.
+//!
+//! Owns the files in `journal/`, the list of dirty files, and the rounds. It is a redo log of byte ranges and knows
+//! nothing of records. It has no thread and no clock: a disk thread of the caller waits, runs rounds, and passes the
+//! time. It must never call a file durable whose bytes a loss of power could take, nor go on after its own sync
+//! failed.
+
+mod block;
+mod dirty;
+mod files;
+mod replay;
+mod round;
+mod scan;
+mod settle;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use crate::append_file::WriteFailed;
+use crate::disk::Disk;
+use crate::{AppendFile, StreamId};
+use dirty::Dirty;
+use files::Files;
+use round::{Notice, Running};
+use statistics::Counters;
+
+pub use dirty::Wake;
+pub use replay::{Problem, Replay, ReplayReport, Resolution, Target};
+pub use round::Round;
+pub use statistics::{ROUND_TIME_BOUNDS, Statistics};
+
+/// When files are synced that nobody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SyncInterval {
+    /// As soon as may be, but at most every 5 ms.
+    #[default]
+    Background,
+    /// At most this often.
+    Every(Duration),
+}
+
+impl SyncInterval {
+    fn nanoseconds(self) -> u64 {
+        match self {
+            Self::Background => 5_000_000,
+            Self::Every(interval) => u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// How a journal works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalConfig {
+    /// Part of every checksum: blocks of another store are none.
+    pub store_id: u64,
+    /// Length of a journal file.
+    pub file_bytes: u64,
+    /// How many files it wants to have. More are added rather than letting a writer wait.
+    pub files: usize,
+    /// A round with at most this many files syncs each of them.
+    pub direct_files_max: usize,
+    /// A file with at least this many bytes to make durable is synced itself, whatever the others do.
+    pub direct_bytes_per_file: u64,
+    /// Bytes that the tails of all files may hold; beyond, rounds write them.
+    pub tail_bytes: u64,
+    /// For files that nobody waits for.
+    pub interval: SyncInterval,
+}
+
+impl Default for JournalConfig {
+    fn default() -> Self {
+        Self {
+            store_id: 0,
+            file_bytes: 64 * 1024 * 1024,
+            files: 4,
+            direct_files_max: 4,
+            direct_bytes_per_file: 256 * 1024,
+            tail_bytes: 32 * 1024 * 1024,
+            interval: SyncInterval::Background,
+        }
+    }
+}
+
+/// The journal cannot be trusted any more: a write or a sync of it failed. The process has to stop; a replay at its
+/// next start finds everything that was reported durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalFailed {
+    kind: io::ErrorKind,
+    text: String,
+}
+
+impl JournalFailed {
+    fn new(directory: &Path, error: &io::Error) -> Self {
+        Self { kind: error.kind(), text: format!("journal {}: {error}", directory.display()) }
+    }
+
+    /// What the operating system called it.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.kind
+    }
+
+    /// The failure of an append to `path`.
+    pub(crate) fn of(&self, path: &Path) -> WriteFailed {
+        WriteFailed::new(path, &io::Error::new(self.kind, self.text.clone()))
+    }
+}
+
+impl fmt::Display for JournalFailed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for JournalFailed {}
+
+/// The journal of a device.
+pub struct Journal {
+    config: JournalConfig,
+    directory: PathBuf,
+    dirty: Dirty,
+    /// `None` until the replay was run.
+    rounds: Mutex<Option<Files>>,
+    failed: OnceLock<JournalFailed>,
+    counters: Counters,
+    tail_bytes: AtomicU64,
+    /// When the last round began that took the files nobody waits for; `u64::MAX`: none yet.
+    last_relaxed: AtomicU64,
+}
+
+impl Journal {
+    /// Finds out what `directory` (created if missing) holds. Rounds begin once the replay was run.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        config: JournalConfig,
+    ) -> io::Result<(Arc<Self>, Replay)> {
+        let journal = Arc::new(Self {
+            config,
+            directory: directory.to_path_buf(),
+            dirty: Dirty::default(),
+            rounds: Mutex::new(None),
+            failed: OnceLock::new(),
+            counters: Counters::new(),
+            tail_bytes: AtomicU64::new(0),
+            last_relaxed: AtomicU64::new(u64::MAX),
+        });
+        let replay = Replay::prepare(Arc::clone(&journal), disk, directory)?;
+        Ok((journal, replay))
+    }
+
+    /// Makes what is dirty and due durable, then tells the listeners. `clock` gives the caller's time in nanoseconds;
+    /// it is asked at the beginning and at the end. An error is final.
+    pub fn round(&self, clock: &dyn Fn() -> u64) -> Result<Round, JournalFailed> {
+        self.run(clock, false)
+    }
+
+    /// As [`Journal::round`], but takes every dirty file, due or not.
+    pub fn round_now(&self, clock: &dyn Fn() -> u64) -> Result<Round, JournalFailed> {
+        self.run(clock, true)
+    }
+
+    fn run(&self, clock: &dyn Fn() -> u64, with_all: bool) -> Result<Round, JournalFailed> {
+        self.check()?;
+        let began = clock();
+        let mut notices = Vec::new();
+        let outcome = self.with_files(&mut notices, |running| {
+            let taken = self.take(began, with_all);
+            running.run(taken)
+        });
+        let ended = clock();
+        notices.drain(..).for_each(Notice::deliver);
+        let (round, written) = outcome?;
+        if round != Round::default() {
+            self.counters.count_round(began, ended);
+        }
+        let outcome = self.with_files(&mut notices, |running| running.settle_slice(written));
+        notices.drain(..).for_each(Notice::deliver);
+        outcome?;
+        Ok(round)
+    }
+
+    /// Takes what is due, and notes the age of the oldest of it that was released already.
+    fn take(&self, now: u64, with_all: bool) -> Vec<crate::append_file::Taken> {
+        let with_relaxed = with_all || self.relaxed_due(now) == 0;
+        let files = self.dirty.take(with_relaxed);
+        if with_relaxed {
+            self.last_relaxed.store(now, Ordering::Relaxed);
+        }
+        let mut oldest = u64::MAX;
+        let mut taken = Vec::with_capacity(files.len());
+        for file in files {
+            let Some(one) = file.take() else { continue };
+            if !round::is_urgent(&file) {
+                oldest = oldest.min(one.since);
+            }
+            taken.push(one);
+        }
+        self.counters.oldest_in_round.store(oldest, Ordering::Relaxed);
+        taken
+    }
+
+    /// Runs `work` under the lock of rounds; what it returns, and the bytes of blocks it wrote.
+    fn with_files(
+        &self,
+        notices: &mut Vec<Notice>,
+        work: impl FnOnce(&mut Running<'_>) -> io::Result<()>,
+    ) -> Result<(Round, u64), JournalFailed> {
+        self.check()?;
+        let mut guard = self.lock()?;
+        let Some(files) = guard.as_mut() else {
+            let error = io::Error::other("has not been replayed");
+            return Err(JournalFailed::new(&self.directory, &error));
+        };
+        let before = self.counters.block_bytes.load(Ordering::Relaxed);
+        let mut running = Running { journal: self, files, notices, done: Round::default() };
+        work(&mut running).map_err(|error| self.fail(&error))?;
+        let written = self.counters.block_bytes.load(Ordering::Relaxed) - before;
+        Ok((running.done, written))
+    }
+
+    /// Nanoseconds until the files that nobody waits for are due. A clock that went back counts as due.
+    fn relaxed_due(&self, now: u64) -> u64 {
+        let last = self.last_relaxed.load(Ordering::Relaxed);
+        match now.checked_sub(last) {
+            Some(passed) => self.config.interval.nanoseconds().saturating_sub(passed),
+            None => 0,
+        }
+    }
+
+    /// Sleeps until somebody waits for a round, a first file has become dirty, `wake` was called, or `timeout` has
+    /// passed. For the disk thread.
+    pub fn wait(&self, timeout: Duration) -> Wake {
+        self.dirty.wait(timeout)
+    }
+
+    /// Ends a `wait` from another thread, or the next one.
+    pub fn wake(&self) {
+        self.dirty.wake();
+    }
+
+    /// How long until a round is due; `None` while nothing is dirty.
+    pub fn next_due(&self, now: u64) -> Option<Duration> {
+        if self.dirty.is_urgent() {
+            return Some(Duration::ZERO);
+        }
+        self.dirty.has_relaxed().then(|| Duration::from_nanos(self.relaxed_due(now)))
+    }
+
+    /// A stream was deleted on purpose: a replay will not ask for its files. To be called before its directory is
+    /// removed; on return the note is durable.
+    pub fn note_dropped(&self, stream: StreamId) -> Result<(), JournalFailed> {
+        let mut notices = Vec::new();
+        self.with_files(&mut notices, |running| {
+            if !running.files.may_hold(stream) {
+                return Ok(());
+            }
+            let mut writing = running.files.begin_round();
+            running.files.add_dropped(stream);
+            running.files.finish(&mut writing)?;
+            running.files.sync(&writing).map(drop)
+        })?;
+        Ok(())
+    }
+
+    /// Makes everything durable in the files themselves and leaves a journal that the next start need not replay.
+    /// Files that are appended to meanwhile are left to a replay.
+    pub fn close(&self, clock: &dyn Fn() -> u64) -> Result<(), JournalFailed> {
+        self.round_now(clock)?;
+        let mut notices = Vec::new();
+        let outcome = self.with_files(&mut notices, |running| running.settle_all());
+        notices.into_iter().for_each(Notice::deliver);
+        outcome.map(drop)
+    }
+
+    /// What the journal did until now.
+    pub fn statistics(&self, now: u64) -> Statistics {
+        let (dirty_files, oldest) = self.dirty.survey();
+        let in_round = self.counters.oldest_in_round.load(Ordering::Relaxed);
+        let oldest = oldest.unwrap_or(u64::MAX).min(in_round);
+        let loss_window = if oldest == u64::MAX { 0 } else { now.saturating_sub(oldest) };
+        Statistics {
+            loss_window,
+            dirty_files,
+            tail_bytes: self.tail_bytes.load(Ordering::Relaxed),
+            ..self.counters.snapshot()
+        }
+    }
+
+    /// Whether the journal can be trusted.
+    pub fn check(&self) -> Result<(), JournalFailed> {
+        self.failed.get().map_or(Ok(()), |failed| Err(failed.clone()))
+    }
+
+    pub(crate) fn tail_bytes(&self) -> &AtomicU64 {
+        &self.tail_bytes
+    }
+
+    pub(crate) fn push_dirty(&self, file: &Arc<AppendFile>) {
+        self.dirty.push(Arc::clone(file), round::is_urgent(file));
+    }
+
+    fn must_write_tails(&self) -> bool {
+        self.tail_bytes.load(Ordering::Relaxed) > self.config.tail_bytes
+    }
+
+    fn fail(&self, error: &io::Error) -> JournalFailed {
+        self.failed.get_or_init(|| JournalFailed::new(&self.directory, error)).clone()
+    }
+
+    /// After a panic inside a round nobody knows what is durable.
+    fn lock(&self) -> Result<MutexGuard<'_, Option<Files>>, JournalFailed> {
+        self.rounds.lock().map_err(|_| self.fail(&io::Error::other("a round panicked")))
+    }
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Journal").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,218 @@
+//! A round: makes what is dirty durable, by a sync of each file or by one block of the journal.
+//!
+//! Few files, or much of one file: the files themselves, so that nothing is written twice. Many files with little each:
+//! the journal, because a sync costs the same for one file as for a block with bytes of a thousand. A round holds the
+//! journal's lock of rounds; listeners are called after it.
+
+use std::io;
+use std::sync::Arc;
+
+use super::files::{Files, Writing, is_full};
+use super::statistics::{Counters, add};
+use super::{Journal, JournalConfig};
+use crate::append_file::{Taken, WriteFailed};
+use crate::{AppendFile, Durability};
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Files made durable by a sync of their own.
+    pub direct: usize,
+    /// Files made durable by the journal.
+    pub journaled: usize,
+    /// Files that failed.
+    pub failed: usize,
+    /// Bytes made durable.
+    pub bytes: u64,
+}
+
+/// What a listener has to be told after the round.
+pub(super) enum Notice {
+    Durable(Arc<AppendFile>, u64),
+    Failed(Arc<AppendFile>, WriteFailed),
+}
+
+impl Notice {
+    pub(super) fn deliver(self) {
+        match self {
+            Self::Durable(file, offset) => {
+                if let Some(listener) = file.listener() {
+                    listener.durable(file.id(), offset);
+                }
+            }
+            Self::Failed(file, failed) => {
+                if let Some(listener) = file.listener() {
+                    listener.failed(file.id(), &failed.to_io());
+                }
+            }
+        }
+    }
+}
+
+/// One round while it runs.
+pub(super) struct Running<'a> {
+    pub(super) journal: &'a Journal,
+    pub(super) files: &'a mut Files,
+    pub(super) notices: &'a mut Vec<Notice>,
+    pub(super) done: Round,
+}
+
+impl Running<'_> {
+    /// An error is one of the journal itself, and fatal.
+    pub(super) fn run(&mut self, taken: Vec<Taken>) -> io::Result<()> {
+        let (direct, journaled) = divide(&self.journal.config, taken);
+        let mut left = Vec::new();
+        for one in direct {
+            left.extend(self.sync_directly(one));
+        }
+        left.extend(journaled);
+        if left.is_empty() {
+            return Ok(());
+        }
+        match self.write_block(&left) {
+            Ok(writing) => self.sync_block(&writing, left),
+            Err(error) if is_full(&error) => {
+                add(&self.counters().full_rounds, 1);
+                left.into_iter().for_each(|one| self.do_without_journal(one));
+                Ok(())
+            }
+            Err(error) => {
+                self.fail_all(left, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives back what has to go into the journal in any case: bytes that replace others.
+    fn sync_directly(&mut self, mut taken: Taken) -> Option<Taken> {
+        let end = self.sync_file(&taken.file)?;
+        add(&self.counters().direct_bytes, taken.pending());
+        self.done.direct += 1;
+        self.done.bytes += taken.pending();
+        taken.range.start = taken.range.end.max(end);
+        taken.range.end = taken.range.start;
+        (!taken.patches.is_empty()).then_some(taken)
+    }
+
+    /// Syncs a file itself. `None` if that failed, which is known to whom it concerns then.
+    pub(super) fn sync_file(&mut self, file: &Arc<AppendFile>) -> Option<u64> {
+        add(&self.counters().file_syncs, 1);
+        match file.sync_directly(&*self.files.disk, self.files.current()) {
+            Ok(end) => {
+                self.notices.push(Notice::Durable(Arc::clone(file), end));
+                Some(end)
+            }
+            Err(failed) => {
+                self.fail(file, failed);
+                None
+            }
+        }
+    }
+
+    pub(super) fn fail(&mut self, file: &Arc<AppendFile>, failed: WriteFailed) {
+        file.lose(&failed);
+        add(&self.counters().failed_files, 1);
+        self.done.failed += 1;
+        self.notices.push(Notice::Failed(Arc::clone(file), failed));
+    }
+
+    fn fail_all(&mut self, taken: Vec<Taken>, error: &io::Error) {
+        for one in taken {
+            let failed = WriteFailed::new(one.file.path(), error);
+            self.fail(&one.file, failed);
+        }
+    }
+
+    fn write_block(&mut self, taken: &[Taken]) -> io::Result<Writing> {
+        let mut writing = self.files.begin_round();
+        let outcome = self.fill(&mut writing, taken);
+        match outcome {
+            Ok(()) => Ok(writing),
+            Err(error) => {
+                self.files.abandon(&writing);
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(&mut self, writing: &mut Writing, taken: &[Taken]) -> io::Result<()> {
+        for one in taken {
+            let start = one.range.start;
+            self.files.add(writing, &one.file, start, one.pending(), |range, target| {
+                one.file.copy_into(start + range.start..start + range.end, target)
+            })?;
+            for patch in &one.patches {
+                let length = patch.bytes.len() as u64;
+                self.files.add(writing, &one.file, patch.offset, length, |range, target| {
+                    target.extend_from_slice(&patch.bytes[range.start as usize..range.end as usize]);
+                    Ok(())
+                })?;
+            }
+        }
+        self.files.finish(writing)
+    }
+
+    fn sync_block(&mut self, writing: &Writing, taken: Vec<Taken>) -> io::Result<()> {
+        match self.files.sync(writing) {
+            Ok(syncs) => {
+                add(&self.counters().journal_syncs, syncs);
+                add(&self.counters().block_bytes, writing.written);
+            }
+            Err(error) => {
+                self.fail_all(taken, &error);
+                return Err(error);
+            }
+        }
+        for one in taken {
+            self.complete(one);
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, taken: Taken) {
+        let bytes = taken.pending();
+        if let Err(failed) = taken.file.journaled(taken.range.end, &taken.patches) {
+            return self.fail(&taken.file, failed);
+        }
+        self.done.journaled += 1;
+        self.done.bytes += bytes;
+        add(&self.counters().journaled_bytes, bytes);
+        if self.journal.must_write_tails()
+            && let Err(failed) = taken.file.launch_tail()
+        {
+            return self.fail(&taken.file, failed);
+        }
+        self.notices.push(Notice::Durable(taken.file, taken.range.end));
+    }
+
+    /// Replaced bytes have to wait for the journal: written in place they could be torn.
+    fn do_without_journal(&mut self, taken: Taken) {
+        let since = taken.since;
+        let file = Arc::clone(&taken.file);
+        let is_left = if taken.range.is_empty() { true } else { self.sync_directly(taken).is_some() };
+        if is_left {
+            file.remain_dirty(since);
+        }
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.journal.counters
+    }
+}
+
+/// What is synced itself, and what goes into the journal.
+fn divide(config: &JournalConfig, taken: Vec<Taken>) -> (Vec<Taken>, Vec<Taken>) {
+    let (mut direct, small): (Vec<_>, Vec<_>) =
+        taken.into_iter().partition(|one| one.pending() >= config.direct_bytes_per_file);
+    if small.len() > config.direct_files_max {
+        return (direct, small);
+    }
+    let (appended, replaced) = small.into_iter().partition(|one: &Taken| one.pending() > 0);
+    direct.extend::<Vec<_>>(appended);
+    (direct, replaced)
+}
+
+/// Whether somebody waits for rounds of this file.
+pub(super) fn is_urgent(file: &AppendFile) -> bool {
+    file.durability() == Durability::Synced
+}

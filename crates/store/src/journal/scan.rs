@@ -1,0 +1,152 @@
+//! Reads what the journal's files hold after a start: all valid blocks, in the order in which they were written.
+//!
+//! A file is read page by page behind its last block, too: a valid block of a later round there proves that what is
+//! before it was damaged and not merely torn. Memory: one window, one block, and a few bytes per block.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::block::{self, Found, Header, LONGEST_BLOCK, PAGE};
+use crate::disk::{Disk, File};
+
+const WINDOW: usize = 256 * 1024;
+
+/// A valid block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) offset: u64,
+    pub(super) header: Header,
+}
+
+/// One file of the journal.
+pub(super) struct Scanned {
+    pub(super) file: Arc<dyn File>,
+    pub(super) path: PathBuf,
+    pub(super) length: u64,
+    /// The number under which it was written last; 0 if it holds no valid block.
+    pub(super) number: u64,
+    /// Its blocks of that number.
+    pub(super) blocks: Vec<Block>,
+    /// Whether it looks written, though not by this journal.
+    pub(super) is_foreign: bool,
+}
+
+/// What a directory of journal files holds.
+pub(super) struct Scan {
+    pub(super) files: Vec<Scanned>,
+    /// Files that were set aside at an earlier time.
+    pub(super) kept: Vec<PathBuf>,
+    /// Names that are none of ours.
+    pub(super) unknown: Vec<PathBuf>,
+    pub(super) next_name: u64,
+    /// A block of a version that this program cannot read.
+    pub(super) newer: Option<(PathBuf, u32)>,
+}
+
+pub(super) fn scan(disk: &dyn Disk, directory: &Path, store: u64) -> io::Result<Scan> {
+    let mut scan =
+        Scan { files: Vec::new(), kept: Vec::new(), unknown: Vec::new(), next_name: 1, newer: None };
+    let mut reader = Reader::default();
+    for entry in disk.list(directory)? {
+        let path = directory.join(&entry.name);
+        match number_of(&entry.name) {
+            Some(number) if !entry.is_directory => {
+                scan.next_name = scan.next_name.max(number.saturating_add(1));
+                let scanned = reader.scan_file(disk.open(&path)?, path.clone(), store)?;
+                if let Some(version) = reader.newer.take() {
+                    scan.newer = Some((path, version));
+                }
+                scan.files.push(scanned);
+            }
+            _ if entry.name.starts_with("kept-") => scan.kept.push(path),
+            _ => scan.unknown.push(path),
+        }
+    }
+    Ok(scan)
+}
+
+/// The number in a name such as `00000001.jnl`.
+fn number_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".jnl")?;
+    let is_number = digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
+}
+
+#[derive(Default)]
+struct Reader {
+    window: Vec<u8>,
+    window_start: u64,
+    block: Vec<u8>,
+    newer: Option<u32>,
+}
+
+impl Reader {
+    fn scan_file(&mut self, file: Arc<dyn File>, path: PathBuf, store: u64) -> io::Result<Scanned> {
+        let length = file.len()?;
+        self.window.clear();
+        let mut blocks: Vec<Block> = Vec::new();
+        let (mut offset, mut magics) = (0, 0);
+        while offset + PAGE as u64 <= length {
+            let found = self.block_at(&*file, offset, length, store)?;
+            magics += usize::from(found.has_magic);
+            offset += match found.header {
+                Some(header) => {
+                    blocks.push(Block { offset, header });
+                    header.length as u64
+                }
+                None => PAGE as u64,
+            };
+        }
+        let number = blocks.iter().map(|block| block.header.head.number).max().unwrap_or(0);
+        blocks.retain(|block| block.header.head.number == number);
+        // One page may be a first block that was torn.
+        let is_foreign = blocks.is_empty() && magics > 1;
+        Ok(Scanned { file, path, length, number, blocks, is_foreign })
+    }
+
+    fn block_at(&mut self, file: &dyn File, offset: u64, length: u64, store: u64) -> io::Result<At> {
+        let page = self.page(file, offset)?;
+        let has_magic = block::has_magic(page);
+        let header = match Header::parse(page, store, offset) {
+            Found::Header(header) if header.length as u64 <= length - offset => header,
+            Found::Newer(version) => {
+                self.newer = Some(version);
+                return Ok(At { has_magic, header: None });
+            }
+            _ => return Ok(At { has_magic, header: None }),
+        };
+        read_block(file, offset, &header, &mut self.block)?;
+        Ok(At { has_magic, header: header.is_whole(&self.block).then_some(header) })
+    }
+
+    fn page(&mut self, file: &dyn File, offset: u64) -> io::Result<&[u8]> {
+        let held = self.window_start..self.window_start + self.window.len() as u64;
+        if !(held.contains(&offset) && offset + PAGE as u64 <= held.end) {
+            self.window.resize(WINDOW, 0);
+            let count = file.read_at(&mut self.window, offset)?;
+            self.window.truncate(count);
+            self.window_start = offset;
+        }
+        let start = (offset - self.window_start) as usize;
+        Ok(&self.window[start..self.window.len().min(start + PAGE)])
+    }
+}
+
+struct At {
+    has_magic: bool,
+    header: Option<Header>,
+}
+
+/// Reads the whole block that `header` describes into `block`; shorter if the file ends before.
+pub(super) fn read_block(
+    file: &dyn File,
+    offset: u64,
+    header: &Header,
+    block: &mut Vec<u8>,
+) -> io::Result<()> {
+    block.resize(header.length.min(LONGEST_BLOCK), 0);
+    let count = file.read_at(block, offset)?;
+    block.truncate(count);
+    Ok(())
+}

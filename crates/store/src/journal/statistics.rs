@@ -1,0 +1,105 @@
+//! What the journal did, counted.
+//!
+//! Counters are atomics that rounds add to; a snapshot of them is what others see.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Upper bounds in microseconds of the buckets of [`Statistics::round_times`]; the last bucket has none.
+pub const ROUND_TIME_BOUNDS: [u64; 11] =
+    [50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000, 200_000, 1_000_000];
+
+/// What the journal did since it was opened. Times are nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Rounds that made something durable.
+    pub rounds: u64,
+    /// Syncs of files, of journal files and of directories.
+    pub file_syncs: u64,
+    /// Syncs of journal files.
+    pub journal_syncs: u64,
+    /// Bytes made durable by syncs of their own files.
+    pub direct_bytes: u64,
+    /// Bytes made durable by the journal, and bytes written to it for that.
+    pub journaled_bytes: u64,
+    /// Bytes of blocks, with headers and padding.
+    pub block_bytes: u64,
+    /// Syncs of files that only made room in the journal.
+    pub settling_syncs: u64,
+    /// Rounds that could not use the journal because the disk was full.
+    pub full_rounds: u64,
+    /// Files whose sync failed.
+    pub failed_files: u64,
+    /// Journal files set aside because they hold the only copy of bytes of a failed file.
+    pub kept_files: u64,
+    /// How many rounds took how long: bucket i up to `ROUND_TIME_BOUNDS[i]` microseconds.
+    pub round_times: [u64; ROUND_TIME_BOUNDS.len() + 1],
+    /// Age of the oldest append that was released without being durable; 0 if there is none.
+    pub loss_window: u64,
+    /// The largest loss window that a round has ended.
+    pub loss_window_max: u64,
+    /// Files with something to make durable.
+    pub dirty_files: usize,
+    /// Bytes in the tails of append-only files.
+    pub tail_bytes: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) rounds: AtomicU64,
+    pub(super) file_syncs: AtomicU64,
+    pub(super) journal_syncs: AtomicU64,
+    pub(super) direct_bytes: AtomicU64,
+    pub(super) journaled_bytes: AtomicU64,
+    pub(super) block_bytes: AtomicU64,
+    pub(super) settling_syncs: AtomicU64,
+    pub(super) full_rounds: AtomicU64,
+    pub(super) failed_files: AtomicU64,
+    pub(super) kept_files: AtomicU64,
+    pub(super) loss_window_max: AtomicU64,
+    /// When the oldest append came that the running round took; `u64::MAX` between rounds.
+    pub(super) oldest_in_round: AtomicU64,
+    round_times: [AtomicU64; ROUND_TIME_BOUNDS.len() + 1],
+}
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        let counters = Self::default();
+        counters.oldest_in_round.store(u64::MAX, Ordering::Relaxed);
+        counters
+    }
+
+    /// Counts a round that began and ended at these times.
+    pub(super) fn count_round(&self, began: u64, ended: u64) {
+        let microseconds = ended.saturating_sub(began) / 1_000;
+        let bucket = ROUND_TIME_BOUNDS.partition_point(|bound| *bound < microseconds);
+        add(&self.round_times[bucket], 1);
+        add(&self.rounds, 1);
+        let oldest = self.oldest_in_round.swap(u64::MAX, Ordering::Relaxed);
+        if oldest != u64::MAX {
+            self.loss_window_max.fetch_max(ended.saturating_sub(oldest), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Statistics {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Statistics {
+            rounds: get(&self.rounds),
+            file_syncs: get(&self.file_syncs),
+            journal_syncs: get(&self.journal_syncs),
+            direct_bytes: get(&self.direct_bytes),
+            journaled_bytes: get(&self.journaled_bytes),
+            block_bytes: get(&self.block_bytes),
+            settling_syncs: get(&self.settling_syncs),
+            full_rounds: get(&self.full_rounds),
+            failed_files: get(&self.failed_files),
+            kept_files: get(&self.kept_files),
+            round_times: std::array::from_fn(|bucket| get(&self.round_times[bucket])),
+            loss_window_max: get(&self.loss_window_max),
+            ..Statistics::default()
+        }
+    }
+}
+
+pub(super) fn add(counter: &AtomicU64, value: u64) {
+    counter.fetch_add(value, Ordering::Relaxed);
+}
