@@ -9,6 +9,7 @@
 
 pub mod base;
 pub mod cipher;
+pub mod consumer;
 pub mod damage;
 pub mod disk;
 pub mod entropy;
