@@ -42,6 +42,8 @@ pub(crate) struct Catalog {
     pub(crate) deleted_here: Vec<RangeInclusive<Seq>>,
     pub(crate) expiries_here: Vec<(Seq, Timestamp)>,
     pub(crate) removals: Arc<AtomicU64>,
+    /// Counts how often a segment came to show less at its end than its file holds.
+    pub(crate) truncations: Arc<AtomicU64>,
     /// Counts how often the index was replaced; older ones stay while a segment waits to be sealed with their numbers.
     pub(crate) index_epoch: u64,
     retired: Vec<(u64, SubjectIndex)>,
@@ -104,6 +106,7 @@ impl Catalog {
             deleted_here: Vec::new(),
             expiries_here: Vec::new(),
             removals: Arc::default(),
+            truncations: Arc::default(),
             index_epoch: 0,
             retired: Vec::new(),
             unsealed: 0,
@@ -154,6 +157,7 @@ impl Catalog {
         while let Some(place) = self.places.last_mut()
             && place.last_seq >= first_seq
         {
+            self.truncations.fetch_add(1, Ordering::Release);
             place.last_seq = first_seq - 1;
             if !place.is_empty() {
                 return;

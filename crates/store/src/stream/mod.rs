@@ -22,6 +22,8 @@ mod roll;
 mod slots_cache;
 mod table;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,6 +92,7 @@ pub(crate) struct Shared {
     pub(crate) release: Release,
     /// Counts changes that took messages away: readers that remember what is there look again.
     removals: Arc<AtomicU64>,
+    truncations: Arc<AtomicU64>,
     failure: OnceLock<String>,
 }
 
@@ -110,10 +113,12 @@ impl Shared {
     pub(crate) fn new(id: StreamId, storage: Storage, catalog: Catalog) -> Arc<Self> {
         let released = catalog.totals.last_seq;
         let removals = Arc::clone(&catalog.removals);
+        let truncations = Arc::clone(&catalog.truncations);
         Arc::new(Self {
             id,
             storage,
             removals,
+            truncations,
             catalog: RwLock::new(catalog),
             release: Release::new(released),
             failure: OnceLock::new(),
@@ -132,6 +137,10 @@ impl Shared {
 
     pub(crate) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn truncations(&self) -> u64 {
+        self.truncations.load(Ordering::Acquire)
     }
 
     /// Marks the stream as failed; the first reason stays.
