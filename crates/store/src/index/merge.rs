@@ -117,6 +117,7 @@ impl Merge {
             }
             let input = &mut self.inputs[head.run];
             input.take_first();
+            input.warm(records);
             self.heads.replace_top(input.first(), records);
         }
         true

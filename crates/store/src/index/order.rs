@@ -144,9 +144,9 @@ impl Order {
                     if visit(head.id, text).is_break() {
                         return Scan::Stopped;
                     }
-                    cursor.advance();
+                    cursor.advance(records);
                 }
-                Verdict::Match | Verdict::Next => cursor.advance(),
+                Verdict::Match | Verdict::Next => cursor.advance(records),
                 Verdict::Seek => cursor.seek(&target, records),
                 Verdict::Done => {
                     heads.replace_top(None, records);
@@ -171,9 +171,9 @@ impl Order {
                 match seeker.judge(records.text(id), &mut target) {
                     Verdict::Match => {
                         summary.add(records, id);
-                        cursor.advance();
+                        cursor.advance(records);
                     }
-                    Verdict::Next => cursor.advance(),
+                    Verdict::Next => cursor.advance(records),
                     Verdict::Seek => cursor.seek(&target, records),
                     Verdict::Done => break,
                 }
