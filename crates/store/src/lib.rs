@@ -11,8 +11,8 @@ pub mod cipher;
 pub mod consumer;
 pub mod disk;
 pub mod entropy;
-pub mod keys;
 pub mod journal;
+pub mod keys;
 
 mod append_file;
 mod config;
