@@ -4,6 +4,7 @@
 //! the process; `sync` does nothing. The space is as large as the machine's memory: a limit is the caller's work.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
@@ -30,16 +31,24 @@ const FREE: u64 = 1 << 40;
 /// A file in memory, usable without a disk. Holes cost nothing: `allocate` and a longer `set_len` commit no memory.
 ///
 /// A read concurrent with a write sees each chunk before or after it, not the whole write at once.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MemoryFile {
     contents: RwLock<Contents>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 struct Contents {
     chunks: Vec<Option<Box<[u8]>>>,
     length: u64,
     committed: u64,
+}
+
+impl fmt::Debug for MemoryFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let contents = self.read();
+        let mut words = f.debug_struct("MemoryFile");
+        words.field("length", &contents.length).field("committed", &contents.committed).finish()
+    }
 }
 
 /// Where a chunk lies in its file.

@@ -11,6 +11,7 @@ mod step;
 mod volume;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ pub use fault::{Fault, Survival};
 pub use step::{Operation, Step};
 
 /// A disk whose faults are planned. Clones are the same disk.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct FaultyDisk {
     state: Arc<Mutex<State>>,
 }
@@ -35,6 +36,12 @@ struct State {
     volume: Volume,
     faults: Faults,
     steps: Vec<Step>,
+}
+
+impl fmt::Debug for FaultyDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyDisk").finish_non_exhaustive()
+    }
 }
 
 impl FaultyDisk {

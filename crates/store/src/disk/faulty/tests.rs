@@ -328,6 +328,20 @@ mod names {
     }
 
     #[test]
+    fn an_undone_removal_has_its_content_whatever_else_was_synced() {
+        let disk = FaultyDisk::new(1);
+        disk.make_directory(&path("d")).unwrap();
+        disk.sync_directory(&path("")).unwrap();
+        let file = file_on(&disk, "d/a");
+        file.write_at(b"x", 0).unwrap();
+        file.sync().unwrap();
+        drop(file);
+        disk.remove_file(&path("d/a")).unwrap();
+        file_on(&disk, "b");
+        assert_eq!(content(&disk.power_cycle(Survival::None), "d/a"), b"x");
+    }
+
+    #[test]
     fn numbers_are_not_given_twice_after_a_loss() {
         let disk = FaultyDisk::new(1);
         disk.create(&path("lost")).unwrap();
