@@ -123,7 +123,8 @@ mod data {
         assert_eq!(seen.len(), 8);
     }
 
-    /// The page cache holds one version of a sector at a time: the second write is never there without the first.
+    /// The page cache holds one version of a sector at a time: the second write is never there without the
+    /// first.
     #[test]
     fn a_sector_is_as_it_was_at_one_moment() {
         let disk = FaultyDisk::new(1);
