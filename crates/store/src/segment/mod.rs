@@ -10,6 +10,7 @@ mod header;
 mod resync;
 mod scan;
 mod slots;
+mod structure;
 mod subjects;
 mod window;
 
@@ -19,6 +20,7 @@ pub use footer::{Footer, TRAILER_BYTES, Trailer, read_changes, read_slots, read_
 pub use header::{HEADER_BYTES, Header};
 pub use scan::{Damaged, Extent, Scan, ScanEnd, Scanned, scan};
 pub use slots::{Dictionary, Local, Slots};
+pub use structure::{Structure, check_structure};
 pub use subjects::{SubjectChange, SubjectChanges, Texts};
 
 use crate::{Seq, Timestamp};
