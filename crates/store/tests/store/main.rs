@@ -4,4 +4,6 @@
 //! must find.
 
 mod enumeration;
+mod model;
 mod toy;
+mod twin;
