@@ -105,6 +105,27 @@ impl Recovering<'_> {
         set_aside(self.files, &segment_name(no), why, &mut self.report);
     }
 
+    /// Whether nothing was ever written to a segment file: it has no byte but zeros.
+    pub(super) fn is_blank(&self, no: SegmentNo) -> bool {
+        let blank = || -> std::io::Result<bool> {
+            let file = self.files.ground.disk.open(&self.files.segment_path(no))?;
+            let (length, mut at, mut piece) = (file.len()?, 0, vec![0; 1 << 16]);
+            while at < length {
+                let read = file.read_at(&mut piece, at)?;
+                if read == 0 || piece[..read].iter().any(|&byte| byte != 0) {
+                    return Ok(read == 0);
+                }
+                at += read as u64;
+            }
+            Ok(true)
+        };
+        blank().unwrap_or(false)
+    }
+
+    pub(super) fn remove_blank(&mut self, no: SegmentNo) {
+        remove(&*self.files.ground.disk, &self.files.segment_path(no), &mut self.report);
+    }
+
     /// Removes what the manifest no longer lists: a crash came between writing it and removing the files.
     pub(super) fn remove_obsolete(&mut self, manifest: Option<&Manifest>, found: &Found) {
         let disk = &*self.files.ground.disk;

@@ -44,7 +44,15 @@ impl Recovering<'_> {
         let length = file.len().map_err(|error| fault(error.into()))?;
         let mut extent = Extent { from: HEADER_BYTES as u64, to: length, durable: 0 };
         // First without a word to the catalog: only then is it known where the log ends.
-        let mut scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
+        let mut proven = HEADER_BYTES as u64;
+        let mut scan = walk(&*file, header, &context, extent, &mut |scanned| {
+            if let Entry::Control(Control::Durable { segment, offset }) = scanned.entry
+                && segment == no
+            {
+                proven = proven.max(offset);
+            }
+        })
+        .map_err(fault)?;
         if matches!(scan.end, ScanEnd::Torn { .. }) && !behind.is_empty() {
             extent.durable = self.durables(behind).get(&no).copied().unwrap_or(0);
             scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
@@ -69,7 +77,9 @@ impl Recovering<'_> {
             return Err(unread(error));
         }
         self.report_damaged(no, &scan.damaged);
-        self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))
+        let whole = self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))?;
+        write_again(&*file, proven.min(end), end).map_err(|error| fault(error.into()))?;
+        Ok(whole)
     }
 
     /// What the entries of later segments say of what was synced.
@@ -155,14 +165,10 @@ impl Recovering<'_> {
         length: u64,
         behind: &[SegmentNo],
     ) -> std::io::Result<bool> {
-        let ScanEnd::Torn { at, valid_after } = end else {
-            file.sync()?;
-            return Ok(true);
-        };
+        let ScanEnd::Torn { at, valid_after } = end else { return Ok(true) };
         let kept = if valid_after.is_empty() { None } else { Some(self.keep_tail(no, file, *at, length)?) };
         self.report.note(Notice::Cut { segment: no, at: *at, kept });
         file.set_len(*at)?;
-        file.sync()?;
         for &later in behind {
             set_aside(
                 self.files,
@@ -271,6 +277,23 @@ fn walk(
     visit: &mut dyn FnMut(Scanned<'_>),
 ) -> Result<segment::Scan, Damage> {
     segment::scan(file, header, context, extent, visit)
+}
+
+/// Makes the end of a log durable. What the last process could not sync may be in the operating system's memory only,
+/// and marked there as if it were on the device: a sync alone would do nothing. So it is written once more.
+fn write_again(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
+    let mut at = from;
+    let mut piece = vec![0; 1 << 20];
+    while at < to {
+        let wanted = piece.len().min((to - at) as usize);
+        let read = file.read_at(&mut piece[..wanted], at)?;
+        if read == 0 {
+            break;
+        }
+        file.write_at(&piece[..read], at)?;
+        at += read as u64;
+    }
+    file.sync()
 }
 
 /// Replays one entry.

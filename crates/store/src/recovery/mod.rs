@@ -136,7 +136,9 @@ impl Recovering<'_> {
 
     /// A segment whose header is gone. At the end of the log it was begun and never synced; before others it is damage.
     fn unreadable(&mut self, no: SegmentNo, damage: &Damage, behind: &[SegmentNo]) {
-        if behind.is_empty() {
+        if behind.is_empty() && self.is_blank(no) {
+            self.remove_blank(no);
+        } else if behind.is_empty() {
             self.set_aside(no, "it has no valid header");
         } else {
             self.report.note(Notice::Damaged { file: crate::stream::segment_name(no), what: damage.to_string() });

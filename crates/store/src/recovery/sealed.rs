@@ -62,7 +62,7 @@ impl Recovering<'_> {
         self.close_open();
         // After a truncation sequences begin again: those of before are gone, whatever became of them.
         self.catalog.deleted.remove_above(header.first_seq - 1);
-        self.apply_changes(&changes);
+        self.apply_changes(header, &changes);
         let summary = &trailer.summary;
         self.catalog.add_sealed(Place {
             segment,
@@ -83,10 +83,9 @@ impl Recovering<'_> {
         segment::read_changes(&*file, trailer, &context)
     }
 
-    fn apply_changes(&mut self, changes: &Changes) {
-        let was_emptied = changes.totals.first_seq > self.catalog.totals.last_seq;
-        if was_emptied {
-            // Whatever is not named among the changes ended with everything else.
+    fn apply_changes(&mut self, header: &Header, changes: &Changes) {
+        if changes.totals.first_seq >= header.first_seq {
+            // No message of before is left, so whatever has one is named among the changes.
             self.catalog.replace_index();
         }
         for change in changes.subjects.iter() {
