@@ -57,6 +57,21 @@ fn transform() {
     smoke("transform", myelin_fuzz::transform);
 }
 
+#[test]
+fn store_segment() {
+    smoke("store_segment", myelin_fuzz::store_segment);
+}
+
+#[test]
+fn store_footer() {
+    smoke("store_footer", myelin_fuzz::store_footer);
+}
+
+#[test]
+fn store_base() {
+    smoke("store_base", myelin_fuzz::store_base);
+}
+
 fn smoke(name: &'static str, body: fn(&[u8])) {
     let (seed, cases) = (number("MYELIN_FUZZ_SEED", SEED), number("MYELIN_FUZZ_CASES", CASES));
     println!("{name}: {cases} cases, MYELIN_FUZZ_SEED={seed}");
