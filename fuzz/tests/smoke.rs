@@ -48,6 +48,11 @@ fn monitoring() {
 }
 
 #[test]
+fn store_consumer() {
+    smoke("store_consumer", myelin_fuzz::store_consumer);
+}
+
+#[test]
 fn transform() {
     smoke("transform", myelin_fuzz::transform);
 }
