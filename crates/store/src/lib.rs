@@ -9,6 +9,7 @@
 
 pub mod base;
 pub mod cipher;
+pub mod consumer;
 pub mod damage;
 pub mod disk;
 pub mod entropy;
@@ -24,6 +25,7 @@ pub mod segment;
 
 mod append_file;
 mod config;
+mod document;
 mod id;
 mod stream;
 
@@ -34,3 +36,4 @@ pub use stream::{
     Admission, Cursor, Expired, Filter, Marker, Markers, NewMessage, Outcome, Progress, Purge, ReadError, Reader,
     Refusal, Release, Removed, StoreError, StoredMessage, Stream, StreamState, Ticket, Wait,
 };
+pub use release::Release;

@@ -248,6 +248,11 @@ impl AppendFile {
         Ok(())
     }
 
+    /// Whether bytes given to `overwrite` may still be lost.
+    pub fn has_overwrites(&self) -> bool {
+        self.patched.load(Ordering::Acquire)
+    }
+
     /// Nothing is appended any more (the segment is sealed): writes the tail. The journal lets go of the file when it
     /// is durable.
     pub fn close(&self) -> Result<(), WriteFailed> {

@@ -57,7 +57,8 @@ pub trait File: Send + Sync + Debug {
     /// Writes all of `bytes` at `offset`. After an error any part of them may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes the file at least `length` long, with room for it on the device. The new part reads as zeros, and
-    /// writing to it does not fail for lack of space (where the file system can promise that).
+    /// writing to it does not fail for lack of space (where the file system can promise that). After an error a part of
+    /// it may have been added.
     fn allocate(&self, length: u64) -> io::Result<()>;
     /// Cuts or extends the file to `length` bytes.
     fn set_len(&self, length: u64) -> io::Result<()>;

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
@@ -234,6 +235,36 @@ fn files_in_memory_commit_little_and_give_it_back() {
     assert_eq!((file.committed(), file.len().unwrap()), (0, 4097));
     file.set_len(0).unwrap();
     assert_eq!(file.committed(), 0);
+}
+
+/// One thread appends, others read what it has announced: never zeros, never too little.
+#[test]
+fn files_in_memory_are_read_while_they_grow() {
+    let file = MemoryFile::new();
+    let announced = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut buffer = vec![0; 100_000];
+                loop {
+                    let end = announced.load(Ordering::Acquire);
+                    let start = end.saturating_sub(buffer.len() as u64);
+                    let length = (end - start) as usize;
+                    assert_eq!(file.read_at(&mut buffer[..length], start).unwrap(), length);
+                    let right = |(byte, place): (&u8, u64)| *byte == (place % 251) as u8 + 1;
+                    assert!(buffer[..length].iter().zip(start..).all(right));
+                    if end >= 2_000_000 {
+                        break;
+                    }
+                }
+            });
+        }
+        for start in (0..2_000_000_u64).step_by(777) {
+            let bytes: Vec<u8> = (start..start + 777).map(|place| (place % 251) as u8 + 1).collect();
+            file.write_at(&bytes, start).unwrap();
+            announced.store(start + 777, Ordering::Release);
+        }
+    });
 }
 
 #[test]

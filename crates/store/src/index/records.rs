@@ -58,6 +58,19 @@ struct Chunk {
     unjoined: u32,
 }
 
+impl Chunk {
+    /// Adds zeros. The memory of a first chunk grows with it, so that a stream with few subjects is small.
+    fn extend(&mut self, units: u32, to_full: bool) {
+        let full = CHUNK_UNITS as usize * UNIT;
+        let length = self.bytes.len() + units as usize * UNIT;
+        if length > self.bytes.capacity() {
+            let capacity = if to_full { full } else { (2 * self.bytes.capacity()).clamp(length, full) };
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+        self.bytes.resize(length, 0);
+    }
+}
+
 /// All records of one stream.
 #[derive(Debug)]
 pub(super) struct Records {
@@ -168,8 +181,7 @@ impl Records {
     fn grow(&mut self, units: u32) -> SubjectId {
         let used = self.chunks[self.current].bytes.len() / UNIT;
         if used + units as usize <= CHUNK_UNITS as usize {
-            let bytes = &mut self.chunks[self.current].bytes;
-            bytes.resize(bytes.len() + units as usize * UNIT, 0);
+            self.chunks[self.current].extend(units, false);
             return id_at(self.current, used);
         }
         self.close(used);
@@ -181,9 +193,7 @@ impl Records {
                 self.chunks.len() - 1
             }
         };
-        let bytes = &mut self.chunks[self.current].bytes;
-        bytes.reserve_exact(CHUNK_UNITS as usize * UNIT);
-        bytes.resize(units as usize * UNIT, 0);
+        self.chunks[self.current].extend(units, true);
         id_at(self.current, 0)
     }
 
@@ -191,7 +201,7 @@ impl Records {
     fn close(&mut self, used: usize) {
         let left = CHUNK_UNITS - u32::try_from(used).expect("chunks are smaller");
         if left >= SMALLEST {
-            self.chunks[self.current].bytes.resize(CHUNK_UNITS as usize * UNIT, 0);
+            self.chunks[self.current].extend(left, true);
             self.link(id_at(self.current, used), left);
         }
     }
@@ -314,3 +324,6 @@ fn half(record: &[u8], at: usize) -> u32 {
 fn set_half(record: &mut [u8], at: usize, value: u32) {
     record[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::records::Records;
 use super::subjects::SubjectId;
 
-/// Ids in a chunk.
-const CHUNK: usize = 1024;
+/// Ids in a chunk. Small in tests.
+const CHUNK: usize = if cfg!(test) { 4 } else { 1024 };
 
 /// Ids sorted by the text of their subjects.
 #[derive(Debug, Default)]

@@ -138,3 +138,6 @@ fn literal_run(pattern: &[u8]) -> &[u8] {
 fn token_end(subject: &[u8], from: usize) -> usize {
     subject[from..].iter().position(|&b| b == b'.').map_or(subject.len(), |length| from + length)
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,8 +63,8 @@ pub struct SubjectIndex {
     freed: Vec<SubjectId>,
 }
 
-/// Dead subjects below which the order is not gone through.
-const FEW_DEAD: usize = 1024;
+/// Dead subjects below which the order is not gone through. Small in tests.
+const FEW_DEAD: usize = if cfg!(test) { 4 } else { 1024 };
 
 impl SubjectIndex {
     /// An empty index. The seed should not be known to clients, because subjects are theirs.
@@ -411,3 +411,6 @@ impl SubjectState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

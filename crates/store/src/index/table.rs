@@ -194,3 +194,6 @@ fn hash_of(slot: u64) -> u32 {
 fn id_of(slot: u64) -> SubjectId {
     (slot as u32) - 1
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,11 +94,6 @@ impl Builder {
         &mut self.bytes
     }
 
-    /// Takes back a chunk begun at `length` bytes of the block.
-    pub(super) fn length(&self) -> usize {
-        self.bytes.len()
-    }
-
     pub(super) fn push_dropped(&mut self, stream: StreamId) {
         self.push(DROPPED, 0, [stream.0, 0, 0, 0]);
     }

@@ -45,17 +45,49 @@ pub enum Resolution {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// Rounds are missing between two that are there: damage, for only the end can be torn.
-    MissingRounds { file: PathBuf, after: u64, before: u64 },
+    MissingRounds {
+        /// The file that holds the later round.
+        file: PathBuf,
+        /// The last round before.
+        after: u64,
+        /// The first round behind.
+        before: u64,
+    },
     /// The beginning of what is needed is missing.
-    MissingStart { needed: u64 },
+    MissingStart {
+        /// The number of the journal file that should be there.
+        needed: u64,
+    },
     /// A file that was not written by this journal, or is damaged as a whole.
-    Foreign { file: PathBuf },
+    Foreign {
+        /// The file.
+        file: PathBuf,
+    },
     /// A block says nonsense though its checksum is right.
-    Malformed { file: PathBuf, offset: u64 },
+    Malformed {
+        /// The journal file.
+        file: PathBuf,
+        /// Where the block begins.
+        offset: u64,
+    },
     /// Bytes for a file that nobody knows.
-    UnknownTarget { file: FileId, generation: u64, bytes: u64 },
+    UnknownTarget {
+        /// The file.
+        file: FileId,
+        /// Which rewrite of it.
+        generation: u64,
+        /// How many.
+        bytes: u64,
+    },
     /// Bytes could not be written where they belong.
-    NotApplied { file: FileId, generation: u64, error: String },
+    NotApplied {
+        /// The file.
+        file: FileId,
+        /// Which rewrite of it.
+        generation: u64,
+        /// What the disk said.
+        error: String,
+    },
 }
 
 impl fmt::Display for Problem {

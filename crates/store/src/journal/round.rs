@@ -177,10 +177,10 @@ impl Running<'_> {
         self.done.journaled += 1;
         self.done.bytes += bytes;
         add(&self.counters().journaled_bytes, bytes);
-        if self.journal.must_write_tails() {
-            if let Err(failed) = taken.file.launch_tail() {
-                return self.fail(&taken.file, failed);
-            }
+        if self.journal.must_write_tails()
+            && let Err(failed) = taken.file.launch_tail()
+        {
+            return self.fail(&taken.file, failed);
         }
         self.notices.push(Notice::Durable(taken.file, taken.range.end));
     }

@@ -88,8 +88,9 @@ impl<'a> Batch<'a> {
 
     fn push(&mut self, mut head: Head, parts: [&[u8]; 4]) -> u32 {
         self.close(true);
-        let size =
-            parts.iter().fold(HEAD_BYTES + self.context.tag_bytes(), |sum, part| sum.saturating_add(part.len()));
+        let size = parts
+            .iter()
+            .fold(HEAD_BYTES + self.context.tag_bytes(), |sum, part| sum.saturating_add(part.len()));
         assert!(size <= MAX_ENTRY_BYTES, "the caller refuses messages of this size");
         head.size = size as u32;
         let start = self.buffer.len();

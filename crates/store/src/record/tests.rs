@@ -1,1 +1,252 @@
+//! Entries go in and come out; changed ones do not.
 
+use std::borrow::Cow;
+use std::time::Instant;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::cipher::CipherKind;
+
+fn contexts() -> [Context; 3] {
+    let cipher = |kind| Some(Cipher::new(kind, &[7; 32]));
+    [
+        Context { seed: 0xfeed_beef, cipher: None },
+        Context { seed: 1, cipher: cipher(CipherKind::ChaCha20Poly1305) },
+        Context { seed: 2, cipher: cipher(CipherKind::Aes256Gcm) },
+    ]
+}
+
+/// Owns what an entry borrows.
+#[derive(Clone, Debug)]
+enum Step {
+    Message(u64, i64, Option<i64>, Vec<u8>, Vec<u8>, Vec<u8>),
+    Control(Control<'static>),
+}
+
+impl Step {
+    fn entry(&self) -> Entry<'_> {
+        match self {
+            Self::Message(seq, timestamp, expires, subject, headers, payload) => Entry::Message(Message {
+                seq: *seq,
+                timestamp: *timestamp,
+                expires: *expires,
+                subject,
+                headers,
+                payload,
+            }),
+            Self::Control(control) => Entry::Control(control.clone()),
+        }
+    }
+}
+
+fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..most)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ranges = prop::collection::vec(0u64..1000, 0..20)
+        .prop_map(|list| Control::Delete(Cow::Owned(Ranges::from_unsorted(list))));
+    let control = prop_oneof![
+        ranges,
+        any::<u64>().prop_map(|first| Control::Trim { first }),
+        any::<u64>().prop_map(|last| Control::Truncate { last }),
+        any::<u64>().prop_map(|last| Control::Skip { last }),
+        any::<(u64, u64)>().prop_map(|(no, offset)| Control::Durable { segment: SegmentNo(no), offset }),
+        any::<(u64, u64)>().prop_map(|(epoch, term)| Control::Term { epoch, term }),
+    ];
+    let message = (any::<(u64, i64, Option<i64>)>(), bytes(40), bytes(40), bytes(200)).prop_map(
+        |((seq, time, expires), subject, headers, payload)| {
+            Step::Message(seq, time, expires, subject, headers, payload)
+        },
+    );
+    prop_oneof![3 => message, 1 => control.prop_map(Step::Control)]
+}
+
+fn encode(steps: &[Step], at: u64, context: &Context) -> (Vec<u8>, Vec<u32>) {
+    let mut buffer = b"before".to_vec();
+    let mut batch = Batch::begin(&mut buffer, at, context);
+    let place = |step: &Step| match (step.entry(), step) {
+        (Entry::Message(message), _) => batch.message(&message),
+        (_, Step::Control(control)) => batch.control(control, 5),
+        _ => unreachable!("a step is a message or a control"),
+    };
+    let places = steps.iter().map(place).collect();
+    let length = batch.finish();
+    assert_eq!(&buffer[..6], b"before");
+    assert_eq!(buffer.len() - 6, length);
+    (buffer.split_off(6), places)
+}
+
+proptest! {
+    #[test]
+    fn a_batch_comes_back(steps in prop::collection::vec(step(), 1..8), at in 128u64..1_000_000) {
+        for context in contexts() {
+            let (mut buffer, places) = encode(&steps, at, &context);
+            let mut done = 0;
+            for (index, (step, place)) in steps.iter().zip(&places).enumerate() {
+                prop_assert_eq!(u64::from(*place), at + done as u64);
+                let head = peek(&buffer[done..]).unwrap();
+                let most = match step.entry() {
+                    Entry::Message(message) => message.max_encoded_len(),
+                    Entry::Control(control) => control.max_encoded_len(),
+                    Entry::Erased { .. } => 0,
+                };
+                prop_assert!(head.size() <= most);
+                prop_assert_eq!(verify(&buffer[done..], &context).unwrap(), head);
+                let rest = &mut buffer[done..];
+                let decoded = decode(rest, u64::from(*place), &context).unwrap();
+                prop_assert_eq!(&decoded.entry, &step.entry());
+                prop_assert_eq!(decoded.continues, index + 1 < steps.len());
+                prop_assert_eq!(decoded.size, head.size());
+                done += decoded.size;
+            }
+            prop_assert_eq!(done, buffer.len());
+        }
+    }
+
+    #[test]
+    fn a_cut_or_changed_entry_is_invalid(step in step(), bit in any::<prop::sample::Index>()) {
+        for context in contexts() {
+            let (good, _) = encode(std::slice::from_ref(&step), 128, &context);
+            for cut in 0..good.len() {
+                prop_assert!(decode(&mut good[..cut].to_vec(), 128, &context).is_err());
+            }
+            let mut bad = good.clone();
+            let bit = bit.index(bad.len() * 8);
+            bad[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(decode(&mut bad, 128, &context).is_err());
+            let other = Context { seed: context.seed ^ 1, cipher: context.cipher.clone() };
+            prop_assert_eq!(decode(&mut good.clone(), 128, &other).unwrap_err(), Invalid::Checksum);
+            let moved = decode(&mut good.clone(), 129, &context).is_err();
+            prop_assert_eq!(moved, context.cipher.is_some());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_an_entry_or_not(mut bytes in bytes(120), kind in 0u8..9, size in 0u32..140) {
+        for context in contexts() {
+            let _ = decode(&mut bytes.clone(), 128, &context);
+            if bytes.len() >= HEAD_BYTES {
+                bytes[4..8].copy_from_slice(&size.to_le_bytes());
+                (bytes[24], bytes[25], bytes[26]) = (bytes[24] & 31, 0, kind);
+                bytes[29..32].fill(0);
+                let end = (size as usize).clamp(4, bytes.len());
+                let checksum = crc32c::crc32c_append(context.seed, &bytes[4..end]);
+                bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+                let _ = decode(&mut bytes.clone(), 128, &context);
+                let _ = decode_trusted(&bytes);
+                let _ = erase(&mut bytes.clone(), &context);
+            }
+        }
+    }
+}
+
+const HELLO: Message<'_> = Message {
+    seq: 9,
+    timestamp: -3,
+    expires: Some(17),
+    subject: b"a.b",
+    headers: b"NATS/1.0\r\n\r\n",
+    payload: b"hello",
+};
+
+#[test]
+fn the_layout_is_the_documented_one() {
+    let context = Context { seed: 11, cipher: None };
+    let mut buffer = Vec::new();
+    let mut batch = Batch::begin(&mut buffer, 128, &context);
+    batch.message(&HELLO);
+    batch.control(&Control::Trim { first: 4 }, 6);
+    batch.finish();
+    let mut plain = 60u32.to_le_bytes().to_vec();
+    plain.extend(9u64.to_le_bytes());
+    plain.extend((-3i64).to_le_bytes());
+    plain.extend([3, 0, 1, 3, 12, 0, 0, 0]);
+    plain.extend(17i64.to_le_bytes());
+    plain.extend(b"a.bNATS/1.0\r\n\r\nhello");
+    assert_eq!(buffer[..4], crc32c::crc32c_append(11, &plain).to_le_bytes());
+    assert_eq!(buffer[4..60], plain);
+    assert_eq!(buffer.len(), 92);
+    assert_eq!(buffer[60 + 26..60 + 32], [3, 0, 0, 0, 0, 0]);
+    assert_eq!(decode_trusted(&buffer).unwrap().entry, Entry::Message(HELLO));
+}
+
+#[test]
+fn an_erased_message_keeps_its_place_only() {
+    for context in contexts() {
+        let mut buffer = Vec::new();
+        let mut batch = Batch::begin(&mut buffer, 128, &context);
+        batch.message(&HELLO);
+        batch.control(&Control::Trim { first: 4 }, 6);
+        let length = batch.finish();
+        let size = peek(&buffer).unwrap().size();
+        erase(&mut buffer, &context).unwrap();
+        assert_eq!(buffer.len(), length);
+        assert!(buffer[HEAD_BYTES..size].iter().all(|byte| *byte == 0));
+        let decoded = decode(&mut buffer, 128, &context).unwrap();
+        assert_eq!((decoded.entry, decoded.size, decoded.continues), (Entry::Erased { seq: 9 }, size, true));
+        assert_eq!(erase(&mut buffer[size..], &context), Err(Invalid::Body));
+        erase(&mut buffer, &context).unwrap();
+    }
+}
+
+#[test]
+fn a_cancelled_batch_leaves_nothing() {
+    let [_, context, _] = contexts();
+    let mut buffer = b"x".to_vec();
+    let mut batch = Batch::begin(&mut buffer, 128, &context);
+    assert!(batch.is_empty());
+    batch.message(&HELLO);
+    batch.message(&HELLO);
+    batch.cancel();
+    assert_eq!(buffer, b"x");
+    assert_eq!(Batch::begin(&mut buffer, 128, &context).finish(), 0);
+}
+
+#[test]
+fn sizes_are_those_of_the_reference() {
+    assert_eq!(stored_size(Storage::File, 3, 0, 10), 22 + 3 + 10 + 8);
+    assert_eq!(stored_size(Storage::File, 3, 12, 10), 22 + 3 + 4 + 12 + 10 + 8);
+    assert_eq!(stored_size(Storage::Memory, 3, 12, 10), 3 + 12 + 10 + 16);
+    assert!(fits(65_535, 1, 1) && !fits(65_536, 0, 0) && !fits(1, usize::MAX, usize::MAX));
+    assert!(!fits(1, 0, MAX_ENTRY_BYTES) && peek(&[0; 64]).is_none());
+}
+
+/// Run by hand: `cargo test --release -p myelin-store speed -- --ignored --nocapture --test-threads 1`.
+#[test]
+#[ignore = "measures"]
+fn record_speed() {
+    const COUNT: u64 = 400;
+    const ROUNDS: u64 = 5_000;
+    let payload = [b'x'; 128];
+    for context in contexts() {
+        let mut buffer = Vec::with_capacity(128 << 10);
+        let start = Instant::now();
+        for round in 0..ROUNDS {
+            buffer.clear();
+            let mut batch = Batch::begin(&mut buffer, 128, &context);
+            for index in 0..COUNT {
+                let message = Message {
+                    seq: round * COUNT + index,
+                    timestamp: 1,
+                    expires: None,
+                    subject: b"orders.eu",
+                    headers: b"",
+                    payload: &payload,
+                };
+                batch.message(&message);
+            }
+            batch.finish();
+        }
+        let nanos = start.elapsed().as_nanos() as f64 / (COUNT * ROUNDS) as f64;
+        let mut copy = vec![0; buffer.len()];
+        let start = Instant::now();
+        for _ in 0..ROUNDS {
+            copy.copy_from_slice(&buffer);
+            std::hint::black_box(&mut copy);
+        }
+        let plain = start.elapsed().as_nanos() as f64 / (COUNT * ROUNDS) as f64;
+        println!("{:?}: {nanos:.1} ns per record, copying the bytes {plain:.1} ns", context.cipher);
+    }
+}

@@ -5,6 +5,7 @@
 
 use super::column::{self, Form};
 use super::{SubjectChanges, Texts, Totals};
+use crate::document::Fields;
 use crate::ranges::{self, Ranges};
 use crate::{Seq, Timestamp};
 
@@ -15,9 +16,12 @@ pub struct Changes {
     pub totals: Totals,
     /// Every subject with a message in the segment, or of which the segment deleted a message.
     pub subjects: SubjectChanges,
-    /// What the segment's `Delete` entries, and deletions by limits, took away.
+    /// The last sequence that the smallest `Truncate` of the segment left: older segments count only up to it.
+    pub truncated_to: Option<Seq>,
+    /// Sequences that the segment took away, and that are not there at its end. Those before `totals.first_seq`, and
+    /// those that a `Truncate` cut off, need not be in it.
     pub deleted: Ranges,
-    /// Messages of the segment with a lifetime of their own, by sequence.
+    /// Messages of the segment with a lifetime of their own that are there at its end, by sequence.
     pub expiries: Vec<(Seq, Timestamp)>,
 }
 
@@ -26,6 +30,8 @@ impl Changes {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256 + 16 * self.subjects.len() + 12 * self.expiries.len());
         out.extend_from_slice(&self.totals.to_bytes());
+        out.push(u8::from(self.truncated_to.is_some()));
+        out.extend_from_slice(&self.truncated_to.unwrap_or(0).to_le_bytes());
         self.deleted.encode(&mut out);
         self.subjects.encode_numbers(&mut out);
         encode_expiries(&self.expiries, &mut out);
@@ -34,13 +40,18 @@ impl Changes {
 
     /// Reads the section. `None` if it is not one for these subjects.
     pub(crate) fn decode(mut input: &[u8], texts: Texts) -> Option<Self> {
-        let (totals, rest) = input.split_first_chunk()?;
-        let totals = Totals::from_bytes(totals);
-        input = rest;
+        let mut fields = Fields(input);
+        let totals = Totals::from_bytes(fields.bytes()?);
+        let truncated_to = match (fields.byte()?, fields.u64()?) {
+            (0, 0) => None,
+            (1, last) => Some(last),
+            _ => return None,
+        };
+        input = fields.0;
         let deleted = Ranges::decode(&mut input)?;
         let subjects = SubjectChanges::decode_numbers(texts, &mut input)?;
         let expiries = decode_expiries(&mut input)?;
-        input.is_empty().then_some(Self { totals, subjects, deleted, expiries })
+        input.is_empty().then_some(Self { totals, truncated_to, subjects, deleted, expiries })
     }
 }
 

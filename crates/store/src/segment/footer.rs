@@ -114,7 +114,10 @@ impl Footer {
         let mut all = (0u32..).zip(self.changes.subjects.texts().iter());
         let mut number = |text: &[u8]| all.find(|(_, other)| *other == text).map(|(number, _)| number);
         let texts = self.slots.dictionary().texts();
-        texts.iter().map(|text| number(text).expect("the changes name every subject of the segment")).collect()
+        texts
+            .iter()
+            .map(|text| number(text).expect("the changes name every subject of the segment"))
+            .collect()
     }
 }
 

@@ -82,7 +82,8 @@ impl Header {
         }
         let (words, _) = bytes.as_chunks::<4>();
         let (numbers, _) = bytes.as_chunks::<8>();
-        let (word, number) = (|at: usize| u32::from_le_bytes(words[at]), |at: usize| u64::from_le_bytes(numbers[at]));
+        let (word, number) =
+            (|at: usize| u32::from_le_bytes(words[at]), |at: usize| u64::from_le_bytes(numbers[at]));
         if word(2) != VERSION {
             return Err(Damage::Version(WHAT, word(2)));
         }

@@ -15,6 +15,7 @@ mod subjects;
 mod window;
 
 pub use changes::Changes;
+pub(crate) use changes::{decode_expiries, encode_expiries};
 pub use footer::{Footer, TRAILER_BYTES, Trailer, read_changes, read_slots, read_trailer};
 pub(crate) use frames::encode_frames;
 pub use frames::read_frames;
@@ -87,4 +88,4 @@ impl Totals {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

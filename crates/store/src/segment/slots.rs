@@ -246,7 +246,12 @@ impl Slots {
         let known = largest.is_none_or(|largest| (largest as usize) < texts.len());
         let grow = |values: &[u32]| values.windows(2).all(|pair| pair[0] < pair[1]);
         let last = deltas.last().map_or(0, |delta| u64::from(*delta));
-        if !input.is_empty() || !known || !grow(&deltas) || !grow(&offsets) || first_seq.checked_add(last).is_none() {
+        if !input.is_empty()
+            || !known
+            || !grow(&deltas)
+            || !grow(&offsets)
+            || first_seq.checked_add(last).is_none()
+        {
             return None;
         }
         let dictionary = Dictionary::new(texts, &subjects);

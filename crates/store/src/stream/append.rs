@@ -126,6 +126,71 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// Removes what exceeds the limits, after they were made tighter: about `budget` messages in one call. Answers
+    /// whether to call again.
+    ///
+    /// # Errors
+    /// Nothing has changed, unless the stream has failed.
+    pub fn enforce(&mut self, budget: usize, now: Timestamp) -> Result<bool, StoreError> {
+        self.check()?;
+        let limits = self.config.limits;
+        let surplus = self.over_subject_limit(&limits, budget)?;
+        if !surplus.is_empty() {
+            self.delete_many(&surplus, now)?;
+            return Ok(true);
+        }
+        let totals = self.shared.catalog().totals;
+        let over_messages = totals.messages.saturating_sub(limits.messages.unwrap_or(u64::MAX));
+        let is_over_bytes = totals.bytes > limits.bytes.unwrap_or(u64::MAX);
+        if limits.discard == Discard::New || (over_messages == 0 && !is_over_bytes) {
+            return Ok(false);
+        }
+        let head = lookup::collect(&self.shared.catalog(), &lookup::Filter::All, 0, Seq::MAX, budget.max(1))?;
+        let head = if is_over_bytes { self.head_over_bytes(head, &limits)? } else { head };
+        let count = if is_over_bytes { head.len() } else { head.len().min(over_messages as usize) };
+        self.delete_many(&head[..count], now)?;
+        Ok(true)
+    }
+
+    /// The beginning of `head` that has to go for both limits.
+    fn head_over_bytes(&self, head: Vec<Seq>, limits: &Limits) -> Result<Vec<Seq>, StoreError> {
+        let catalog = self.shared.catalog();
+        let (mut messages, mut bytes) = (catalog.totals.messages, catalog.totals.bytes);
+        let mut going = Vec::new();
+        for seq in head {
+            if messages <= limits.messages.unwrap_or(u64::MAX) && bytes <= limits.bytes.unwrap_or(u64::MAX) {
+                break;
+            }
+            bytes -= catalog.locate(seq)?.map_or(0, |found| found.size);
+            messages -= 1;
+            going.push(seq);
+        }
+        Ok(going)
+    }
+
+    /// Up to `budget` messages that are too many of their subjects, the oldest of each.
+    fn over_subject_limit(&self, limits: &Limits, budget: usize) -> Result<Vec<Seq>, StoreError> {
+        let Some(max) = limits.messages_per_subject else { return Ok(Vec::new()) };
+        let catalog = self.shared.catalog();
+        let mut over = Vec::new();
+        catalog.index.for_each_matching(b">", None, &mut |id, text| {
+            let surplus = catalog.index.state(id).count.saturating_sub(max.max(1));
+            if surplus > 0 {
+                over.push((text.to_vec(), surplus as usize));
+            }
+            if over.len() < budget { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) }
+        });
+        let mut surplus = Vec::new();
+        for (text, count) in over {
+            let left = budget.saturating_sub(surplus.len());
+            let filter = lookup::Filter::Subject(text);
+            surplus.extend(lookup::collect(&catalog, &filter, 0, Seq::MAX, count.min(left))?);
+        }
+        Ok(surplus)
+    }
+}
+
 /// The most bytes that a batch can take, with everything that it evicts.
 fn room_for(messages: &[NewMessage<'_>]) -> u64 {
     const CONTROLS: usize = 3 * 128;

@@ -75,19 +75,19 @@ impl Home {
         now: Timestamp,
     ) -> Result<Active, StoreError> {
         match self {
-            Self::Memory => begin_in_memory(stream, no, first_seq, now),
+            Self::Memory => Ok(begin_in_memory(stream, no, first_seq, now)),
             Self::Files(files) => files.begin_segment(stream, no, first_seq, durability, told, now),
         }
     }
 }
 
 /// Segments in memory have a header like those in files, so that offsets mean the same and 0 is never a message's.
-fn begin_in_memory(stream: StreamId, no: SegmentNo, first_seq: Seq, now: Timestamp) -> Result<Active, StoreError> {
+pub(super) fn begin_in_memory(stream: StreamId, no: SegmentNo, first_seq: Seq, now: Timestamp) -> Active {
     let header = header(stream, no, first_seq, [0; 16], None);
     let id = FileId { stream, kind: FileKind::Segment(no) };
     let file = AppendFile::in_memory(id, Arc::new(MemoryFile::new()));
-    file.append(&header.encode(), nanos(now)).map_err(|error| StoreError::Failed(error.to_string()))?;
-    Ok(active(&header, header.context(None), file))
+    file.append(&header.encode(), nanos(now)).expect("memory takes what is written");
+    active(&header, header.context(None), file)
 }
 
 fn header(
@@ -128,7 +128,7 @@ impl Files {
         self.directory.join(segment_name(no))
     }
 
-    /// The cipher and kind with which a new file is encrypted.
+    /// The header of a new segment.
     pub(crate) fn header(&self, stream: StreamId, no: SegmentNo, first_seq: Seq) -> Header {
         let mut salt = [0; 16];
         self.ground.entropy.fill(&mut salt);

@@ -29,9 +29,10 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWrite
 
 use crate::append_file::{AppendFile, OnDurable};
 use crate::config::{Durability, Storage, StreamConfig};
+use crate::manifest::Manifest;
 use crate::record::Control;
 use crate::segment::Totals;
-use crate::{FileId, FileKind, Seq, StreamId, Timestamp};
+use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
 pub use append::{Admission, NewMessage, Outcome};
 pub use catalog::Removed;
@@ -44,7 +45,7 @@ pub use release::{Release, Ticket};
 pub use remove::{Progress, Purge};
 
 pub(crate) use catalog::Catalog;
-pub(crate) use home::{Ground, Home};
+pub(crate) use home::{Files, Ground, Home, segment_name, segment_number};
 pub(crate) use place::{Form, Place, SealedFile, Segment, Source};
 pub(crate) use roll::Closed;
 pub(crate) use slots_cache::SlotsCache;
@@ -64,6 +65,8 @@ pub struct Stream {
     active: Active,
     /// Segments that were closed and wait to be sealed.
     closed: Vec<Closed>,
+    /// What the files on disk said last; `None` before the first merge.
+    manifest: Option<Manifest>,
     /// Where the log last said that it is synced.
     durable_mark: (u64, u64),
     /// Buffers kept between batches.
@@ -143,21 +146,41 @@ impl Shared {
 
 impl Stream {
     /// Puts a stream together from a catalog with an active segment.
-    pub(crate) fn assemble(shared: Arc<Shared>, config: StreamConfig, home: Home, active: Active) -> Self {
+    pub(crate) fn assemble(
+        shared: Arc<Shared>,
+        config: StreamConfig,
+        home: Home,
+        active: Active,
+        closed: Vec<Closed>,
+        manifest: Option<Manifest>,
+    ) -> Self {
         let durable_mark = (active.segment.no.0, active.file.durable());
         Self {
             shared,
             config,
             home,
             active,
-            closed: Vec::new(),
+            closed,
+            manifest,
             durable_mark,
             buffer: Vec::new(),
             evicted: Vec::new(),
         }
     }
 
-    /// The stream's number.
+    /// A new stream that keeps its messages in memory and needs no store.
+    #[must_use]
+    pub fn in_memory(config: StreamConfig, seed: u64, now: Timestamp) -> Self {
+        let config = StreamConfig { storage: Storage::Memory, ..config };
+        let mut catalog = Catalog::new(seed, Arc::new(SlotsCache::new(0)), config.first_seq);
+        let (id, no) = (StreamId(0), SegmentNo(1));
+        let active = home::begin_in_memory(id, no, catalog.next_seq(), now);
+        catalog.begin_segment(Arc::clone(&active.segment));
+        let shared = Shared::new(id, Storage::Memory, catalog);
+        Self::assemble(shared, config, Home::Memory, active, Vec::new(), None)
+    }
+
+    /// The stream's number; 0 in memory.
     #[must_use]
     pub fn id(&self) -> StreamId {
         self.shared.id

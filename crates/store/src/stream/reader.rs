@@ -89,7 +89,12 @@ impl Reader {
         if seq > self.shared.release.seq() {
             return Ok(None);
         }
-        let Some(located) = self.shared.catalog().locate(seq)? else { return Ok(None) };
+        let catalog = self.shared.catalog();
+        let Some(located) = catalog.locate(seq)? else {
+            // Neither stored nor removed.
+            return if catalog.contains(seq) { Err(lost(seq)) } else { Ok(None) };
+        };
+        drop(catalog);
         fetch(&located, seq, self.shared.storage, wait, buffer).map(Some)
     }
 
@@ -181,6 +186,10 @@ impl Reader {
     pub fn cursor(&self, filter: Filter, from: Seq) -> Cursor {
         Cursor::new(self.clone(), filter, from)
     }
+}
+
+fn lost(seq: Seq) -> ReadError {
+    ReadError::Damaged(format!("message {seq} was lost with a damaged part of the stream"))
 }
 
 /// When the message whose entry begins at `offset` was accepted.

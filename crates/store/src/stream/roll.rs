@@ -8,6 +8,7 @@ use crate::record::{Batch, Control};
 use crate::segment::Totals;
 use crate::{SegmentNo, Seq, Timestamp};
 
+use super::catalog::Catalog;
 use super::errors::StoreError;
 use super::place::Segment;
 use super::table::Rows;
@@ -31,6 +32,20 @@ pub(crate) struct Closed {
     pub(crate) expiries: Vec<(Seq, Timestamp)>,
 }
 
+impl Catalog {
+    /// Begins `next` and takes together what the footer of the segment before has to say.
+    pub(crate) fn close_segment(&mut self, active: Active, next: Arc<Segment>) -> Closed {
+        let totals = self.totals;
+        let index_epoch = self.index_epoch;
+        let touched = self.index.take_touched();
+        let deleted = std::mem::take(&mut self.deleted_here);
+        let expiries = std::mem::take(&mut self.expiries_here);
+        let rows = self.begin_segment(next).unwrap_or_default();
+        self.unsealed += 1;
+        Closed { active, rows, totals, touched, index_epoch, deleted, expiries }
+    }
+}
+
 impl Stream {
     /// Begins a new segment. The old one is to be sealed.
     ///
@@ -41,25 +56,18 @@ impl Stream {
         let first_seq = self.shared.catalog().next_seq();
         let told = Some(Arc::clone(&self.shared));
         let begun = self.home.begin_segment(self.id(), next, first_seq, self.durability(), told, now)?;
+        let old = std::mem::replace(&mut self.active, begun.clone());
         let mut catalog = self.shared.catalog_mut();
-        let totals = catalog.totals;
-        let touched = catalog.index.take_touched();
-        let index_epoch = catalog.index_epoch;
-        let deleted = std::mem::take(&mut catalog.deleted_here);
-        let expiries = std::mem::take(&mut catalog.expiries_here);
-        let rows = catalog.begin_segment(Arc::clone(&begun.segment)).unwrap_or_default();
         if self.home.is_memory() {
+            catalog.begin_segment(begun.segment);
             catalog.recycle_subjects();
-        } else {
-            catalog.unsealed += 1;
+            return Ok(());
         }
+        let closed = catalog.close_segment(old, begun.segment);
         drop(catalog);
-        let active = std::mem::replace(&mut self.active, begun);
-        if !self.home.is_memory() {
-            // What is still in memory is written by the round that makes it durable, or by the seal.
-            active.file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
-            self.closed.push(Closed { active, rows, totals, touched, index_epoch, deleted, expiries });
-        }
+        // What is still in memory is written by the round that makes it durable, or by the seal.
+        closed.active.file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
+        self.closed.push(closed);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use myelin_stdx::rng::Rng;
 use roaring::RoaringBitmap;
+use rustix::io::Errno;
 
 use super::super::File;
 use super::super::memory::MemoryFile;
@@ -65,6 +66,8 @@ pub(super) struct Inode {
     pub(super) handles: u64,
     /// Whether it has a name.
     pub(super) linked: bool,
+    /// Where the device cannot be read.
+    pub(super) unreadable: Range<u64>,
 }
 
 impl Clone for Inode {
@@ -76,6 +79,7 @@ impl Clone for Inode {
             blocks: self.blocks.clone(),
             handles: self.handles,
             linked: self.linked,
+            unreadable: self.unreadable.clone(),
         }
     }
 }
@@ -99,6 +103,14 @@ impl Inode {
     /// What readers see.
     pub(super) fn live(&self) -> &MemoryFile {
         &self.live
+    }
+
+    /// Fails as a device does where one of the bytes cannot be read.
+    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let length = self.live.read_at(buffer, offset)? as u64;
+        let touched =
+            self.unreadable.start.max(offset)..self.unreadable.end.min(offset.saturating_add(length));
+        if touched.is_empty() { Ok(length as usize) } else { Err(Errno::IO.into()) }
     }
 
     pub(super) fn write(&mut self, order: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -153,7 +165,7 @@ impl Inode {
             Left::Some(rng) => self.tear(&image, rng)?,
         }
         let durable = image.snapshot();
-        Ok(Self { live: image, durable, blocks: self.blocks.clone(), linked: true, ..Self::default() })
+        Ok(Self { live: image, durable, unreadable: self.unreadable.clone(), ..Self::named() })
     }
 
     /// Applies to `image` what happens to survive.

@@ -12,9 +12,11 @@ mod volume;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::memory::MemoryFile;
 use super::{DirectoryEntry, Disk, File};
 use fault::{Faults, Verdict};
 use volume::Volume;
@@ -120,6 +122,16 @@ impl FaultyDisk {
         state.volume.live.files().into_iter().map(|(path, number)| (path, length(number))).collect()
     }
 
+    /// The first file that one of two disks lacks or that differs between them, as readers see it.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<PathBuf> {
+        let [ours, theirs] = [self.files(), other.files()];
+        let same = |path: &Path| {
+            ours.get(path) == theirs.get(path) && self.read_all(path).ok() == other.read_all(path).ok()
+        };
+        ours.keys().chain(theirs.keys()).filter(|path| !same(path)).min().cloned()
+    }
+
     /// The whole content of a file, as readers see it.
     pub fn read_all(&self, path: &Path) -> io::Result<Vec<u8>> {
         let state = self.state();
@@ -131,23 +143,28 @@ impl FaultyDisk {
 
     /// Flips bit `bit` (0 to 7) of the byte at `offset`. `UnexpectedEof` if there is no such byte.
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
+        if self.files().get(path).is_some_and(|length| offset >= *length) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         self.damage(path, |file| {
             let mut byte = [0];
+            // What is durable may be shorter than what readers see.
             if file.read_at(&mut byte, offset)? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                return Ok(());
             }
             byte[0] ^= 1 << (bit % 8);
             file.write_at(&byte, offset)
         })
     }
 
-    /// Cuts or extends a file behind everybody's back.
+    /// Cuts or extends a file behind everybody's back. Like all damage, it is durable at once, but unsynced changes of the
+    /// file may still undo it: damage the disk that a power cycle left.
     pub fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
         self.damage(path, |file| file.set_len(length))
     }
 
     /// Overwrites a range with zeros, as far as the file goes.
-    pub fn zero(&self, path: &Path, range: std::ops::Range<u64>) -> io::Result<()> {
+    pub fn zero(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
         self.damage(path, |file| {
             file.hole(range.clone());
             Ok(())
@@ -166,11 +183,16 @@ impl FaultyDisk {
         Ok(())
     }
 
-    fn damage(
-        &self,
-        path: &Path,
-        harm: impl Fn(&super::memory::MemoryFile) -> io::Result<()>,
-    ) -> io::Result<()> {
+    /// Makes the device fail (`EIO`) to read any byte of a range, also after a kill or a power cycle. An empty range heals
+    /// the file. [`FaultyDisk::read_all`] reads all the same.
+    pub fn fail_reads(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
+        let mut state = self.state();
+        let number = state.volume.live.file(path)?;
+        state.volume.inode_mut(number)?.unreadable = range;
+        Ok(())
+    }
+
+    fn damage(&self, path: &Path, harm: impl Fn(&MemoryFile) -> io::Result<()>) -> io::Result<()> {
         let mut state = self.state();
         let number = state.volume.live.file(path)?;
         state.volume.inode_mut(number)?.damage(harm)
@@ -293,7 +315,7 @@ impl File for FaultyFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let state = self.disk.state();
         state.faults.check_power()?;
-        state.volume.inode(self.number)?.live().read_at(buffer, offset)
+        state.volume.inode(self.number)?.read(buffer, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

@@ -481,6 +481,7 @@ mod faults {
         assert_eq!(disk.create(&path("b")).map(drop).unwrap_err().kind(), ErrorKind::StorageFull);
         assert_eq!(disk.make_directory(&path("d")).unwrap_err().kind(), ErrorKind::StorageFull);
         disk.rename(&path("a"), &path("c")).unwrap();
+        assert_eq!(file.len().unwrap(), 16_384);
         disk.set_capacity(Some(24_576));
         file.write_at(&[1; 8192], 16_384).unwrap();
         assert_eq!(file.write_at(&[1; 1], 24_576).unwrap_err().kind(), ErrorKind::StorageFull);
@@ -538,6 +539,42 @@ mod faults {
 
 mod damage {
     use super::*;
+
+    #[test]
+    fn places_that_cannot_be_read_are_errors_and_nothing_else_is() {
+        let disk = FaultyDisk::new(1);
+        let file = file_on(&disk, "a");
+        file.write_at(&[1; 1000], 0).unwrap();
+        file.sync().unwrap();
+        disk.fail_reads(&path("a"), 512..900).unwrap();
+        for disk in [disk.clone(), disk.kill(), disk.power_cycle(Survival::None)] {
+            let file = disk.open(&path("a")).unwrap();
+            let read = |offset, length| file.read_at(&mut vec![0; length], offset);
+            assert_eq!(
+                (read(0, 512).unwrap(), read(900, 200).unwrap(), read(1000, 5).unwrap()),
+                (512, 100, 0)
+            );
+            for (offset, length) in [(0, 513), (600, 1), (899, 200), (0, 2000)] {
+                assert_eq!(read(offset, length).unwrap_err().raw_os_error(), Some(5));
+            }
+            disk.fail_reads(&path("a"), 0..0).unwrap();
+            assert_eq!(read(0, 2000).unwrap(), 1000);
+            disk.fail_reads(&path("a"), 512..900).unwrap();
+        }
+    }
+
+    #[test]
+    fn differences_are_found() {
+        let disk = FaultyDisk::new(1);
+        file_on(&disk, "a").write_at(b"x", 5).unwrap();
+        let other = disk.kill();
+        assert_eq!(disk.difference(&other), None);
+        file_on(&other, "b");
+        assert_eq!(disk.difference(&other), Some(path("b")));
+        assert_eq!(other.difference(&disk), Some(path("b")));
+        disk.flip_bit(&path("a"), 0, 3).unwrap();
+        assert_eq!(disk.difference(&other), Some(path("a")));
+    }
 
     #[test]
     fn content_changes_behind_everybodys_back() {

@@ -1,0 +1,138 @@
+//! Numbers of varying width, and a reader that ends in an error where bytes end.
+//!
+//! Owns LEB128, and the mapping of small negative numbers to small ones. Must never read past what it was given, nor
+//! give a length that the bytes do not have.
+
+use super::SequencePair;
+use crate::consumer::DeliverySeq;
+
+/// Bytes that no writer of ours wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+/// Appends `value` in LEB128: one byte below 128, at most ten.
+pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends `value - from`, which is short if both are near.
+pub(super) fn put_near(out: &mut Vec<u8>, value: u64, from: u64) {
+    let difference = value.wrapping_sub(from) as i64;
+    put(out, ((difference << 1) ^ (difference >> 63)) as u64);
+}
+
+/// Appends `text` with its length.
+pub(super) fn put_bytes(out: &mut Vec<u8>, text: &[u8]) {
+    put(out, text.len() as u64);
+    out.extend_from_slice(text);
+}
+
+/// Appends a pair, near another.
+pub(super) fn put_pair_near(out: &mut Vec<u8>, pair: SequencePair, from: SequencePair) {
+    put_near(out, pair.consumer.0, from.consumer.0);
+    put_near(out, pair.stream, from.stream);
+}
+
+/// What is left to read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Bytes left: no list can have more items.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
+        let (first, rest) = self.rest.split_first().ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    /// A number as [`put`] writes it.
+    pub(super) fn number(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(Malformed);
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Malformed)
+    }
+
+    /// A number as [`put_near`] writes it.
+    pub(super) fn near(&mut self, from: u64) -> Result<u64, Malformed> {
+        let zigzag = self.number()?;
+        Ok(from.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg()))
+    }
+
+    pub(super) fn pair_near(&mut self, from: SequencePair) -> Result<SequencePair, Malformed> {
+        let consumer = DeliverySeq(self.near(from.consumer.0)?);
+        Ok(SequencePair { consumer, stream: self.near(from.stream)? })
+    }
+
+    /// A text as [`put_bytes`] writes it.
+    pub(super) fn text(&mut self) -> Result<&'a [u8], Malformed> {
+        let length = usize::try_from(self.number()?).map_err(|_| Malformed)?;
+        let (text, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_put_is_read(value: u64, from: u64, text: Vec<u8>) {
+            let mut out = Vec::new();
+            put(&mut out, value);
+            put_near(&mut out, value, from);
+            put_bytes(&mut out, &text);
+            let mut reader = Reader::new(&out);
+            prop_assert_eq!(reader.number(), Ok(value));
+            prop_assert_eq!(reader.near(from), Ok(value));
+            prop_assert_eq!(reader.text(), Ok(&text[..]));
+            prop_assert!(reader.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_end(bytes: Vec<u8>) {
+            let mut reader = Reader::new(&bytes);
+            while reader.number().is_ok() || reader.text().is_ok() {}
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_64_bits_are_refused() {
+        let mut bytes = [0xff; 10];
+        bytes[9] = 1;
+        assert_eq!(Reader::new(&bytes).number(), Ok(u64::MAX));
+        bytes[9] = 2;
+        assert_eq!(Reader::new(&bytes).number(), Err(Malformed));
+    }
+}

@@ -1,0 +1,409 @@
+//! The consumers of one stream: their states in memory, and what has to be written about them.
+//!
+//! Owns what is written when. A change is applied at once and lies in memory, encoded, until `flush` appends the
+//! changes of all consumers in one write (`log`). A consumer with too many of them, because the disk is full, is
+//! written as a whole instead: nothing is lost and memory stays bounded.
+//!
+//! Perf: `apply` runs once per delivery and acknowledgement: one lookup by id, no allocation.
+
+use std::fmt;
+use std::io;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use super::delta::Writer;
+use super::log::{Flushed, Log};
+use super::open::{self, Obsolete, OpenError, Place};
+use super::payload::{self, Definition};
+use super::report::Report;
+use super::resume::Resumed;
+use super::{Applied, ConsumerId, ConsumerState, Delta, Rules, SequencePair};
+use crate::Timestamp;
+
+/// Bytes of a consumer's name, at most.
+const LONGEST_NAME: usize = 64 << 10;
+/// Bytes of a consumer's configuration, at most.
+const LONGEST_CONFIG: usize = 64 << 20;
+/// Bytes of changes that a consumer may gather before its whole state is taken instead, if that is shorter.
+const MOST_CHANGES: usize = 64 << 10;
+/// Bytes that a consumer keeps for its next changes.
+const KEPT_CHANGES: usize = 1 << 10;
+
+/// One consumer.
+#[derive(Debug)]
+pub struct Consumer {
+    pub(super) definition: Definition,
+    pub(super) state: ConsumerState,
+    /// The number of its next entry.
+    pub(super) serial: u64,
+    pub(super) unwritten: Unwritten,
+    pub(super) changes: Writer,
+    /// The floor when `changes` began.
+    pub(super) base: SequencePair,
+}
+
+/// What the log does not know yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unwritten {
+    Nothing,
+    Changes,
+    Whole,
+}
+
+/// Why a consumer cannot be created, changed or removed. The caller's mistake in each case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsumerError {
+    /// There is none with this id.
+    Unknown(ConsumerId),
+    /// Another one has this name.
+    NameTaken(ConsumerId),
+    /// The name is longer than 64 KiB, or the configuration longer than 64 MiB.
+    TooLong,
+    /// All ids were used.
+    Exhausted,
+}
+
+impl fmt::Display for ConsumerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(id) => write!(f, "no consumer has the id {}", id.0),
+            Self::NameTaken(id) => write!(f, "the consumer with the id {} has this name", id.0),
+            Self::TooLong => f.write_str("the consumer's name or configuration is too long"),
+            Self::Exhausted => f.write_str("the stream cannot have more consumers in its life"),
+        }
+    }
+}
+
+impl std::error::Error for ConsumerError {}
+
+impl Consumer {
+    fn new(definition: Definition) -> Self {
+        Self {
+            definition,
+            state: ConsumerState::default(),
+            serial: 0,
+            unwritten: Unwritten::Nothing,
+            changes: Writer::default(),
+            base: SequencePair::default(),
+        }
+    }
+
+    fn resumed(resumed: Resumed) -> Self {
+        Self { state: resumed.state, serial: resumed.serial, ..Self::new(resumed.definition) }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// How its state changes.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        self.definition.rules
+    }
+
+    /// What it was created or updated with.
+    #[must_use]
+    pub fn config(&self) -> &[u8] {
+        &self.definition.config
+    }
+
+    /// Its state, with everything that was applied.
+    #[must_use]
+    pub fn state(&self) -> &ConsumerState {
+        &self.state
+    }
+
+    fn apply(&mut self, delta: Delta) -> Applied {
+        self.state.apply(self.definition.rules, delta)
+    }
+
+    /// Applies `delta` and keeps it for the log. Answers whether the consumer has become dirty.
+    fn apply_logged(&mut self, delta: Delta) -> (Applied, bool) {
+        let floor = self.state.ack_floor();
+        let applied = self.apply(delta);
+        if applied != Applied::Changed {
+            return (applied, false);
+        }
+        let was_clean = self.unwritten == Unwritten::Nothing;
+        if was_clean {
+            self.unwritten = Unwritten::Changes;
+            self.base = floor;
+            self.changes.begin(floor);
+        }
+        if self.unwritten == Unwritten::Changes {
+            self.changes.push(delta);
+            if self.changes.len() > MOST_CHANGES {
+                self.condense();
+            }
+        }
+        (applied, was_clean)
+    }
+
+    fn condense(&mut self) {
+        if self.changes.len() as u64 > payload::estimate_state(&self.state) {
+            self.take_whole();
+        }
+    }
+
+    fn take_whole(&mut self) {
+        self.unwritten = Unwritten::Whole;
+        self.changes.shrink(0);
+    }
+
+    /// The log knows everything.
+    pub(super) fn written(&mut self) {
+        self.unwritten = Unwritten::Nothing;
+        self.changes.shrink(KEPT_CHANGES);
+    }
+
+    /// About how many bytes a fresh log holds of it.
+    pub(super) fn estimate(&self) -> u64 {
+        let texts = self.definition.name.len() + self.definition.config.len();
+        64 + texts as u64 + payload::estimate_state(&self.state)
+    }
+}
+
+/// The consumers of one stream.
+#[derive(Debug)]
+pub struct Consumers {
+    consumers: HashMap<ConsumerId, Consumer, RandomState>,
+    names: HashMap<Box<str>, ConsumerId, RandomState>,
+    next: u64,
+    /// `None` for a stream in memory.
+    log: Option<Log>,
+}
+
+impl Consumers {
+    /// Of a stream in memory: gone with the process.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self { consumers: HashMap::default(), names: HashMap::default(), next: 1, log: None }
+    }
+
+    /// Of a stream in files: reads what its directory holds, which may be nothing. Writes nothing.
+    ///
+    /// # Errors
+    /// [`OpenError`], if going on would mean to go on without consumers that exist. Damage is no error: see the
+    /// report.
+    pub fn open(place: Place) -> Result<(Self, Report), OpenError> {
+        let mut opened = open::open(&place)?;
+        let read = std::mem::take(&mut opened.read.consumers);
+        let mut consumers = Self { next: opened.read.next_consumer, ..Self::in_memory() };
+        for (id, resumed) in read {
+            consumers.names.insert(resumed.definition.name.clone(), id);
+            consumers.consumers.insert(id, Consumer::resumed(resumed));
+        }
+        let report = std::mem::take(&mut opened.read.report);
+        consumers.log = Some(Log::resume(place, opened));
+        Ok((consumers, report))
+    }
+
+    /// Adds a consumer with an empty state; [`Delta::Reset`] says where it begins. `config` is kept as it is.
+    ///
+    /// # Errors
+    /// [`ConsumerError`]; nothing has changed then.
+    pub fn create(&mut self, name: &str, rules: Rules, config: &[u8]) -> Result<ConsumerId, ConsumerError> {
+        check_lengths(name, config)?;
+        if let Some(id) = self.names.get(name) {
+            return Err(ConsumerError::NameTaken(*id));
+        }
+        let id = ConsumerId(self.next);
+        self.next = self.next.checked_add(1).ok_or(ConsumerError::Exhausted)?;
+        let definition = Definition { name: name.into(), rules, config: config.into() };
+        if let Some(log) = &mut self.log {
+            log.define(id, &definition);
+        }
+        self.names.insert(name.into(), id);
+        self.consumers.insert(id, Consumer::new(definition));
+        Ok(id)
+    }
+
+    /// Gives a consumer other rules and another configuration. Its state stays.
+    ///
+    /// # Errors
+    /// [`ConsumerError`]; nothing has changed then.
+    pub fn update(&mut self, id: ConsumerId, rules: Rules, config: &[u8]) -> Result<(), ConsumerError> {
+        let consumer = self.consumers.get_mut(&id).ok_or(ConsumerError::Unknown(id))?;
+        check_lengths("", config)?;
+        if let Some(log) = &mut self.log {
+            // What was changed under the old rules is read under the old rules.
+            log.close_changes(id, consumer);
+        }
+        consumer.definition.rules = rules;
+        consumer.definition.config = config.into();
+        if let Some(log) = &mut self.log {
+            log.define(id, &consumer.definition);
+        }
+        Ok(())
+    }
+
+    /// Removes a consumer. Its id is not used again, its name may be.
+    ///
+    /// # Errors
+    /// [`ConsumerError::Unknown`].
+    pub fn remove(&mut self, id: ConsumerId) -> Result<Consumer, ConsumerError> {
+        let consumer = self.consumers.remove(&id).ok_or(ConsumerError::Unknown(id))?;
+        self.names.remove(consumer.name());
+        if let Some(log) = &mut self.log {
+            log.remove(id, consumer.serial);
+        }
+        Ok(consumer)
+    }
+
+    /// Puts another state in the place of a consumer's.
+    ///
+    /// # Errors
+    /// [`ConsumerError::Unknown`].
+    pub fn replace(&mut self, id: ConsumerId, state: ConsumerState) -> Result<(), ConsumerError> {
+        let consumer = self.consumers.get_mut(&id).ok_or(ConsumerError::Unknown(id))?;
+        consumer.state = state;
+        if let Some(log) = &mut self.log {
+            if consumer.unwritten == Unwritten::Nothing {
+                log.dirty(id);
+            }
+            consumer.take_whole();
+        }
+        Ok(())
+    }
+
+    /// Applies one change, and keeps it for the next flush if it had an effect.
+    ///
+    /// # Errors
+    /// [`ConsumerError::Unknown`].
+    pub fn apply_one(&mut self, id: ConsumerId, delta: Delta) -> Result<Applied, ConsumerError> {
+        let consumer = self.consumers.get_mut(&id).ok_or(ConsumerError::Unknown(id))?;
+        let Some(log) = &mut self.log else { return Ok(consumer.apply(delta)) };
+        let (applied, became_dirty) = consumer.apply_logged(delta);
+        if became_dirty {
+            log.dirty(id);
+        }
+        Ok(applied)
+    }
+
+    /// Applies changes in order; answers how many of them had an effect. They are written by the next flush.
+    ///
+    /// # Errors
+    /// [`ConsumerError::Unknown`].
+    pub fn apply(&mut self, id: ConsumerId, deltas: &[Delta]) -> Result<usize, ConsumerError> {
+        let consumer = self.consumers.get_mut(&id).ok_or(ConsumerError::Unknown(id))?;
+        let mut changed = 0;
+        for delta in deltas {
+            let (applied, became_dirty) = match &self.log {
+                None => (consumer.apply(*delta), false),
+                Some(_) => consumer.apply_logged(*delta),
+            };
+            changed += usize::from(applied == Applied::Changed);
+            if let Some(log) = self.log.as_mut().filter(|_| became_dirty) {
+                log.dirty(id);
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Applies one change to every consumer: what becomes of the stream concerns all of them.
+    pub fn apply_to_all(&mut self, delta: Delta) {
+        for (id, consumer) in &mut self.consumers {
+            match &mut self.log {
+                None => {
+                    consumer.apply(delta);
+                }
+                Some(log) => {
+                    if consumer.apply_logged(delta).1 {
+                        log.dirty(*id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Appends what was changed since the last flush, in one write. Answers the position whose release makes all
+    /// changes so far safe; `None` for a stream in memory.
+    ///
+    /// # Errors
+    /// Of the disk. Nothing is lost: the states in memory hold all changes, and the next flush tries again.
+    pub fn flush(&mut self, now: Timestamp) -> io::Result<Option<Flushed>> {
+        let Some(log) = &mut self.log else { return Ok(None) };
+        log.flush(&mut self.consumers, self.next, now).map(Some)
+    }
+
+    /// Whether there is something to flush.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.log.as_ref().is_some_and(Log::is_dirty)
+    }
+
+    /// Whether changes up to `position` are released, in the stream's mode of durability.
+    #[must_use]
+    pub fn is_released(&self, position: Flushed) -> bool {
+        self.log.as_ref().is_none_or(|log| log.is_released(position))
+    }
+
+    /// Whether most of the log is history, so that a checkpoint pays.
+    pub fn checkpoint_due(&mut self) -> bool {
+        match &mut self.log {
+            None => false,
+            Some(log) => log.checkpoint_due(|| self.consumers.values().map(Consumer::estimate).sum()),
+        }
+    }
+
+    /// Writes the log anew. Takes two syncs: not for a thread that serves connections. All changes so far are safe
+    /// afterwards, and the log before is among the obsolete.
+    ///
+    /// # Errors
+    /// Of the disk. The log before goes on to be the valid one.
+    pub fn checkpoint(&mut self) -> io::Result<Option<Flushed>> {
+        let Some(log) = &mut self.log else { return Ok(None) };
+        log.checkpoint(&mut self.consumers, self.next).map(Some)
+    }
+
+    /// Files that are needed no more, for the caller to remove or to keep for an operator. Named once.
+    pub fn take_obsolete(&mut self) -> Vec<Obsolete> {
+        self.log.as_mut().map(Log::take_obsolete).unwrap_or_default()
+    }
+
+    /// A consumer.
+    #[must_use]
+    pub fn get(&self, id: ConsumerId) -> Option<&Consumer> {
+        self.consumers.get(&id)
+    }
+
+    /// The state of a consumer.
+    #[must_use]
+    pub fn state(&self, id: ConsumerId) -> Option<&ConsumerState> {
+        self.get(id).map(Consumer::state)
+    }
+
+    /// The consumer with this name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<ConsumerId> {
+        self.names.get(name).copied()
+    }
+
+    /// All consumers, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (ConsumerId, &Consumer)> {
+        self.consumers.iter().map(|(id, consumer)| (*id, consumer))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.consumers.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.consumers.is_empty()
+    }
+}
+
+fn check_lengths(name: &str, config: &[u8]) -> Result<(), ConsumerError> {
+    if name.len() > LONGEST_NAME || config.len() > LONGEST_CONFIG {
+        return Err(ConsumerError::TooLong);
+    }
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! The log behind a stream's consumers: what waits to be appended, and the file it is appended to.
+//!
+//! Owns the order of entries, and that a place of an encrypted file is written once: a batch that found no room is
+//! offered again as it is, and a file that refused a write is replaced. It begins a file by writing all states into
+//! it (`image`), so a log that cannot be appended to, or must not be, is simply written anew.
+
+use std::io;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use super::bytes;
+use super::consumers::Unwritten;
+use super::entry::{Frame, Kind};
+use super::header::{self, HEADER_BYTES, Header};
+use super::image::{self, SERIAL_AFTER};
+use super::open::{Fate, Obsolete, Opened, OpenedLog, Place};
+use super::payload::{self, Definition, Floors};
+use super::tail::Tail;
+use super::{Consumer, ConsumerId};
+use crate::{FileId, FileKind, Timestamp};
+
+/// Bytes below which a log is not worth a checkpoint.
+const LEAST_DUE: u64 = 256 << 10;
+
+type Map = HashMap<ConsumerId, Consumer, RandomState>;
+
+/// A position in a stream's consumer logs. Later positions are greater, also across files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Flushed {
+    /// The number of the log.
+    pub file: u64,
+    /// The end of what was appended.
+    pub end: u64,
+}
+
+/// The log of one stream.
+#[derive(Debug)]
+pub(super) struct Log {
+    place: Place,
+    /// The highest number that a file has had.
+    highest: u64,
+    state: State,
+    /// What becomes obsolete with the next complete file.
+    current: Vec<Obsolete>,
+    /// Entries whose order matters, before the changes of those in `dirty`.
+    queue: Vec<Queued>,
+    dirty: Vec<ConsumerId>,
+    obsolete: Vec<Obsolete>,
+    /// Where it pays to look again whether a checkpoint is due.
+    look_at: u64,
+}
+
+/// What can be done with the file.
+#[derive(Debug)]
+enum State {
+    /// It is appended to.
+    Open(Writable),
+    /// There is none, or it must not be appended to: the next flush that has something to write begins one.
+    Closed,
+    /// As `Closed`, and the states in memory hold changes that wait nowhere else.
+    Behind,
+}
+
+#[derive(Debug)]
+struct Writable {
+    number: u64,
+    frame: Frame,
+    tail: Box<dyn Tail>,
+    /// A batch for which there was no room. It must not change: it is sealed for its place.
+    unsent: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Queued {
+    id: ConsumerId,
+    kind: Kind,
+    /// Of a consumer that exists no more.
+    serial: Option<u64>,
+    payload: Vec<u8>,
+}
+
+impl Log {
+    /// Goes on with what was found. If it cannot be appended to, it is written anew by the next flush.
+    pub(super) fn resume(place: Place, opened: Opened) -> Self {
+        let Opened { read, log, current, highest, obsolete } = opened;
+        let state = log.and_then(|log| attach(&place, log, read.end)).map_or(State::Closed, State::Open);
+        Self {
+            place,
+            highest,
+            state,
+            current: current.into_iter().collect(),
+            queue: Vec::new(),
+            dirty: Vec::new(),
+            obsolete,
+            look_at: LEAST_DUE,
+        }
+    }
+
+    pub(super) fn dirty(&mut self, id: ConsumerId) {
+        self.dirty.push(id);
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        let behind = match &self.state {
+            State::Open(file) => !file.unsent.is_empty(),
+            State::Closed => false,
+            State::Behind => true,
+        };
+        behind || !self.dirty.is_empty() || !self.queue.is_empty()
+    }
+
+    pub(super) fn define(&mut self, id: ConsumerId, definition: &Definition) {
+        let mut payload = Vec::new();
+        payload::put_definition(&mut payload, definition);
+        self.queue.push(Queued { id, kind: Kind::Define, serial: None, payload });
+    }
+
+    /// Moves a consumer's changes into the queue, so that what is queued next comes after them.
+    pub(super) fn close_changes(&mut self, id: ConsumerId, consumer: &mut Consumer) {
+        if consumer.unwritten == Unwritten::Changes {
+            let mut payload = Vec::new();
+            put_changes(&mut payload, consumer);
+            self.queue.push(Queued { id, kind: Kind::Delta, serial: None, payload });
+            consumer.written();
+            self.dirty.retain(|other| *other != id);
+        }
+    }
+
+    /// `serial` is that of the consumer's next entry: 0 if the log does not know it at all.
+    pub(super) fn remove(&mut self, id: ConsumerId, serial: u64) {
+        self.queue.retain(|queued| queued.id != id);
+        self.dirty.retain(|other| *other != id);
+        if serial > 0 {
+            self.queue.push(Queued { id, kind: Kind::Remove, serial: Some(serial), payload: Vec::new() });
+        }
+    }
+
+    pub(super) fn take_obsolete(&mut self) -> Vec<Obsolete> {
+        std::mem::take(&mut self.obsolete)
+    }
+
+    pub(super) fn is_released(&self, position: Flushed) -> bool {
+        match &self.state {
+            State::Open(file) if position.file == file.number => position.end <= file.tail.releasable(),
+            // A log that was begun later holds all of it, and was synced.
+            State::Open(file) => position.file < file.number,
+            State::Closed | State::Behind => false,
+        }
+    }
+
+    pub(super) fn flush(&mut self, consumers: &mut Map, next: u64, now: Timestamp) -> io::Result<Flushed> {
+        if !matches!(self.state, State::Open(_)) {
+            if !self.is_dirty() {
+                return Ok(Flushed { file: self.highest, end: 0 });
+            }
+            return self.checkpoint(consumers, next);
+        }
+        self.send(now)?;
+        self.gather(consumers);
+        self.send(now)
+    }
+
+    /// Appends the batch, if there is one.
+    fn send(&mut self, now: Timestamp) -> io::Result<Flushed> {
+        let State::Open(file) = &mut self.state else { return Err(io::ErrorKind::NotConnected.into()) };
+        if !file.unsent.is_empty() {
+            file.tail.reserve(file.unsent.len() as u64)?;
+            if let Err(error) = file.tail.append(&file.unsent, now) {
+                self.state = State::Behind;
+                return Err(error);
+            }
+            file.unsent.clear();
+        }
+        Ok(Flushed { file: file.number, end: file.tail.end() })
+    }
+
+    /// Seals everything that waits into the batch.
+    fn gather(&mut self, consumers: &mut Map) {
+        let State::Open(file) = &mut self.state else { return };
+        let mut payload = Vec::new();
+        for queued in self.queue.drain(..) {
+            let serial = match queued.serial {
+                Some(serial) => serial,
+                None => take_serial(consumers, queued.id),
+            };
+            payload.clear();
+            bytes::put(&mut payload, serial);
+            payload.extend_from_slice(&queued.payload);
+            file.seal(queued.id, queued.kind, &payload);
+        }
+        for id in self.dirty.drain(..) {
+            let Some(consumer) = consumers.get_mut(&id) else { continue };
+            payload.clear();
+            bytes::put(&mut payload, consumer.serial);
+            let kind = match consumer.unwritten {
+                Unwritten::Nothing => continue,
+                Unwritten::Changes => {
+                    put_changes(&mut payload, consumer);
+                    Kind::Delta
+                }
+                Unwritten::Whole => {
+                    payload::put_state(&mut payload, &consumer.state);
+                    Kind::Checkpoint
+                }
+            };
+            consumer.serial += 1;
+            consumer.written();
+            file.seal(id, kind, &payload);
+        }
+    }
+
+    /// `fresh` says about how long a new log would be, and may take a while.
+    pub(super) fn checkpoint_due(&mut self, fresh: impl FnOnce() -> u64) -> bool {
+        let State::Open(file) = &self.state else { return false };
+        let end = file.tail.end();
+        if end < self.look_at {
+            return false;
+        }
+        self.look_at = (HEADER_BYTES as u64 + fresh()).saturating_mul(2).max(LEAST_DUE);
+        end >= self.look_at
+    }
+
+    pub(super) fn checkpoint(&mut self, consumers: &mut Map, next: u64) -> io::Result<Flushed> {
+        let number = self.highest + 1;
+        let header = self.new_header(number, next, consumers.len());
+        let frame = Frame::new(&header, self.place.cipher(&header));
+        let mut sorted: Vec<(ConsumerId, &Consumer)> = consumers.iter().map(|(id, one)| (*id, one)).collect();
+        sorted.sort_unstable_by_key(|(id, _)| *id);
+        let image = image::build(header, &frame, sorted.into_iter());
+        // Whatever becomes of it, the number and its salt are used up.
+        self.highest = number;
+        let path = self.place.directory.join(header::file_name(number));
+        let temporary = self.place.directory.join(header::temporary_name(number));
+        let file = image::write(&*self.place.disk, &temporary, &image)?;
+        if let Err(error) = image::name(&*self.place.disk, &temporary, &path) {
+            // Either file may be the valid one after a loss of power, so neither is appended to.
+            self.state = State::Behind;
+            self.current.push(Obsolete { path, fate: Fate::Remove });
+            return Err(error);
+        }
+        self.retire();
+        for consumer in consumers.values_mut() {
+            consumer.written();
+            consumer.serial = SERIAL_AFTER;
+        }
+        let end = image.len() as u64;
+        self.look_at = end.saturating_mul(2).max(LEAST_DUE);
+        self.current.push(Obsolete { path: path.clone(), fate: Fate::Remove });
+        let tail = self.place.tails.attach(self.file_id(number), &path, file, end)?;
+        self.state = State::Open(Writable { number, frame, tail, unsent: Vec::new() });
+        Ok(Flushed { file: number, end })
+    }
+
+    /// Another file has taken the place of the one before, and holds all that waited.
+    fn retire(&mut self) {
+        if let State::Open(mut file) = std::mem::replace(&mut self.state, State::Closed) {
+            file.tail.abandon();
+        }
+        self.obsolete.append(&mut self.current);
+        self.queue.clear();
+        self.dirty.clear();
+    }
+
+    fn new_header(&self, number: u64, next_consumer: u64, consumers: usize) -> Header {
+        let mut salt = [0; 16];
+        self.place.entropy.fill(&mut salt);
+        Header {
+            stream: self.place.stream,
+            number,
+            next_consumer,
+            image_end: 0,
+            consumers: u32::try_from(consumers).unwrap_or(u32::MAX),
+            salt,
+            cipher: self.place.key.as_ref().map(|(kind, _)| *kind),
+        }
+    }
+
+    fn file_id(&self, number: u64) -> FileId {
+        FileId { stream: self.place.stream, kind: FileKind::Consumers(number) }
+    }
+}
+
+impl Writable {
+    fn seal(&mut self, id: ConsumerId, kind: Kind, payload: &[u8]) {
+        let offset = self.tail.end() + self.unsent.len() as u64;
+        self.frame.seal(&mut self.unsent, offset, id, kind, payload);
+    }
+}
+
+/// What was read is written already, but perhaps not synced: whoever carries the file on believes that it is.
+fn attach(place: &Place, log: OpenedLog, end: u64) -> Option<Writable> {
+    let OpenedLog { header, file } = log;
+    file.sync().ok()?;
+    let id = FileId { stream: place.stream, kind: FileKind::Consumers(header.number) };
+    let path = place.directory.join(header::file_name(header.number));
+    let tail = place.tails.attach(id, &path, file, end).ok()?;
+    Some(Writable { number: header.number, frame: Frame::new(&header, None), tail, unsent: Vec::new() })
+}
+
+fn put_changes(payload: &mut Vec<u8>, consumer: &mut Consumer) {
+    let floors = Floors { before: consumer.base, after: consumer.state.ack_floor() };
+    payload::put_floors(payload, floors);
+    payload.extend_from_slice(consumer.changes.finish());
+}
+
+fn take_serial(consumers: &mut Map, id: ConsumerId) -> u64 {
+    let Some(consumer) = consumers.get_mut(&id) else { return 0 };
+    consumer.serial += 1;
+    consumer.serial - 1
+}

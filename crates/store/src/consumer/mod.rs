@@ -1,0 +1,84 @@
+//! The state of a stream's consumers, and the log it lies in.
+//!
+//! Owns what the reference keeps per consumer (what was delivered, what was acknowledged, what is in between) and the
+//! files `consumers.NNNN` beside a stream's segments. Changes are appended as deltas; the file is written anew when
+//! most of it is history. It must never lose a delta that it was given because a write failed, and when bytes are
+//! damaged it must err on the side of delivering again.
+//!
+//! `state` holds the rules, `pending` what awaits its acknowledgement, `delta` one change and its bytes, `entry` and
+//! `header` the file's frame, `replay` and `resume` read it, `image` writes it anew, `log` appends to it, and `consumers`
+//! is what a stream holds.
+//!
+//! The format is written down in `docs/formats/consumers.md`.
+
+mod bytes;
+mod consumers;
+mod delta;
+mod entry;
+mod header;
+mod image;
+mod log;
+mod open;
+mod payload;
+mod pending;
+mod replay;
+mod report;
+mod resume;
+mod state;
+mod tail;
+
+use std::num::NonZeroU64;
+
+pub use consumers::{Consumer, ConsumerError, Consumers};
+pub use delta::Delta;
+pub use header::HEADER_BYTES;
+pub use log::Flushed;
+pub use open::{Fate, Obsolete, OpenError, Place};
+pub use pending::{Pending, PendingMessages};
+pub use replay::{Replay, replay};
+pub use report::{Affected, BadBytes, BadRange, Report, Torn};
+pub use state::{Applied, ConsumerState, InvalidState};
+pub use tail::{Tail, Tails};
+
+use crate::Seq;
+
+#[cfg(test)]
+mod tests;
+
+/// Numbers a consumer within its stream, from 1: never used again, not even after the consumer was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConsumerId(pub u64);
+
+/// Numbers the deliveries of one consumer, from 1; a redelivery has a number of its own. 0 is before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeliverySeq(pub u64);
+
+/// A place in a consumer's work, as its own deliveries and as the stream count it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SequencePair {
+    /// In deliveries.
+    pub consumer: DeliverySeq,
+    /// In the stream's messages.
+    pub stream: Seq,
+}
+
+/// What a consumer's clients acknowledge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AckPolicy {
+    /// Nothing: what is delivered is done.
+    None,
+    /// A message and all before it (also the policy `flow_control`).
+    All,
+    /// Each message.
+    #[default]
+    Explicit,
+}
+
+/// The part of a consumer's configuration by which its state changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// What is acknowledged.
+    pub acks: AckPolicy,
+    /// How often a message is delivered before it is given up; `None` is for ever.
+    pub max_deliver: Option<NonZeroU64>,
+}

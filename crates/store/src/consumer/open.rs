@@ -1,0 +1,234 @@
+//! Finds and reads a stream's consumer logs when the store starts.
+//!
+//! Owns the choice among them: the highest that is complete. It writes nothing and removes nothing; what may go or
+//! must be kept for an operator is told to the caller.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::entry::Frame;
+use super::header::{self, HEADER_BYTES, Header, HeaderFault, Name};
+use super::replay::{self, Read};
+use super::report::Report;
+use super::tail::Tails;
+use crate::StreamId;
+use crate::cipher::{Cipher, CipherKind};
+use crate::disk::Disk;
+use crate::entropy::Entropy;
+use crate::keys::StreamKey;
+
+/// Where a stream's consumer logs are, and with what they are written.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The stream's directory.
+    pub directory: PathBuf,
+    /// The stream.
+    pub stream: StreamId,
+    /// What carries the logs.
+    pub tails: Arc<dyn Tails>,
+    /// For salts.
+    pub entropy: Arc<dyn Entropy>,
+    /// The stream's key, and the cipher for new logs. `None` writes them in the clear.
+    pub key: Option<(CipherKind, StreamKey)>,
+}
+
+impl Place {
+    pub(super) fn cipher(&self, header: &Header) -> Option<Cipher> {
+        let kind = header.cipher?;
+        let (_, key) = self.key.as_ref()?;
+        Some(key.file_cipher(kind, "consumers", header.number, &header.salt))
+    }
+}
+
+/// Why the consumers of a stream cannot be known. Nothing was changed on the disk.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The disk does not give the directory or a log.
+    Io(io::Error),
+    /// A log is encrypted, and there is no key or another one.
+    Locked(PathBuf),
+    /// A log was written by a later version.
+    Version(PathBuf),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "cannot read consumers: {}", myelin_stdx::fault::words(error)),
+            Self::Locked(path) => {
+                write!(f, "{} is encrypted: configure the key it was written with", path.display())
+            }
+            Self::Version(path) => {
+                write!(f, "{} was written by a later version: use a newer server", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A log that is needed no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obsolete {
+    /// The file.
+    pub path: PathBuf,
+    /// What to do with it.
+    pub fate: Fate,
+}
+
+/// What is to be done with a file that is needed no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// All it said stands elsewhere: remove it.
+    Remove,
+    /// Parts of it were not understood: move it to quarantine.
+    Quarantine,
+}
+
+/// What was found on the disk.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) read: Read,
+    /// The log to go on with, if it can be gone on with.
+    pub(super) log: Option<OpenedLog>,
+    /// The log that was read.
+    pub(super) current: Option<Obsolete>,
+    pub(super) highest: u64,
+    pub(super) obsolete: Vec<Obsolete>,
+}
+
+#[derive(Debug)]
+pub(super) struct OpenedLog {
+    pub(super) header: Header,
+    pub(super) file: Arc<dyn crate::disk::File>,
+}
+
+struct Candidate {
+    number: u64,
+    path: PathBuf,
+    file: Arc<dyn crate::disk::File>,
+    length: u64,
+    header: Result<Header, HeaderFault>,
+}
+
+/// Reads what there is.
+pub(super) fn open(place: &Place) -> Result<Opened, OpenError> {
+    let mut opened = Opened { read: nothing(), log: None, current: None, highest: 0, obsolete: Vec::new() };
+    let mut candidates = list(place, &mut opened)?;
+    candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.is_complete(), candidate.number)));
+    let mut unusable = Vec::new();
+    let mut chosen: Option<Candidate> = None;
+    for candidate in candidates {
+        opened.highest = opened.highest.max(candidate.number);
+        match candidate.header {
+            Ok(_) if chosen.is_none() => chosen = Some(candidate),
+            Ok(_) | Err(HeaderFault::Empty) => {
+                opened.obsolete.push(Obsolete { path: candidate.path, fate: Fate::Remove });
+            }
+            Err(HeaderFault::Version(_)) => return Err(OpenError::Version(candidate.path)),
+            Err(HeaderFault::Damaged | HeaderFault::Elsewhere) => {
+                unusable.push(header::file_name(candidate.number));
+                opened.obsolete.push(Obsolete { path: candidate.path, fate: Fate::Quarantine });
+            }
+        }
+    }
+    if let Some(Candidate { path, file, length, header: Ok(header), .. }) = chosen {
+        opened.choose(place, path, file, length, header)?;
+    }
+    opened.read.report.unusable = unusable;
+    Ok(opened)
+}
+
+fn nothing() -> Read {
+    Read { consumers: BTreeMap::new(), next_consumer: 1, end: 0, report: Report::default(), entries: 0 }
+}
+
+fn list(place: &Place, opened: &mut Opened) -> Result<Vec<Candidate>, OpenError> {
+    let mut candidates = Vec::new();
+    for entry in place.disk.list(&place.directory)? {
+        if entry.is_directory {
+            continue;
+        }
+        let path = place.directory.join(&entry.name);
+        match header::read_name(&entry.name) {
+            Name::Foreign => {}
+            Name::Temporary => opened.obsolete.push(Obsolete { path, fate: Fate::Remove }),
+            Name::Log(number) => {
+                let file = place.disk.open(&path)?;
+                let length = file.len()?;
+                let mut head = vec![0; length.min(HEADER_BYTES as u64) as usize];
+                let got = file.read_at(&mut head, 0)?;
+                let header = Header::decode(&head[..got], place.stream, number);
+                candidates.push(Candidate { number, path, file, length, header });
+            }
+        }
+    }
+    Ok(candidates)
+}
+
+impl Candidate {
+    fn is_complete(&self) -> bool {
+        self.header.is_ok_and(|header| header.image_end <= self.length)
+    }
+}
+
+impl Opened {
+    fn choose(
+        &mut self,
+        place: &Place,
+        path: PathBuf,
+        file: Arc<dyn crate::disk::File>,
+        length: u64,
+        header: Header,
+    ) -> Result<(), OpenError> {
+        let cipher = place.cipher(&header);
+        if header.cipher.is_some() && cipher.is_none() {
+            return Err(OpenError::Locked(path));
+        }
+        let mut bytes = load(&*file, length)?;
+        self.read = replay::read(&mut bytes, &header, &Frame::new(&header, cipher));
+        let report = &self.read.report;
+        if header.cipher.is_some() && self.read.entries == 0 && !report.bad.is_empty() {
+            return Err(OpenError::Locked(path));
+        }
+        let understood = report.bad.is_empty() && report.orphans.is_empty();
+        // An encrypted log is never gone on with after a restart: a place that was written to is not written again.
+        if understood && report.torn.is_none() && header.cipher.is_none() && place.key.is_none() {
+            self.log = Some(OpenedLog { header, file });
+        }
+        let fate = if understood { Fate::Remove } else { Fate::Quarantine };
+        self.current = Some(Obsolete { path, fate });
+        Ok(())
+    }
+}
+
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// The whole file. It grows with what is read, so that a file with a hole of a terabyte is an error and no abort.
+fn load(file: &dyn crate::disk::File, length: u64) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    while bytes.len() < length {
+        let from = bytes.len();
+        bytes.resize(length.min(from + CHUNK), 0);
+        let got = file.read_at(&mut bytes[from..], from as u64)?;
+        bytes.truncate(from + got);
+        if got == 0 {
+            break;
+        }
+    }
+    Ok(bytes)
+}

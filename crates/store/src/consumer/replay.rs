@@ -1,0 +1,217 @@
+//! Reads a consumer log from its first entry to its last.
+//!
+//! Owns what follows from bytes that are no entry: with entries behind them they are a bad range and the consumers
+//! that missed something are doubted; without, they are a torn end. Must never panic nor hang, whatever the bytes,
+//! nor take more memory than a small multiple of the file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::bytes::{Malformed, Reader};
+use super::entry::{Found, Frame, Kind, Search};
+use super::header::{HEADER_BYTES, Header};
+use super::payload;
+use super::report::{Affected, BadBytes, BadRange, Report, Torn};
+use super::resume::{Belief, Resumed};
+use super::{ConsumerId, ConsumerState, Rules};
+use crate::StreamId;
+
+/// What a log says, for tools and tests; a stream reads its own with `Consumers::open`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// Names, rules, configurations and states.
+    pub consumers: Vec<(ConsumerId, Box<str>, Rules, Box<[u8]>, ConsumerState)>,
+    /// What was wrong.
+    pub report: Report,
+}
+
+/// Reads the log `number` of `stream`, which is not encrypted. `None` if the header is not one.
+#[must_use]
+pub fn replay(mut file: Vec<u8>, stream: StreamId, number: u64) -> Option<Replay> {
+    let header = Header::decode(&file, stream, number).ok().filter(|header| header.cipher.is_none())?;
+    let read = read(&mut file, &header, &Frame::new(&header, None));
+    let flat = |(id, resumed): (ConsumerId, Resumed)| {
+        let definition = resumed.definition;
+        (id, definition.name, definition.rules, definition.config, resumed.state)
+    };
+    Some(Replay { consumers: read.consumers.into_iter().map(flat).collect(), report: read.report })
+}
+
+/// What reading gives.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) consumers: BTreeMap<ConsumerId, Resumed>,
+    pub(super) next_consumer: u64,
+    /// Where the entries end.
+    pub(super) end: u64,
+    pub(super) report: Report,
+    /// Entries that could be opened.
+    pub(super) entries: u64,
+}
+
+/// Reads a log whose header is known. Encrypted payloads are decrypted in place.
+pub(super) fn read(file: &mut [u8], header: &Header, frame: &Frame) -> Read {
+    let mut reading = Reading {
+        consumers: BTreeMap::new(),
+        orphans: BTreeSet::new(),
+        next_consumer: header.next_consumer.max(1),
+        entries: 0,
+        report: Report { file: Some(header.number), ..Report::default() },
+    };
+    let mut at = HEADER_BYTES.min(file.len());
+    let mut present = None;
+    let mut budget = file.len().saturating_mul(4).saturating_add(1 << 20);
+    let image_end = usize::try_from(header.image_end).unwrap_or(usize::MAX);
+    while at < file.len() {
+        if present.is_none() && at >= image_end {
+            present = Some(reading.consumers.len());
+        }
+        let found = frame.find(file, at);
+        match found {
+            Some(entry) => {
+                reading.entry(file, frame, &entry);
+                at = entry.end();
+            }
+            None if is_zero(&file[at..]) => break,
+            None => match frame.find_next(file, at, &mut budget) {
+                Search::Found(next) => {
+                    reading.bad(at, next.at, BadBytes::Unreadable);
+                    at = next.at;
+                }
+                Search::Nothing => {
+                    reading.torn(file, at);
+                    break;
+                }
+                Search::GivenUp => {
+                    reading.bad(at, file.len(), BadBytes::Unreadable);
+                    at = file.len();
+                }
+            },
+        }
+    }
+    let present = present.unwrap_or(reading.consumers.len());
+    reading.finish(header, at, image_end, present)
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+/// What is known so far.
+#[derive(Debug)]
+struct Reading {
+    consumers: BTreeMap<ConsumerId, Resumed>,
+    orphans: BTreeSet<ConsumerId>,
+    next_consumer: u64,
+    entries: u64,
+    report: Report,
+}
+
+impl Reading {
+    fn entry(&mut self, file: &mut [u8], frame: &Frame, entry: &Found) {
+        let understood = frame.open(file, entry).and_then(|payload| self.payload(entry, payload));
+        if understood.is_ok() {
+            self.entries += 1;
+            return;
+        }
+        self.report
+            .bad
+            .push(BadRange { range: entry.at as u64..entry.end() as u64, fault: BadBytes::Impossible });
+        match self.consumers.get_mut(&entry.id) {
+            Some(consumer) => consumer.doubt(),
+            None => {
+                self.orphans.insert(entry.id);
+            }
+        }
+    }
+
+    fn payload(&mut self, entry: &Found, payload: &[u8]) -> Result<(), Malformed> {
+        let mut reader = Reader::new(payload);
+        let serial = reader.number()?;
+        self.next_consumer = self.next_consumer.max(entry.id.0.saturating_add(1));
+        if entry.kind == Kind::Define {
+            return self.define(entry.id, serial, &mut reader);
+        }
+        let Some(consumer) = self.consumers.get_mut(&entry.id) else {
+            if entry.kind == Kind::Remove {
+                self.orphans.remove(&entry.id);
+            } else {
+                self.orphans.insert(entry.id);
+            }
+            return Ok(());
+        };
+        match entry.kind {
+            Kind::Checkpoint => {
+                let state = payload::read_state(&mut reader)?;
+                consumer.count(serial);
+                consumer.replace(state);
+            }
+            Kind::Remove => {
+                self.consumers.remove(&entry.id);
+            }
+            Kind::Delta | Kind::Define => {
+                consumer.count(serial);
+                consumer.change(reader)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn define(&mut self, id: ConsumerId, serial: u64, reader: &mut Reader<'_>) -> Result<(), Malformed> {
+        let definition = payload::read_definition(reader)?;
+        self.orphans.remove(&id);
+        match self.consumers.get_mut(&id) {
+            Some(consumer) => {
+                consumer.count(serial);
+                consumer.definition = definition;
+            }
+            None => {
+                let mut consumer = Resumed::new(definition, serial);
+                // Its first entry, unless what came before is lost: then nothing is certain but what follows.
+                if serial != 0 {
+                    consumer.belief = Belief::Doubt { certain: 0 };
+                }
+                self.consumers.insert(id, consumer);
+            }
+        }
+        Ok(())
+    }
+
+    fn bad(&mut self, from: usize, to: usize, fault: BadBytes) {
+        self.report.bad.push(BadRange { range: from as u64..to as u64, fault });
+        self.consumers.values_mut().for_each(Resumed::suspect);
+    }
+
+    fn torn(&mut self, file: &[u8], at: usize) {
+        let used = file[at..].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        self.report.torn = Some(Torn { offset: at as u64, bytes: used as u64 });
+    }
+
+    fn finish(mut self, header: &Header, end: usize, image_end: usize, present: usize) -> Read {
+        if end < image_end {
+            // The image was synced before the file got its name: this is no torn end.
+            self.report.torn = None;
+            self.bad(end, image_end, BadBytes::Unreadable);
+        }
+        if !self.report.bad.is_empty() {
+            let present = u32::try_from(present).unwrap_or(u32::MAX);
+            self.report.missing = header.consumers.saturating_sub(present);
+        }
+        for (id, consumer) in &mut self.consumers {
+            consumer.settle();
+            let how = match consumer.belief {
+                Belief::Sound => continue,
+                Belief::Suspect => Affected::Perhaps,
+                Belief::Doubt { .. } => Affected::Rewound,
+            };
+            self.report.affected.push((*id, consumer.definition.name.clone(), how));
+        }
+        self.report.orphans = self.orphans.into_iter().collect();
+        Read {
+            consumers: self.consumers,
+            next_consumer: self.next_consumer,
+            end: end as u64,
+            report: self.report,
+            entries: self.entries,
+        }
+    }
+}

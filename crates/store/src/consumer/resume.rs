@@ -1,0 +1,222 @@
+//! One consumer as a log tells it, entry by entry, also when entries are missing.
+//!
+//! Owns what may be believed after a gap. A gap may hide deliveries, so what was delivered behind it and is not known
+//! to be pending may be unacknowledged; it may hide acknowledgements, too. Hence: what was pending before the gap stays
+//! pending unless an acknowledgement is seen; the floor is the one that the next entry states; and what was delivered
+//! after the gap is forgotten, so that it is delivered again. A whole state, or a reset, ends the doubt.
+
+use super::bytes::{Malformed, Reader};
+use super::delta::{Operation, Operations};
+use super::payload::{self, Definition, Floors};
+use super::{AckPolicy, Applied, ConsumerState, Delta, SequencePair};
+use crate::Seq;
+
+/// A consumer while its log is read.
+#[derive(Clone, Debug)]
+pub(super) struct Resumed {
+    pub(super) definition: Definition,
+    pub(super) state: ConsumerState,
+    /// The next entry's.
+    pub(super) serial: u64,
+    pub(super) belief: Belief,
+}
+
+/// How far the state can be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Belief {
+    /// No entry is missing.
+    Sound,
+    /// A range was passed over since the consumer's last entry; it may have held one.
+    Suspect,
+    /// Entries are missing. Deliveries up to `certain` are known.
+    Doubt { certain: Seq },
+}
+
+impl Resumed {
+    pub(super) fn new(definition: Definition, serial: u64) -> Self {
+        let belief = Belief::Sound;
+        Self { definition, state: ConsumerState::default(), serial: serial.wrapping_add(1), belief }
+    }
+
+    /// A range was passed over.
+    pub(super) fn suspect(&mut self) {
+        if self.belief == Belief::Sound {
+            self.belief = Belief::Suspect;
+        }
+    }
+
+    /// An entry of the consumer was passed over.
+    pub(super) fn doubt(&mut self) {
+        self.serial = self.serial.wrapping_add(1);
+        self.begin_doubt(self.state.delivered.stream);
+    }
+
+    fn begin_doubt(&mut self, certain: Seq) {
+        if !matches!(self.belief, Belief::Doubt { .. }) {
+            self.belief = Belief::Doubt { certain };
+        }
+    }
+
+    /// Looks whether entries are missing before the one with this number.
+    pub(super) fn count(&mut self, serial: u64) {
+        match self.belief {
+            Belief::Suspect if serial == self.serial => self.belief = Belief::Sound,
+            _ if serial == self.serial => {}
+            _ => self.begin_doubt(self.state.delivered.stream),
+        }
+        self.serial = serial.wrapping_add(1);
+    }
+
+    /// The whole state: whatever was doubted is known now.
+    pub(super) fn replace(&mut self, state: ConsumerState) {
+        self.state = state;
+        self.belief = Belief::Sound;
+    }
+
+    /// The changes of one entry.
+    pub(super) fn change(&mut self, mut reader: Reader<'_>) -> Result<(), Malformed> {
+        let floors = payload::read_floors(&mut reader)?;
+        let mut operations = Operations::new(reader, floors.before);
+        loop {
+            match operations.next() {
+                Ok(Some(operation)) => self.operate(operation),
+                Ok(None) => break,
+                Err(malformed) => {
+                    self.begin_doubt(self.state.ack_floor.stream);
+                    return Err(malformed);
+                }
+            }
+        }
+        self.agree(floors);
+        Ok(())
+    }
+
+    fn operate(&mut self, operation: Operation) {
+        if let Belief::Doubt { certain } = self.belief {
+            self.salvage(operation, certain);
+            return;
+        }
+        if !self.apply(operation) {
+            self.begin_doubt(self.state.ack_floor.stream);
+        }
+    }
+
+    /// What was written had an effect, so it must have one again. Otherwise the state is not the one it was written
+    /// for; that also ends rows that claim more than there is.
+    fn apply(&mut self, operation: Operation) -> bool {
+        let rules = self.definition.rules;
+        match operation {
+            Operation::One(delta) => self.state.apply(rules, delta) == Applied::Changed,
+            Operation::Row { first, more } => (0..=more).all(|step| {
+                let delta = Delta::Acknowledged {
+                    delivery: super::DeliverySeq(first.consumer.0.wrapping_add(step)),
+                    seq: first.stream.wrapping_add(step),
+                };
+                self.state.apply(rules, delta) == Applied::Changed
+            }),
+        }
+    }
+
+    /// What can be taken from an operation when others are missing: what is done stays done.
+    fn salvage(&mut self, operation: Operation, certain: Seq) {
+        let state = &mut self.state;
+        match operation {
+            Operation::One(Delta::Delivered { delivery, seq, count, timestamp }) => {
+                state.delivered.consumer = state.delivered.consumer.max(delivery);
+                if state.pending.touch(seq, timestamp) && count > 1 {
+                    let times = state.redelivered.entry(seq).or_default();
+                    *times = (*times).max(count - 1);
+                }
+            }
+            Operation::One(Delta::Acknowledged { seq, .. }) => self.salvage_acknowledged(seq, seq),
+            Operation::Row { first, more } => {
+                self.salvage_acknowledged(first.stream, first.stream.saturating_add(more));
+            }
+            Operation::One(Delta::Reset { seq }) => {
+                state.reset(seq);
+                self.belief = Belief::Sound;
+            }
+            Operation::One(Delta::Forget { seq }) => state.settle_range(seq, seq),
+            Operation::One(Delta::DropBelow { seq }) => state.settle_range(0, seq.saturating_sub(1)),
+            Operation::One(Delta::CutAbove { seq }) => {
+                state.cut_above(seq);
+                self.belief = Belief::Doubt { certain: certain.min(seq) };
+            }
+            Operation::One(Delta::ForgetCountsBelow { seq }) => {
+                state.forget_counts_below(seq);
+            }
+            // Passing over messages is what a doubtful consumer must not do; the floor says what is certain.
+            Operation::One(Delta::Skip { .. }) => {}
+        }
+    }
+
+    fn salvage_acknowledged(&mut self, from: Seq, to: Seq) {
+        match self.definition.rules.acks {
+            AckPolicy::None => {}
+            AckPolicy::All => self.state.settle_range(0, to),
+            AckPolicy::Explicit => self.state.settle_range(from, to),
+        }
+    }
+
+    /// After an entry: the floor is the one it states.
+    fn agree(&mut self, floors: Floors) {
+        if !matches!(self.belief, Belief::Doubt { .. }) {
+            if self.state.ack_floor == floors.after {
+                return;
+            }
+            self.begin_doubt(self.state.ack_floor.stream.min(floors.after.stream));
+        }
+        if floors.after.stream < self.state.ack_floor.stream {
+            // The gap hid a reset: nothing from before it is true any more.
+            self.state.restart(floors.after);
+            self.belief = Belief::Doubt { certain: floors.after.stream };
+        } else {
+            self.state.raise_floor(floors.after);
+        }
+    }
+
+    /// At the log's end: forgets deliveries that may have company that nobody knows.
+    pub(super) fn settle(&mut self) {
+        if let Belief::Doubt { certain } = self.belief {
+            self.state.rewind(certain);
+        }
+    }
+}
+
+/// Transitions that only doubt needs.
+impl ConsumerState {
+    /// Messages in `from..=to` are done. The floor stays.
+    fn settle_range(&mut self, from: Seq, to: Seq) {
+        if from > to {
+            return;
+        }
+        self.pending.remove_range(from, to);
+        let mut above = self.redelivered.split_off(&from);
+        self.redelivered.append(&mut above.split_off(&to.saturating_add(1)));
+    }
+
+    fn raise_floor(&mut self, floor: SequencePair) {
+        self.pending.remove_through(floor.stream);
+        self.ack_floor.consumer = self.ack_floor.consumer.max(floor.consumer);
+        self.ack_floor.stream = self.ack_floor.stream.max(floor.stream);
+        self.delivered.consumer = self.delivered.consumer.max(floor.consumer);
+        self.delivered.stream = self.delivered.stream.max(floor.stream);
+    }
+
+    /// Begins at a floor. The numbers of deliveries go on.
+    fn restart(&mut self, floor: SequencePair) {
+        let consumer = self.delivered.consumer.max(floor.consumer);
+        let delivered = SequencePair { consumer, stream: floor.stream };
+        *self = Self { delivered, ack_floor: floor, ..Self::default() };
+    }
+
+    /// Takes back deliveries above `certain`, except those below the floor.
+    fn rewind(&mut self, certain: Seq) {
+        let last = certain.max(self.ack_floor.stream);
+        if last < self.delivered.stream {
+            self.pending.remove_above(last);
+            self.redelivered.split_off(&last.saturating_add(1));
+            self.delivered.stream = last;
+        }
+    }
+}

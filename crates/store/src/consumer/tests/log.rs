@@ -1,0 +1,228 @@
+//! What was flushed is there after a restart.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::disk::faulty::FaultyDisk;
+use crate::disk::memory::MemoryDisk;
+
+/// What a server does with the consumers of a stream.
+#[derive(Clone, Debug)]
+enum Act {
+    Create(u8, Rules),
+    Update(u8, Rules),
+    Remove(u8),
+    Replace(u8),
+    Events(u8, Vec<Event>),
+    ForAll(Event),
+    Flush,
+    Checkpoint,
+    Restart,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        2 => (any::<u8>(), strategy::rules()).prop_map(|(name, rules)| Act::Create(name % 8, rules)),
+        1 => (any::<u8>(), strategy::rules()).prop_map(|(at, rules)| Act::Update(at, rules)),
+        1 => any::<u8>().prop_map(Act::Remove),
+        1 => any::<u8>().prop_map(Act::Replace),
+        12 => (any::<u8>(), vec(strategy::anything(), 0..20)).prop_map(|(at, events)| Act::Events(at, events)),
+        1 => any::<u8>().prop_map(|at| Act::ForAll(Event::DropBelow(at))),
+        6 => Just(Act::Flush),
+        1 => Just(Act::Checkpoint),
+        1 => Just(Act::Restart),
+    ]
+}
+
+pub(super) fn cipher() -> impl Strategy<Value = Option<CipherKind>> {
+    prop_oneof![Just(None), Just(Some(CipherKind::Aes256Gcm)), Just(Some(CipherKind::ChaCha20Poly1305))]
+}
+
+fn nth(consumers: &Consumers, at: u8) -> Option<ConsumerId> {
+    let mut ids: Vec<ConsumerId> = consumers.iter().map(|(id, _)| id).collect();
+    ids.sort_unstable();
+    (!ids.is_empty()).then(|| ids[at as usize % ids.len()])
+}
+
+fn clean_up(place: &Place, consumers: &mut Consumers) {
+    for obsolete in consumers.take_obsolete() {
+        assert_eq!(obsolete.fate, Fate::Remove);
+        place.disk.remove_file(&obsolete.path).expect("it is there");
+    }
+}
+
+fn perform(place: &Place, consumers: &mut Consumers, act: Act) {
+    match act {
+        Act::Create(name, rules) => {
+            let name = format!("consumer {name}");
+            let known = consumers.find(&name);
+            let created = consumers.create(&name, rules, name.as_bytes());
+            assert_eq!(created.is_err(), known.is_some());
+        }
+        Act::Update(at, rules) => {
+            if let Some(id) = nth(consumers, at) {
+                consumers.update(id, rules, b"updated").expect("it exists");
+            }
+        }
+        Act::Remove(at) => {
+            if let Some(id) = nth(consumers, at) {
+                let gone = consumers.remove(id).expect("it exists");
+                assert_eq!(consumers.find(gone.name()), None);
+                assert_eq!(consumers.remove(id).map(|_| ()), Err(ConsumerError::Unknown(id)));
+            }
+        }
+        Act::Replace(at) => {
+            if let Some(id) = nth(consumers, at) {
+                let mut state = consumers.state(id).expect("it exists").clone();
+                state.apply(Rules::default(), delivered(state.delivered().consumer.0 + 1, 1 << 40));
+                consumers.replace(id, state).expect("it exists");
+            }
+        }
+        Act::Events(at, events) => {
+            for event in events {
+                if let Some(id) = nth(consumers, at) {
+                    let delta = event.delta(consumers.state(id).expect("it exists"));
+                    consumers.apply(id, &[delta]).expect("it exists");
+                }
+            }
+        }
+        Act::ForAll(event) => {
+            if let Some(id) = nth(consumers, 0) {
+                let delta = event.delta(consumers.state(id).expect("it exists"));
+                consumers.apply_to_all(delta);
+            }
+        }
+        Act::Flush => {
+            let position = consumers.flush(0).expect("the disk is healthy").expect("it is on a disk");
+            assert!(position.end == 0 || consumers.is_released(position));
+            assert!(!consumers.is_dirty());
+            clean_up(place, consumers);
+        }
+        Act::Checkpoint => {
+            let position = consumers.checkpoint().expect("the disk is healthy").expect("it is on a disk");
+            assert!(consumers.is_released(position));
+            clean_up(place, consumers);
+        }
+        Act::Restart => {
+            perform(place, consumers, Act::Flush);
+            let before = everything(consumers);
+            let (again, report) = Consumers::open(place.clone()).expect("it was flushed");
+            assert!(report.is_clean(), "{report:?}");
+            assert_eq!(everything(&again), before);
+            *consumers = again;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_flushed_is_there_again(cipher in cipher(), acts in vec(act(), 0..60)) {
+        let place = place(Arc::new(MemoryDisk::new()), cipher);
+        let (mut consumers, report) = Consumers::open(place.clone()).expect("there is nothing");
+        prop_assert!(report.is_clean());
+        let mut highest = 0;
+        for act in acts {
+            perform(&place, &mut consumers, act);
+            highest = highest.max(consumers.iter().map(|(id, _)| id.0).max().unwrap_or(0));
+        }
+        perform(&place, &mut consumers, Act::Restart);
+        let next = consumers.create("the next one", Rules::default(), b"").expect("the name is new");
+        prop_assert!(next.0 > consumers.iter().filter(|(id, _)| *id != next).map(|(id, _)| id.0).max().unwrap_or(0));
+        prop_assert!(place.disk.list(&directory()).expect("it is there").len() <= 1);
+    }
+
+    #[test]
+    fn memory_is_the_same_without_files(rules in strategy::rules(), events in vec(strategy::anything(), 0..100)) {
+        let mut consumers = Consumers::in_memory();
+        let id = consumers.create("one", rules, b"").expect("it is the first");
+        let mut state = ConsumerState::default();
+        for event in events {
+            let delta = event.delta(&state);
+            let applied = state.apply(rules, delta);
+            prop_assert_eq!(consumers.apply_one(id, delta), Ok(applied));
+        }
+        prop_assert_eq!(consumers.state(id), Some(&state));
+        prop_assert_eq!(consumers.flush(0).expect("nothing is written"), None);
+        prop_assert!(!consumers.is_dirty());
+    }
+}
+
+#[test]
+fn an_id_is_not_used_again_after_a_checkpoint_and_a_restart() {
+    let place = place(Arc::new(MemoryDisk::new()), None);
+    let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
+    let first = consumers.create("a", Rules::default(), b"").expect("it is new");
+    consumers.flush(0).expect("the disk is healthy");
+    consumers.remove(first).expect("it exists");
+    consumers.flush(0).expect("the disk is healthy");
+    consumers.checkpoint().expect("the disk is healthy");
+    let (mut again, _) = Consumers::open(place).expect("it was flushed");
+    assert!(again.is_empty());
+    assert!(again.create("a", Rules::default(), b"").expect("it is new") > first);
+}
+
+#[test]
+fn a_log_of_mostly_history_is_due() {
+    let place = place(Arc::new(MemoryDisk::new()), None);
+    let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
+    let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+    let mut seq = 0;
+    while !consumers.checkpoint_due() {
+        seq += 1;
+        consumers.apply(id, &[delivered(seq, seq), acknowledged(seq, seq)]).expect("it exists");
+        consumers.flush(0).expect("the disk is healthy");
+        assert!(seq < 100_000);
+    }
+    let before = consumers.flush(0).expect("the disk is healthy").expect("a file");
+    assert!(before.end >= 256 << 10);
+    let after = consumers.checkpoint().expect("the disk is healthy").expect("a file");
+    assert!(after > before && after.end < 1000, "{after:?}");
+    assert!(!consumers.checkpoint_due());
+    assert!(consumers.is_released(before));
+}
+
+/// A disk without room: acknowledgements work, nothing is lost, memory stays bounded.
+#[test]
+fn a_full_disk_loses_nothing() {
+    for cipher in [None, Some(CipherKind::Aes256Gcm)] {
+        let disk = FaultyDisk::new(3);
+        let place = place(Arc::new(disk.clone()), cipher);
+        let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
+        let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+        consumers.flush(0).expect("the disk is healthy");
+        disk.set_capacity(Some(disk.used()));
+        let mut failed = 0;
+        for seq in 1..30_000 {
+            consumers.apply_one(id, delivered(seq, seq)).expect("it exists");
+            if seq % 3 > 0 {
+                consumers.apply_one(id, acknowledged(seq, seq)).expect("it exists");
+            }
+            if seq % 100 == 0 {
+                failed += usize::from(consumers.flush(0).is_err());
+            }
+        }
+        assert!(failed > 200, "{failed}");
+        disk.set_capacity(None);
+        consumers.flush(0).expect("there is room again");
+        let (again, report) = Consumers::open(place.clone()).expect("it was flushed");
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(states(&again), states(&consumers));
+    }
+}
+
+#[test]
+fn another_key_is_an_error_and_changes_nothing() {
+    let disk = Arc::new(MemoryDisk::new());
+    let here = place(disk.clone(), Some(CipherKind::Aes256Gcm));
+    let (mut consumers, _) = Consumers::open(here.clone()).expect("there is nothing");
+    consumers.create("a", Rules::default(), b"").expect("it is new");
+    consumers.flush(0).expect("the disk is healthy");
+    let other = StreamKey::generate(&SeededEntropy::new(3));
+    let wrong = Place { key: Some((CipherKind::Aes256Gcm, other)), ..here.clone() };
+    assert!(matches!(Consumers::open(wrong), Err(OpenError::Locked(_))));
+    assert!(matches!(Consumers::open(Place { key: None, ..here.clone() }), Err(OpenError::Locked(_))));
+    assert_eq!(Consumers::open(here).expect("the right key").0.len(), 1);
+}

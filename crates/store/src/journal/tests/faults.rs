@@ -1,0 +1,187 @@
+//! Errors of the disk at every point, and a disk that fills up.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use super::world::{JOURNAL, World, check, id, path_of, recover, small};
+use crate::Durability;
+use crate::disk::faulty::{Fault, FaultyDisk, Operation, Survival};
+
+/// Appends to many files until the journal has failed; errors of single files are passed over.
+fn work(world: &mut World, files: usize, rounds: usize) {
+    for stream in 0..files {
+        if world.create(id(stream as u64 + 1, 1), Durability::Synced).is_err() {
+            break;
+        }
+    }
+    for round in 0..rounds {
+        for index in 0..world.files.len() {
+            // A file that failed refuses; that is what it must do.
+            let _ = world.append(index, 200 + 37 * ((round + index) % 5));
+        }
+        if world.round().is_err() {
+            return;
+        }
+    }
+}
+
+fn points(files: usize, rounds: usize) -> u64 {
+    let disk = FaultyDisk::new(3);
+    work(&mut World::new(disk.clone(), small(), 1).unwrap(), files, rounds);
+    disk.points()
+}
+
+/// After any fault: what was reported durable is found, unless the only copy was set aside.
+fn check_after(world: &World, context: &str) {
+    for survival in [Survival::None, Survival::All, Survival::Random(7)] {
+        let disk = world.disk.power_cycle(survival);
+        disk.set_capacity(None);
+        let (_, report) = recover(&disk, small()).unwrap();
+        let mut twins = world.twins();
+        if !report.kept.is_empty() {
+            twins.retain(|(_, heard)| !heard.failed);
+        }
+        check(&disk, &twins, &format!("{context}, {survival:?}"));
+    }
+}
+
+#[test]
+fn an_error_anywhere_loses_nothing_durable() {
+    for files in [1, 2, 5] {
+        for point in 0..points(files, 40) {
+            for fault in [Fault::Error(ErrorKind::Other), Fault::ErrorsFrom(ErrorKind::Other)] {
+                let disk = FaultyDisk::new(point);
+                disk.fail_at(point, fault);
+                let Ok(mut world) = World::new(disk, small(), 1) else { continue };
+                work(&mut world, files, 40);
+                check_after(&world, &format!("{files} files, {fault:?} at {point}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_anywhere_loses_nothing_durable() {
+    for point in 0..points(5, 40) {
+        for room in [0, 4096, 16384] {
+            let disk = FaultyDisk::new(point);
+            disk.fail_at(point, Fault::FullAfter(room));
+            let Ok(mut world) = World::new(disk, small(), 1) else { continue };
+            work(&mut world, 5, 40);
+            check_after(&world, &format!("room for {room} from {point}"));
+            assert!(world.journal.check().is_ok(), "a full disk is not fatal");
+        }
+    }
+}
+
+/// The point of the next sync of `path`, found by a rehearsal.
+fn point_of(operation: &Operation, path: &Path, after: usize, rehearse: impl Fn(FaultyDisk)) -> u64 {
+    let disk = FaultyDisk::new(3);
+    rehearse(disk.clone());
+    let steps = disk.journal();
+    let found = steps.iter().filter(|step| step.path == path && step.operation == *operation).nth(after);
+    found.expect("the rehearsal syncs it").point
+}
+
+#[test]
+fn a_file_whose_sync_failed_is_left_alone_and_the_others_go_on() {
+    let run = |disk: FaultyDisk| {
+        let mut world = World::new(disk, small(), 1).unwrap();
+        for stream in 1..3 {
+            world.create(id(stream, 1), Durability::Synced).unwrap();
+        }
+        world
+    };
+    let path = path_of(id(1, 1));
+    let point = point_of(&Operation::Sync, &path, 0, |disk| drop(run(disk).round()));
+    let disk = FaultyDisk::new(3);
+    disk.fail_at(point, Fault::Error(ErrorKind::Other));
+    let mut world = run(disk);
+    let round = world.round().unwrap();
+    assert_eq!((round.direct, round.failed), (1, 1));
+    assert!(world.listener.of(id(1, 1)).failed && !world.listener.of(id(2, 1)).failed);
+    assert!(world.append(0, 1).is_err());
+    assert!(world.files[0].1.flush().is_err());
+    assert!(world.overwrite(0, 0, 1).is_err());
+    world.append(1, 1).unwrap();
+    assert_eq!(world.round().unwrap().direct, 1);
+    let syncs = world
+        .disk
+        .journal()
+        .into_iter()
+        .filter(|step| step.path == path && step.operation == Operation::Sync);
+    assert_eq!(syncs.count(), 1, "never synced again");
+}
+
+#[test]
+fn a_journal_whose_sync_failed_is_not_used_again() {
+    let run = |disk: FaultyDisk| {
+        let mut world = World::new(disk, small(), 1).unwrap();
+        for stream in 1..6 {
+            world.create(id(stream, 1), Durability::Synced).unwrap();
+        }
+        world
+    };
+    let path = Path::new(JOURNAL).join("00000001.jnl");
+    let point = point_of(&Operation::Sync, &path, 1, |disk| drop(run(disk).round()));
+    let disk = FaultyDisk::new(3);
+    disk.fail_at(point, Fault::Error(ErrorKind::Other));
+    let mut world = run(disk);
+    assert!(world.round().is_err());
+    let points = world.disk.points();
+    assert!(world.append(0, 1).is_err());
+    assert!(world.round().is_err());
+    assert!(world.journal.note_dropped(crate::StreamId(1)).is_err());
+    assert_eq!(world.disk.points(), points, "nothing was tried again");
+    for stream in 1..6 {
+        let heard = world.listener.of(id(stream, 1));
+        assert!(heard.failed && heard.durable == 0);
+    }
+}
+
+#[test]
+fn a_full_disk_makes_the_round_sync_files_and_passes_by() {
+    let mut world = World::new(FaultyDisk::new(1), small(), 1).unwrap();
+    for stream in 1..6 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+        world.files.last().unwrap().1.reserve(400_000).unwrap();
+    }
+    world.round().unwrap();
+    // Room for nothing but what was reserved.
+    world.disk.set_capacity(Some(world.disk.used()));
+    let mut direct = 0;
+    for _ in 0..40 {
+        for index in 0..5 {
+            world.append(index, 1000).unwrap();
+        }
+        direct += world.round().unwrap().direct;
+    }
+    assert!(direct > 0 && world.journal.statistics(0).full_rounds > 0);
+    world.overwrite(0, 10, 10).unwrap();
+    check_after(&world, "while it is full");
+    world.disk.set_capacity(None);
+    world.append(0, 10).unwrap();
+    world.round().unwrap();
+    world.note_overwrites();
+    assert!(world.files[0].0.unsure.is_empty(), "the overwrite waited for room");
+    check_after(&world, "after it was full");
+}
+
+#[test]
+fn the_only_copy_of_a_failed_files_bytes_is_set_aside() {
+    let mut world = World::new(FaultyDisk::new(1), small(), 1).unwrap();
+    for stream in 1..6 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+    }
+    world.round().unwrap();
+    world.files[0].1.lose(&crate::WriteFailed::new(Path::new("x"), &io::Error::other("planned")));
+    for _ in 0..60 {
+        for index in 1..5 {
+            world.append(index, 900).unwrap();
+        }
+        world.round().unwrap();
+    }
+    assert_eq!(world.journal.statistics(0).kept_files, 1);
+    let (_, report) = recover(&world.disk.power_cycle(Survival::None), small()).unwrap();
+    assert_eq!((report.problems.len(), report.kept.len()), (0, 1));
+}

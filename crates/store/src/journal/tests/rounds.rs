@@ -1,0 +1,265 @@
+//! Rounds: what is synced how, who is told what, and when.
+
+use std::time::Duration;
+
+use super::super::{Journal, SyncInterval, Wake};
+use super::world::{World, id, path_of, recover, small};
+use crate::disk::faulty::{FaultyDisk, Survival};
+use crate::disk::memory::MemoryFile;
+use crate::{AppendFile, Durability};
+use std::sync::Arc;
+
+fn world() -> World {
+    World::new(FaultyDisk::new(1), small(), 1).unwrap()
+}
+
+#[test]
+fn few_files_are_synced_themselves_and_many_by_the_journal() {
+    let mut world = world();
+    world.create(id(1, 1), Durability::Written).unwrap();
+    world.create(id(2, 1), Durability::Synced).unwrap();
+    let round = world.round().unwrap();
+    assert_eq!((round.direct, round.journaled, round.bytes), (2, 0, 16));
+    world.create(id(3, 1), Durability::Memory).unwrap();
+    for file in 0..3 {
+        world.append(file, 100).unwrap();
+    }
+    let round = world.round().unwrap();
+    assert_eq!((round.direct, round.journaled, round.bytes), (0, 3, 308));
+    for (twin, heard) in world.twins() {
+        assert_eq!(heard.durable, twin.content.len() as u64);
+    }
+    assert_eq!(world.round().unwrap(), super::super::Round::default());
+}
+
+#[test]
+fn much_of_one_file_does_not_go_through_the_journal() {
+    let mut world = world();
+    for stream in 1..6 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+    }
+    world.append(0, 7000).unwrap();
+    let round = world.round().unwrap();
+    assert_eq!((round.direct, round.journaled), (1, 4));
+}
+
+#[test]
+fn only_files_somebody_waits_for_are_taken_before_the_interval() {
+    let mut world = world();
+    let now = |world: &World| world.clock.get();
+    let round_at = |world: &World, at: u64| {
+        world.clock.set(at);
+        world.journal.round(&|| at).unwrap()
+    };
+    world.create(id(1, 1), Durability::Written).unwrap();
+    assert_eq!(world.journal.next_due(now(&world)), Some(Duration::ZERO), "the first is due at once");
+    let first = now(&world);
+    assert_eq!(round_at(&world, first).direct, 1);
+    assert_eq!(world.journal.next_due(first), None);
+    world.append(0, 10).unwrap();
+    assert_eq!(world.journal.next_due(first + 1_000_000), Some(Duration::from_millis(4)));
+    assert_eq!(round_at(&world, first + 4_999_999).direct, 0);
+    world.create(id(2, 1), Durability::Synced).unwrap();
+    assert_eq!(world.journal.next_due(first + 1), Some(Duration::ZERO));
+    assert_eq!(round_at(&world, first + 4_999_999).direct, 1);
+    assert!(world.listener.of(id(1, 1)).durable < world.listener.of(id(1, 1)).durable + 1);
+    assert_eq!(round_at(&world, first + 5_000_000).direct, 1);
+    // A clock that went back makes everything due, not nothing.
+    world.append(0, 10).unwrap();
+    assert_eq!(world.journal.next_due(first - 1_000_000), Some(Duration::ZERO));
+}
+
+#[test]
+fn the_loss_window_is_the_age_of_what_was_released_and_is_not_durable() {
+    let config =
+        super::super::JournalConfig { interval: SyncInterval::Every(Duration::from_secs(1)), ..small() };
+    let mut world = World::new(FaultyDisk::new(1), config, 1).unwrap();
+    world.create(id(1, 1), Durability::Written).unwrap();
+    world.create(id(2, 1), Durability::Synced).unwrap();
+    let since = 1_000_001_000;
+    let statistics = world.journal.statistics(since + 500);
+    assert_eq!((statistics.loss_window, statistics.dirty_files), (500, 2));
+    world.journal.round(&|| since + 700).unwrap();
+    let statistics = world.journal.statistics(since + 900);
+    assert_eq!((statistics.loss_window, statistics.loss_window_max, statistics.dirty_files), (0, 700, 0));
+    assert_eq!((statistics.rounds, statistics.round_times[0]), (1, 1));
+}
+
+#[test]
+fn reads_see_everything_appended_and_overwritten() {
+    let mut world = world();
+    for stream in 1..5 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+        let index = stream as usize - 1;
+        world.append(index, 500).unwrap();
+    }
+    let read = |world: &World, index: usize| {
+        let (twin, file) = &world.files[index];
+        let mut buffer = vec![0; twin.content.len() + 10];
+        let length = file.read_at(&mut buffer, 0).unwrap();
+        assert_eq!(file.read_cached_at(&mut buffer, 0).unwrap(), Some(length));
+        buffer.truncate(length);
+        buffer
+    };
+    let expect = |world: &World, index: usize| {
+        let twin = &world.files[index].0;
+        let mut content = twin.content.clone();
+        for (offset, bytes) in &twin.unsure {
+            content[*offset..offset + bytes.len()].copy_from_slice(bytes);
+        }
+        content
+    };
+    world.overwrite(0, 100, 50).unwrap();
+    world.overwrite(1, 400, 100).unwrap();
+    for _ in 0..3 {
+        for index in 0..4 {
+            assert_eq!(read(&world, index), expect(&world, index), "file {index}");
+            world.append(index, 40).unwrap();
+            assert_eq!(read(&world, index), expect(&world, index), "file {index}");
+        }
+        world.round().unwrap();
+        world.note_overwrites();
+        assert!(world.files[0].0.unsure.is_empty());
+        world.overwrite(2, 300, 100).unwrap();
+        world.files[2].1.flush().unwrap();
+    }
+    world.journal.close(&|| 0).unwrap();
+    world.note_overwrites();
+    for (twin, _) in world.twins() {
+        assert_eq!(world.disk.power_cycle(Survival::None).read_all(&path_of(twin.id)).unwrap(), twin.content);
+    }
+    let (_, report) = recover(&world.disk.power_cycle(Survival::None), small()).unwrap();
+    assert_eq!((report.bytes, report.problems.len()), (0, 0), "a closed journal has nothing to replay");
+}
+
+#[test]
+fn overwriting_what_is_not_there_is_refused() {
+    let mut world = world();
+    world.create(id(1, 1), Durability::Written).unwrap();
+    assert!(world.overwrite(0, 1, 8).is_err());
+    assert!(world.files[0].1.overwrite(u64::MAX, &[1, 2], 0).is_err());
+    assert!(world.append(0, 1).is_ok(), "that was the caller's mistake, not the file's");
+}
+
+#[test]
+fn tails_are_written_when_they_hold_too_much() {
+    let mut world = world();
+    for stream in 1..5 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+    }
+    let mut most = 0;
+    for _ in 0..30 {
+        for index in 0..4 {
+            world.append(index, 1000).unwrap();
+        }
+        world.round().unwrap();
+        most = most.max(world.journal.statistics(0).tail_bytes);
+    }
+    assert!(most <= small().tail_bytes, "{most}");
+    assert!(world.files[0].1.written() > 10_000);
+    let files = std::mem::take(&mut world.files);
+    let ends: Vec<u64> = files.iter().map(|(_, file)| file.end()).collect();
+    assert_eq!(ends, [30_008; 4]);
+    for (_, file) in &files {
+        file.flush().unwrap();
+        assert_eq!(file.written(), file.end());
+    }
+    assert_eq!(world.journal.statistics(0).tail_bytes, 0);
+}
+
+#[test]
+fn a_full_tail_is_written_by_the_append() {
+    let mut world = world();
+    world.create(id(1, 1), Durability::Memory).unwrap();
+    for _ in 0..600 {
+        world.append(0, 1000).unwrap();
+    }
+    let file = &world.files[0].1;
+    assert!(file.written() > 500_000 && file.written() < file.end());
+    world.append(0, 600_000).unwrap();
+    assert_eq!(world.files[0].1.written(), world.files[0].1.end());
+}
+
+#[test]
+fn a_file_in_memory_is_durable_at_once() {
+    let file = AppendFile::in_memory(id(1, 1), Arc::new(MemoryFile::default()));
+    assert_eq!(file.append(b"hello", 0), Ok(5));
+    file.overwrite(1, b"a", 0).unwrap();
+    let mut buffer = [0; 9];
+    assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 5);
+    assert_eq!((&buffer[..5], file.durable(), file.releasable()), (&b"hallo"[..], 5, 5));
+}
+
+#[test]
+fn a_closed_file_becomes_durable_and_takes_nothing_more() {
+    let mut world = world();
+    world.create(id(1, 1), Durability::Synced).unwrap();
+    world.append(0, 100).unwrap();
+    world.files[0].1.close().unwrap();
+    assert!(world.append(0, 1).is_err());
+    assert_eq!(world.round().unwrap().direct, 1);
+    assert_eq!(world.files[0].1.durable(), 108);
+    assert_eq!(Arc::strong_count(&world.files[0].1), 1, "the journal has let go of it");
+}
+
+#[test]
+fn an_abandoned_file_is_not_synced() {
+    let mut world = world();
+    for stream in 1..5 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+    }
+    world.files[0].1.abandon();
+    assert_eq!(world.round().unwrap().journaled, 3);
+    assert_eq!(world.listener.of(id(1, 1)).durable, 0);
+}
+
+#[test]
+fn space_is_reserved_ahead_in_growing_steps() {
+    let mut world = world();
+    world.create(id(1, 1), Durability::Written).unwrap();
+    let length = |world: &World| world.disk.files()[&path_of(id(1, 1))];
+    world.files[0].1.reserve(100).unwrap();
+    assert_eq!(length(&world), 108 + 64 * 1024);
+    world.append(0, 66_000).unwrap();
+    world.files[0].1.reserve(1).unwrap();
+    assert_eq!(length(&world), 66_009 + 128 * 1024);
+    world.files[0].1.reserve(990_000).unwrap();
+    assert_eq!(length(&world), 66_008 + 990_000, "a batch may go beyond the bound, what is ahead may not");
+    world.disk.set_capacity(Some(world.disk.used() + 8192));
+    world.files[0].1.reserve(1_060_000).unwrap_err();
+    assert_eq!(length(&world), 66_008 + 990_000);
+    world.append(0, 10).unwrap();
+}
+
+#[test]
+fn whoever_waits_is_woken() {
+    let mut world = world();
+    let long = Duration::from_secs(60);
+    world.create(id(1, 1), Durability::Written).unwrap();
+    assert_eq!(world.journal.wait(long), Wake::Dirty);
+    assert_eq!(world.journal.wait(Duration::ZERO), Wake::TimedOut);
+    world.create(id(2, 1), Durability::Synced).unwrap();
+    assert_eq!(world.journal.wait(long), Wake::Urgent);
+    world.create(id(3, 1), Durability::Synced).unwrap();
+    world.round().unwrap();
+    assert_eq!(world.journal.wait(Duration::ZERO), Wake::TimedOut);
+    world.journal.wake();
+    assert_eq!(world.journal.wait(long), Wake::Asked);
+}
+
+#[test]
+fn a_sleeper_is_woken_by_another_thread() {
+    let mut world = world();
+    world.create(id(1, 1), Durability::Synced).unwrap();
+    world.round().unwrap();
+    let journal: Arc<Journal> = Arc::clone(&world.journal);
+    for _ in 0..200 {
+        let sleeper = std::thread::spawn({
+            let journal = Arc::clone(&journal);
+            move || journal.wait(Duration::from_secs(60))
+        });
+        world.append(0, 1).unwrap();
+        assert_eq!(sleeper.join().unwrap(), Wake::Urgent);
+        world.round().unwrap();
+    }
+}

@@ -1,0 +1,136 @@
+//! The state that the manifest covers.
+
+use std::sync::Arc;
+
+use crate::base::{self, BaseReader};
+use crate::damage::Damage;
+use crate::index::{Deleted, SubjectState};
+use crate::manifest::{Manifest, SegmentEntry};
+use crate::segment::SubjectChange;
+use crate::stream::{Form, Place, segment_name};
+use crate::{SegmentNo, Seq, Timestamp};
+
+use super::directory::{Found, base_name};
+use super::{Notice, OpenError, Recovering};
+
+impl Recovering<'_> {
+    /// Takes over the state at the end of the segments that the manifest covers.
+    pub(super) fn load_manifest(&mut self, manifest: &Manifest, found: &Found) -> Result<(), OpenError> {
+        self.catalog.totals = manifest.totals;
+        self.catalog.deleted = Deleted::load(manifest.deleted.iter());
+        for entry in &manifest.segments {
+            self.add_listed(entry, found)?;
+        }
+        match self.load_base(manifest) {
+            Ok(()) => Ok(()),
+            Err(Damage::Io(error)) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(OpenError::new("index", error))
+            }
+            Err(Damage::Locked(what)) => Err(OpenError::new("index", Damage::Locked(what))),
+            Err(Damage::Unauthentic(what)) => Err(OpenError::new("index", Damage::Unauthentic(what))),
+            Err(damage) => {
+                let name = manifest.base.as_ref().map_or_else(String::new, |base| base_name(base.number));
+                self.report.note(Notice::Damaged { file: name, what: format!("{damage}; rebuilt from the segments") });
+                self.rebuild_index()
+            }
+        }
+    }
+
+    /// A segment that the manifest lists: its effects are in the base, only its table is needed.
+    fn add_listed(&mut self, entry: &SegmentEntry, found: &Found) -> Result<(), OpenError> {
+        let no = entry.no;
+        if found.segments.binary_search(&no).is_err() {
+            self.report.note(Notice::Missing { segments: no..=no });
+            return Ok(());
+        }
+        match self.read_ends(no) {
+            Ok((header, Some(trailer))) => {
+                match self.sealed_segment(&header, &trailer) {
+                    Ok(segment) => self.catalog.add_sealed(Place {
+                        segment: Arc::new(segment),
+                        first_seq: entry.first_seq,
+                        last_seq: entry.last_seq,
+                        first_timestamp: trailer.summary.first_timestamp,
+                        last_timestamp: trailer.summary.last_timestamp,
+                        form: Form::Sealed,
+                    }),
+                    Err(damage) => self.note_damaged(no, &damage),
+                }
+                Ok(())
+            }
+            Ok((header, None)) => self.add_without_footer(&header, entry),
+            Err(Damage::Io(error)) => Err(OpenError::new(format!("segment {}", no.0), error)),
+            Err(damage @ (Damage::Locked(_) | Damage::Version(..))) => {
+                Err(OpenError::new(format!("segment {}", no.0), damage))
+            }
+            Err(damage) => {
+                self.note_damaged(no, &damage);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn note_damaged(&mut self, no: SegmentNo, damage: &Damage) {
+        self.report.note(Notice::Damaged { file: segment_name(no), what: damage.to_string() });
+    }
+
+    fn load_base(&mut self, manifest: &Manifest) -> Result<(), Damage> {
+        let Some(listed) = &manifest.base else { return Ok(()) };
+        let file = self.files.ground.disk.open(&self.files.directory.join(base_name(listed.number)))?;
+        let header = base::Header::read(&*file)?;
+        let cipher = match header.encryption {
+            None => None,
+            Some(kind) => {
+                let key = self.files.key.as_ref().ok_or(Damage::Locked("index"))?;
+                Some(key.file_cipher(kind, "index", header.covers.0, &header.salt))
+            }
+        };
+        let mut reader = BaseReader::open(file, &header, header.context(cipher))?;
+        while let Some(subjects) = reader.next_subjects()? {
+            for change in subjects.iter() {
+                let id = self.catalog.index.enter(change.text);
+                self.catalog.index.set(id, state_of(&change));
+            }
+        }
+        while let Some(expiries) = reader.next_expiries()? {
+            for (seq, at) in expiries {
+                self.restore_expiry(seq, at);
+            }
+        }
+        let _ = self.catalog.index.take_touched();
+        Ok(())
+    }
+
+    pub(super) fn restore_expiry(&mut self, seq: Seq, at: Timestamp) {
+        if self.catalog.contains(seq) {
+            self.catalog.note_expiry(seq, at);
+        }
+    }
+
+    /// Counts the subjects anew from the tables of all segments that the manifest covers.
+    fn rebuild_index(&mut self) -> Result<(), OpenError> {
+        self.catalog.forget_subjects();
+        for at in 0..self.catalog.places.len() {
+            let place = self.catalog.places[at].clone();
+            let found = self.catalog.rows_of(at).map_err(|error| {
+                OpenError::new(segment_name(place.segment.no), std::io::Error::other(error.to_string()))
+            })?;
+            for (seq, text) in found {
+                let id = self.catalog.index.enter(&text);
+                self.catalog.index.appended(id, seq);
+            }
+        }
+        let _ = self.catalog.index.take_touched();
+        Ok(())
+    }
+}
+
+pub(super) fn state_of(change: &SubjectChange<'_>) -> SubjectState {
+    SubjectState {
+        count: change.count,
+        first: change.first,
+        last: change.last,
+        first_exact: change.first_exact,
+        last_exact: change.last_exact,
+    }
+}

@@ -1,0 +1,359 @@
+//! Segments without a footer: their entries are walked one by one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
+use crate::config::{Durability, Storage};
+use crate::damage::Damage;
+use crate::disk::File;
+use crate::manifest::SegmentEntry;
+use crate::record::{Context, Control, Entry};
+use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
+use crate::stream::{Active, Catalog, Closed, Files, Form, NewRow, Place, Rows, Segment, Shared, Source, size_of};
+use crate::{FileId, FileKind, SegmentNo, Seq, Timestamp};
+
+use super::directory::{place_aside, set_aside};
+use super::{Notice, OpenError, Recovering};
+
+/// How far later segments say that a file was synced.
+type Durables = BTreeMap<SegmentNo, u64>;
+
+/// What was there of the last segment, and what it becomes.
+pub(super) struct Resumed {
+    active: Active,
+    closed: Option<Closed>,
+}
+
+impl Resumed {
+    /// The active segment, and all that are to be sealed.
+    pub(super) fn with(self, mut closed: Vec<Closed>) -> (Active, Vec<Closed>) {
+        closed.extend(self.closed);
+        (self.active, closed)
+    }
+}
+
+impl Recovering<'_> {
+    /// Walks the entries of a segment into the catalog; it becomes the open one. Answers false if its end was torn and
+    /// everything behind it was therefore set aside.
+    pub(super) fn walk_unsealed(&mut self, header: &Header, behind: &[SegmentNo]) -> Result<bool, OpenError> {
+        let no = header.segment;
+        let fault = |damage| OpenError::new(format!("segment {}", no.0), damage);
+        let file = self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
+        let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
+        let length = file.len().map_err(|error| fault(error.into()))?;
+        let mut extent = Extent { from: HEADER_BYTES as u64, to: length, durable: 0 };
+        // First without a word to the catalog: only then is it known where the log ends.
+        let mut scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
+        if matches!(scan.end, ScanEnd::Torn { .. }) && !behind.is_empty() {
+            extent.durable = self.durables(behind).get(&no).copied().unwrap_or(0);
+            scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
+        }
+        let end = scan.end.offset();
+        self.begin_unsealed(header, &file, context.clone(), end);
+        let mut entries = 0;
+        let catalog = &mut self.catalog;
+        let mut failure = None;
+        extent.to = end;
+        extent.durable = end;
+        walk(&*file, header, &context, extent, &mut |scanned| {
+            entries += 1;
+            if let Err(error) = apply(catalog, &scanned) {
+                failure.get_or_insert(error);
+            }
+        })
+        .map_err(fault)?;
+        self.report.entries += entries;
+        if let Some(error) = failure {
+            return Err(OpenError::new(format!("segment {}", no.0), std::io::Error::other(error.to_string())));
+        }
+        self.report_damaged(no, &scan.damaged);
+        self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))
+    }
+
+    /// What the entries of later segments say of what was synced.
+    fn durables(&self, behind: &[SegmentNo]) -> Durables {
+        let mut durables = Durables::new();
+        for &no in behind {
+            // What cannot be read proves nothing.
+            let Ok((header, _)) = self.read_ends(no) else { continue };
+            let Ok(file) = self.files.ground.disk.open(&self.files.segment_path(no)) else { continue };
+            let (Some(context), Ok(to)) = (self.files.context(&header), file.len()) else { continue };
+            if header.packed {
+                continue;
+            }
+            let extent = Extent { from: HEADER_BYTES as u64, to, durable: 0 };
+            let _ = walk(&*file, &header, &context, extent, &mut |scanned| {
+                if let Entry::Control(Control::Durable { segment, offset }) = scanned.entry {
+                    let known = durables.entry(segment).or_default();
+                    *known = (*known).max(offset);
+                }
+            });
+        }
+        durables
+    }
+
+    fn begin_unsealed(&mut self, header: &Header, file: &Arc<dyn File>, context: Context, end: u64) {
+        let id = FileId { stream: self.id, kind: FileKind::Segment(header.segment) };
+        let options = AppendFileOptions {
+            id,
+            generation: header.generation,
+            file: Arc::clone(file),
+            path: self.files.segment_path(header.segment),
+            end,
+            is_new: false,
+            durability: Durability::Written,
+            bound: u64::from(u32::MAX),
+            on_durable: None,
+        };
+        let file = AppendFile::new(&self.files.ground.journal, options);
+        let segment = Arc::new(Segment {
+            stream: self.id,
+            no: header.segment,
+            generation: header.generation,
+            first_seq: header.first_seq,
+            context,
+            source: Source::Appended(Arc::clone(&file)),
+        });
+        self.begin_at(header.first_seq);
+        self.close_open(Some(&segment));
+        if self.open.is_none() {
+            self.catalog.begin_segment(Arc::clone(&segment));
+        }
+        self.open = Some(Active { segment, file });
+    }
+
+    /// Closes the open segment because `next` comes behind it.
+    pub(super) fn close_open(&mut self, next: Option<&Arc<Segment>>) {
+        let (Some(open), Some(next)) = (self.open.take(), next) else { return };
+        if next.is_sealed() {
+            // Its effects come from its footer; the catalog gets its place from there.
+            let closed = self.catalog.close_only(open);
+            self.closed.push(closed);
+        } else {
+            let closed = self.catalog.close_segment(open, Arc::clone(next));
+            self.closed.push(closed);
+            self.open = None;
+        }
+    }
+
+    fn report_damaged(&mut self, no: SegmentNo, damaged: &[Damaged]) {
+        for place in damaged {
+            let sequences = place.last_seq.map(|last| place.first_seq..=last);
+            self.report.note(Notice::DamagedEntries { segment: no, bytes: place.bytes.clone(), sequences });
+        }
+    }
+
+    /// Cuts what is torn. Everything is on disk then and may be released.
+    fn finish_end(
+        &mut self,
+        no: SegmentNo,
+        file: &Arc<dyn File>,
+        end: &ScanEnd,
+        length: u64,
+        behind: &[SegmentNo],
+    ) -> std::io::Result<bool> {
+        let ScanEnd::Torn { at, valid_after } = end else {
+            file.sync()?;
+            return Ok(true);
+        };
+        let kept = if valid_after.is_empty() { None } else { Some(self.keep_tail(no, file, *at, length)?) };
+        self.report.note(Notice::Cut { segment: no, at: *at, kept });
+        file.set_len(*at)?;
+        file.sync()?;
+        for &later in behind {
+            set_aside(
+                self.files,
+                &crate::stream::segment_name(later),
+                "it follows the torn end of the log",
+                &mut self.report,
+            );
+        }
+        self.files.ground.disk.sync_directory(&self.files.directory)?;
+        Ok(behind.is_empty())
+    }
+
+    fn keep_tail(
+        &self,
+        no: SegmentNo,
+        file: &Arc<dyn File>,
+        from: u64,
+        to: u64,
+    ) -> std::io::Result<std::path::PathBuf> {
+        let disk = &*self.files.ground.disk;
+        let root = self.files.directory.ancestors().nth(2).unwrap_or(&self.files.directory);
+        let stream = format!("{:016x}", self.id.0);
+        let name = format!("{}.from-{from}", crate::stream::segment_name(no));
+        let path = place_aside(disk, root, &stream, &name)?;
+        let copy = disk.create(&path)?;
+        let mut at = from;
+        let mut piece = vec![0; 1 << 20];
+        while at < to {
+            let wanted = piece.len().min((to - at) as usize);
+            let read = file.read_at(&mut piece[..wanted], at)?;
+            if read == 0 {
+                break;
+            }
+            copy.write_at(&piece[..read], at - from)?;
+            at += read as u64;
+        }
+        copy.sync()?;
+        Ok(path)
+    }
+
+    /// A segment that the manifest covers and whose footer is gone: its table is made from its entries.
+    pub(super) fn add_without_footer(&mut self, header: &Header, entry: &SegmentEntry) -> Result<(), OpenError> {
+        let no = header.segment;
+        self.report.note(Notice::Damaged {
+            file: crate::stream::segment_name(no),
+            what: "it has lost its footer; its entries were read instead".to_owned(),
+        });
+        if header.packed {
+            return Ok(());
+        }
+        let fault = |damage| OpenError::new(format!("segment {}", no.0), damage);
+        let file = self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
+        let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
+        let to = file.len().map_err(|error| fault(error.into()))?;
+        let extent = Extent { from: HEADER_BYTES as u64, to, durable: entry.file_len.min(to) };
+        let mut rows = Rows::default();
+        let (mut first_timestamp, mut last_timestamp) = (None, 0);
+        let catalog = &mut self.catalog;
+        let scan = walk(&*file, header, &context, extent, &mut |scanned| {
+            let Entry::Message(message) = &scanned.entry else { return };
+            let size = size_of(Storage::File, message.subject, message.headers, message.payload);
+            let (Ok(delta), Ok(offset), Ok(size)) = (
+                u32::try_from(message.seq.wrapping_sub(header.first_seq)),
+                u32::try_from(scanned.offset),
+                u32::try_from(size),
+            ) else {
+                return;
+            };
+            first_timestamp.get_or_insert(message.timestamp);
+            last_timestamp = message.timestamp;
+            rows.push_if_ascending(delta, offset, size, catalog.index.enter(message.subject));
+        })
+        .map_err(fault)?;
+        self.report_damaged(no, &scan.damaged);
+        let sealed = crate::stream::SealedFile {
+            handles: Arc::clone(&self.files.ground.handles),
+            records_end: scan.end.offset(),
+            length: to,
+            path: self.files.segment_path(no),
+        };
+        let segment = Segment {
+            stream: self.id,
+            no,
+            generation: header.generation,
+            first_seq: header.first_seq,
+            context,
+            source: Source::Plain(sealed),
+        };
+        self.catalog.add_sealed(Place {
+            segment: Arc::new(segment),
+            first_seq: entry.first_seq,
+            last_seq: entry.last_seq,
+            first_timestamp: first_timestamp.unwrap_or(0),
+            last_timestamp,
+            form: Form::Closed(Arc::new(rows)),
+        });
+        Ok(())
+    }
+}
+
+fn walk(
+    file: &dyn File,
+    header: &Header,
+    context: &Context,
+    extent: Extent,
+    visit: &mut dyn FnMut(Scanned<'_>),
+) -> Result<segment::Scan, Damage> {
+    segment::scan(file, header, context, extent, visit)
+}
+
+/// Replays one entry.
+fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<(), crate::ReadError> {
+    match &scanned.entry {
+        Entry::Message(message) => {
+            // A message that is there already can only come from bytes that were written twice.
+            if message.seq <= catalog.totals.last_seq {
+                return Ok(());
+            }
+            let size = size_of(Storage::File, message.subject, message.headers, message.payload);
+            catalog.append(&NewRow {
+                seq: message.seq,
+                timestamp: message.timestamp,
+                expires: message.expires,
+                subject: message.subject,
+                offset: scanned.offset,
+                size,
+            });
+        }
+        Entry::Erased { seq } => catalog.skip(*seq),
+        Entry::Control(Control::Delete(ranges)) => {
+            for seq in ranges.iter().flatten() {
+                catalog.remove(seq)?;
+            }
+        }
+        Entry::Control(Control::Trim { first }) => {
+            catalog.trim(*first)?;
+        }
+        Entry::Control(Control::Truncate { last }) => {
+            catalog.truncate(*last)?;
+        }
+        Entry::Control(Control::Skip { last }) => catalog.skip(*last),
+        Entry::Control(Control::Durable { .. } | Control::Term { .. }) => {}
+    }
+    Ok(())
+}
+
+/// Makes the last segment grow again, or begins a new one.
+pub(super) fn resume(
+    shared: &Arc<Shared>,
+    files: &Files,
+    open: Option<Active>,
+    durability: Durability,
+    now: Timestamp,
+) -> Result<Resumed, OpenError> {
+    let told = Arc::clone(shared) as Arc<dyn OnDurable>;
+    if let Some(open) = &open
+        && open.segment.context.cipher.is_none()
+    {
+        let reopened = reopen(open, files, durability, told);
+        shared.catalog_mut().replace_active(Arc::clone(&reopened.segment));
+        return Ok(Resumed { active: reopened, closed: None });
+    }
+    // An encrypted segment is never written again where something may have stood: no nonce is used twice.
+    let no = open.as_ref().map_or_else(|| files.next_segment(), |open| Ok(SegmentNo(open.segment.no.0 + 1)));
+    let no = no.map_err(|error| OpenError::new("directory", error))?;
+    let first_seq: Seq = shared.catalog().next_seq();
+    let begun = files
+        .begin_segment(shared.id, no, first_seq, durability, Some(Arc::clone(shared)), now)
+        .map_err(|error| OpenError::new("a new segment", std::io::Error::other(error.to_string())))?;
+    let mut catalog = shared.catalog_mut();
+    let closed = open.map(|open| catalog.close_segment(open, Arc::clone(&begun.segment)));
+    if closed.is_none() {
+        catalog.begin_segment(Arc::clone(&begun.segment));
+    }
+    Ok(Resumed { active: begun, closed })
+}
+
+fn reopen(open: &Active, files: &Files, durability: Durability, told: Arc<dyn OnDurable>) -> Active {
+    let options = AppendFileOptions {
+        id: open.file.id(),
+        generation: open.segment.generation,
+        file: Arc::clone(open.file.file()),
+        path: open.file.path().to_path_buf(),
+        end: open.file.end(),
+        is_new: false,
+        durability,
+        bound: u64::from(u32::MAX),
+        on_durable: Some(told),
+    };
+    let file = AppendFile::new(&files.ground.journal, options);
+    let Segment { stream, no, generation, first_seq, .. } = *open.segment;
+    let context = open.segment.context.clone();
+    let source = Source::Appended(Arc::clone(&file));
+    let segment = Arc::new(Segment { stream, no, generation, first_seq, context, source });
+    Active { segment, file }
+}

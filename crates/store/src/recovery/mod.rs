@@ -1,0 +1,156 @@
+//! Opening a stream: from what its files say to a catalog and an active segment.
+//!
+//! In order: the manifest and its base (the state at the end of one segment), the footers of sealed segments behind it
+//! (absolute states, newer over older), then the entries of what was not sealed, one by one, through the catalog. So
+//! the time depends on the subjects and on one segment's entries, not on the data.
+//!
+//! Nothing is deleted here but files that no manifest needs any more. What is torn was never released and is cut; what
+//! is damaged is reported, and everything around it stays readable.
+
+mod base;
+mod directory;
+mod entries;
+mod report;
+mod sealed;
+
+use std::sync::Arc;
+
+use crate::config::StreamConfig;
+use crate::damage::Damage;
+use crate::manifest::{self, Manifest};
+use crate::segment::{self, Header, Trailer};
+use crate::stream::{Active, Catalog, Closed, Files, Home, Shared, Stream};
+use crate::{SegmentNo, Seq, StreamId, Timestamp};
+
+pub use report::{Notice, StreamReport};
+
+/// Why a stream cannot be opened. Nothing was changed.
+#[derive(Debug)]
+pub struct OpenError {
+    /// What was being read.
+    pub what: String,
+    /// What is wrong with it.
+    pub damage: Damage,
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.what, self.damage)
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl OpenError {
+    pub(crate) fn new(what: impl Into<String>, damage: impl Into<Damage>) -> Self {
+        Self { what: what.into(), damage: damage.into() }
+    }
+}
+
+/// A stream on its way back.
+pub(crate) struct Recovering<'a> {
+    id: StreamId,
+    files: &'a Files,
+    catalog: Catalog,
+    /// The unsealed segment whose entries were walked last; it grows or is closed when the next one comes.
+    open: Option<Active>,
+    closed: Vec<Closed>,
+    report: StreamReport,
+}
+
+/// Opens the stream in `files`.
+pub(crate) fn open_stream(
+    id: StreamId,
+    files: Files,
+    config: StreamConfig,
+    index_seed: u64,
+    now: Timestamp,
+) -> Result<(Stream, StreamReport), OpenError> {
+    let catalog = Catalog::new(index_seed, Arc::clone(&files.ground.slots), config.first_seq);
+    let recovering =
+        Recovering { id, files: &files, catalog, open: None, closed: Vec::new(), report: StreamReport::default() };
+    let (catalog, open, closed, manifest, report) = recovering.run()?;
+    let shared = Shared::new(id, config.storage, catalog);
+    let active = entries::resume(&shared, &files, open, config.durability, now)?;
+    let (active, closed) = active.with(closed);
+    let stream = Stream::assemble(shared, config, Home::Files(files), active, closed, manifest);
+    Ok((stream, report))
+}
+
+type Recovered = (Catalog, Option<Active>, Vec<Closed>, Option<Manifest>, StreamReport);
+
+impl Recovering<'_> {
+    fn run(mut self) -> Result<Recovered, OpenError> {
+        let found = directory::read(self.files, &mut self.report)?;
+        let copies = manifest::read(&*self.files.ground.disk, &self.files.directory);
+        for (name, damage) in &copies.faults {
+            self.report.note(Notice::Damaged { file: (*name).to_owned(), what: damage.to_string() });
+        }
+        if copies.best.is_none() && !copies.faults.is_empty() {
+            return Err(OpenError::new("both copies of the manifest", Damage::Content("manifest")));
+        }
+        let covers = copies.best.as_ref().map_or(SegmentNo(0), |manifest| manifest.covers);
+        if let Some(manifest) = &copies.best {
+            self.load_manifest(manifest, &found)?;
+        }
+        self.remove_obsolete(copies.best.as_ref(), &found);
+        let newer: Vec<SegmentNo> = found.segments.iter().copied().filter(|no| *no > covers).collect();
+        self.replay(covers, &newer)?;
+        let _ = self.catalog.index.take_touched();
+        Ok((self.catalog, self.open, self.closed, copies.best, self.report))
+    }
+
+    /// Goes through the segments behind the manifest.
+    fn replay(&mut self, covers: SegmentNo, newer: &[SegmentNo]) -> Result<(), OpenError> {
+        let mut expected = covers.0 + 1;
+        for (at, &no) in newer.iter().enumerate() {
+            if no.0 != expected {
+                self.report.note(Notice::Missing { segments: SegmentNo(expected)..=SegmentNo(no.0 - 1) });
+            }
+            expected = no.0 + 1;
+            match self.read_ends(no) {
+                Ok((header, Some(trailer))) => self.apply_sealed(&header, &trailer, &newer[at + 1..])?,
+                Ok((header, None)) => {
+                    if !self.walk_unsealed(&header, &newer[at + 1..])? {
+                        return Ok(());
+                    }
+                }
+                Err(Damage::Io(error)) => return Err(OpenError::new(format!("segment {}", no.0), error)),
+                Err(damage) => self.unreadable(no, &damage, &newer[at + 1..]),
+            }
+        }
+        Ok(())
+    }
+
+    /// A segment whose header is gone. At the end of the log it was begun and never synced; before others it is damage.
+    fn unreadable(&mut self, no: SegmentNo, damage: &Damage, behind: &[SegmentNo]) {
+        if behind.is_empty() {
+            self.set_aside(no, "it has no valid header");
+        } else {
+            self.report.note(Notice::Damaged { file: crate::stream::segment_name(no), what: damage.to_string() });
+        }
+    }
+
+    /// Header and trailer of a segment file; no trailer if it is not sealed.
+    fn read_ends(&self, no: SegmentNo) -> Result<(Header, Option<Trailer>), Damage> {
+        let file = self.files.ground.disk.open(&self.files.segment_path(no))?;
+        let header = Header::read(&*file)?;
+        if header.stream != self.id || header.segment != no {
+            return Err(Damage::Content("segment header"));
+        }
+        let context = self.files.context(&header).ok_or(Damage::Locked("segment"))?;
+        match segment::read_trailer(&*file, &context) {
+            Ok(trailer) => Ok((header, trailer)),
+            Err(Damage::Io(error)) => Err(Damage::Io(error)),
+            // Without its footer a segment still has its entries.
+            Err(_) => Ok((header, None)),
+        }
+    }
+
+    /// Forgets what a segment that begins at `first_seq` makes invisible: sequences used again after a truncation.
+    fn begin_at(&mut self, first_seq: Seq) {
+        if first_seq <= self.catalog.totals.last_seq {
+            self.catalog.deleted.remove_above(first_seq - 1);
+        }
+    }
+}

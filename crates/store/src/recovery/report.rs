@@ -1,0 +1,110 @@
+//! What opening a stream found that an operator should know.
+
+use std::fmt;
+use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
+
+use crate::{SegmentNo, Seq};
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The end of the log was not complete. Nothing of it had been released as synced.
+    Cut {
+        /// The segment.
+        segment: SegmentNo,
+        /// Where it was cut.
+        at: u64,
+        /// Where the bytes behind went, if there were whole entries among them.
+        kept: Option<PathBuf>,
+    },
+    /// Bytes that had been synced are not what was written.
+    DamagedEntries {
+        /// The segment.
+        segment: SegmentNo,
+        /// Where in the file.
+        bytes: Range<u64>,
+        /// Messages that were there, if that is known.
+        sequences: Option<RangeInclusive<Seq>>,
+    },
+    /// A file that can be read in part or not at all.
+    Damaged {
+        /// Its name.
+        file: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// Segment files are not there.
+    Missing {
+        /// Their numbers.
+        segments: RangeInclusive<SegmentNo>,
+    },
+    /// A file or directory that is none of ours, or useless, was moved.
+    SetAside {
+        /// Its name.
+        name: String,
+        /// Where it is now.
+        to: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
+    /// Something could not be put in order; it is tried again at the next start.
+    Left {
+        /// What.
+        what: String,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cut { segment, at, kept: None } => {
+                write!(f, "segment {}: cut an incomplete batch at {at}", segment.0)
+            }
+            Self::Cut { segment, at, kept: Some(path) } => {
+                write!(f, "segment {}: cut at {at}; what stood behind is in {}", segment.0, path.display())
+            }
+            Self::DamagedEntries { segment, bytes, sequences: Some(lost) } if !lost.is_empty() => write!(
+                f,
+                "segment {}: damaged at {}..{}: messages {} to {} may be lost",
+                segment.0,
+                bytes.start,
+                bytes.end,
+                lost.start(),
+                lost.end()
+            ),
+            Self::DamagedEntries { segment, bytes, .. } => {
+                write!(f, "segment {}: damaged at {}..{}", segment.0, bytes.start, bytes.end)
+            }
+            Self::Damaged { file, what } => write!(f, "{file}: {what}"),
+            Self::Missing { segments } => {
+                write!(f, "segments {} to {} are missing", segments.start().0, segments.end().0)
+            }
+            Self::SetAside { name, to, why } => write!(f, "moved {name} to {}: {why}", to.display()),
+            Self::Left { what } => f.write_str(what),
+        }
+    }
+}
+
+/// What opening one stream found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamReport {
+    /// Findings, in the order in which they were met.
+    pub notices: Vec<Notice>,
+    /// Entries that were walked one by one.
+    pub entries: u64,
+}
+
+impl StreamReport {
+    pub(crate) fn note(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+
+    /// Whether bytes that had been synced are gone.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.notices.iter().any(|notice| {
+            matches!(notice, Notice::DamagedEntries { .. } | Notice::Damaged { .. } | Notice::Missing { .. })
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! Sealed segments behind the manifest: their footers say what the stream was like at their end.
+
+use std::sync::Arc;
+
+use crate::damage::Damage;
+use crate::segment::{self, Changes, Header, Trailer};
+use crate::stream::{Form, Place, SealedFile, Segment, Source};
+use crate::{SegmentNo, Seq};
+
+use super::base::state_of;
+use super::{OpenError, Recovering};
+
+impl Recovering<'_> {
+    /// The segment of a sealed file.
+    pub(super) fn sealed_segment(&self, header: &Header, trailer: &Trailer) -> Result<Segment, Damage> {
+        let path = self.files.segment_path(header.segment);
+        let context = self.files.context(header).ok_or(Damage::Locked("segment"))?;
+        let sealed = SealedFile {
+            handles: Arc::clone(&self.files.ground.handles),
+            records_end: trailer.records_end,
+            length: trailer.file_len(),
+            path,
+        };
+        let source = if header.packed {
+            let file = sealed.open()?;
+            let frames = segment::read_frames(&*file, trailer, &context)?;
+            Source::Packed(sealed, frames)
+        } else {
+            Source::Plain(sealed)
+        };
+        Ok(Segment {
+            stream: self.id,
+            no: header.segment,
+            generation: header.generation,
+            first_seq: header.first_seq,
+            context,
+            source,
+        })
+    }
+
+    /// Lays the state at the end of a sealed segment over what is known.
+    pub(super) fn apply_sealed(
+        &mut self,
+        header: &Header,
+        trailer: &Trailer,
+        behind: &[SegmentNo],
+    ) -> Result<(), OpenError> {
+        let changes = match self.read_changes(header, trailer) {
+            Ok(changes) => changes,
+            Err(Damage::Io(error)) => return Err(OpenError::new(format!("segment {}", header.segment.0), error)),
+            Err(damage) => {
+                self.note_damaged(header.segment, &damage);
+                return self.walk_unsealed(header, behind).map(|_| ());
+            }
+        };
+        let segment = match self.sealed_segment(header, trailer) {
+            Ok(segment) => Arc::new(segment),
+            Err(damage) => return Err(OpenError::new(format!("segment {}", header.segment.0), damage)),
+        };
+        self.close_open(Some(&segment));
+        self.begin_at(header.first_seq);
+        self.apply_changes(&changes);
+        let summary = &trailer.summary;
+        self.catalog.add_sealed(Place {
+            segment,
+            first_seq: header.first_seq,
+            last_seq: last_seq_of(header, &changes),
+            first_timestamp: summary.first_timestamp,
+            last_timestamp: summary.last_timestamp,
+            form: Form::Sealed,
+        });
+        self.catalog.bury_dead();
+        let _ = self.catalog.index.take_touched();
+        Ok(())
+    }
+
+    fn read_changes(&self, header: &Header, trailer: &Trailer) -> Result<Changes, Damage> {
+        let file = self.files.ground.disk.open(&self.files.segment_path(header.segment))?;
+        let context = self.files.context(header).ok_or(Damage::Locked("segment"))?;
+        segment::read_changes(&*file, trailer, &context)
+    }
+
+    fn apply_changes(&mut self, changes: &Changes) {
+        let was_emptied = changes.totals.first_seq > self.catalog.totals.last_seq;
+        if was_emptied {
+            // Whatever is not named among the changes ended with everything else.
+            self.catalog.forget_subjects();
+        }
+        for change in changes.subjects.iter() {
+            let state = state_of(&change);
+            if state.count == 0 && self.catalog.index.find(change.text).is_none() {
+                continue;
+            }
+            let id = self.catalog.index.enter(change.text);
+            self.catalog.index.set(id, state);
+        }
+        self.catalog.totals = changes.totals;
+        for range in changes.deleted.iter() {
+            self.catalog.deleted.insert_range(range);
+        }
+        self.catalog.deleted.remove_below(changes.totals.first_seq);
+        self.catalog.deleted.remove_above(changes.totals.last_seq);
+        for &(seq, at) in &changes.expiries {
+            self.restore_expiry(seq, at);
+        }
+    }
+}
+
+/// A segment shows everything that was given out while it was active.
+fn last_seq_of(header: &Header, changes: &Changes) -> Seq {
+    changes.totals.last_seq.max(header.first_seq - 1)
+}
