@@ -27,6 +27,8 @@ mod append_file;
 mod config;
 mod document;
 mod id;
+mod recovery;
+mod store;
 mod stream;
 
 pub use append_file::{AppendFile, AppendFileOptions, OnDurable, TAIL_BYTES, WriteFailed};
@@ -36,4 +38,5 @@ pub use stream::{
     Admission, Cursor, Expired, Filter, Marker, Markers, NewMessage, Outcome, Progress, Purge, ReadError, Reader,
     Refusal, Release, Removed, StoreError, StoredMessage, Stream, StreamState, Ticket, Wait,
 };
-pub use release::Release;
+pub use recovery::{Notice, OpenError, StreamReport};
+pub use store::{FoundStream, Store, StoreOptions, StoreReport};

@@ -128,20 +128,20 @@ impl Marker {
         }
     }
 
-    /// Makes `directory` a store. Durable on return.
+    /// Makes `directory` a store; `name` is [`MARKER`] or that of its copy. Durable on return.
     ///
     /// # Errors
     /// Those of the disk.
-    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
-        MARKER_FILE.replace(disk, directory, MARKER, &self.body())
+    pub fn write(&self, disk: &dyn Disk, directory: &Path, name: &str) -> io::Result<()> {
+        MARKER_FILE.replace(disk, directory, name, &self.body())
     }
 
     /// Reads the marker in `directory`.
     ///
     /// # Errors
     /// What is wrong with it; `Io` with `NotFound` if there is none.
-    pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Self, Damage> {
-        Self::decode(&MARKER_FILE.read(disk, &directory.join(MARKER))?)
+    pub fn read(disk: &dyn Disk, directory: &Path, name: &str) -> Result<Self, Damage> {
+        Self::decode(&MARKER_FILE.read(disk, &directory.join(name))?)
     }
 }
 

@@ -114,7 +114,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// `consumers.00000001`.
-pub(super) fn file_name(number: u64) -> String {
+pub(crate) fn file_name(number: u64) -> String {
     format!("{PREFIX}{number:08}")
 }
 
@@ -125,13 +125,13 @@ pub(super) fn temporary_name(number: u64) -> String {
 
 /// What a name in a stream's directory means to this room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub(crate) enum Name {
     Log(u64),
     Temporary,
     Foreign,
 }
 
-pub(super) fn read_name(name: &str) -> Name {
+pub(crate) fn read_name(name: &str) -> Name {
     let (stem, temporary) = match name.strip_suffix(TEMPORARY) {
         Some(stem) => (stem, true),
         None => (name, false),

@@ -32,6 +32,7 @@ use std::num::NonZeroU64;
 pub use consumers::{Consumer, ConsumerError, Consumers};
 pub use delta::Delta;
 pub use header::HEADER_BYTES;
+pub(crate) use header::{Name, file_name, read_name};
 pub use log::Flushed;
 pub use open::{Fate, Obsolete, OpenError, Place};
 pub use pending::{Pending, PendingMessages};

@@ -109,10 +109,10 @@ impl Recovering<'_> {
 
     /// Counts the subjects anew from the tables of all segments that the manifest covers.
     fn rebuild_index(&mut self) -> Result<(), OpenError> {
-        self.catalog.forget_subjects();
+        self.catalog.replace_index();
         for at in 0..self.catalog.places.len() {
             let place = self.catalog.places[at].clone();
-            let found = self.catalog.rows_of(at).map_err(|error| {
+            let found = self.catalog.messages_of(at).map_err(|error| {
                 OpenError::new(segment_name(place.segment.no), std::io::Error::other(error.to_string()))
             })?;
             for (seq, text) in found {

@@ -11,7 +11,7 @@ use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
 use crate::stream::{Active, Catalog, Closed, Files, Form, NewRow, Place, Rows, Segment, Shared, Source, size_of};
-use crate::{FileId, FileKind, SegmentNo, Seq, Timestamp};
+use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
 use super::directory::{place_aside, set_aside};
 use super::{Notice, OpenError, Recovering};
@@ -38,7 +38,7 @@ impl Recovering<'_> {
     /// everything behind it was therefore set aside.
     pub(super) fn walk_unsealed(&mut self, header: &Header, behind: &[SegmentNo]) -> Result<bool, OpenError> {
         let no = header.segment;
-        let fault = |damage| OpenError::new(format!("segment {}", no.0), damage);
+        let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
         let file = self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
         let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
         let length = file.len().map_err(|error| fault(error.into()))?;
@@ -50,7 +50,8 @@ impl Recovering<'_> {
             scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
         }
         let end = scan.end.offset();
-        self.begin_unsealed(header, &file, context.clone(), end);
+        let unread = |error: ReadError| fault(std::io::Error::other(error.to_string()).into());
+        self.begin_unsealed(header, &file, context.clone(), end).map_err(unread)?;
         let mut entries = 0;
         let catalog = &mut self.catalog;
         let mut failure = None;
@@ -65,7 +66,7 @@ impl Recovering<'_> {
         .map_err(fault)?;
         self.report.entries += entries;
         if let Some(error) = failure {
-            return Err(OpenError::new(format!("segment {}", no.0), std::io::Error::other(error.to_string())));
+            return Err(unread(error));
         }
         self.report_damaged(no, &scan.damaged);
         self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))
@@ -93,7 +94,13 @@ impl Recovering<'_> {
         durables
     }
 
-    fn begin_unsealed(&mut self, header: &Header, file: &Arc<dyn File>, context: Context, end: u64) {
+    fn begin_unsealed(
+        &mut self,
+        header: &Header,
+        file: &Arc<dyn File>,
+        context: Context,
+        end: u64,
+    ) -> Result<(), ReadError> {
         let id = FileId { stream: self.id, kind: FileKind::Segment(header.segment) };
         let options = AppendFileOptions {
             id,
@@ -115,25 +122,20 @@ impl Recovering<'_> {
             context,
             source: Source::Appended(Arc::clone(&file)),
         });
-        self.begin_at(header.first_seq);
-        self.close_open(Some(&segment));
-        if self.open.is_none() {
-            self.catalog.begin_segment(Arc::clone(&segment));
+        self.close_open();
+        if header.first_seq <= self.catalog.totals.last_seq {
+            // Sequences that begin again are the sign of a truncation.
+            self.catalog.truncate(header.first_seq - 1)?;
         }
+        self.catalog.begin_segment(Arc::clone(&segment));
         self.open = Some(Active { segment, file });
+        Ok(())
     }
 
-    /// Closes the open segment because `next` comes behind it.
-    pub(super) fn close_open(&mut self, next: Option<&Arc<Segment>>) {
-        let (Some(open), Some(next)) = (self.open.take(), next) else { return };
-        if next.is_sealed() {
-            // Its effects come from its footer; the catalog gets its place from there.
-            let closed = self.catalog.close_only(open);
-            self.closed.push(closed);
-        } else {
-            let closed = self.catalog.close_segment(open, Arc::clone(next));
-            self.closed.push(closed);
-            self.open = None;
+    /// Closes the open segment because another one comes behind it.
+    pub(super) fn close_open(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.closed.push(self.catalog.close_only(open));
         }
     }
 
@@ -211,7 +213,7 @@ impl Recovering<'_> {
         if header.packed {
             return Ok(());
         }
-        let fault = |damage| OpenError::new(format!("segment {}", no.0), damage);
+        let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
         let file = self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
         let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
         let to = file.len().map_err(|error| fault(error.into()))?;
@@ -272,7 +274,7 @@ fn walk(
 }
 
 /// Replays one entry.
-fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<(), crate::ReadError> {
+fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<(), ReadError> {
     match &scanned.entry {
         Entry::Message(message) => {
             // A message that is there already can only come from bytes that were written twice.
@@ -312,6 +314,7 @@ pub(super) fn resume(
     shared: &Arc<Shared>,
     files: &Files,
     open: Option<Active>,
+    last: SegmentNo,
     durability: Durability,
     now: Timestamp,
 ) -> Result<Resumed, OpenError> {
@@ -324,8 +327,7 @@ pub(super) fn resume(
         return Ok(Resumed { active: reopened, closed: None });
     }
     // An encrypted segment is never written again where something may have stood: no nonce is used twice.
-    let no = open.as_ref().map_or_else(|| files.next_segment(), |open| Ok(SegmentNo(open.segment.no.0 + 1)));
-    let no = no.map_err(|error| OpenError::new("directory", error))?;
+    let no = SegmentNo(last.0 + 1);
     let first_seq: Seq = shared.catalog().next_seq();
     let begun = files
         .begin_segment(shared.id, no, first_seq, durability, Some(Arc::clone(shared)), now)

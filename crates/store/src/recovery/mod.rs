@@ -20,8 +20,9 @@ use crate::damage::Damage;
 use crate::manifest::{self, Manifest};
 use crate::segment::{self, Header, Trailer};
 use crate::stream::{Active, Catalog, Closed, Files, Home, Shared, Stream};
-use crate::{SegmentNo, Seq, StreamId, Timestamp};
+use crate::{SegmentNo, StreamId, Timestamp};
 
+pub(crate) use directory::{QUARANTINE, base_name, place_aside, stream_directory};
 pub use report::{Notice, StreamReport};
 
 /// Why a stream cannot be opened. Nothing was changed.
@@ -69,15 +70,24 @@ pub(crate) fn open_stream(
     let catalog = Catalog::new(index_seed, Arc::clone(&files.ground.slots), config.first_seq);
     let recovering =
         Recovering { id, files: &files, catalog, open: None, closed: Vec::new(), report: StreamReport::default() };
-    let (catalog, open, closed, manifest, report) = recovering.run()?;
+    let Recovered { catalog, open, closed, manifest, report, last } = recovering.run()?;
     let shared = Shared::new(id, config.storage, catalog);
-    let active = entries::resume(&shared, &files, open, config.durability, now)?;
-    let (active, closed) = active.with(closed);
+    let resumed = entries::resume(&shared, &files, open, last, config.durability, now)?;
+    let (active, closed) = resumed.with(closed);
     let stream = Stream::assemble(shared, config, Home::Files(files), active, closed, manifest);
     Ok((stream, report))
 }
 
-type Recovered = (Catalog, Option<Active>, Vec<Closed>, Option<Manifest>, StreamReport);
+/// What the files gave.
+struct Recovered {
+    catalog: Catalog,
+    open: Option<Active>,
+    closed: Vec<Closed>,
+    manifest: Option<Manifest>,
+    report: StreamReport,
+    /// The highest number that a segment ever had.
+    last: SegmentNo,
+}
 
 impl Recovering<'_> {
     fn run(mut self) -> Result<Recovered, OpenError> {
@@ -97,7 +107,9 @@ impl Recovering<'_> {
         let newer: Vec<SegmentNo> = found.segments.iter().copied().filter(|no| *no > covers).collect();
         self.replay(covers, &newer)?;
         let _ = self.catalog.index.take_touched();
-        Ok((self.catalog, self.open, self.closed, copies.best, self.report))
+        let last = newer.last().copied().unwrap_or(covers);
+        let Self { catalog, open, closed, report, .. } = self;
+        Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last })
     }
 
     /// Goes through the segments behind the manifest.
@@ -147,10 +159,4 @@ impl Recovering<'_> {
         }
     }
 
-    /// Forgets what a segment that begins at `first_seq` makes invisible: sequences used again after a truncation.
-    fn begin_at(&mut self, first_seq: Seq) {
-        if first_seq <= self.catalog.totals.last_seq {
-            self.catalog.deleted.remove_above(first_seq - 1);
-        }
-    }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::damage::Damage;
-use crate::segment::{self, Changes, Header, Trailer};
+use crate::pack;
+use crate::segment::{self, Changes, HEADER_BYTES, Header, Trailer};
 use crate::stream::{Form, Place, SealedFile, Segment, Source};
 use crate::{SegmentNo, Seq};
 
@@ -23,7 +24,8 @@ impl Recovering<'_> {
         };
         let source = if header.packed {
             let file = sealed.open()?;
-            let frames = segment::read_frames(&*file, trailer, &context)?;
+            let records = HEADER_BYTES as u64..trailer.records_end;
+            let frames = pack::rebuild(&*file, context.seed, records)?.table;
             Source::Packed(sealed, frames)
         } else {
             Source::Plain(sealed)
@@ -57,8 +59,9 @@ impl Recovering<'_> {
             Ok(segment) => Arc::new(segment),
             Err(damage) => return Err(OpenError::new(format!("segment {}", header.segment.0), damage)),
         };
-        self.close_open(Some(&segment));
-        self.begin_at(header.first_seq);
+        self.close_open();
+        // After a truncation sequences begin again: those of before are gone, whatever became of them.
+        self.catalog.deleted.remove_above(header.first_seq - 1);
         self.apply_changes(&changes);
         let summary = &trailer.summary;
         self.catalog.add_sealed(Place {
@@ -84,7 +87,7 @@ impl Recovering<'_> {
         let was_emptied = changes.totals.first_seq > self.catalog.totals.last_seq;
         if was_emptied {
             // Whatever is not named among the changes ended with everything else.
-            self.catalog.forget_subjects();
+            self.catalog.replace_index();
         }
         for change in changes.subjects.iter() {
             let state = state_of(&change);

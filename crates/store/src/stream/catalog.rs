@@ -130,11 +130,17 @@ impl Catalog {
         closed
     }
 
-    fn close_active(&mut self) -> Option<Arc<Rows>> {
+    pub(super) fn close_active(&mut self) -> Option<Arc<Rows>> {
         let active = self.places.last_mut().filter(|place| matches!(place.form, Form::Active))?;
         let rows = Arc::new(std::mem::take(&mut self.rows));
         active.form = Form::Closed(Arc::clone(&rows));
         Some(rows)
+    }
+
+    /// Makes the segment that holds the newest messages the active one, in another guise.
+    pub(crate) fn replace_active(&mut self, segment: Arc<Segment>) {
+        let active = self.places.last_mut().expect("a stream has an active segment");
+        active.segment = segment;
     }
 
     /// Adds a segment whose table is in its footer, and whose effects are applied by other means.
@@ -345,7 +351,22 @@ impl Catalog {
         removed
     }
 
-    fn replace_index(&mut self) {
+    /// Drops what was removed before the first message: for recovery, which sets totals by itself.
+    pub(crate) fn bury_dead(&mut self) {
+        self.bury(self.totals.first_seq);
+    }
+
+    /// Sequences and subjects of the messages that the segment at `place` shows.
+    pub(crate) fn messages_of(&self, place: usize) -> Result<Vec<(Seq, Box<[u8]>)>, ReadError> {
+        let table = self.table(place)?;
+        let Place { segment, last_seq, .. } = &self.places[place];
+        let rows = (0..table.len()).map(|row| (segment.first_seq + u64::from(table.delta(row)), row));
+        let rows = rows.filter(|&(seq, _)| seq <= *last_seq && self.contains(seq));
+        Ok(rows.map(|(seq, row)| (seq, Box::from(table.text(table.subject(row), &self.index)))).collect())
+    }
+
+    /// Forgets all subjects; their numbers mean something else from here on.
+    pub(crate) fn replace_index(&mut self) {
         let old = std::mem::replace(&mut self.index, SubjectIndex::new(self.index_seed));
         if self.unsealed > 0 {
             self.retired.push((self.index_epoch, old));
@@ -452,11 +473,29 @@ impl Catalog {
             seq -= 1;
         }
         self.deleted.remove_above(last);
+        self.lasting.split_off(&(last + 1));
+        self.forget_expiries_above(last);
         self.totals.last_seq = last.min(self.totals.last_seq);
         if self.totals.messages == 0 {
             self.totals.first_seq = self.totals.last_seq + 1;
         }
         Ok(removed)
+    }
+
+    /// Sequences that are given out again must not inherit the lifetimes of those before.
+    fn forget_expiries_above(&mut self, last: Seq) {
+        if self.expiry.is_empty() {
+            return;
+        }
+        let mut all = Vec::new();
+        while self.expiry.take_due(Timestamp::MAX, usize::MAX, &mut all) {}
+        self.expiry = Expiry::new();
+        for (at, seq) in all {
+            if seq <= last {
+                self.expiry.insert(seq, at);
+            }
+        }
+        self.expiries_here.retain(|&(seq, _)| seq <= last);
     }
 
     /// Moves the last sequence to `last` without messages.

@@ -143,7 +143,7 @@ impl Files {
         Some(header.context(Some(key.file_cipher(kind, "segment", header.segment.0, &header.salt))))
     }
 
-    fn begin_segment(
+    pub(crate) fn begin_segment(
         &self,
         stream: StreamId,
         no: SegmentNo,

@@ -44,7 +44,7 @@ pub use reader::{Reader, StoredMessage, Wait};
 pub use release::{Release, Ticket};
 pub use remove::{Progress, Purge};
 
-pub(crate) use catalog::Catalog;
+pub(crate) use catalog::{Catalog, NewRow, size_of};
 pub(crate) use home::{Files, Ground, Home, segment_name, segment_number};
 pub(crate) use place::{Form, Place, SealedFile, Segment, Source};
 pub(crate) use roll::Closed;
@@ -318,6 +318,13 @@ impl Stream {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Nothing of this stream is written any more.
+    pub(crate) fn abandon(&mut self) {
+        self.shared.fail("the stream was deleted");
+        self.active.file.abandon();
+        self.closed.iter().for_each(|closed| closed.active.file.abandon());
     }
 
     /// Gives memory of the tail to the operating system: what was appended in [`Durability::Memory`] is written.

@@ -35,12 +35,19 @@ pub(crate) struct Closed {
 impl Catalog {
     /// Begins `next` and takes together what the footer of the segment before has to say.
     pub(crate) fn close_segment(&mut self, active: Active, next: Arc<Segment>) -> Closed {
+        let closed = self.close_only(active);
+        self.begin_segment(next);
+        closed
+    }
+
+    /// Takes together what the footer of the active segment has to say. There is no active one then.
+    pub(crate) fn close_only(&mut self, active: Active) -> Closed {
         let totals = self.totals;
         let index_epoch = self.index_epoch;
         let touched = self.index.take_touched();
         let deleted = std::mem::take(&mut self.deleted_here);
         let expiries = std::mem::take(&mut self.expiries_here);
-        let rows = self.begin_segment(next).unwrap_or_default();
+        let rows = self.close_active().unwrap_or_default();
         self.unsealed += 1;
         Closed { active, rows, totals, touched, index_epoch, deleted, expiries }
     }

@@ -31,6 +31,13 @@ impl Rows {
         self.subjects.push(subject);
     }
 
+    /// As [`Rows::push`], for rows of a file that may be damaged: one out of order is left out.
+    pub(crate) fn push_if_ascending(&mut self, delta: u32, offset: u32, size: u32, subject: SubjectId) {
+        if self.deltas.last().is_none_or(|&last| last < delta) {
+            self.push(delta, offset, size, subject);
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.deltas.len()
     }

@@ -1,0 +1,51 @@
+//! Who a store is: a random number, part of every checksum in its journal. Kept twice, because without it the journal
+//! could not be told from another store's.
+
+use std::io;
+use std::path::Path;
+
+use crate::damage::Damage;
+use crate::disk::Disk;
+use crate::entropy::Entropy;
+use crate::meta::{MARKER, Marker};
+use crate::recovery::OpenError;
+
+/// The second copy.
+const COPY: &str = "store.copy";
+
+/// The store's number; a new store gets one. A missing copy is made again.
+pub(super) fn load(disk: &dyn Disk, root: &Path, entropy: &dyn Entropy) -> Result<u64, OpenError> {
+    let copies = [MARKER, COPY].map(|name| Marker::read(disk, root, name));
+    let is_new = copies.iter().all(|copy| matches!(copy, Err(error) if is_missing(error)));
+    let marker = match copies {
+        [Ok(marker), Ok(_)] => return Ok(number(&marker)),
+        [Ok(marker), Err(_)] | [Err(_), Ok(marker)] => marker,
+        [Err(damage), Err(_)] if !is_new => return Err(OpenError::new("both copies of the store's marker", damage)),
+        [Err(_), Err(_)] => {
+            if has_streams(disk, root).map_err(|error| OpenError::new("streams", error))? {
+                return Err(OpenError::new("the store's marker", Damage::Short("it is missing beside streams")));
+            }
+            let mut id = [0; 16];
+            entropy.fill(&mut id);
+            Marker { id }
+        }
+    };
+    for name in [MARKER, COPY] {
+        marker.write(disk, root, name).map_err(|error| OpenError::new("the store's marker", error))?;
+    }
+    Ok(number(&marker))
+}
+
+fn is_missing(damage: &Damage) -> bool {
+    matches!(damage, Damage::Io(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+fn has_streams(disk: &dyn Disk, root: &Path) -> io::Result<bool> {
+    Ok(!disk.list(&root.join("streams"))?.is_empty())
+}
+
+fn number(marker: &Marker) -> u64 {
+    let mut first = [0; 8];
+    first.copy_from_slice(&marker.id[..8]);
+    u64::from_le_bytes(first)
+}

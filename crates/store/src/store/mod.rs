@@ -1,0 +1,346 @@
+//! A store: a directory with streams and one journal for all of them.
+//!
+//! Owns the directory, who is in it and how a stream comes and goes. The embedder owns the threads: one calls
+//! [`Store::journal`]'s rounds, some run jobs.
+//!
+//! ```text
+//! ROOT/store, store.copy    who this store is
+//! ROOT/journal/             rounds that are not in the streams' files yet
+//! ROOT/headroom             space for what must still be written on a full disk
+//! ROOT/streams/ID/          one directory per stream
+//! ROOT/quarantine/          what was moved aside; never read, never removed
+//! ```
+
+mod identity;
+mod replay;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::config::StreamConfig;
+use crate::damage::Damage;
+use crate::disk::Disk;
+use crate::disk::handles::Handles;
+use crate::disk::headroom::Headroom;
+use crate::entropy::Entropy;
+use crate::journal::{Journal, JournalConfig, ReplayReport, SyncInterval};
+use crate::keys::{Keys, NeedsReseal, StreamKey};
+use crate::meta::Meta;
+use crate::recovery::{self, Notice, OpenError, StreamReport, place_aside, stream_directory};
+use crate::stream::{Active, Catalog, Files, Ground, Home, Shared, SlotsCache, Stream};
+use crate::{SegmentNo, Storage, StreamId, Timestamp};
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Its directory; created if it is missing.
+    pub root: PathBuf,
+    /// How often what nobody waits for is synced.
+    pub interval: SyncInterval,
+    /// Keys for encryption at rest. Without them what is encrypted stays closed.
+    pub keys: Option<Keys>,
+    /// Bytes kept free for deletes, acknowledgements and manifests on a full disk.
+    pub headroom_bytes: u64,
+    /// Memory for tables of sealed segments.
+    pub table_bytes: usize,
+    /// Sealed segment files kept open.
+    pub open_files: usize,
+    /// Length of a journal file.
+    pub journal_file_bytes: u64,
+}
+
+impl StoreOptions {
+    /// The defaults, for a store in `root`.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            interval: SyncInterval::default(),
+            keys: None,
+            headroom_bytes: 16 << 20,
+            table_bytes: 64 << 20,
+            open_files: 512,
+            journal_file_bytes: 64 << 20,
+        }
+    }
+}
+
+/// A stream that is in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundStream {
+    /// Its number.
+    pub id: StreamId,
+    /// Who it is, and what its owner wrote about it.
+    pub meta: Meta,
+}
+
+/// What opening a store found.
+#[derive(Clone, Debug, Default)]
+pub struct StoreReport {
+    /// Streams that can be opened.
+    pub streams: Vec<FoundStream>,
+    /// Streams whose `meta` cannot be read: they stay as they are.
+    pub unreadable: Vec<(StreamId, String)>,
+    /// What the journal had to do.
+    pub replay: ReplayReport,
+    /// Whatever else an operator should know.
+    pub notices: Vec<Notice>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Store {
+    root: PathBuf,
+    ground: Arc<Ground>,
+    index_seed: u64,
+}
+
+impl Store {
+    /// Opens a store: after this everything that was durable is in the streams' files, which can be opened one by one.
+    ///
+    /// # Errors
+    /// The directory or the journal cannot be used. Damaged streams are no error but in the report.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: StoreOptions,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<(Self, StoreReport), OpenError> {
+        let StoreOptions { root, interval, keys, headroom_bytes, table_bytes, open_files, journal_file_bytes } = options;
+        let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
+        let streams = root.join("streams");
+        disk.make_directory(&streams).map_err(io("streams"))?;
+        let store_id = identity::load(&*disk, &root, &*entropy)?;
+        disk.sync_directory(&root).map_err(io("the store directory"))?;
+        let mut report = StoreReport::default();
+        list_root(&*disk, &root, &mut report).map_err(io("the store directory"))?;
+        list_streams(&*disk, &root, &mut report).map_err(io("streams"))?;
+        let config = JournalConfig { store_id, interval, file_bytes: journal_file_bytes, ..JournalConfig::default() };
+        let (journal, mut replay) =
+            Journal::open(Arc::clone(&disk), &root.join("journal"), config).map_err(io("journal"))?;
+        report.replay = replay::run(&*disk, &root, &mut replay).map_err(io("journal"))?;
+        remove_unfinished(&*disk, &streams, &mut report).map_err(io("streams"))?;
+        let headroom = Headroom::open(Arc::clone(&disk), &root.join("headroom"), headroom_bytes);
+        let headroom = headroom.map_err(io("headroom"))?;
+        let mut seed = [0; 8];
+        entropy.fill(&mut seed);
+        let ground = Arc::new(Ground {
+            handles: Arc::new(Handles::new(Arc::clone(&disk), open_files)),
+            slots: Arc::new(SlotsCache::new(table_bytes)),
+            disk,
+            journal,
+            headroom,
+            entropy,
+            keys,
+        });
+        Ok((Self { root, ground, index_seed: u64::from_le_bytes(seed) }, report))
+    }
+
+    /// The journal: its rounds make appends durable.
+    #[must_use]
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.ground.journal
+    }
+
+    /// The space kept for a full disk. [`Headroom::restore`] from time to time takes it back.
+    #[must_use]
+    pub fn headroom(&self) -> &Headroom {
+        &self.ground.headroom
+    }
+
+    /// Bytes that tables of sealed segments take in memory.
+    #[must_use]
+    pub fn table_bytes(&self) -> usize {
+        self.ground.slots.bytes()
+    }
+
+    /// Makes a stream. It is there for good when this returns.
+    ///
+    /// # Errors
+    /// Nothing was made.
+    pub fn create_stream(
+        &self,
+        account: &str,
+        name: &str,
+        blob: &[u8],
+        config: StreamConfig,
+        now: Timestamp,
+    ) -> Result<Stream, OpenError> {
+        let mut number = [0; 8];
+        self.ground.entropy.fill(&mut number);
+        let id = StreamId(u64::from_le_bytes(number).max(1));
+        let config = StreamConfig { storage: Storage::File, ..config };
+        let (key, sealed_keys) = self.new_key(id);
+        let meta = Meta {
+            stream: id,
+            created: now,
+            account: account.to_owned(),
+            name: name.to_owned(),
+            config: blob.to_vec(),
+            sealed_keys,
+        };
+        let directory = stream_directory(&self.root, id);
+        let io = |error: io::Error| OpenError::new("a new stream", error);
+        self.make_directory(&directory, &meta).map_err(io)?;
+        let files = Files { ground: Arc::clone(&self.ground), directory, key };
+        let catalog = Catalog::new(self.index_seed, Arc::clone(&self.ground.slots), config.first_seq);
+        let first_seq = catalog.next_seq();
+        let shared = Shared::new(id, Storage::File, catalog);
+        let told = Some(Arc::clone(&shared));
+        let active = files.begin_segment(id, SegmentNo(1), first_seq, config.durability, told, now);
+        let active: Active = active.map_err(|error| io(io::Error::other(error.to_string())))?;
+        shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
+        Ok(Stream::assemble(shared, config, Home::Files(files), active, Vec::new(), None))
+    }
+
+    fn new_key(&self, id: StreamId) -> (Option<StreamKey>, Vec<u8>) {
+        let Some(keys) = &self.ground.keys else { return (None, Vec::new()) };
+        let key = StreamKey::generate(&*self.ground.entropy);
+        let sealed = key.seal(keys.kind, &keys.current, id, &*self.ground.entropy);
+        (Some(key), sealed)
+    }
+
+    /// A directory is complete before it gets the name by which it is found.
+    fn make_directory(&self, directory: &Path, meta: &Meta) -> io::Result<()> {
+        let disk = &*self.ground.disk;
+        let unfinished = directory.with_extension("tmp");
+        disk.make_directory(&unfinished)?;
+        meta.write(disk, &unfinished)?;
+        disk.rename(&unfinished, directory)?;
+        disk.sync_directory(&self.root.join("streams"))
+    }
+
+    /// Opens a stream that the report of [`Store::open`] names.
+    ///
+    /// # Errors
+    /// It cannot be read, or is encrypted and the key is wrong. Nothing was changed.
+    pub fn open_stream(
+        &self,
+        id: StreamId,
+        config: StreamConfig,
+        now: Timestamp,
+    ) -> Result<(Stream, StreamReport), OpenError> {
+        let directory = stream_directory(&self.root, id);
+        let meta = Meta::read(&*self.ground.disk, &directory).map_err(|damage| OpenError::new("meta", damage))?;
+        let key = self.open_key(&meta, &directory)?;
+        let files = Files { ground: Arc::clone(&self.ground), directory, key };
+        let config = StreamConfig { storage: Storage::File, ..config };
+        recovery::open_stream(id, files, config, self.index_seed, now)
+    }
+
+    fn open_key(&self, meta: &Meta, directory: &Path) -> Result<Option<StreamKey>, OpenError> {
+        if meta.sealed_keys.is_empty() {
+            return Ok(None);
+        }
+        let Some(keys) = &self.ground.keys else { return Err(OpenError::new("meta", Damage::Locked("stream"))) };
+        let opened = StreamKey::open(&meta.sealed_keys, meta.stream, keys);
+        let (key, reseal) = opened.map_err(|error| OpenError::new("meta", io::Error::other(error.to_string())))?;
+        if reseal == NeedsReseal::Yes {
+            let sealed_keys = key.seal(keys.kind, &keys.current, meta.stream, &*self.ground.entropy);
+            let meta = Meta { sealed_keys, ..meta.clone() };
+            meta.write(&*self.ground.disk, directory).map_err(|error| OpenError::new("meta", error))?;
+        }
+        Ok(Some(key))
+    }
+
+    /// Replaces what a stream's owner wrote about it.
+    ///
+    /// # Errors
+    /// The old text is still there.
+    pub fn write_blob(&self, id: StreamId, blob: &[u8]) -> Result<(), OpenError> {
+        let directory = stream_directory(&self.root, id);
+        let disk = &*self.ground.disk;
+        let meta = Meta::read(disk, &directory).map_err(|damage| OpenError::new("meta", damage))?;
+        let meta = Meta { config: blob.to_vec(), ..meta };
+        meta.write(disk, &directory).map_err(|error| OpenError::new("meta", error))
+    }
+
+    /// Removes a stream and all its data. It is gone for good once this returns, even if files are left over: those go
+    /// at the next start.
+    ///
+    /// # Errors
+    /// The stream is still there.
+    pub fn delete_stream(&self, mut stream: Stream) -> Result<(), OpenError> {
+        let id = stream.id();
+        stream.abandon();
+        let directory = stream_directory(&self.root, id);
+        let doomed = directory.with_extension("tmp");
+        let disk = &*self.ground.disk;
+        let gone = disk.rename(&directory, &doomed).and_then(|()| disk.sync_directory(&self.root.join("streams")));
+        gone.map_err(|error| OpenError::new("a stream to delete", error))?;
+        let noted = self.ground.journal.note_dropped(id);
+        noted.map_err(|error| OpenError::new("journal", io::Error::other(error.to_string())))?;
+        // What cannot be removed now is removed at the next start.
+        let _ = remove_tree(disk, &doomed, &self.ground.handles);
+        Ok(())
+    }
+}
+
+/// Names in the root that are ours.
+const OURS: [&str; 6] = ["store", "store.copy", "journal", "headroom", "streams", recovery::QUARANTINE];
+
+fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {
+    for entry in disk.list(root)? {
+        if !OURS.contains(&entry.name.as_str()) && !entry.name.ends_with(".tmp") {
+            let what = format!("{} is none of ours and was left alone", root.join(&entry.name).display());
+            report.notices.push(Notice::Left { what });
+        }
+    }
+    Ok(())
+}
+
+fn list_streams(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {
+    let streams = root.join("streams");
+    for entry in disk.list(&streams)? {
+        let path = streams.join(&entry.name);
+        let Some(id) = stream_number(&entry.name).filter(|_| entry.is_directory) else {
+            if !is_unfinished(&entry.name) {
+                let to = place_aside(disk, root, "", &entry.name)?;
+                disk.rename(&path, &to)?;
+                let why = "it is not the directory of a stream";
+                report.notices.push(Notice::SetAside { name: entry.name, to, why });
+            }
+            continue;
+        };
+        match Meta::read(disk, &path) {
+            Ok(meta) if meta.stream == id => report.streams.push(FoundStream { id, meta }),
+            Ok(_) => report.unreadable.push((id, "its meta belongs to another stream".to_owned())),
+            Err(damage) => report.unreadable.push((id, damage.to_string())),
+        }
+    }
+    Ok(())
+}
+
+fn stream_number(name: &str) -> Option<StreamId> {
+    let digits = Some(name).filter(|name| name.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok().map(StreamId)
+}
+
+/// A stream that was being made or removed.
+fn is_unfinished(name: &str) -> bool {
+    name.strip_suffix(".tmp").is_some_and(|number| stream_number(number).is_some())
+}
+
+fn remove_unfinished(disk: &dyn Disk, streams: &Path, report: &mut StoreReport) -> io::Result<()> {
+    for entry in disk.list(streams)?.iter().filter(|entry| is_unfinished(&entry.name)) {
+        let path = streams.join(&entry.name);
+        if let Err(error) = remove_files(disk, &path) {
+            report.notices.push(Notice::Left { what: format!("cannot remove {}: {error}", path.display()) });
+        }
+    }
+    Ok(())
+}
+
+fn remove_tree(disk: &dyn Disk, directory: &Path, handles: &Handles) -> io::Result<()> {
+    for entry in disk.list(directory)? {
+        handles.forget(&directory.join(&entry.name));
+    }
+    remove_files(disk, directory)
+}
+
+fn remove_files(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+    for entry in disk.list(directory)? {
+        disk.remove_file(&directory.join(&entry.name))?;
+    }
+    disk.remove_directory(directory)
+}

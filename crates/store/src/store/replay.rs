@@ -1,0 +1,78 @@
+//! Where the journal's bytes belong.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use crate::disk::Disk;
+use crate::journal::{Replay, ReplayReport, Resolution, Target};
+use crate::manifest;
+use crate::recovery::stream_directory;
+use crate::segment::Header;
+use crate::stream::segment_name;
+use crate::{FileKind, SegmentNo, StreamId};
+
+/// Writes what the journal holds into the streams' files.
+pub(super) fn run(disk: &dyn Disk, root: &Path, replay: &mut Replay) -> io::Result<ReplayReport> {
+    let mut covered = HashMap::new();
+    replay.run(&mut |target| resolve(disk, root, &mut covered, target))
+}
+
+fn resolve(
+    disk: &dyn Disk,
+    root: &Path,
+    covered: &mut HashMap<StreamId, SegmentNo>,
+    target: &Target,
+) -> io::Result<Resolution> {
+    let stream = target.file.stream;
+    let directory = stream_directory(root, stream);
+    if disk.list(&directory).is_err() {
+        // A stream that was being removed still has its directory, under another name.
+        let is_going = disk.list(&directory.with_extension("tmp")).is_ok();
+        return Ok(if is_going { Resolution::Skip } else { Resolution::Unknown });
+    }
+    let name = match target.file.kind {
+        FileKind::Segment(no) => {
+            let covers = *covered.entry(stream).or_insert_with(|| covers(disk, &directory));
+            if no <= covers {
+                // Sealed and synced long ago; it may be compacted or removed by now.
+                return Ok(Resolution::Skip);
+            }
+            segment_name(no)
+        }
+        FileKind::Consumers(number) => crate::consumer::file_name(number),
+    };
+    open(disk, &directory, &name, target)
+}
+
+fn covers(disk: &dyn Disk, directory: &Path) -> SegmentNo {
+    manifest::read(disk, directory).best.map_or(SegmentNo(0), |manifest| manifest.covers)
+}
+
+fn open(disk: &dyn Disk, directory: &Path, name: &str, target: &Target) -> io::Result<Resolution> {
+    let path = directory.join(name);
+    match disk.open(&path) {
+        Ok(file) => {
+            let header = matches!(target.file.kind, FileKind::Segment(_)).then(|| Header::read(&*file).ok()).flatten();
+            // A file that was written anew holds the same entries at other places.
+            let is_other = header.is_some_and(|header| header.generation != target.generation);
+            Ok(if is_other { Resolution::Skip } else { Resolution::Apply(file, Some(directory.to_path_buf())) })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && target.offset == 0 => {
+            Ok(Resolution::Apply(disk.create(&path)?, Some(directory.to_path_buf())))
+        }
+        // Consumers' files that were written anew and removed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_replaced(disk, directory, target)? => {
+            Ok(Resolution::Skip)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Resolution::Unknown),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_replaced(disk: &dyn Disk, directory: &Path, target: &Target) -> io::Result<bool> {
+    let FileKind::Consumers(number) = target.file.kind else { return Ok(false) };
+    let names = disk.list(directory)?;
+    let others = names.iter().map(|entry| crate::consumer::read_name(&entry.name));
+    Ok(others.into_iter().any(|name| matches!(name, crate::consumer::Name::Log(other) if other > number)))
+}
