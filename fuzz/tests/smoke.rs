@@ -50,6 +50,9 @@ fn monitoring() {
 #[test]
 fn store_pack() {
     smoke("store_pack", myelin_fuzz::store_pack);
+}
+
+#[test]
 fn store_consumer() {
     smoke("store_consumer", myelin_fuzz::store_consumer);
 }

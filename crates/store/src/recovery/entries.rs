@@ -10,7 +10,7 @@ use crate::disk::File;
 use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
-use crate::stream::{Active, Catalog, Closed, Files, Form, NewRow, Place, Rows, Segment, Shared, Source, size_of};
+use crate::stream::{Active, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared, Source, size_of};
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
 use super::directory::{place_aside, set_aside};
@@ -243,12 +243,8 @@ impl Recovering<'_> {
         })
         .map_err(fault)?;
         self.report_damaged(no, &scan.damaged);
-        let sealed = crate::stream::SealedFile {
-            handles: Arc::clone(&self.files.ground.handles),
-            records_end: scan.end.offset(),
-            length: to,
-            path: self.files.segment_path(no),
-        };
+        let path = self.files.segment_path(no);
+        let sealed = SealedFile::new(&path, &self.files.ground.handles, scan.end.offset(), to);
         let segment = Segment {
             stream: self.id,
             no,

@@ -11,6 +11,7 @@
 //! ROOT/quarantine/          what was moved aside; never read, never removed
 //! ```
 
+mod consumers;
 mod identity;
 mod replay;
 
@@ -221,14 +222,15 @@ impl Store {
         now: Timestamp,
     ) -> Result<(Stream, StreamReport), OpenError> {
         let directory = stream_directory(&self.root, id);
-        let meta = Meta::read(&*self.ground.disk, &directory).map_err(|damage| OpenError::new("meta", damage))?;
-        let key = self.open_key(&meta, &directory)?;
+        let key = self.open_key(&directory)?;
         let files = Files { ground: Arc::clone(&self.ground), directory, key };
         let config = StreamConfig { storage: Storage::File, ..config };
         recovery::open_stream(id, files, config, self.index_seed, now)
     }
 
-    fn open_key(&self, meta: &Meta, directory: &Path) -> Result<Option<StreamKey>, OpenError> {
+    /// The key of the stream in `directory`. If it was sealed with the previous master key it is sealed anew.
+    fn open_key(&self, directory: &Path) -> Result<Option<StreamKey>, OpenError> {
+        let meta = Meta::read(&*self.ground.disk, directory).map_err(|damage| OpenError::new("meta", damage))?;
         if meta.sealed_keys.is_empty() {
             return Ok(None);
         }
@@ -237,7 +239,7 @@ impl Store {
         let (key, reseal) = opened.map_err(|error| OpenError::new("meta", io::Error::other(error.to_string())))?;
         if reseal == NeedsReseal::Yes {
             let sealed_keys = key.seal(keys.kind, &keys.current, meta.stream, &*self.ground.entropy);
-            let meta = Meta { sealed_keys, ..meta.clone() };
+            let meta = Meta { sealed_keys, ..meta };
             meta.write(&*self.ground.disk, directory).map_err(|error| OpenError::new("meta", error))?;
         }
         Ok(Some(key))

@@ -38,6 +38,7 @@ use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
 pub use append::{Admission, NewMessage, Outcome};
 pub use catalog::Removed;
+pub(crate) use errors::is_full;
 pub use errors::{ReadError, Refusal, StoreError};
 pub use cursor::Cursor;
 pub use expire::{Expired, Marker, Markers};
