@@ -32,7 +32,7 @@ fn run_time(begin: Instant) -> u64 {
 struct Clock {
     begin: Instant,
     begun: u64,
-    /// On the wall, with whatever else the machine did.
+    /// On the wall: on a shared machine mostly the time slice of somebody else.
     longest: Duration,
     calls: u32,
 }
