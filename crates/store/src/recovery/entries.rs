@@ -10,7 +10,9 @@ use crate::disk::File;
 use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
-use crate::stream::{Active, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared, Source, size_of};
+use crate::stream::{
+    Active, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared, Source, size_of,
+};
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
 use super::directory::{place_aside, set_aside};
@@ -39,7 +41,8 @@ impl Recovering<'_> {
     pub(super) fn walk_unsealed(&mut self, header: &Header, behind: &[SegmentNo]) -> Result<bool, OpenError> {
         let no = header.segment;
         let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
-        let file = self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
+        let file =
+            self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
         let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
         let length = file.len().map_err(|error| fault(error.into()))?;
         let mut extent = Extent { from: HEADER_BYTES as u64, to: length, durable: 0 };
@@ -77,7 +80,8 @@ impl Recovering<'_> {
             return Err(unread(error));
         }
         self.report_damaged(no, &scan.damaged);
-        let whole = self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))?;
+        let whole =
+            self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))?;
         write_again(&*file, proven.min(end), end).map_err(|error| fault(error.into()))?;
         Ok(whole)
     }
@@ -210,7 +214,11 @@ impl Recovering<'_> {
     }
 
     /// A segment that the manifest covers and whose footer is gone: its table is made from its entries.
-    pub(super) fn add_without_footer(&mut self, header: &Header, entry: &SegmentEntry) -> Result<(), OpenError> {
+    pub(super) fn add_without_footer(
+        &mut self,
+        header: &Header,
+        entry: &SegmentEntry,
+    ) -> Result<(), OpenError> {
         let no = header.segment;
         self.report.note(Notice::Damaged {
             file: crate::stream::segment_name(no),
@@ -220,7 +228,8 @@ impl Recovering<'_> {
             return Ok(());
         }
         let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
-        let file = self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
+        let file =
+            self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
         let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
         let to = file.len().map_err(|error| fault(error.into()))?;
         let extent = Extent { from: HEADER_BYTES as u64, to, durable: entry.file_len.min(to) };

@@ -43,7 +43,9 @@ impl Recovering<'_> {
     ) -> Result<(), OpenError> {
         let changes = match self.read_changes(header, trailer) {
             Ok(changes) => changes,
-            Err(Damage::Io(error)) => return Err(OpenError::new(format!("segment {}", header.segment.0), error)),
+            Err(Damage::Io(error)) => {
+                return Err(OpenError::new(format!("segment {}", header.segment.0), error));
+            }
             Err(damage) => {
                 self.note_damaged(header.segment, &damage);
                 return self.walk_unsealed(header, behind).map(|_| ());

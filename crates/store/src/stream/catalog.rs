@@ -311,7 +311,8 @@ impl Catalog {
 
     /// Drops segments whose messages all lie below `first` from the list. The active one stays.
     fn bury(&mut self, first: Seq) {
-        let gone = self.places.iter().take_while(|p| p.last_seq < first && !matches!(p.form, Form::Active)).count();
+        let gone =
+            self.places.iter().take_while(|p| p.last_seq < first && !matches!(p.form, Form::Active)).count();
         if gone > 0 {
             self.dead.extend(self.places.drain(..gone).map(|place| place.segment));
         }
@@ -389,7 +390,6 @@ impl Catalog {
         self.unsealed -= 1;
         if self.unsealed == 0 {
             self.retired.clear();
-            self.recycle_subjects();
         }
     }
 
@@ -460,10 +460,10 @@ impl Catalog {
         Ok(())
     }
 
-    /// Subjects may get new numbers from here on: what the head's table remembers of them is void.
-    pub(crate) fn recycle_subjects(&mut self) {
-        self.index.recycle();
-        self.head = Head::default();
+    /// Lets numbers of subjects that are gone be given out again, a few at a time. Answers whether there are more. Not
+    /// while a closed segment is to be sealed, whose rows name them.
+    pub(crate) fn recycle_subjects(&mut self, limit: usize) -> bool {
+        self.unsealed == 0 && self.index.recycle_some(limit)
     }
 
     /// Removes all messages behind `last`. The next message gets `last + 1`, in a new segment.

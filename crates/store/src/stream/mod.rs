@@ -38,9 +38,9 @@ use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
 pub use append::{Admission, NewMessage, Outcome};
 pub use catalog::Removed;
+pub use cursor::Cursor;
 pub(crate) use errors::is_full;
 pub use errors::{ReadError, Refusal, StoreError};
-pub use cursor::Cursor;
 pub use expire::{Expired, Marker, Markers};
 pub use lookup::Filter;
 pub use reader::{Reader, StoredMessage, Wait};
@@ -335,6 +335,19 @@ impl Stream {
         self.shared.fail("the stream was deleted");
         self.active.file.abandon();
         self.closed.iter().for_each(|closed| closed.active.file.abandon());
+    }
+
+    /// Lets go of the files, so that another can open them. Everything that counts as durable is in them then.
+    pub(crate) fn leave(&mut self) -> Result<(), StoreError> {
+        self.shared.fail("the stream was opened anew");
+        let files = self.closed.iter().map(|closed| &closed.active.file).chain([&self.active.file]);
+        for file in files {
+            if file.written() < file.durable() {
+                file.flush().map_err(|error| StoreError::Failed(error.to_string()))?;
+            }
+            file.abandon();
+        }
+        Ok(())
     }
 
     /// Gives memory of the tail to the operating system: what was appended in [`Durability::Memory`] is written.

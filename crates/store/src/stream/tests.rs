@@ -195,7 +195,9 @@ struct Mark;
 
 impl Markers for Mark {
     fn marker(&self, last: &StoredMessage<'_>) -> Option<Marker> {
-        last.headers.is_empty().then(|| Marker { headers: b"NATS/1.0\r\nM: 1\r\n\r\n".to_vec(), expires: Some(90) })
+        last.headers
+            .is_empty()
+            .then(|| Marker { headers: b"NATS/1.0\r\nM: 1\r\n\r\n".to_vec(), expires: Some(90) })
     }
 }
 
@@ -209,8 +211,12 @@ fn messages_end_by_age_and_by_their_own_lifetime() {
             expires,
             ..NewMessage::default()
         };
-        let messages =
-            [message("a", 1, None), message("b", 2, Some(Timestamp::MAX)), message("a", 3, None), message("c", 4, Some(6))];
+        let messages = [
+            message("a", 1, None),
+            message("b", 2, Some(Timestamp::MAX)),
+            message("a", 3, None),
+            message("c", 4, Some(6)),
+        ];
         stream.append(&messages, Admission::Check, 4, &mut Vec::new()).unwrap();
         assert_eq!(stream.next_expiry().unwrap(), Some(6));
         let expired = stream.expire(7, 10, Some(&Mark)).unwrap();

@@ -4,4 +4,5 @@
 //! must find.
 
 mod enumeration;
+mod subjects;
 mod toy;
