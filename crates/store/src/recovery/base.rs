@@ -56,6 +56,7 @@ impl Recovering<'_> {
                         first_timestamp: trailer.summary.first_timestamp,
                         last_timestamp: trailer.summary.last_timestamp,
                         form: Form::Sealed,
+                        removed: 0,
                     }),
                     Err(damage) => self.note_damaged(no, &damage),
                 }

@@ -269,6 +269,7 @@ impl Recovering<'_> {
             first_timestamp: first_timestamp.unwrap_or(0),
             last_timestamp,
             form: Form::Closed(Arc::new(rows)),
+            removed: 0,
         });
         Ok(())
     }

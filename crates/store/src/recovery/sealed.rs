@@ -67,6 +67,7 @@ impl Recovering<'_> {
             first_timestamp: summary.first_timestamp,
             last_timestamp: summary.last_timestamp,
             form: Form::Sealed,
+            removed: 0,
         });
         self.catalog.bury_dead();
         let _ = self.catalog.index.take_touched();

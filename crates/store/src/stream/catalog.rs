@@ -36,6 +36,8 @@ pub(crate) struct Catalog {
     pub(crate) rows: Rows,
     /// Segments without visible messages, whose files maintenance may remove once a manifest says so.
     pub(crate) dead: Vec<Arc<Segment>>,
+    /// False in memory, where they are gone at once.
+    pub(crate) keeps_dead: bool,
     /// Messages that no limit of age concerns.
     pub(crate) lasting: BTreeSet<Seq>,
     /// What the active segment's footer will say: removed sequences (in no order) and lifetimes of its messages.
@@ -102,6 +104,7 @@ impl Catalog {
             places: Vec::new(),
             rows: Rows::default(),
             dead: Vec::new(),
+            keeps_dead: true,
             lasting: BTreeSet::new(),
             deleted_here: Vec::new(),
             expiries_here: Vec::new(),
@@ -129,6 +132,7 @@ impl Catalog {
             first_timestamp: 0,
             last_timestamp: 0,
             form: Form::Active,
+            removed: 0,
         });
         closed
     }
@@ -163,7 +167,9 @@ impl Catalog {
                 return;
             }
             let place = self.places.pop().expect("the list has a last place");
-            self.dead.push(place.segment);
+            if self.keeps_dead {
+                self.dead.push(place.segment);
+            }
         }
     }
 
@@ -267,18 +273,28 @@ impl Catalog {
         }))
     }
 
-    /// Removes one message. Says what went; nothing if there was none.
+    /// Removes one message. Says what went; nothing if there was none. One whose record was lost to damage has no bytes.
     pub(crate) fn remove(&mut self, seq: Seq) -> Result<Removed, ReadError> {
-        let Some(found) = self.locate(seq)? else { return Ok(Removed::default()) };
-        self.index.removed(found.subject, seq);
+        let found = self.locate(seq)?;
+        let bytes = match found {
+            Some(found) => {
+                self.index.removed(found.subject, seq);
+                found.size
+            }
+            None if self.contains(seq) => 0,
+            None => return Ok(Removed::default()),
+        };
         self.totals.messages -= 1;
-        self.totals.bytes -= found.size;
+        self.totals.bytes -= bytes;
         if seq == self.totals.first_seq {
             self.advance_first(seq + 1);
         } else {
             self.mark_deleted(seq..=seq);
+            if let Some(at) = self.place_of(seq) {
+                self.places[at].removed += 1;
+            }
         }
-        Ok(Removed { messages: 1, bytes: found.size })
+        Ok(Removed { messages: 1, bytes })
     }
 
     fn mark_deleted(&mut self, range: RangeInclusive<Seq>) {
@@ -314,7 +330,8 @@ impl Catalog {
         let gone =
             self.places.iter().take_while(|p| p.last_seq < first && !matches!(p.form, Form::Active)).count();
         if gone > 0 {
-            self.dead.extend(self.places.drain(..gone).map(|place| place.segment));
+            let gone = self.places.drain(..gone).map(|place| place.segment);
+            if self.keeps_dead { self.dead.extend(gone) } else { drop(gone) }
         }
     }
 
@@ -458,6 +475,11 @@ impl Catalog {
         }
         self.head.table = Some((no, table));
         Ok(())
+    }
+
+    /// The table of the first segment was replaced.
+    pub(crate) fn forget_head(&mut self) {
+        self.head = Head::default();
     }
 
     /// Lets numbers of subjects that are gone be given out again, a few at a time. Answers whether there are more. Not

@@ -16,6 +16,7 @@ mod home;
 mod lookup;
 mod place;
 mod reader;
+mod reclaim;
 mod release;
 mod remove;
 mod roll;
@@ -56,6 +57,8 @@ pub(crate) use table::Rows;
 
 /// Segments are closed at this size unless limits ask for smaller ones.
 const SEGMENT_BYTES: u64 = 16 << 20;
+/// The same in memory: memory of removed messages comes back by whole segments, or by copying what is left of one.
+const SEGMENT_BYTES_IN_MEMORY: u64 = 1 << 20;
 /// No segment is closed before this size for the sake of limits.
 const SEGMENT_BYTES_MIN: u64 = 128 << 10;
 
@@ -183,6 +186,7 @@ impl Stream {
     pub fn in_memory(config: StreamConfig, seed: u64, now: Timestamp) -> Self {
         let config = StreamConfig { storage: Storage::Memory, ..config };
         let mut catalog = Catalog::new(seed, Arc::new(SlotsCache::new(0)), config.first_seq);
+        catalog.keeps_dead = false;
         let (id, no) = (StreamId(0), SegmentNo(1));
         let active = home::begin_in_memory(id, no, catalog.next_seq(), now);
         catalog.begin_segment(Arc::clone(&active.segment));
@@ -284,8 +288,9 @@ impl Stream {
         if let Some(bytes) = self.config.segment_bytes {
             return u64::from(bytes);
         }
+        let most = if self.home.is_memory() { SEGMENT_BYTES_IN_MEMORY } else { SEGMENT_BYTES };
         let by_limit = self.config.limits.bytes.map_or(u64::MAX, |max| max / 8);
-        by_limit.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES)
+        by_limit.clamp(SEGMENT_BYTES_MIN, most)
     }
 
     /// An entry that says how far the log is synced, if it has grown by `step` since the last one.

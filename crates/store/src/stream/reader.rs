@@ -244,6 +244,20 @@ pub(super) fn fetch<'b>(
     as_message(decoded.entry, segment, located.offset, seq)
 }
 
+/// Reads the bytes of one entry of a segment in memory, whose message has this stored size.
+pub(super) fn read_entry(
+    segment: &Segment,
+    offset: u64,
+    size: u64,
+    buffer: &mut Vec<u8>,
+) -> Result<(), ReadError> {
+    buffer.resize((size + ENTRY_SURPLUS) as usize, 0);
+    let read = read_bytes(segment, buffer, offset, Wait::Allowed)?;
+    let head = record::peek(&buffer[..read]).filter(|head| head.size() <= read);
+    buffer.truncate(head.ok_or_else(|| not_there(segment, offset))?.size());
+    Ok(())
+}
+
 fn as_message<'b>(
     entry: Entry<'b>,
     segment: &Segment,
