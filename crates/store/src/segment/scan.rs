@@ -91,7 +91,7 @@ pub struct Scan {
 }
 
 /// Reads the entries of a file in order and gives them to `visit`, batch by batch: nothing of a batch that is not
-/// whole, unless its bytes are damaged and were synced.
+/// whole, unless its bytes are damaged and were synced. The file is not a packed one.
 ///
 /// # Errors
 /// `Io`, or `Locked` if the file is encrypted and `context` has no key. Damaged bytes are no error but a report.
@@ -155,8 +155,6 @@ impl Scanner<'_> {
                     at = end;
                 }
                 Reach::Broken(place) => {
-                    // Everything read so far was decrypted in place.
-                    self.window.reset();
                     if place >= self.durable && self.window.is_zero_from(place)? {
                         return self.run_out(at, place);
                     }
@@ -183,7 +181,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Gives the entries between two places to the visitor. All of them have been checked.
+    /// Gives the entries between two places to the visitor. All of them have been checked. They are decrypted where
+    /// they are in the window, so nothing may look at them afterwards.
     fn deliver(&mut self, from: u64, to: u64) -> Result<(), Damage> {
         let mut place = from;
         while place < to {
@@ -228,11 +227,9 @@ impl Scanner<'_> {
             let probe = probe(&mut self.window, self.header, self.context, place)?;
             self.durable = self.durable.max(probe.durable.min(self.window.end()));
             self.probed = Some(probe);
-            self.window.reset();
         }
         if at < self.durable {
             self.deliver(at, place)?;
-            self.window.reset();
         }
         if place >= self.durable {
             let runs = self.probed.as_ref().map_or(&[][..], |probe| &probe.runs);

@@ -7,7 +7,7 @@ use std::io;
 use crate::disk::File;
 use crate::record::{self, Context, HEAD_BYTES, Head};
 
-/// What is read at once.
+/// What is read at once, beyond what is needed.
 const PIECE: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -32,11 +32,6 @@ impl<'a> Window<'a> {
         self.end
     }
 
-    /// Forgets what was read, because it was decrypted in place.
-    pub(super) fn reset(&mut self) {
-        self.buffer.clear();
-    }
-
     /// The file from `place` on: at least `wanted` bytes, or all there are. What is before `keep` is given up.
     #[inline]
     pub(super) fn bytes(&mut self, keep: u64, place: u64, wanted: usize) -> io::Result<&mut [u8]> {
@@ -59,7 +54,7 @@ impl<'a> Window<'a> {
             self.start = keep;
         }
         let have = self.buffer.len();
-        let ahead = (place - keep) as usize + wanted.max(PIECE);
+        let ahead = (place - keep) as usize + wanted + PIECE;
         let most = usize::try_from(self.end.saturating_sub(keep)).unwrap_or(usize::MAX);
         let target = ahead.min(most);
         if target <= have {
