@@ -93,6 +93,9 @@ pub struct Scan {
 /// Reads the entries of a file in order and gives them to `visit`, batch by batch: nothing of a batch that is not
 /// whole, unless its bytes are damaged and were synced. The file is not a packed one.
 ///
+/// Bytes that the device cannot read are damaged if all of the extent is known to be synced. Otherwise they are an
+/// error: behind a wrong guess about the end, a file would be cut.
+///
 /// # Errors
 /// `Io`, or `Locked` if the file is encrypted and `context` has no key. Damaged bytes are no error but a report.
 pub fn scan(
@@ -107,7 +110,7 @@ pub fn scan(
     }
     let to = extent.to.min(file.len()?);
     let mut scanner = Scanner {
-        window: Window::new(file, to),
+        window: Window::new(file, to, extent.durable >= to),
         header,
         context,
         durable: extent.durable.min(to),
@@ -118,6 +121,11 @@ pub fn scan(
         visit,
     };
     let end = scanner.run(extent.from)?;
+    if extent.durable > to {
+        // The file has lost its end.
+        let (bytes, first_seq) = (to..extent.durable, scanner.next_seq);
+        scanner.report(Damaged { bytes, first_seq, last_seq: None });
+    }
     Ok(Scan { end, damaged: scanner.damaged })
 }
 
