@@ -82,7 +82,8 @@ impl Ranges {
     /// The set of what is in any of `ranges`, which may come in any order and overlap. Empty ones count for nothing.
     #[must_use]
     pub fn from_ranges(ranges: impl IntoIterator<Item = RangeInclusive<Seq>>) -> Self {
-        let list = ranges.into_iter().filter(|range| !range.is_empty()).map(RangeInclusive::into_inner).collect();
+        let list =
+            ranges.into_iter().filter(|range| !range.is_empty()).map(RangeInclusive::into_inner).collect();
         Self::join(list)
     }
 

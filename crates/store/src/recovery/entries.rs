@@ -237,12 +237,8 @@ impl Recovering<'_> {
         })
         .map_err(fault)?;
         self.report_damaged(no, &scan.damaged);
-        let sealed = crate::stream::SealedFile {
-            handles: Arc::clone(&self.files.ground.handles),
-            records_end: scan.end.offset(),
-            length: to,
-            path: self.files.segment_path(no),
-        };
+        let (path, handles) = (self.files.segment_path(no), &self.files.ground.handles);
+        let sealed = crate::stream::SealedFile::new(&path, handles, scan.end.offset(), to);
         let segment = Segment {
             stream: self.id,
             no,

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::damage::Damage;
-use crate::pack;
-use crate::segment::{self, Changes, HEADER_BYTES, Header, Trailer};
+use crate::segment::{self, Changes, Header, Trailer};
 use crate::stream::{Form, Place, SealedFile, Segment, Source};
 use crate::{SegmentNo, Seq};
 
@@ -16,16 +15,11 @@ impl Recovering<'_> {
     pub(super) fn sealed_segment(&self, header: &Header, trailer: &Trailer) -> Result<Segment, Damage> {
         let path = self.files.segment_path(header.segment);
         let context = self.files.context(header).ok_or(Damage::Locked("segment"))?;
-        let sealed = SealedFile {
-            handles: Arc::clone(&self.files.ground.handles),
-            records_end: trailer.records_end,
-            length: trailer.file_len(),
-            path,
-        };
+        let handles = &self.files.ground.handles;
+        let sealed = SealedFile::new(&path, handles, trailer.records_end, trailer.file_len());
         let source = if header.packed {
             let file = sealed.open()?;
-            let records = HEADER_BYTES as u64..trailer.records_end;
-            let frames = pack::rebuild(&*file, context.seed, records)?.table;
+            let frames = segment::read_frames(&*file, trailer, &context)?;
             Source::Packed(sealed, frames)
         } else {
             Source::Plain(sealed)
