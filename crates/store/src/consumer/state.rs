@@ -118,7 +118,7 @@ impl ConsumerState {
         self.delivered.consumer = self.delivered.consumer.max(delivery);
         self.delivered.stream = self.delivered.stream.max(seq);
         if rules.acks == AckPolicy::None {
-            self.ack_floor = self.delivered;
+            self.done();
             return Applied::Changed;
         }
         if is_new {
@@ -131,6 +131,12 @@ impl ConsumerState {
             self.redeliver(rules, seq, count);
         }
         Applied::Changed
+    }
+
+    /// Everything that was delivered is done: also what is pending from before the rules were changed.
+    fn done(&mut self) {
+        self.pending.remove_through(self.delivered.stream);
+        self.ack_floor = self.delivered;
     }
 
     /// The part of a delivery that is not the first one.
@@ -208,7 +214,7 @@ impl ConsumerState {
         }
         self.delivered.stream = seq;
         if rules.acks == AckPolicy::None {
-            self.ack_floor.stream = seq;
+            self.done();
         }
         Applied::Changed
     }

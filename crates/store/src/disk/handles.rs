@@ -1,8 +1,8 @@
 //! A cache of open files, so that 60,000 segments do not need 60,000 descriptors.
 //!
-//! Owns what it opened until the place is needed: then the file that was not asked for the longest, roughly, makes
-//! room (a clock: one bit per file). Whoever still holds an evicted file can go on using it. Who renames or removes a file
-//! must `forget` its path afterwards, or later callers get the old file.
+//! Owns what it opened until the place is needed: then the file that was not asked for the longest, roughly,
+//! makes room (a clock: one bit per file). Whoever still holds an evicted file can go on using it. Who
+//! renames or removes a file must `forget` its path afterwards, or later callers get the old file.
 
 use std::io;
 use std::path::Path;
@@ -47,7 +47,8 @@ impl Handles {
         Self { disk, capacity: capacity.max(1), clock: Mutex::default() }
     }
 
-    /// The file at `path`, opened if it is not open yet. Errors are those of [`Disk::open`] and are not remembered.
+    /// The file at `path`, opened if it is not open yet. Errors are those of [`Disk::open`] and are not
+    /// remembered.
     pub fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let forgotten = {
             let mut clock = self.clock();

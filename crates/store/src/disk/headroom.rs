@@ -1,8 +1,9 @@
 //! Space kept back for bad times: a file that is allocated and never written.
 //!
-//! When the disk is full, the store gives this space up, so that deletes, acknowledgements and manifests still fit and can
-//! make room; when there is room again, it is taken back. It must never be the reason why a disk is full: it is taken
-//! only while twice as much is free. The file's length is the whole state, so a restart finds it as it was.
+//! When the disk is full, the store gives this space up, so that deletes, acknowledgements and manifests
+//! still fit and can make room; when there is room again, it is taken back. It must never be the reason why a
+//! disk is full: it is taken only while twice as much is free. The file's length is the whole state, so a
+//! restart finds it as it was.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ enum State {
 }
 
 impl Headroom {
-    /// Opens or creates the file at `path` and takes `bytes` of space if there is room; that there is none is no error.
+    /// Opens or creates the file at `path` and takes `bytes` of space if there is room; that there is none is
+    /// no error.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, bytes: u64) -> io::Result<Self> {
         let headroom = Self { disk, path: path.to_owned(), bytes, state: Mutex::new(State::Released(None)) };
         match headroom.disk.open(path) {
@@ -78,7 +80,8 @@ impl Headroom {
         held
     }
 
-    /// What the last process left: the whole file, nothing, or (it was killed, or had other wishes) something else.
+    /// What the last process left: the whole file, nothing, or (it was killed, or had other wishes) something
+    /// else.
     fn take_up(&self, file: Arc<dyn File>) -> io::Result<()> {
         let length = file.len()?;
         if length > self.bytes {

@@ -1,9 +1,11 @@
 //! A disk in memory: for tests, and for streams that keep their segments in a [`MemoryFile`].
 //!
-//! A file is a row of chunks, so that it grows without copying and gives memory back in parts. Nothing here survives
-//! the process; `sync` does nothing. The space is as large as the machine's memory: a limit is the caller's work.
+//! A file is a row of chunks, so that it grows without copying and gives memory back in parts. Nothing here
+//! survives the process; `sync` does nothing. The space is as large as the machine's memory: a limit is the
+//! caller's work.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
@@ -12,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use super::tree::Tree;
 use super::{DirectoryEntry, Disk, File};
 
-/// The first chunk's size: what a stream of few messages costs. The next chunks double the file, up to [`CHUNK`].
+/// The first chunk's size: what a stream of few messages costs. The next chunks double the file, up to
+/// [`CHUNK`].
 const FIRST_CHUNK: u64 = 4 << 10;
 
 /// Size of the chunks of a file that has grown.
@@ -27,19 +30,28 @@ const LARGEST: u64 = 64 << 30;
 /// What a disk in memory says is free.
 const FREE: u64 = 1 << 40;
 
-/// A file in memory, usable without a disk. Holes cost nothing: `allocate` and a longer `set_len` commit no memory.
+/// A file in memory, usable without a disk. Holes cost nothing: `allocate` and a longer `set_len` commit no
+/// memory.
 ///
 /// A read concurrent with a write sees each chunk before or after it, not the whole write at once.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MemoryFile {
     contents: RwLock<Contents>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 struct Contents {
     chunks: Vec<Option<Box<[u8]>>>,
     length: u64,
     committed: u64,
+}
+
+impl fmt::Debug for MemoryFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let contents = self.read();
+        let mut words = f.debug_struct("MemoryFile");
+        words.field("length", &contents.length).field("committed", &contents.committed).finish()
+    }
 }
 
 /// Where a chunk lies in its file.
@@ -156,7 +168,8 @@ impl MemoryFile {
         self.read().committed
     }
 
-    /// Makes `range` read as zeros and gives back the memory of the chunks that lie wholly inside. The length stays.
+    /// Makes `range` read as zeros and gives back the memory of the chunks that lie wholly inside. The length
+    /// stays.
     pub fn hole(&self, range: Range<u64>) {
         let mut contents = self.write();
         let end = range.end.min(contents.length);
@@ -174,7 +187,7 @@ impl MemoryFile {
 }
 
 /// The end of `length` bytes at `offset`, if a file may be so long.
-fn checked_end(offset: u64, length: u64) -> io::Result<u64> {
+pub(super) fn checked_end(offset: u64, length: u64) -> io::Result<u64> {
     match offset.checked_add(length) {
         Some(end) if end <= LARGEST => Ok(end),
         _ => Err(ErrorKind::FileTooLarge.into()),

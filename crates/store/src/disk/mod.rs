@@ -1,9 +1,9 @@
 //! The seam between the store and a disk: `real`, `memory` and, for tests, `faulty`.
 //!
-//! A disk promises little: what was written survives the process at once, and a loss of power only after `sync`
-//! returned without an error; a new or renamed entry of a directory survives only after `sync_directory`. Unsynced writes
-//! may survive in part and in any order, in units of 512 bytes. A failed `sync` says that what was written since the
-//! last one may be lost, however often it is asked again.
+//! A disk promises little: what was written survives the process at once, and a loss of power only after
+//! `sync` returned without an error; a new or renamed entry of a directory survives only after
+//! `sync_directory`. Unsynced writes may survive in part and in any order, in units of 512 bytes. A failed
+//! `sync` says that what was written since the last one may be lost, however often it is asked again.
 
 pub mod faulty;
 pub mod handles;
@@ -17,8 +17,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file system, or what plays one. Paths are absolute. Errors carry the operating system's kind: a full disk is
-/// `ErrorKind::StorageFull` (or `QuotaExceeded`).
+/// A file system, or what plays one. Paths are absolute. Errors carry the operating system's kind: a full
+/// disk is `ErrorKind::StorageFull` (or `QuotaExceeded`).
 pub trait Disk: Send + Sync + Debug {
     /// Creates an empty file. `AlreadyExists` if there is one.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>>;
@@ -56,9 +56,9 @@ pub trait File: Send + Sync + Debug {
     }
     /// Writes all of `bytes` at `offset`. After an error any part of them may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Makes the file at least `length` long, with room for it on the device. The new part reads as zeros, and
-    /// writing to it does not fail for lack of space (where the file system can promise that). After an error a part of
-    /// it may have been added.
+    /// Makes the file at least `length` long, with room for it on the device. The new part reads as zeros,
+    /// and writing to it does not fail for lack of space (where the file system can promise that). After an
+    /// error a part of it may have been added.
     fn allocate(&self, length: u64) -> io::Result<()>;
     /// Cuts or extends the file to `length` bytes.
     fn set_len(&self, length: u64) -> io::Result<()>;

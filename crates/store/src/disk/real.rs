@@ -1,7 +1,7 @@
 //! The operating system's files.
 //!
-//! What is created here belongs to the server's user alone: files are 0600, directories 0700. Errors are the operating
-//! system's own, with their number. Nothing is buffered: each call is one or a few system calls.
+//! What is created here belongs to the server's user alone: files are 0600, directories 0700. Errors are the
+//! operating system's own, with their number. Nothing is buffered: each call is one or a few system calls.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -92,7 +92,8 @@ impl File for RealFile {
         use rustix::io::ReadWriteFlags;
 
         let mut done = 0;
-        // A page that is missing behind pages that are there ends the call early: only the next call says why.
+        // A page that is missing behind pages that are there ends the call early: only the next call says
+        // why.
         while done < buffer.len() {
             let at = offset.saturating_add(done as u64);
             let rest = &mut [io::IoSliceMut::new(&mut buffer[done..])];
@@ -117,7 +118,8 @@ impl File for RealFile {
         if length == 0 || (cfg!(target_vendor = "apple") && self.len()? >= length) {
             return Ok(());
         }
-        // From the beginning, because a longer file may have holes; what is there already costs next to nothing.
+        // From the beginning, because a longer file may have holes; what is there already costs next to
+        // nothing.
         match retry_on_intr(|| rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, length)) {
             Ok(()) => Ok(()),
             Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => self.extend(length),

@@ -211,6 +211,26 @@ fn allocation_takes_real_space_and_errors_keep_their_number() {
     assert!(RealDisk.free_bytes(Path::new("/no/such/place")).unwrap_err().raw_os_error().is_some());
 }
 
+/// A part of the file is in memory: the answer is all or nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_cached_read_is_never_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    let file = RealDisk.create(&path).unwrap();
+    file.write_at(&vec![7; 1 << 20], 0).unwrap();
+    file.sync().unwrap();
+    let raw = std::fs::File::open(&path).unwrap();
+    rustix::fs::fadvise(&raw, 0, None, rustix::fs::Advice::Random).unwrap();
+    rustix::fs::fadvise(&raw, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    std::os::unix::fs::FileExt::read_at(&raw, &mut [0; 8192], 0).unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    match file.read_cached_at(&mut buffer, 0).unwrap() {
+        None => {}
+        Some(length) => assert!(length == 1 << 20 && buffer.iter().all(|byte| *byte == 7)),
+    }
+}
+
 #[test]
 fn files_in_memory_commit_little_and_give_it_back() {
     let file = MemoryFile::new();

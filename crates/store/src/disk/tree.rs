@@ -1,7 +1,8 @@
 //! Names: which directory holds which file, for the disks that live in memory.
 //!
-//! Every operation on names is planned first (that is where it can fail) and then applied as one [`Change`], so that
-//! a disk which forgets unsynced changes can keep them in a list. Files are numbers here: this room knows no content.
+//! Every operation on names is planned first (that is where it can fail) and then applied as one [`Change`],
+//! so that a disk which forgets unsynced changes can keep them in a list. Files are numbers here: this room
+//! knows no content.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind};

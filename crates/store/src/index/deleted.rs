@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeInclusive};
 
 use roaring::{RoaringBitmap, RoaringTreemap, bitmap, treemap};
 
@@ -16,13 +16,19 @@ use crate::Seq;
 const LONG: u64 = 1 << 17;
 /// Ranges that a cursor steps over before it searches anew.
 const STEPS: usize = 8;
-/// Sequences that are dropped one by one rather than by going through all containers.
-const FEW: usize = 16;
+/// Sequences before the first one that may stay in the map until they are worth a pass through it.
+const STALE: u64 = 1 << 16;
 
 /// A set of deleted sequences.
 #[derive(Clone, Debug, Default)]
 pub struct Deleted {
+    /// Perf: what is before `first` is dropped in one go from time to time (`benches/index.rs`): a stream at its limit
+    /// trims with every message.
     points: RoaringTreemap,
+    /// Everything before this is not in the set, whatever the map says.
+    first: Seq,
+    /// The map has nothing before this.
+    cleared: Seq,
     /// Long ranges: first and last sequence. They neither overlap nor touch each other.
     spans: BTreeMap<Seq, Seq>,
 }
@@ -45,14 +51,14 @@ impl Deleted {
         deleted
     }
 
-    /// Adds a sequence; false if it was in already, or is 0, which no message has.
+    /// Adds a sequence; false if it was in already, or is before what [`Deleted::remove_below`] dropped.
     pub fn insert(&mut self, seq: Seq) -> bool {
-        seq > 0 && self.span_with(seq).is_none() && self.points.insert(seq)
+        seq >= self.first.max(1) && self.span_with(seq).is_none() && self.points.insert(seq)
     }
 
-    /// Adds a range, and says how many of its sequences were not in.
+    /// Adds a range, and says how many of its sequences were not in. What [`Deleted::remove_below`] dropped stays out.
     pub fn insert_range(&mut self, range: RangeInclusive<Seq>) -> u64 {
-        let (first, last) = ((*range.start()).max(1), *range.end());
+        let (first, last) = ((*range.start()).max(self.first).max(1), *range.end());
         if first > last {
             return 0;
         }
@@ -65,16 +71,15 @@ impl Deleted {
         (last - first + 1) - before
     }
 
-    /// Drops everything before `first`.
+    /// Drops everything before `first`, for good.
     pub fn remove_below(&mut self, first: Seq) {
-        for _ in 0..FEW {
-            match self.points.min() {
-                Some(seq) if seq < first => drop(self.points.remove(seq)),
-                _ => break,
-            }
+        if first <= self.first {
+            return;
         }
-        if self.points.min().is_some_and(|seq| seq < first) {
+        self.first = first;
+        if first - self.cleared >= STALE {
             self.points.remove_range(..first);
+            self.cleared = first;
         }
         while let Some(entry) = self.spans.first_entry().filter(|entry| *entry.key() < first) {
             let last = entry.remove();
@@ -101,13 +106,13 @@ impl Deleted {
     /// Whether a sequence is deleted. To ask for many in order, use [`Deleted::cursor`].
     #[must_use]
     pub fn contains(&self, seq: Seq) -> bool {
-        self.points.contains(seq) || self.span_with(seq).is_some()
+        (self.points.contains(seq) && seq >= self.first) || self.span_with(seq).is_some()
     }
 
     /// How many sequences of a range are deleted.
     #[must_use]
     pub fn count_in(&self, range: RangeInclusive<Seq>) -> u64 {
-        let (first, last) = (*range.start(), *range.end());
+        let (first, last) = ((*range.start()).max(self.first), *range.end());
         if first > last {
             return 0;
         }
@@ -116,7 +121,7 @@ impl Deleted {
             let (start, end) = (start.max(first), end.min(last));
             end - start + 1
         });
-        in_spans.sum::<u64>() + self.points.range_cardinality(range)
+        in_spans.sum::<u64>() + self.points.range_cardinality(first..=last)
     }
 
     /// The first sequence, from `from` on, that is not deleted.
@@ -137,6 +142,7 @@ impl Deleted {
     /// As [`Deleted::ranges`], without what is before `from`.
     #[must_use]
     pub fn ranges_from(&self, from: Seq) -> Ranges<'_> {
+        let from = from.max(self.first);
         Ranges {
             points: PointRanges::new(&self.points, from).peekable(),
             spans: SpanRanges::new(&self.spans, self.span_with(from), from).peekable(),
@@ -152,7 +158,7 @@ impl Deleted {
     /// Whether nothing is deleted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.points.is_empty() && self.spans.is_empty()
+        self.points.max().is_none_or(|last| last < self.first) && self.spans.is_empty()
     }
 
     /// About how much memory this takes. Takes time with every 65,536 sequences that it spans.
@@ -285,8 +291,8 @@ struct SpanRanges<'a> {
 
 impl<'a> SpanRanges<'a> {
     fn new(spans: &'a BTreeMap<Seq, Seq>, around: Option<RangeInclusive<Seq>>, from: Seq) -> Self {
-        let behind = around.as_ref().map_or(from, |span| *span.end());
-        Self { first: around.map(|span| from..=*span.end()), rest: spans.range(behind..) }
+        let behind = around.as_ref().map_or(Bound::Included(from), |span| Bound::Excluded(*span.end()));
+        Self { first: around.map(|span| from..=*span.end()), rest: spans.range((behind, Bound::Unbounded)) }
     }
 }
 

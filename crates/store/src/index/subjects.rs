@@ -57,11 +57,16 @@ pub struct SubjectIndex {
     idle: Vec<SubjectId>,
     /// Out of the table, to be taken out of the order.
     dead: Vec<SubjectId>,
+    /// Which of the two flags those get.
+    parity: usize,
     /// Being taken out of the order by the merge under way.
     collected: Vec<SubjectId>,
     /// Out of everything.
     freed: Vec<SubjectId>,
 }
+
+/// Subjects that are brought near together.
+const WARM: usize = 32;
 
 /// Dead subjects below which the order is not gone through. Small in tests.
 const FEW_DEAD: usize = if cfg!(test) { 4 } else { 1024 };
@@ -80,6 +85,7 @@ impl SubjectIndex {
             entered: None,
             idle: Vec::new(),
             dead: Vec::new(),
+            parity: 0,
             collected: Vec::new(),
             freed: Vec::new(),
         }
@@ -117,6 +123,30 @@ impl SubjectIndex {
         self.order.push(id, &self.records);
         self.entered = Some(id);
         id
+    }
+
+    /// Brings what is known about these subjects near, before they are entered or found one by one. Changes nothing.
+    ///
+    /// Perf: the misses of up to [`WARM`] subjects overlap, which more than halves the time of an update among a million
+    /// subjects (`benches/index.rs`). Not worth it for a single one.
+    pub fn warm<'a>(&self, texts: impl IntoIterator<Item = &'a [u8]>) {
+        let mut texts = texts.into_iter();
+        let mut hashes = [0; WARM];
+        loop {
+            let mut asked = 0;
+            let mut read = 0;
+            for (hash, text) in hashes.iter_mut().zip(texts.by_ref()) {
+                *hash = self.hash(text);
+                read ^= self.table.peek(*hash);
+                asked += 1;
+            }
+            std::hint::black_box(read);
+            // The first one with this hash is almost always the one.
+            self.records.warm(hashes[..asked].iter().filter_map(|&hash| self.table.find(hash, |_| true)));
+            if asked < WARM {
+                return;
+            }
+        }
     }
 
     /// The subject itself, also of a forgotten one until [`SubjectIndex::recycle`].
@@ -178,13 +208,16 @@ impl SubjectIndex {
     pub fn take_touched(&mut self) -> Vec<(SubjectId, SubjectState)> {
         let ids = std::mem::take(&mut self.touched);
         let mut states = Vec::with_capacity(ids.len());
-        for id in ids {
-            let state = self.state(id);
-            self.records.set_flags(id, self.records.flags(id) & !flag::TOUCHED);
-            if state.count == 0 {
-                self.list(id);
+        for ids in ids.chunks(WARM) {
+            self.records.warm(ids.iter().copied());
+            for &id in ids {
+                let state = self.state(id);
+                self.records.set_flags(id, self.records.flags(id) & !flag::TOUCHED);
+                if state.count == 0 {
+                    self.list(id);
+                }
+                states.push((id, state));
             }
-            states.push((id, state));
         }
         states
     }
@@ -365,7 +398,7 @@ impl SubjectIndex {
             if self.records.count(id) > 0 || flags & flag::TOUCHED != 0 {
                 self.records.set_flags(id, flags & !flag::LISTED);
             } else {
-                self.records.set_flags(id, flag::DEAD);
+                self.records.set_flags(id, flag::DEAD[self.parity]);
                 self.table.remove(self.hash(self.records.text(id)), id);
                 self.dead.push(id);
             }
@@ -383,11 +416,11 @@ impl SubjectIndex {
     }
 
     fn begin_collection(&mut self) {
-        for &id in &self.dead {
-            self.records.set_flags(id, flag::DEAD | flag::COLLECTED);
-        }
-        self.collected.append(&mut self.dead);
-        self.order.begin_merge_all(&self.records);
+        // The writer may have ended the last one.
+        self.freed.append(&mut self.collected);
+        self.collected = std::mem::take(&mut self.dead);
+        self.order.begin_merge_all(flag::DEAD[self.parity], &self.records);
+        self.parity = 1 - self.parity;
     }
 
     /// Gives the space of subjects back that nothing names any more.

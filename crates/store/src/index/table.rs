@@ -35,6 +35,12 @@ impl Table {
         self.parts[self.part(hash)].find(hash, is)
     }
 
+    /// What stands where a search for this hash begins: reading it brings the place near.
+    pub(super) fn peek(&self, hash: u32) -> u64 {
+        let part = &self.parts[self.part(hash)];
+        if part.slots.is_empty() { 0 } else { part.slots[part.home(hash)] }
+    }
+
     /// Adds an id that is not in the table.
     pub(super) fn insert(&mut self, hash: u32, id: SubjectId) {
         if self.parts.len() == 1 && self.len == SMALL {

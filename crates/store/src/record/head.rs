@@ -128,6 +128,7 @@ impl Head {
 
 /// Reads a head, so that its reader learns how many bytes the entry has. `None` if `bytes` are fewer than 32 or no
 /// entry begins like this; zeros are no entry.
+#[inline]
 #[must_use]
 pub fn peek(bytes: &[u8]) -> Option<Head> {
     let bytes: &[u8; HEAD_BYTES] = bytes.first_chunk()?;

@@ -173,12 +173,11 @@ impl Scanner<'_> {
     fn reach(&mut self, at: u64) -> Result<Reach, Damage> {
         let mut place = at;
         loop {
-            let size = match self.window.entry(at, place, self.context)? {
-                Some(head) => head,
-                None => return Ok(Reach::Broken(place)),
+            let Some(head) = self.window.entry(at, place, self.context)? else {
+                return Ok(Reach::Broken(place));
             };
-            place += size.size() as u64;
-            if !size.continues() {
+            place += head.size() as u64;
+            if !head.continues() {
                 return Ok(Reach::Whole(place));
             }
         }

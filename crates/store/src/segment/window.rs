@@ -38,6 +38,7 @@ impl<'a> Window<'a> {
     }
 
     /// The file from `place` on: at least `wanted` bytes, or all there are. What is before `keep` is given up.
+    #[inline]
     pub(super) fn bytes(&mut self, keep: u64, place: u64, wanted: usize) -> io::Result<&mut [u8]> {
         let held = self.start..self.start + self.buffer.len() as u64;
         if place < held.start || place + wanted as u64 > held.end {
@@ -47,6 +48,7 @@ impl<'a> Window<'a> {
         Ok(self.buffer.get_mut(begin..).unwrap_or_default())
     }
 
+    #[cold]
     fn fetch(&mut self, keep: u64, place: u64, wanted: usize) -> io::Result<()> {
         let held_end = self.start + self.buffer.len() as u64;
         if keep < self.start || keep >= held_end {
@@ -70,12 +72,14 @@ impl<'a> Window<'a> {
     }
 
     /// The head of the entry at `place`, if a valid one stands there.
+    #[inline]
     pub(super) fn entry(&mut self, keep: u64, place: u64, context: &Context) -> io::Result<Option<Head>> {
         let Some(head) = record::peek(self.bytes(keep, place, HEAD_BYTES)?) else { return Ok(None) };
         if place + head.size() as u64 > self.end {
             return Ok(None);
         }
-        Ok(record::verify(self.bytes(keep, place, head.size())?, context).ok())
+        let bytes = self.bytes(keep, place, head.size())?;
+        Ok(record::verify_behind(&head, bytes, context).is_ok().then_some(head))
     }
 
     /// The first place at or behind `from` where a valid entry stands. `None` too if the search becomes too long.

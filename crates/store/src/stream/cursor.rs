@@ -11,7 +11,7 @@ use crate::{Seq, Storage, Timestamp};
 
 use super::errors::ReadError;
 use super::lookup::Filter;
-use super::place::{Segment, Source};
+use super::place::{Form, Segment, Source};
 use super::reader::{Reader, StoredMessage, Wait, invalid, read_bytes, unpack};
 
 /// Bytes read at once.
@@ -28,6 +28,9 @@ pub struct Cursor {
     /// Where to go on.
     next: Seq,
     segment: Option<Arc<Segment>>,
+    /// The last sequence that the segment shows, as of a count of truncations.
+    last: Seq,
+    truncations: u64,
     /// Bytes of the segment, beginning with `offset`; `at` of them are used.
     piece: Vec<u8>,
     offset: u64,
@@ -54,6 +57,8 @@ enum Found {
     Wait,
     /// More bytes are needed, at least so many.
     More(usize),
+    /// What comes next is in another segment.
+    Elsewhere,
 }
 
 /// A message by the places of its parts, so that nothing borrows the piece while it may still be replaced.
@@ -68,7 +73,19 @@ struct Parts {
 
 impl Cursor {
     pub(super) fn new(reader: Reader, filter: Filter, from: Seq) -> Self {
-        Self { reader, filter, next: from, segment: None, piece: Vec::new(), offset: 0, at: 0, gaps: Gaps::default() }
+        let (piece, gaps) = (Vec::new(), Gaps::default());
+        Self {
+            reader,
+            filter,
+            next: from,
+            segment: None,
+            last: 0,
+            truncations: 0,
+            piece,
+            offset: 0,
+            at: 0,
+            gaps,
+        }
     }
 
     /// The sequence from which the next message is looked for.
@@ -86,12 +103,16 @@ impl Cursor {
             if self.next > self.reader.shared.release.seq() {
                 return Ok(None);
             }
+            if self.next > self.last || self.truncations != self.reader.shared.truncations() {
+                self.segment = None;
+            }
             if self.segment.is_none() && !self.enter_segment()? {
                 return Ok(None);
             }
             match self.find()? {
                 Found::Message(parts) => return Ok(Some(self.message(parts))),
                 Found::Wait => return Ok(None),
+                Found::Elsewhere => self.segment = None,
                 Found::More(bytes) => {
                     if !self.read_on(bytes, wait)? {
                         self.segment = None;
@@ -123,6 +144,7 @@ impl Cursor {
     /// Finds the segment that holds what comes next, and where in it. False if there is nothing.
     fn enter_segment(&mut self) -> Result<bool, ReadError> {
         let catalog = self.reader.shared.catalog();
+        self.truncations = self.reader.shared.truncations();
         self.next = self.next.max(catalog.totals.first_seq);
         let first = catalog.place_from(self.next);
         for at in first..catalog.places.len() {
@@ -132,6 +154,7 @@ impl Cursor {
             if row < table.len() {
                 self.offset = table.offset(row);
                 self.segment = Some(Arc::clone(&place.segment));
+                self.last = if matches!(place.form, Form::Active) { Seq::MAX } else { place.last_seq };
                 self.piece.clear();
                 self.at = 0;
                 return Ok(true);
@@ -143,7 +166,8 @@ impl Cursor {
     /// Looks for a message in the bytes at hand.
     fn find(&mut self) -> Result<Found, ReadError> {
         let Some(segment) = self.segment.clone() else { return Ok(Found::Wait) };
-        let is_trusted = self.reader.shared.storage == Storage::Memory || matches!(segment.source, Source::Packed(..));
+        let is_trusted =
+            self.reader.shared.storage == Storage::Memory || matches!(segment.source, Source::Packed(..));
         let released = self.reader.shared.release.seq();
         loop {
             let at = self.at;
@@ -153,7 +177,9 @@ impl Cursor {
                 None => return Ok(Found::More(HEAD_BYTES)),
                 Some(head) if head.size() > bytes.len() => return Ok(Found::More(head.size())),
                 // Not released yet: it may not be looked at, and its bytes may still change.
-                Some(head) if head.seq > released && head.kind == record::Kind::Message => return Ok(Found::Wait),
+                Some(head) if head.seq > released && head.kind == record::Kind::Message => {
+                    return Ok(Found::Wait);
+                }
                 Some(_) if is_trusted => record::decode_trusted(bytes),
                 Some(_) => record::decode(bytes, offset, &segment.context),
             };
@@ -164,6 +190,11 @@ impl Cursor {
             };
             self.at += decoded.size;
             let Entry::Message(message) = decoded.entry else { continue };
+            if message.seq > self.last {
+                // Shown by a later segment, in another message.
+                self.next = self.last + 1;
+                return Ok(Found::Elsewhere);
+            }
             if message.seq < self.next || !self.filter.accepts(message.subject) {
                 continue;
             }

@@ -17,12 +17,15 @@ mod jobs;
 mod lookup;
 mod place;
 mod reader;
+mod reclaim;
 mod release;
 mod remove;
 mod roll;
 mod slots_cache;
 mod table;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,8 +40,9 @@ use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
 pub use append::{Admission, NewMessage, Outcome};
 pub use catalog::Removed;
-pub use errors::{ReadError, Refusal, StoreError};
 pub use cursor::Cursor;
+pub(crate) use errors::is_full;
+pub use errors::{ReadError, Refusal, StoreError};
 pub use expire::{Expired, Marker, Markers};
 pub use lookup::Filter;
 pub use reader::{Reader, StoredMessage, Wait};
@@ -54,6 +58,8 @@ pub(crate) use table::Rows;
 
 /// Segments are closed at this size unless limits ask for smaller ones.
 const SEGMENT_BYTES: u64 = 16 << 20;
+/// The same in memory: memory of removed messages comes back by whole segments, or by copying what is left of one.
+const SEGMENT_BYTES_IN_MEMORY: u64 = 1 << 20;
 /// No segment is closed before this size for the sake of limits.
 const SEGMENT_BYTES_MIN: u64 = 128 << 10;
 
@@ -92,6 +98,7 @@ pub(crate) struct Shared {
     pub(crate) release: Release,
     /// Counts changes that took messages away: readers that remember what is there look again.
     removals: Arc<AtomicU64>,
+    truncations: Arc<AtomicU64>,
     failure: OnceLock<String>,
 }
 
@@ -112,10 +119,12 @@ impl Shared {
     pub(crate) fn new(id: StreamId, storage: Storage, catalog: Catalog) -> Arc<Self> {
         let released = catalog.totals.last_seq;
         let removals = Arc::clone(&catalog.removals);
+        let truncations = Arc::clone(&catalog.truncations);
         Arc::new(Self {
             id,
             storage,
             removals,
+            truncations,
             catalog: RwLock::new(catalog),
             release: Release::new(released),
             failure: OnceLock::new(),
@@ -134,6 +143,10 @@ impl Shared {
 
     pub(crate) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn truncations(&self) -> u64 {
+        self.truncations.load(Ordering::Acquire)
     }
 
     /// Marks the stream as failed; the first reason stays.
@@ -176,6 +189,7 @@ impl Stream {
     pub fn in_memory(config: StreamConfig, seed: u64, now: Timestamp) -> Self {
         let config = StreamConfig { storage: Storage::Memory, ..config };
         let mut catalog = Catalog::new(seed, Arc::new(SlotsCache::new(0)), config.first_seq);
+        catalog.keeps_dead = false;
         let (id, no) = (StreamId(0), SegmentNo(1));
         let active = home::begin_in_memory(id, no, catalog.next_seq(), now);
         catalog.begin_segment(Arc::clone(&active.segment));
@@ -277,8 +291,9 @@ impl Stream {
         if let Some(bytes) = self.config.segment_bytes {
             return u64::from(bytes);
         }
+        let most = if self.home.is_memory() { SEGMENT_BYTES_IN_MEMORY } else { SEGMENT_BYTES };
         let by_limit = self.config.limits.bytes.map_or(u64::MAX, |max| max / 8);
-        by_limit.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES)
+        by_limit.clamp(SEGMENT_BYTES_MIN, most)
     }
 
     /// An entry that says how far the log is synced, if it has grown by `step` since the last one.
@@ -328,6 +343,19 @@ impl Stream {
         self.shared.fail("the stream was deleted");
         self.active.file.abandon();
         self.closed.iter().for_each(|closed| closed.active.file.abandon());
+    }
+
+    /// Lets go of the files, so that another can open them. Everything that counts as durable is in them then.
+    pub(crate) fn leave(&mut self) -> Result<(), StoreError> {
+        self.shared.fail("the stream was opened anew");
+        let files = self.closed.iter().map(|closed| &closed.active.file).chain([&self.active.file]);
+        for file in files {
+            if file.written() < file.durable() {
+                file.flush().map_err(|error| StoreError::Failed(error.to_string()))?;
+            }
+            file.abandon();
+        }
+        Ok(())
     }
 
     /// Gives memory of the tail to the operating system: what was appended in [`Durability::Memory`] is written.

@@ -116,6 +116,8 @@ pub(crate) struct Place {
     pub(crate) first_timestamp: Timestamp,
     pub(crate) last_timestamp: Timestamp,
     pub(crate) form: Form,
+    /// Messages that were removed one by one since the table was made.
+    pub(crate) removed: u32,
 }
 
 impl Place {

@@ -1,8 +1,9 @@
 //! Crash enumeration: one workload, every point, every kind of fault, several ways to survive.
 //!
-//! The workload runs on a fresh [`FaultyDisk`] and notes what it promised to its callers, as it promises it. Then the
-//! process is killed or power is lost, and a check opens what is left and holds it against the promises. Runs are
-//! reproducible: a [`Failure`] names its [`Case`], and [`Enumeration::replay`] runs that one alone.
+//! The workload runs on a fresh [`FaultyDisk`] and notes what it promised to its callers, as it promises it.
+//! Then the process is killed or power is lost, and a check opens what is left and holds it against the
+//! promises. Runs are reproducible: a [`Failure`] names its [`Case`], and [`Enumeration::replay`] runs that
+//! one alone.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -14,14 +15,15 @@ use myelin_store::disk::faulty::{Fault, FaultyDisk, Step, Survival};
 /// What is enumerated. It must do the same each time, and never panic.
 pub(crate) trait Script {
     /// What the store said to its callers in one run.
-    type Promises: Default + fmt::Debug;
+    type Promises: Clone + Default + fmt::Debug;
 
-    /// Uses the store on an empty disk, and notes what it promises as it promises it. Returns when it is done or can do
-    /// no more.
+    /// Uses the store on an empty disk, and notes what it promises as it promises it. Returns when it is done
+    /// or can do no more.
     fn work(&self, disk: &FaultyDisk, promises: &mut Self::Promises);
 
-    /// Opens what is left, as the next process would. Power may be lost meanwhile: errors are as good as success.
-    fn recover(&self, disk: &FaultyDisk);
+    /// Opens what is left, as the next process would, and notes what it promises by showing it. Power may be
+    /// lost meanwhile: errors are as good as success.
+    fn recover(&self, disk: &FaultyDisk, promises: &mut Self::Promises);
 
     /// Opens what is left, on a healthy disk, and says what does not agree with the promises.
     fn check(&self, disk: &FaultyDisk, promises: &Self::Promises, loss: Loss) -> Result<(), String>;
@@ -44,7 +46,7 @@ pub(crate) struct Case {
     /// What strikes, and where; `None` is the healthy run.
     pub(crate) fault: Option<(u64, Fault)>,
     pub(crate) loss: Loss,
-    /// Power is lost once more at this point of the recovery, and this is left.
+    /// Power is lost once more at this point of the recovery (or after it), and this is left.
     pub(crate) again: Option<(u64, Survival)>,
 }
 
@@ -75,7 +77,7 @@ pub(crate) struct Summary {
     pub(crate) runs: u64,
     /// Checks of what was left.
     pub(crate) checks: u64,
-    /// Checks after a second loss of power during the recovery.
+    /// Checks after a second loss of power, during the recovery or after it.
     pub(crate) nested: u64,
 }
 
@@ -90,7 +92,7 @@ pub(crate) struct Enumeration {
     pub(crate) prefixes: u64,
     /// How many random survivals are tried.
     pub(crate) randoms: u64,
-    /// Whether power is lost a second time, at every point of each recovery from a crash.
+    /// Whether power is lost a second time: after every recovery, and at every point of those from a crash.
     pub(crate) crash_recovery: bool,
 }
 
@@ -198,14 +200,17 @@ impl<S: Script> Run<'_, S> {
             let case = Case { fault, loss, again: None };
             self.settle(disk, promises, case)?;
             summary.checks += 1;
-            if self.plan.crash_recovery && matches!(fault, Some((_, Fault::Crash))) {
+            if self.plan.crash_recovery {
                 summary.nested += self.crash_the_recovery(disk, promises, case)?;
             }
         }
         Ok(())
     }
 
-    /// Loses power at every point of one recovery. Gives back how many checks there were.
+    /// Loses power during one recovery and after it. Gives back how many checks there were.
+    ///
+    /// After it matters even where nothing was lost before: a process that was killed after a failed sync
+    /// leaves a cache that shows what the device does not have, and the next process must not believe it.
     fn crash_the_recovery(
         &self,
         disk: &FaultyDisk,
@@ -213,8 +218,13 @@ impl<S: Script> Run<'_, S> {
         case: Case,
     ) -> Result<u64, Box<Failure>> {
         let probe = self.left(disk, case.loss);
-        self.recovered(&probe, case)?;
-        for point in 0..probe.points() {
+        self.recovered(&probe, promises, case)?;
+        let behind = probe.points();
+        self.settle(disk, promises, Case { again: Some((behind, Survival::None)), ..case })?;
+        if !matches!(case.fault, Some((_, Fault::Crash))) {
+            return Ok(1);
+        }
+        for point in 0..behind {
             // Rotates through the survivals: over all points each meets each.
             let turn = point + case.fault.map_or(0, |(point, _)| point);
             let survival = match turn % 3 {
@@ -224,7 +234,7 @@ impl<S: Script> Run<'_, S> {
             };
             self.settle(disk, promises, Case { again: Some((point, survival)), ..case })?;
         }
-        Ok(probe.points())
+        Ok(behind + 1)
     }
 
     /// Ends a run in one way and checks what is left.
@@ -234,9 +244,11 @@ impl<S: Script> Run<'_, S> {
             return self.checked(&left, promises, case, case.loss);
         };
         left.fail_at(point, Fault::Crash);
-        self.recovered(&left, case)?;
+        let promises = self.recovered(&left, promises, case)?;
         // Even where the process was only killed at first, now power was lost.
-        self.checked(&left.power_cycle(survival), promises, case, Loss::Power(survival))
+        let last = left.power_cycle(survival);
+        last.set_capacity(None);
+        self.checked(&last, &promises, case, Loss::Power(survival))
     }
 
     fn left(&self, disk: &FaultyDisk, loss: Loss) -> FaultyDisk {
@@ -250,9 +262,18 @@ impl<S: Script> Run<'_, S> {
         left
     }
 
-    fn recovered(&self, left: &FaultyDisk, case: Case) -> Result<(), Box<Failure>> {
-        catch_unwind(AssertUnwindSafe(|| self.script.recover(left)))
-            .map_err(|panic| self.failure(left, case, format!("the recovery panicked: {}", words(&*panic))))
+    /// Recovers; gives back what is promised from then on.
+    fn recovered(
+        &self,
+        left: &FaultyDisk,
+        promises: &S::Promises,
+        case: Case,
+    ) -> Result<S::Promises, Box<Failure>> {
+        let mut promises = promises.clone();
+        catch_unwind(AssertUnwindSafe(|| self.script.recover(left, &mut promises))).map_err(|panic| {
+            self.failure(left, case, format!("the recovery panicked: {}", words(&*panic)))
+        })?;
+        Ok(promises)
     }
 
     fn checked(

@@ -1,6 +1,8 @@
-//! A log so small that its right order of writes and syncs is plain, and the same log with one flaw at a time.
+//! A log so small that its right order of writes and syncs is plain, and the same log with one flaw at a
+//! time.
 //!
-//! The right one must pass the enumeration, and each flaw must be found by it: that is what the enumeration is tested with.
+//! The right one must pass the enumeration, and each flaw must be found by it: that is what the enumeration
+//! is tested with.
 
 use std::cell::Cell;
 use std::io;
@@ -32,6 +34,8 @@ enum Flaw {
     HasNoChecksums,
     /// Writes the mark of the first record over itself while it recovers.
     RecoversInPlace,
+    /// Takes for safe, after a sync, what it reads from a file whose sync may have failed in another process.
+    TrustsTheCache,
     /// Stays failed after the disk was full.
     GivesUpWhenFull,
     /// Panics when its log ends in the middle of a record.
@@ -39,7 +43,7 @@ enum Flaw {
 }
 
 /// What the toy told its callers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Promises {
     /// Records whose append was begun.
     begun: u64,
@@ -92,7 +96,13 @@ impl<'a> Toy<'a> {
             toy.records += 1;
         }
         toy.log.set_len(toy.end())?;
-        // A process that was killed may have left what is seen, but not safe.
+        // A process that was killed may have left what is seen, but not safe. If its last sync failed, the next
+        // sync would save nothing that is not written again.
+        if flaw != Flaw::TrustsTheCache {
+            let mut bytes = vec![0; toy.end() as usize];
+            toy.log.read_at(&mut bytes, 0)?;
+            toy.log.write_at(&bytes, 0)?;
+        }
         toy.log.sync()?;
         toy.sync_directory("/toy")?;
         toy.sync_directory("/")?;
@@ -246,8 +256,12 @@ impl Script for Flaw {
         let _ = work(disk, promises, *self);
     }
 
-    fn recover(&self, disk: &FaultyDisk) {
-        drop(Toy::open(disk, *self));
+    fn recover(&self, disk: &FaultyDisk, promises: &mut Promises) {
+        // What it shows must not vanish any more.
+        if let Ok(toy) = Toy::open(disk, *self) {
+            promises.durable = promises.durable.max(toy.records);
+            promises.trimmed = toy.first().map_or(promises.trimmed, |first| first.max(promises.trimmed));
+        }
     }
 
     fn check(&self, disk: &FaultyDisk, promises: &Promises, loss: Loss) -> Result<(), String> {
@@ -276,6 +290,7 @@ fn every_flaw_is_found() {
         (Flaw::RenamesUnsynced, "the first record is"),
         (Flaw::HasNoChecksums, "a record is not what was appended"),
         (Flaw::RecoversInPlace, "the first record is"),
+        (Flaw::TrustsTheCache, "records are there"),
         (Flaw::GivesUpWhenFull, "the workload panicked: the store resumes"),
         (Flaw::Panics, "panicked: the log is torn"),
     ] {
@@ -302,7 +317,7 @@ impl Script for Fickle {
         disk.make_directory(&Path::new("/").join(self.runs.get().to_string())).expect("a healthy disk");
     }
 
-    fn recover(&self, _disk: &FaultyDisk) {}
+    fn recover(&self, _disk: &FaultyDisk, (): &mut ()) {}
 
     fn check(&self, _disk: &FaultyDisk, (): &(), _loss: Loss) -> Result<(), String> {
         Ok(())

@@ -11,15 +11,16 @@ use super::inode::sectors;
 /// What happens at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The operation fails, later ones do not. A write may be done in part. A failed sync drops what was written since
-    /// the last one, as kernels do: it never becomes durable, though readers go on seeing it.
+    /// The operation fails, later ones do not. A write may be done in part. A failed sync drops what was
+    /// written since the last one, as kernels do: it never becomes durable, though readers go on seeing it.
     Error(ErrorKind),
     /// As `Error`, and every later point fails as well, until [`heal`](super::FaultyDisk::heal).
     ErrorsFrom(ErrorKind),
-    /// From here on there is room for so many bytes more, then `StorageFull`. `set_capacity` gives space back.
+    /// From here on there is room for so many bytes more, then `StorageFull`. `set_capacity` gives space
+    /// back.
     FullAfter(u64),
-    /// Power is lost: the operation is not done, a write perhaps in part, and everything fails from then on, reads
-    /// included.
+    /// Power is lost: the operation is not done, a write perhaps in part, and everything fails from then on,
+    /// reads included.
     Crash,
 }
 
@@ -119,7 +120,8 @@ impl Faults {
         if self.is_off() { Err(power_lost()) } else { Ok(()) }
     }
 
-    /// Counts a point and says what happens at it. `limit` is told how much room is left when the disk begins to fill.
+    /// Counts a point and says what happens at it. `limit` is told how much room is left when the disk begins
+    /// to fill.
     pub(super) fn pass(&mut self, limit: impl FnOnce(u64)) -> Verdict {
         if self.is_off() {
             return Verdict::Off(power_lost());

@@ -1,7 +1,9 @@
-//! One file of a faulty disk: what readers see, what the device has for certain, and the changes between the two.
+//! One file of a faulty disk: what readers see, what the device has for certain, and the changes between the
+//! two.
 //!
-//! A page cache sends sectors to the device when it likes: after a loss of power each sector holds what it held at some
-//! moment since the last sync. Lengths are the file system's own data and go in order, apart from the content.
+//! A page cache sends sectors to the device when it likes: after a loss of power each sector holds what it
+//! held at some moment since the last sync. Lengths are the file system's own data and go in order, apart
+//! from the content.
 
 use std::collections::HashMap;
 use std::io;
@@ -136,8 +138,9 @@ impl Inode {
         self.pending.drain(..).try_for_each(|(_, change)| change.apply(&self.durable))
     }
 
-    /// What was written since the last sync never reaches the device, though readers go on seeing it and later syncs
-    /// succeed. The length is the file system's and not lost by it: zeros stand where the content is missing.
+    /// What was written since the last sync never reaches the device, though readers go on seeing it and
+    /// later syncs succeed. The length is the file system's and not lost by it: zeros stand where the content
+    /// is missing.
     pub(super) fn fail_sync(&mut self) {
         for (_, change) in &mut self.pending {
             if let Change::Write { offset, bytes } = change {
@@ -209,7 +212,8 @@ impl Inode {
                 *writes += 1;
             }
         }
-        // Mostly whole, mostly lost, or mixed: an even mixture alone would hardly ever leave a long run intact.
+        // Mostly whole, mostly lost, or mixed: an even mixture alone would hardly ever leave a long run
+        // intact.
         let style = rng.below(3);
         for sector in touched {
             let writes = moments.entry(sector).or_insert(0);

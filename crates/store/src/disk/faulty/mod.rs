@@ -1,9 +1,10 @@
 //! A disk in memory that knows what is durable and fails on request: the ground of crash enumeration.
 //!
-//! Every operation that changes something is a *point*, numbered from 0. [`FaultyDisk::fail_at`] says what happens at
-//! one of them; [`FaultyDisk::power_cycle`] gives the disk that a machine would find after a loss of power, and
-//! [`FaultyDisk::kill`] the one that the next process would find. All of it depends on the seeds and on the order of
-//! operations alone. It is stricter than most devices, and must never be kinder than any.
+//! Every operation that changes something is a *point*, numbered from 0. [`FaultyDisk::fail_at`] says what
+//! happens at one of them; [`FaultyDisk::power_cycle`] gives the disk that a machine would find after a loss
+//! of power, and [`FaultyDisk::kill`] the one that the next process would find. All of it depends on the
+//! seeds and on the order of operations alone. It is stricter than most devices, and must never be kinder
+//! than any.
 
 mod fault;
 mod inode;
@@ -11,6 +12,7 @@ mod step;
 mod volume;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -25,7 +27,7 @@ pub use fault::{Fault, Survival};
 pub use step::{Operation, Step};
 
 /// A disk whose faults are planned. Clones are the same disk.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct FaultyDisk {
     state: Arc<Mutex<State>>,
 }
@@ -35,6 +37,12 @@ struct State {
     volume: Volume,
     faults: Faults,
     steps: Vec<Step>,
+}
+
+impl fmt::Debug for FaultyDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyDisk").finish_non_exhaustive()
+    }
 }
 
 impl FaultyDisk {
@@ -94,8 +102,8 @@ impl FaultyDisk {
         self.state().steps.clone()
     }
 
-    /// The healthy disk that is found when power comes back: everything synced, and what `survival` says of the rest.
-    /// Its points begin at 0. The old disk stays as it is, so that several survivals can be tried.
+    /// The healthy disk that is found when power comes back: everything synced, and what `survival` says of
+    /// the rest. Its points begin at 0. The old disk stays as it is, so that several survivals can be tried.
     #[must_use]
     pub fn power_cycle(&self, survival: Survival) -> Self {
         let state = self.state();
@@ -106,8 +114,8 @@ impl FaultyDisk {
         )
     }
 
-    /// The healthy disk that the next process finds when this one dies: everything written, synced or not. What was not
-    /// synced can still be lost by a later power cycle. The old disk stays as it is.
+    /// The healthy disk that the next process finds when this one dies: everything written, synced or not.
+    /// What was not synced can still be lost by a later power cycle. The old disk stays as it is.
     #[must_use]
     pub fn kill(&self) -> Self {
         let state = self.state();
@@ -157,8 +165,8 @@ impl FaultyDisk {
         })
     }
 
-    /// Cuts or extends a file behind everybody's back. Like all damage, it is durable at once, but unsynced changes of the
-    /// file may still undo it: damage the disk that a power cycle left.
+    /// Cuts or extends a file behind everybody's back. Like all damage, it is durable at once, but unsynced
+    /// changes of the file may still undo it: damage the disk that a power cycle left.
     pub fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
         self.damage(path, |file| file.set_len(length))
     }
@@ -183,8 +191,8 @@ impl FaultyDisk {
         Ok(())
     }
 
-    /// Makes the device fail (`EIO`) to read any byte of a range, also after a kill or a power cycle. An empty range heals
-    /// the file. [`FaultyDisk::read_all`] reads all the same.
+    /// Makes the device fail (`EIO`) to read any byte of a range, also after a kill or a power cycle. An
+    /// empty range heals the file. [`FaultyDisk::read_all`] reads all the same.
     pub fn fail_reads(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
         let mut state = self.state();
         let number = state.volume.live.file(path)?;

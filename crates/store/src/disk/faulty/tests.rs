@@ -123,7 +123,8 @@ mod data {
         assert_eq!(seen.len(), 8);
     }
 
-    /// The page cache holds one version of a sector at a time: the second write is never there without the first.
+    /// The page cache holds one version of a sector at a time: the second write is never there without the
+    /// first.
     #[test]
     fn a_sector_is_as_it_was_at_one_moment() {
         let disk = FaultyDisk::new(1);
@@ -325,6 +326,20 @@ mod names {
         );
         disk.sync_directory(&path("")).unwrap();
         assert_eq!(names(&disk.power_cycle(Survival::None)).len(), 0);
+    }
+
+    #[test]
+    fn an_undone_removal_has_its_content_whatever_else_was_synced() {
+        let disk = FaultyDisk::new(1);
+        disk.make_directory(&path("d")).unwrap();
+        disk.sync_directory(&path("")).unwrap();
+        let file = file_on(&disk, "d/a");
+        file.write_at(b"x", 0).unwrap();
+        file.sync().unwrap();
+        drop(file);
+        disk.remove_file(&path("d/a")).unwrap();
+        file_on(&disk, "b");
+        assert_eq!(content(&disk.power_cycle(Survival::None), "d/a"), b"x");
     }
 
     #[test]

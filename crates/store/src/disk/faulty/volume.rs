@@ -1,8 +1,9 @@
 //! The state of a faulty disk: its files, their names as seen and as safe, and the space.
 //!
-//! Knows what is durable, but no faults and no points: operations here fail for their own reasons only, such as a full
-//! disk. Directories follow a journaling file system: of the unsynced changes of names in one directory the first few
-//! survive, never a later one without the earlier ones; each directory by itself, as far as renames allow.
+//! Knows what is durable, but no faults and no points: operations here fail for their own reasons only, such
+//! as a full disk. Directories follow a journaling file system: of the unsynced changes of names in one
+//! directory the first few survive, never a later one without the earlier ones; each directory by itself, as
+//! far as renames allow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -11,15 +12,13 @@ use std::path::Path;
 use myelin_stdx::rng::Rng;
 
 use super::super::File;
+use super::super::memory::checked_end;
 use super::super::tree::{Change, Tree};
 use super::Survival;
 use super::inode::{BLOCK, Inode, Left};
 
 /// What is free on a disk without a capacity.
 const UNLIMITED: u64 = 1 << 40;
-
-/// Where a file ends at the latest: blocks are numbered with 32 bits, and a file in memory ends much earlier.
-const LARGEST: u64 = 1 << 40;
 
 #[derive(Clone, Debug)]
 pub(super) struct Volume {
@@ -329,14 +328,7 @@ impl Volume {
     }
 }
 
-fn checked_end(offset: u64, length: u64) -> io::Result<u64> {
-    match offset.checked_add(length) {
-        Some(end) if end <= LARGEST => Ok(end),
-        _ => Err(ErrorKind::FileTooLarge.into()),
-    }
-}
-
-/// Both fit: no file is longer than [`LARGEST`].
+/// It fits: no file in memory is that long.
 fn block_of(offset: u64) -> u32 {
     (offset / BLOCK) as u32
 }

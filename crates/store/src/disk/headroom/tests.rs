@@ -97,6 +97,26 @@ fn other_sizes_and_holes_are_put_right() {
 }
 
 #[test]
+fn a_smaller_one_is_held_on_a_full_disk() {
+    let disk = disk_with(10 << 20);
+    drop(open(&disk));
+    fill(&disk);
+    let headroom = Headroom::open(Arc::new(disk.clone()), path(), BYTES / 2).unwrap();
+    assert!(headroom.is_held());
+    assert_eq!(disk.files()[path()], BYTES / 2);
+}
+
+#[test]
+fn half_an_allocation_is_given_back() {
+    let disk = disk_with(10 << 20);
+    let headroom = open(&disk);
+    headroom.release().unwrap();
+    disk.fail_at(disk.points(), Fault::FullAfter(8192));
+    assert!(!headroom.restore());
+    assert_eq!(disk.used(), 0);
+}
+
+#[test]
 fn a_loss_of_power_leaves_nothing_odd() {
     let disk = disk_with(10 << 20);
     let headroom = open(&disk);

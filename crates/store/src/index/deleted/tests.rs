@@ -27,6 +27,7 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         6 => seq().prop_map(Change::Insert),
         4 => (seq(), 0..60_u64).prop_map(|(first, more)| Change::InsertRange(first, more)),
+        1 => (1..200_u64).prop_map(Change::RemoveBelow),
         1 => seq().prop_map(Change::RemoveBelow),
         1 => seq().prop_map(Change::RemoveAbove),
         1 => Just(Change::Optimize),
@@ -48,16 +49,18 @@ proptest! {
     #[test]
     fn agrees_with_a_plain_set(changes in prop::collection::vec(change(), 0..60), asked in prop::collection::vec(seq(), 40)) {
         let (mut deleted, mut plain) = (Deleted::new(), BTreeSet::new());
+        let mut begin = 0;
         for change in changes {
             match change {
-                Change::Insert(seq) => prop_assert_eq!(deleted.insert(seq), plain.insert(seq)),
+                Change::Insert(seq) => prop_assert_eq!(deleted.insert(seq), seq >= begin && plain.insert(seq)),
                 Change::InsertRange(first, more) => {
                     let range = first..=first.saturating_add(more);
-                    let added = range.clone().filter(|&seq| plain.insert(seq)).count() as u64;
+                    let added = range.clone().filter(|&seq| seq >= begin && plain.insert(seq)).count() as u64;
                     prop_assert_eq!(deleted.insert_range(range), added);
                 }
                 Change::RemoveBelow(first) => {
                     deleted.remove_below(first);
+                    begin = begin.max(first);
                     plain.retain(|&seq| seq >= first);
                 }
                 Change::RemoveAbove(last) => {

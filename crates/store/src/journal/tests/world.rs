@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use myelin_stdx::rng::Rng;
 
 use super::super::{Journal, JournalConfig, JournalFailed, ReplayReport, Resolution, Target};
-use crate::disk::faulty::FaultyDisk;
 use crate::disk::Disk;
+use crate::disk::faulty::FaultyDisk;
 use crate::{
     AppendFile, AppendFileOptions, Durability, FileId, FileKind, OnDurable, SegmentNo, StreamId, WriteFailed,
 };
