@@ -11,7 +11,7 @@ use crate::append_file::AppendFile;
 use crate::damage::Damage;
 use crate::disk::File;
 use crate::pack::{FrameTable, read_frame};
-use crate::record::{self, Entry};
+use crate::record;
 use crate::segment::{self, Extent, HEADER_BYTES, Header, Scanned};
 use crate::stream::{Segment, Source};
 
@@ -68,8 +68,9 @@ fn unpack(
 ) -> Result<(), JobError> {
     let (context, mut buffer) = (&segment.context, Vec::new());
     for frame in frames.frames() {
-        let begin = read_frame(file, frames, frame.raw_offset, context.seed, context.cipher.as_ref(), &mut buffer)
-            .map_err(|_| JobError::Damage(segment.no, Damage::Checksum(WHAT)))?;
+        let begin =
+            read_frame(file, frames, frame.raw_offset, context.seed, context.cipher.as_ref(), &mut buffer)
+                .map_err(|_| JobError::Damage(segment.no, Damage::Checksum(WHAT)))?;
         let mut at = 0;
         while at < buffer.len() {
             let decoded = record::decode_trusted(&buffer[at..])
@@ -97,11 +98,6 @@ impl Times {
         }
         self.last = time;
     }
-}
-
-/// Whether an entry is what a row of a table stands for.
-pub(super) fn is_message(entry: &Entry<'_>) -> bool {
-    matches!(entry, Entry::Message(_) | Entry::Erased { .. })
 }
 
 /// An append-only file with what of it is still in memory, to read.

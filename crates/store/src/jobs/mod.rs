@@ -24,10 +24,11 @@ use std::sync::Arc;
 
 use crate::SegmentNo;
 use crate::damage::Damage;
-use crate::stream::{Closed, Files, Segment, Shared, StoreError};
+use crate::stream::{Files, Segment, Shared, StoreError};
 
 pub(crate) use compact::{Compacted, Compaction};
 pub(crate) use merge::{Merged, Merging};
+pub(crate) use output::Packing;
 pub(crate) use remove::Removal;
 pub(crate) use seal::{Sealed, Sealing};
 
@@ -151,4 +152,3 @@ impl From<io::Error> for JobError {
         Self::Io(error)
     }
 }
-

@@ -164,8 +164,7 @@ impl Sealing {
         let mut head = [0; HEAD_BYTES];
         let read = active.file.read_at(&mut head, offset)?;
         let head = peek(&head[..read]);
-        head.map(|head| head.timestamp)
-            .ok_or(JobError::Damage(active.segment.no, Damage::Content("segment")))
+        head.map(|head| head.timestamp).ok_or(JobError::Damage(active.segment.no, Damage::Content("segment")))
     }
 
     fn names(&self, site: &Site) -> Names {

@@ -13,6 +13,7 @@ mod cursor;
 mod errors;
 mod expire;
 mod home;
+mod jobs;
 mod lookup;
 mod place;
 mod reader;
@@ -72,7 +73,8 @@ pub struct Stream {
     /// Segments that were closed and wait to be sealed.
     closed: Vec<Closed>,
     /// What the files on disk said last; `None` before the first merge.
-    manifest: Option<Manifest>,
+    manifest: Option<Arc<Manifest>>,
+    upkeep: jobs::Upkeep,
     /// Where the log last said that it is synced.
     durable_mark: (u64, u64),
     /// Buffers kept between batches.
@@ -174,7 +176,8 @@ impl Stream {
             home,
             active,
             closed,
-            manifest,
+            manifest: manifest.map(Arc::new),
+            upkeep: jobs::Upkeep::default(),
             durable_mark,
             buffer: Vec::new(),
             evicted: Vec::new(),

@@ -210,7 +210,7 @@ impl Stream {
         }
     }
 
-    fn release_headroom(&self) -> bool {
+    pub(super) fn release_headroom(&self) -> bool {
         self.home.files().is_some_and(|files| files.ground.headroom.release().unwrap_or(false))
     }
 }
