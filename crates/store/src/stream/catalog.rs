@@ -76,6 +76,9 @@ pub(crate) struct Located {
     pub(crate) subject: SubjectId,
 }
 
+/// A sequence and the subject of its message.
+pub(crate) type Named = (Seq, Box<[u8]>);
+
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
@@ -379,7 +382,7 @@ impl Catalog {
     }
 
     /// Sequences and subjects of the messages that the segment at `place` shows.
-    pub(crate) fn messages_of(&self, place: usize) -> Result<Vec<(Seq, Box<[u8]>)>, ReadError> {
+    pub(crate) fn messages_of(&self, place: usize) -> Result<Vec<Named>, ReadError> {
         let table = self.table(place)?;
         let Place { segment, last_seq, .. } = &self.places[place];
         let rows = (0..table.len()).map(|row| (segment.first_seq + u64::from(table.delta(row)), row));
