@@ -36,10 +36,10 @@ pub(crate) use header::{Name, file_name, read_name};
 pub use log::Flushed;
 pub use open::{Fate, Obsolete, OpenError, Place};
 pub use pending::{Pending, PendingMessages};
-pub use replay::{Replay, replay};
+pub use replay::{Replay, Replayed, replay};
 pub use report::{Affected, BadBytes, BadRange, Report, Torn};
 pub use state::{Applied, ConsumerState, InvalidState};
-pub use tail::{Tail, Tails};
+pub use tail::{JournalTails, Tail, Tails};
 
 use crate::Seq;
 

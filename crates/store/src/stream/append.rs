@@ -23,6 +23,9 @@ pub(super) const SEGMENT_SPAN: u64 = 1 << 31;
 /// How far the synced part must have grown since the log last said so.
 const DURABLE_STEP: u64 = 64 << 10;
 
+/// From here on most look-ups of a subject miss the processor's caches, and it pays to let them overlap.
+const MANY_SUBJECTS: usize = 20_000;
+
 /// A message to be stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewMessage<'a> {
@@ -99,6 +102,9 @@ impl Stream {
             batch.control(&durable, now);
         }
         let mut catalog = self.shared.catalog_mut();
+        if catalog.index.len() > MANY_SUBJECTS {
+            catalog.index.warm(messages.iter().map(|message| message.subject));
+        }
         let mut entering = Entering {
             catalog: &mut catalog,
             limits: &self.config.limits,
@@ -179,7 +185,11 @@ impl Stream {
             if surplus > 0 {
                 over.push((text.to_vec(), surplus as usize));
             }
-            if over.len() < budget { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) }
+            if over.len() < budget {
+                std::ops::ControlFlow::Continue(())
+            } else {
+                std::ops::ControlFlow::Break(())
+            }
         });
         let mut surplus = Vec::new();
         for (text, count) in over {
@@ -195,9 +205,9 @@ impl Stream {
 fn room_for(messages: &[NewMessage<'_>]) -> u64 {
     const CONTROLS: usize = 3 * 128;
     const RANGE: usize = 20;
-    let sizes = messages.iter().map(|m| {
-        record::max_message_len(m.subject.len(), m.headers.len(), m.payload.len()) + RANGE
-    });
+    let sizes = messages
+        .iter()
+        .map(|m| record::max_message_len(m.subject.len(), m.headers.len(), m.payload.len()) + RANGE);
     (sizes.sum::<usize>() + CONTROLS) as u64
 }
 

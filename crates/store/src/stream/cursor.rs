@@ -74,7 +74,18 @@ struct Parts {
 impl Cursor {
     pub(super) fn new(reader: Reader, filter: Filter, from: Seq) -> Self {
         let (piece, gaps) = (Vec::new(), Gaps::default());
-        Self { reader, filter, next: from, segment: None, last: 0, truncations: 0, piece, offset: 0, at: 0, gaps }
+        Self {
+            reader,
+            filter,
+            next: from,
+            segment: None,
+            last: 0,
+            truncations: 0,
+            piece,
+            offset: 0,
+            at: 0,
+            gaps,
+        }
     }
 
     /// The sequence from which the next message is looked for.
@@ -155,7 +166,8 @@ impl Cursor {
     /// Looks for a message in the bytes at hand.
     fn find(&mut self) -> Result<Found, ReadError> {
         let Some(segment) = self.segment.clone() else { return Ok(Found::Wait) };
-        let is_trusted = self.reader.shared.storage == Storage::Memory || matches!(segment.source, Source::Packed(..));
+        let is_trusted =
+            self.reader.shared.storage == Storage::Memory || matches!(segment.source, Source::Packed(..));
         let released = self.reader.shared.release.seq();
         loop {
             let at = self.at;
@@ -165,7 +177,9 @@ impl Cursor {
                 None => return Ok(Found::More(HEAD_BYTES)),
                 Some(head) if head.size() > bytes.len() => return Ok(Found::More(head.size())),
                 // Not released yet: it may not be looked at, and its bytes may still change.
-                Some(head) if head.seq > released && head.kind == record::Kind::Message => return Ok(Found::Wait),
+                Some(head) if head.seq > released && head.kind == record::Kind::Message => {
+                    return Ok(Found::Wait);
+                }
                 Some(_) if is_trusted => record::decode_trusted(bytes),
                 Some(_) => record::decode(bytes, offset, &segment.context),
             };

@@ -146,7 +146,11 @@ impl Reader {
         }
         catalog.index.for_each_matching(pattern, after, &mut |id, text| {
             found.push((Box::from(text), catalog.index.state(id).count));
-            if found.len() < limit { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) }
+            if found.len() < limit {
+                std::ops::ControlFlow::Continue(())
+            } else {
+                std::ops::ControlFlow::Break(())
+            }
         });
         found
     }
@@ -193,7 +197,11 @@ fn lost(seq: Seq) -> ReadError {
 }
 
 /// When the message whose entry begins at `offset` was accepted.
-pub(super) fn timestamp_at(segment: &Segment, offset: u64, buffer: &mut Vec<u8>) -> Result<Timestamp, ReadError> {
+pub(super) fn timestamp_at(
+    segment: &Segment,
+    offset: u64,
+    buffer: &mut Vec<u8>,
+) -> Result<Timestamp, ReadError> {
     if let Source::Packed(file, frames) = &segment.source {
         let file = file.open()?;
         let from = unpack(segment, &*file, frames, offset, buffer)?;
@@ -217,7 +225,9 @@ pub(super) fn fetch<'b>(
     if let Source::Packed(file, frames) = &segment.source {
         let file = file.open()?;
         let from = unpack(segment, &*file, frames, located.offset, buffer)?;
-        let entry = buffer.get((located.offset - from) as usize..).ok_or_else(|| not_there(segment, located.offset))?;
+        let entry = buffer
+            .get((located.offset - from) as usize..)
+            .ok_or_else(|| not_there(segment, located.offset))?;
         let decoded = record::decode_trusted(entry).map_err(|why| invalid(segment, located.offset, why))?;
         return as_message(decoded.entry, segment, located.offset, seq);
     }
@@ -232,6 +242,20 @@ pub(super) fn fetch<'b>(
     };
     let decoded = decoded.map_err(|why| invalid(segment, located.offset, why))?;
     as_message(decoded.entry, segment, located.offset, seq)
+}
+
+/// Reads the bytes of one entry of a segment in memory, whose message has this stored size.
+pub(super) fn read_entry(
+    segment: &Segment,
+    offset: u64,
+    size: u64,
+    buffer: &mut Vec<u8>,
+) -> Result<(), ReadError> {
+    buffer.resize((size + ENTRY_SURPLUS) as usize, 0);
+    let read = read_bytes(segment, buffer, offset, Wait::Allowed)?;
+    let head = record::peek(&buffer[..read]).filter(|head| head.size() <= read);
+    buffer.truncate(head.ok_or_else(|| not_there(segment, offset))?.size());
+    Ok(())
 }
 
 fn as_message<'b>(
@@ -250,7 +274,12 @@ fn as_message<'b>(
 }
 
 /// Reads bytes of a segment that is not packed. Fewer than asked for at its end.
-pub(super) fn read_bytes(segment: &Segment, buffer: &mut [u8], offset: u64, wait: Wait) -> Result<usize, ReadError> {
+pub(super) fn read_bytes(
+    segment: &Segment,
+    buffer: &mut [u8],
+    offset: u64,
+    wait: Wait,
+) -> Result<usize, ReadError> {
     match (&segment.source, wait) {
         (Source::Appended(file), Wait::Allowed) => Ok(file.read_at(buffer, offset)?),
         (Source::Appended(file), Wait::Forbidden) => {
@@ -262,7 +291,9 @@ pub(super) fn read_bytes(segment: &Segment, buffer: &mut [u8], offset: u64, wait
             let file = sealed.open()?;
             match wait {
                 Wait::Allowed => Ok(file.read_at(&mut buffer[..room], offset)?),
-                Wait::Forbidden => file.read_cached_at(&mut buffer[..room], offset)?.ok_or(ReadError::WouldWait),
+                Wait::Forbidden => {
+                    file.read_cached_at(&mut buffer[..room], offset)?.ok_or(ReadError::WouldWait)
+                }
             }
         }
     }

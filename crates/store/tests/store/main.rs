@@ -5,5 +5,6 @@
 
 mod enumeration;
 mod model;
+mod subjects;
 mod toy;
 mod twin;

@@ -227,7 +227,8 @@ fn space_is_reserved_ahead_in_growing_steps() {
     assert_eq!(length(&world), 66_008 + 990_000, "a batch may go beyond the bound, what is ahead may not");
     world.disk.set_capacity(Some(world.disk.used() + 8192));
     world.files[0].1.reserve(1_060_000).unwrap_err();
-    assert_eq!(length(&world), 66_008 + 990_000);
+    // A full disk may have given a part of it.
+    assert!((66_008 + 990_000..66_008 + 1_060_000).contains(&length(&world)));
     world.append(0, 10).unwrap();
 }
 
