@@ -132,8 +132,8 @@ impl Catalog {
             segment,
             first_seq,
             last_seq: first_seq - 1,
-            first_timestamp: 0,
-            last_timestamp: 0,
+            first_timestamp: self.totals.last_timestamp,
+            last_timestamp: self.totals.last_timestamp,
             form: Form::Active,
             removed: 0,
         });
@@ -154,8 +154,11 @@ impl Catalog {
     }
 
     /// Adds a segment whose table is in its footer, and whose effects are applied by other means.
-    pub(crate) fn add_sealed(&mut self, place: Place) {
+    pub(crate) fn add_sealed(&mut self, mut place: Place) {
         self.hide_from(place.first_seq);
+        // A segment without messages has no times of its own.
+        let before = self.places.last().map_or(place.last_timestamp, |before| before.last_timestamp);
+        place.last_timestamp = place.last_timestamp.max(before);
         self.places.push(place);
     }
 

@@ -12,6 +12,7 @@ use crate::twin::Twin;
 pub(crate) enum Operation {
     Append { messages: Vec<Sent>, checked: bool, pause: Timestamp },
     Delete(Vec<Seq>),
+    Erase(Seq),
     Purge { filter: Option<usize>, below: Seq, keep: u64, budget: usize },
     Compact { first: Seq, budget: usize },
     Truncate(Seq),
@@ -23,6 +24,8 @@ pub(crate) enum Operation {
     Flush,
     Restart { in_order: bool },
     Upkeep(usize),
+    BeginJob { at_once: bool },
+    EndJob,
     Compare(u64),
 }
 
@@ -86,7 +89,8 @@ impl Operation {
     pub(crate) fn any(rng: &mut Rng, twin: &Twin) -> Self {
         match rng.below(100) {
             0..42 => Self::append(rng, twin),
-            42..52 => Self::Delete((0..1 + rng.below(6)).map(|_| near(rng, twin)).collect()),
+            42..44 => Self::Erase(near(rng, twin)),
+            44..52 => Self::Delete((0..1 + rng.below(6)).map(|_| near(rng, twin)).collect()),
             52..57 => Self::Purge {
                 filter: maybe(rng, 2, |rng| rng.below(filters().len() as u64) as usize).or(Some(4).filter(|_| rng.below(4) > 0)),
                 below: if rng.below(2) == 0 { 0 } else { near(rng, twin) },
@@ -102,7 +106,9 @@ impl Operation {
             77..80 => Self::Round,
             80..82 => Self::Flush,
             82..87 => Self::Restart { in_order: rng.below(3) > 0 },
-            87..92 => Self::Upkeep(1 + rng.below(6) as usize),
+            87..90 => Self::Upkeep(1 + rng.below(6) as usize),
+            90..92 => Self::BeginJob { at_once: rng.below(2) == 0 },
+            92..94 => Self::EndJob,
             _ => Self::Compare(rng.next_u64()),
         }
     }

@@ -8,7 +8,7 @@ use myelin_store::disk::memory::MemoryDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Compression, Discard, Disk, Durability, Limits, Marker, Markers, NewMessage, Outcome, Progress,
+    Admission, Compression, Disk, Done, Durability, Job, Limits, Marker, Markers, NewMessage, Outcome, Progress,
     Purge, Removed, Seq, Storage, Store, StoreOptions, StoredMessage, Stream, StreamConfig, Timestamp,
 };
 
@@ -28,11 +28,18 @@ pub(crate) struct World {
     disk: Arc<dyn Disk>,
     keys: Option<Keys>,
     config: StreamConfig,
+    upkeep: Option<Upkeep>,
     now: Timestamp,
     opened: u64,
     seed: u64,
     /// `released` must not be beyond, in `Synced`.
     pub(crate) synced: Seq,
+}
+
+/// A piece of upkeep on its way.
+enum Upkeep {
+    Job(Job),
+    Done(Done),
 }
 
 /// Leaves a marker for every message without headers.
@@ -79,6 +86,7 @@ impl World {
             disk: Arc::new(MemoryDisk::new()),
             keys: keys(variant),
             config,
+            upkeep: None,
             now: 1000,
             opened: 0,
             seed,
@@ -145,6 +153,7 @@ impl World {
             let store = self.store.as_ref().expect("it is open");
             store.journal().close(&|| clock).map_err(|error| failed(&error))?;
         }
+        self.upkeep = None;
         self.stream = None;
         self.store = None;
         if self.open_store()? != 1 {
@@ -185,6 +194,11 @@ impl World {
                 let removed = self.stream().delete_many(seqs, now).map_err(|error| error.to_string())?;
                 agree("removed", removed, self.twin.remove(seqs))?;
             }
+            Operation::Erase(seq) => {
+                let now = self.now;
+                let removed = self.stream().erase(*seq, now).map_err(|error| error.to_string())?;
+                agree("removed", removed, self.twin.remove(&[*seq]))?;
+            }
             Operation::Purge { filter, below, keep, budget } => {
                 let filter = filter.map(|at| operation::filters()[at].clone());
                 let purge = Purge { filter, below: *below, keep: *keep };
@@ -222,6 +236,8 @@ impl World {
                 self.compare(self.seed)?;
             }
             Operation::Upkeep(jobs) => self.upkeep(*jobs)?,
+            Operation::BeginJob { at_once } => self.begin_job(*at_once)?,
+            Operation::EndJob => self.end_job()?,
             Operation::Compare(seed) => self.compare(*seed)?,
         }
         self.compare_totals()
@@ -301,12 +317,39 @@ impl World {
         Err("limits are never met".into())
     }
 
-    fn upkeep(&mut self, _jobs: usize) -> Result<(), String> {
+    /// What sealing syncs may be released.
+    fn upkeep(&mut self, jobs: usize) -> Result<(), String> {
+        self.end_job()?;
+        let now = self.now;
+        for _ in 0..jobs {
+            let Some(job) = self.stream().next_job(now) else { break };
+            let name = job.name();
+            let done = job.run();
+            self.stream().finish(done, now).map_err(|error| format!("{name}: {error}"))?;
+        }
+        self.synced = self.twin.last_seq;
         Ok(())
     }
 
-    pub(crate) fn discard(&self) -> Discard {
-        self.config.limits.discard
+    /// A job that other operations overtake, before it runs or after.
+    fn begin_job(&mut self, at_once: bool) -> Result<(), String> {
+        self.end_job()?;
+        let now = self.now;
+        let job = self.stream().next_job(now);
+        self.upkeep = job.map(|job| if at_once { Upkeep::Done(job.run()) } else { Upkeep::Job(job) });
+        self.synced = self.twin.last_seq;
+        Ok(())
+    }
+
+    fn end_job(&mut self) -> Result<(), String> {
+        let now = self.now;
+        let done = match self.upkeep.take() {
+            None => return Ok(()),
+            Some(Upkeep::Done(done)) => done,
+            Some(Upkeep::Job(job)) => job.run(),
+        };
+        self.synced = self.twin.last_seq;
+        self.stream().finish(done, now).map_err(|error| format!("a job: {error}"))
     }
 
     pub(crate) fn now(&self) -> Timestamp {
