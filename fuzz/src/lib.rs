@@ -14,6 +14,7 @@ mod headers;
 mod monitoring;
 mod pieces;
 mod session;
+mod store_journal;
 mod transform;
 
 pub use client_parser::client_parser;
@@ -23,6 +24,7 @@ pub use flags::flags;
 pub use headers::headers;
 pub use monitoring::monitoring;
 pub use session::session;
+pub use store_journal::store_journal;
 pub use transform::transform;
 
 use std::process::ExitCode;

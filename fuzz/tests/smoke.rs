@@ -48,6 +48,11 @@ fn monitoring() {
 }
 
 #[test]
+fn store_journal() {
+    smoke("store_journal", myelin_fuzz::store_journal);
+}
+
+#[test]
 fn transform() {
     smoke("transform", myelin_fuzz::transform);
 }
