@@ -4,6 +4,8 @@
 //! (default: the system's for temporary files) has to be on a real disk. Records are 180 bytes with a checksum; per
 //! record the writer spends about what a stream spends on its index. Medians of 5 runs, interleaved.
 
+#![allow(clippy::unwrap_used)] // As in tests: whoever measures wants to see what went wrong.
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
