@@ -14,7 +14,13 @@ mod headers;
 mod monitoring;
 mod pieces;
 mod session;
+mod store_base;
+mod store_consumer;
+mod store_file;
+mod store_footer;
+mod store_journal;
 mod store_pack;
+mod store_segment;
 mod transform;
 
 pub use client_parser::client_parser;
@@ -24,7 +30,12 @@ pub use flags::flags;
 pub use headers::headers;
 pub use monitoring::monitoring;
 pub use session::session;
+pub use store_base::store_base;
+pub use store_consumer::store_consumer;
+pub use store_footer::store_footer;
+pub use store_journal::store_journal;
 pub use store_pack::store_pack;
+pub use store_segment::store_segment;
 pub use transform::transform;
 
 use std::process::ExitCode;

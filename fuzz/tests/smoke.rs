@@ -53,8 +53,33 @@ fn store_pack() {
 }
 
 #[test]
+fn store_consumer() {
+    smoke("store_consumer", myelin_fuzz::store_consumer);
+}
+
+#[test]
+fn store_journal() {
+    smoke("store_journal", myelin_fuzz::store_journal);
+}
+
+#[test]
 fn transform() {
     smoke("transform", myelin_fuzz::transform);
+}
+
+#[test]
+fn store_segment() {
+    smoke("store_segment", myelin_fuzz::store_segment);
+}
+
+#[test]
+fn store_footer() {
+    smoke("store_footer", myelin_fuzz::store_footer);
+}
+
+#[test]
+fn store_base() {
+    smoke("store_base", myelin_fuzz::store_base);
 }
 
 fn smoke(name: &'static str, body: fn(&[u8])) {

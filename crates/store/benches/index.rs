@@ -12,6 +12,7 @@ use myelin_store::index::{Deleted, Expiry, Scan, SubjectIndex, SubjectState};
 fn main() {
     let entries = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(1_000_000);
     println!("entries: {entries}");
+    memory(entries);
     subjects("random order", &shuffled(entries));
     subjects("ascending", &(0..entries).collect::<Vec<_>>());
     short_lived(entries);
@@ -31,7 +32,7 @@ fn run_time(begin: Instant) -> u64 {
 struct Clock {
     begin: Instant,
     begun: u64,
-    /// On the wall, with whatever else the machine did.
+    /// On the wall: on a shared machine mostly the time slice of somebody else.
     longest: Duration,
     calls: u32,
 }
@@ -63,6 +64,20 @@ impl Clock {
         let longest = self.longest.as_micros();
         println!("  {what:<44} {each:>9.0} ns each {total:>9.2} ms in all  longest {longest:>6} us");
     }
+}
+
+/// What this machine's memory does, to read the rest by: an update without warming waits for about two such reads.
+fn memory(entries: usize) {
+    let words: Vec<u64> = (0..8 << 20).collect();
+    let next = |at: u64| at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let read = |at: u64| words[(at >> 33) as usize % words.len()];
+    println!("memory");
+    Clock::plain("read of 64 MiB at random, each waits", entries, || {
+        black_box((0..entries).fold(1, |at, _| next(at ^ read(at))));
+    });
+    Clock::plain("read of 64 MiB at random, overlapping", entries, || {
+        black_box((0..entries).fold((1, 0), |(at, sum), _| (next(at), sum ^ read(at))));
+    });
 }
 
 fn shuffled(entries: usize) -> Vec<usize> {
@@ -110,6 +125,16 @@ fn insert(index: &mut SubjectIndex, texts: &[String]) {
         for (seq, text) in texts.iter().enumerate() {
             let id = fresh.enter(text.as_bytes());
             fresh.appended(id, seq as u64 + 1);
+        }
+    });
+    let mut fresh = SubjectIndex::new(1);
+    Clock::plain("the same, warmed by 256", texts.len(), || {
+        for (batch, texts) in texts.chunks(256).enumerate() {
+            fresh.warm(texts.iter().map(String::as_bytes));
+            for (at, text) in texts.iter().enumerate() {
+                let id = fresh.enter(text.as_bytes());
+                fresh.appended(id, (batch * 256 + at) as u64 + 1);
+            }
         }
     });
     drop(fresh);
@@ -220,8 +245,9 @@ fn remove(mut index: SubjectIndex, texts: &[String]) {
         }
     });
     for text in texts {
-        let id = index.find(text.as_bytes()).expect("each had two messages");
-        index.removed(id, index.state(id).last);
+        while let Some(id) = index.find(text.as_bytes()) {
+            index.removed(id, index.state(id).last);
+        }
     }
     index.take_touched();
     let mut clock = Clock::new();

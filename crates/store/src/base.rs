@@ -179,7 +179,11 @@ impl Summary {
         let numbers = bytes.as_chunks::<8>().0;
         let number = |at: usize| u64::from_le_bytes(numbers[at]);
         let summary = Self { subjects: number(1), expiries: number(2), file_len: number(3) };
-        if summary.file_len == file_len { Ok(summary) } else { Err(Damage::Content(WHAT)) }
+        if summary.file_len == file_len && bytes[32..36] == [0; 4] {
+            Ok(summary)
+        } else {
+            Err(Damage::Content(WHAT))
+        }
     }
 }
 

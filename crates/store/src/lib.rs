@@ -28,6 +28,7 @@ mod append_file;
 mod config;
 mod document;
 mod id;
+mod jobs;
 mod recovery;
 mod store;
 mod stream;
@@ -36,9 +37,10 @@ pub use append_file::{AppendFile, AppendFileOptions, OnDurable, TAIL_BYTES, Writ
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
 pub use disk::{Disk, File};
 pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
-pub use stream::{
-    Admission, Cursor, Expired, Filter, Marker, Markers, NewMessage, Outcome, Progress, Purge, ReadError, Reader,
-    Refusal, Release, Removed, StoreError, StoredMessage, Stream, StreamState, Ticket, Wait,
-};
+pub use jobs::{Done, Job};
 pub use recovery::{Notice, OpenError, StreamReport};
 pub use store::{FoundStream, Store, StoreOptions, StoreReport};
+pub use stream::{
+    Admission, Cursor, Expired, Filter, Marker, Markers, NewMessage, Outcome, Progress, Purge, ReadError,
+    Reader, Refusal, Release, Removed, StoreError, StoredMessage, Stream, StreamState, Ticket, Wait,
+};

@@ -79,6 +79,14 @@ impl Ranges {
         ranges
     }
 
+    /// The set of what is in any of `ranges`, which may come in any order and overlap. Empty ones count for nothing.
+    #[must_use]
+    pub fn from_ranges(ranges: impl IntoIterator<Item = RangeInclusive<Seq>>) -> Self {
+        let list =
+            ranges.into_iter().filter(|range| !range.is_empty()).map(RangeInclusive::into_inner).collect();
+        Self::join(list)
+    }
+
     /// The ranges in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RangeInclusive<Seq>> + '_ {
         self.list.iter().map(|(first, last)| *first..=*last)
@@ -112,7 +120,22 @@ impl Ranges {
     /// The set of what is in either.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        let mut list: Vec<(Seq, Seq)> = self.list.iter().chain(&other.list).copied().collect();
+        Self::join(self.list.iter().chain(&other.list).copied().collect())
+    }
+
+    /// The set of what is both in the set and in `range`.
+    #[must_use]
+    pub fn within(&self, range: RangeInclusive<Seq>) -> Self {
+        let (first, last) = range.into_inner();
+        if first > last {
+            return Self::new();
+        }
+        let from = self.list.partition_point(|range| range.1 < first);
+        let inside = self.list[from..].iter().take_while(|range| range.0 <= last);
+        Self { list: inside.map(|range| (range.0.max(first), range.1.min(last))).collect() }
+    }
+
+    fn join(mut list: Vec<(Seq, Seq)>) -> Self {
         list.sort_unstable();
         let mut joined: Vec<(Seq, Seq)> = Vec::with_capacity(list.len());
         for (first, last) in list {
@@ -203,6 +226,13 @@ mod tests {
             prop_assert_eq!(one.count(), a.len() as u64);
             prop_assert!((0..201).all(|seq| one.contains(seq) == a.contains(&seq)));
             prop_assert_eq!(members(&one.union(&two)), &a | &b);
+            let joined = Ranges::from_ranges(two.iter().chain(one.iter()).chain(two.iter()));
+            prop_assert_eq!(joined, one.union(&two));
+            let reversed = RangeInclusive::new(7, 6);
+            for range in two.iter().chain([0..=u64::MAX, reversed]) {
+                let inside: BTreeSet<u64> = a.iter().copied().filter(|seq| range.contains(seq)).collect();
+                prop_assert_eq!(members(&one.within(range)), inside);
+            }
             let mut bytes = Vec::new();
             one.encode(&mut bytes);
             prop_assert!(bytes.len() <= one.max_encoded_len());

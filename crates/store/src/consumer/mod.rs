@@ -38,10 +38,10 @@ pub(crate) use inspect::{Inspected, Unreadable, inspect};
 pub use log::Flushed;
 pub use open::{Fate, Obsolete, OpenError, Place};
 pub use pending::{Pending, PendingMessages};
-pub use replay::{Replay, replay};
+pub use replay::{Replay, Replayed, replay};
 pub use report::{Affected, BadBytes, BadRange, Report, Torn};
 pub use state::{Applied, ConsumerState, InvalidState};
-pub use tail::{Tail, Tails};
+pub use tail::{JournalTails, Tail, Tails};
 
 use crate::Seq;
 

@@ -18,10 +18,25 @@ use crate::StreamId;
 /// What a log says, for tools and tests; a stream reads its own with `Consumers::open`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
-    /// Names, rules, configurations and states.
-    pub consumers: Vec<(ConsumerId, Box<str>, Rules, Box<[u8]>, ConsumerState)>,
+    /// In the order of their ids.
+    pub consumers: Vec<Replayed>,
     /// What was wrong.
     pub report: Report,
+}
+
+/// A consumer as a log tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Its id.
+    pub id: ConsumerId,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its rules.
+    pub rules: Rules,
+    /// Its configuration.
+    pub config: Box<[u8]>,
+    /// Its state.
+    pub state: ConsumerState,
 }
 
 /// Reads the log `number` of `stream`, which is not encrypted. `None` if the header is not one.
@@ -29,11 +44,14 @@ pub struct Replay {
 pub fn replay(mut file: Vec<u8>, stream: StreamId, number: u64) -> Option<Replay> {
     let header = Header::decode(&file, stream, number).ok().filter(|header| header.cipher.is_none())?;
     let read = read(&mut file, &header, &Frame::new(&header, None));
-    let flat = |(id, resumed): (ConsumerId, Resumed)| {
-        let definition = resumed.definition;
-        (id, definition.name, definition.rules, definition.config, resumed.state)
-    };
-    Some(Replay { consumers: read.consumers.into_iter().map(flat).collect(), report: read.report })
+    let consumers = read.consumers.into_iter().map(|(id, resumed)| Replayed {
+        id,
+        name: resumed.definition.name,
+        rules: resumed.definition.rules,
+        config: resumed.definition.config,
+        state: resumed.state,
+    });
+    Some(Replay { consumers: consumers.collect(), report: read.report })
 }
 
 /// What reading gives.

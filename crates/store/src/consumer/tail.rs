@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::File;
-use crate::{FileId, Timestamp};
+use crate::journal::Journal;
+use crate::{AppendFile, AppendFileOptions, Durability, FileId, OnDurable, Timestamp};
 
 /// An append-only file.
 pub trait Tail: Send + Debug {
@@ -37,4 +38,64 @@ pub trait Tails: Send + Sync + Debug {
     /// # Errors
     /// Of the disk.
     fn attach(&self, id: FileId, path: &Path, file: Arc<dyn File>, end: u64) -> io::Result<Box<dyn Tail>>;
+}
+
+/// The append-only files of a store on a device: its journal makes them durable.
+#[derive(Clone)]
+pub struct JournalTails {
+    /// The device's.
+    pub journal: Arc<Journal>,
+    /// The stream's mode.
+    pub durability: Durability,
+    /// Who is told when logs have become durable, or cannot any more.
+    pub on_durable: Option<Arc<dyn OnDurable>>,
+}
+
+/// Bytes up to which a small log is allocated ahead: about where it is written anew.
+const AHEAD: u64 = 512 << 10;
+
+impl Debug for JournalTails {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JournalTails").field("durability", &self.durability).finish_non_exhaustive()
+    }
+}
+
+impl Tails for JournalTails {
+    fn attach(&self, id: FileId, path: &Path, file: Arc<dyn File>, end: u64) -> io::Result<Box<dyn Tail>> {
+        let options = AppendFileOptions {
+            id,
+            // The number in the id grows with each rewrite.
+            generation: 0,
+            file,
+            path: path.to_owned(),
+            end,
+            is_new: false,
+            durability: self.durability,
+            bound: end.saturating_mul(2).max(AHEAD),
+            on_durable: self.on_durable.clone(),
+        };
+        Ok(Box::new(AppendFile::new(&self.journal, options)))
+    }
+}
+
+impl Tail for Arc<AppendFile> {
+    fn end(&self) -> u64 {
+        AppendFile::end(self)
+    }
+
+    fn releasable(&self) -> u64 {
+        AppendFile::releasable(self)
+    }
+
+    fn reserve(&mut self, length: u64) -> io::Result<()> {
+        AppendFile::reserve(self, length)
+    }
+
+    fn append(&mut self, bytes: &[u8], now: Timestamp) -> io::Result<u64> {
+        Ok(AppendFile::append(self, bytes, u64::try_from(now).unwrap_or(0))?)
+    }
+
+    fn abandon(&mut self) {
+        AppendFile::abandon(self);
+    }
 }

@@ -1,6 +1,6 @@
 //! Merges sorted runs into one, a few ids at a time, and meanwhile drops ids that were collected.
 
-use super::records::{Records, flag};
+use super::records::Records;
 use super::runs::Run;
 use super::subjects::SubjectId;
 
@@ -92,17 +92,20 @@ pub(super) struct Merge {
     inputs: Vec<Run>,
     heads: Heads,
     output: Run,
+    /// Flags of ids to be left out.
+    drops: u8,
 }
 
 impl Merge {
-    pub(super) fn new(inputs: Vec<Run>, records: &Records) -> Self {
+    /// A merge that leaves out ids with any of the flags `drops`.
+    pub(super) fn new(inputs: Vec<Run>, drops: u8, records: &Records) -> Self {
         let mut heads = Heads::new(shared_prefix(&inputs, records));
         for (run, input) in inputs.iter().enumerate() {
             if let Some(id) = input.first() {
                 heads.push(id, run, records);
             }
         }
-        Self { inputs, heads, output: Run::default() }
+        Self { inputs, heads, output: Run::default(), drops }
     }
 
     /// Moves up to `ids` ids to the output and lowers `ids` by what it moved. True when nothing is left.
@@ -112,7 +115,7 @@ impl Merge {
                 return false;
             }
             *ids -= 1;
-            if records.flags(head.id) & flag::COLLECTED == 0 {
+            if records.flags(head.id) & self.drops == 0 {
                 self.output.push(head.id);
             }
             let input = &mut self.inputs[head.run];

@@ -88,13 +88,14 @@ impl Order {
         self.all_runs().count() > 2 * FAN_IN || (total - largest) * 4 > largest
     }
 
-    /// Begins to merge everything. Ids that are flagged as collected by now will be dropped.
-    pub(super) fn begin_merge_all(&mut self, records: &Records) {
+    /// Begins to merge everything, but for ids with any of the flags `drops`. No id may get one of those flags until it
+    /// is done.
+    pub(super) fn begin_merge_all(&mut self, drops: u8, records: &Records) {
         debug_assert!(self.full.is_none(), "one at a time");
         self.seal(records);
         let mut runs = std::mem::take(&mut self.runs);
         runs.extend(self.merges.drain(..).flat_map(|(_, merge)| merge.into_runs()));
-        self.full = Some(Merge::new(runs, records));
+        self.full = Some(Merge::new(runs, drops, records));
     }
 
     /// Goes on with the merge of everything; true when it is done. Lowers `ids` by what was moved.
@@ -234,7 +235,7 @@ impl Order {
         let is_merging = self.merges.iter().any(|&(other, _)| other == size);
         if !is_merging && self.runs.iter().filter(|run| alike(run)).count() >= FAN_IN {
             let inputs = self.runs.extract_if(.., |run| alike(run)).collect();
-            self.merges.push((size, Merge::new(inputs, records)));
+            self.merges.push((size, Merge::new(inputs, 0, records)));
         }
     }
 

@@ -41,10 +41,9 @@ pub(super) mod flag {
     pub(crate) const TOUCHED: u8 = 4;
     /// On the list of subjects that may be forgotten.
     pub(crate) const LISTED: u8 = 8;
-    /// No longer in the table; the order may still name it.
-    pub(crate) const DEAD: u8 = 16;
-    /// Dead since before the running collection began: the order drops it.
-    pub(crate) const COLLECTED: u8 = 32;
+    /// No longer in the table; the order may still name it. One bit for every other collection, so that those that
+    /// died before the one under way began are known without a pass through them.
+    pub(crate) const DEAD: [u8; 2] = [16, 32];
     /// Not a record: free space.
     pub(crate) const FREE: u8 = 64;
 }

@@ -57,6 +57,8 @@ pub struct SubjectIndex {
     idle: Vec<SubjectId>,
     /// Out of the table, to be taken out of the order.
     dead: Vec<SubjectId>,
+    /// Which of the two flags those get.
+    parity: usize,
     /// Being taken out of the order by the merge under way.
     collected: Vec<SubjectId>,
     /// Out of everything.
@@ -83,6 +85,7 @@ impl SubjectIndex {
             entered: None,
             idle: Vec::new(),
             dead: Vec::new(),
+            parity: 0,
             collected: Vec::new(),
             freed: Vec::new(),
         }
@@ -395,7 +398,7 @@ impl SubjectIndex {
             if self.records.count(id) > 0 || flags & flag::TOUCHED != 0 {
                 self.records.set_flags(id, flags & !flag::LISTED);
             } else {
-                self.records.set_flags(id, flag::DEAD);
+                self.records.set_flags(id, flag::DEAD[self.parity]);
                 self.table.remove(self.hash(self.records.text(id)), id);
                 self.dead.push(id);
             }
@@ -413,11 +416,11 @@ impl SubjectIndex {
     }
 
     fn begin_collection(&mut self) {
-        for &id in &self.dead {
-            self.records.set_flags(id, flag::DEAD | flag::COLLECTED);
-        }
-        self.collected.append(&mut self.dead);
-        self.order.begin_merge_all(&self.records);
+        // The writer may have ended the last one.
+        self.freed.append(&mut self.collected);
+        self.collected = std::mem::take(&mut self.dead);
+        self.order.begin_merge_all(flag::DEAD[self.parity], &self.records);
+        self.parity = 1 - self.parity;
     }
 
     /// Gives the space of subjects back that nothing names any more.

@@ -33,9 +33,16 @@ pub fn verify(bytes: &[u8], context: &Context) -> Result<Head, Invalid> {
         return Err(Invalid::Cut);
     }
     let head = peek(bytes).ok_or(Invalid::Head)?;
+    verify_behind(&head, bytes, context)?;
+    Ok(head)
+}
+
+/// As [`verify`], for whoever has looked at the head already.
+#[inline]
+pub(crate) fn verify_behind(head: &Head, bytes: &[u8], context: &Context) -> Result<(), Invalid> {
     let entry = bytes.get(..head.size()).ok_or(Invalid::Cut)?;
     if crc32c::crc32c_append(context.seed, &entry[4..]) == head.checksum {
-        Ok(head)
+        Ok(())
     } else {
         Err(Invalid::Checksum)
     }
@@ -63,6 +70,7 @@ pub fn decode_trusted(bytes: &[u8]) -> Result<Decoded<'_>, Invalid> {
 }
 
 /// Decrypts the body of a verified entry in place.
+#[inline]
 pub(crate) fn open(bytes: &mut [u8], at: u64, head: &Head, context: &Context) -> Result<(), Invalid> {
     let Some(cipher) = &context.cipher else { return Ok(()) };
     if head.has(ERASED) {
@@ -76,6 +84,7 @@ pub(crate) fn open(bytes: &mut [u8], at: u64, head: &Head, context: &Context) ->
 }
 
 /// Reads an entry whose body is in the clear; a tag behind it is left out.
+#[inline]
 pub(crate) fn assemble<'a>(bytes: &'a [u8], head: Head, context: &Context) -> Result<Decoded<'a>, Invalid> {
     let entry = bytes.get(..head.size()).ok_or(Invalid::Cut)?;
     let end = entry.len().checked_sub(context.tag_bytes()).ok_or(Invalid::Head)?;

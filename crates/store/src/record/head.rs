@@ -117,17 +117,20 @@ impl Head {
             Kind::Message => CONTINUES | EXPIRES,
             _ => CONTINUES,
         };
+        let unnumbered = matches!(self.kind, Kind::Delete | Kind::Durable | Kind::Term);
         let bare = self.kind != Kind::Message || self.has(ERASED);
         self.flags & !allowed == 0
             && self.size() <= MAX_ENTRY_BYTES
             && self.size() >= HEAD_BYTES
             && self.size() - HEAD_BYTES >= self.parts()
             && !(bare && self.parts() != 0)
+            && !(unnumbered && self.seq != 0)
     }
 }
 
 /// Reads a head, so that its reader learns how many bytes the entry has. `None` if `bytes` are fewer than 32 or no
 /// entry begins like this; zeros are no entry.
+#[inline]
 #[must_use]
 pub fn peek(bytes: &[u8]) -> Option<Head> {
     let bytes: &[u8; HEAD_BYTES] = bytes.first_chunk()?;

@@ -30,7 +30,10 @@ impl Recovering<'_> {
             Err(Damage::Unauthentic(what)) => Err(OpenError::new("index", Damage::Unauthentic(what))),
             Err(damage) => {
                 let name = manifest.base.as_ref().map_or_else(String::new, |base| base_name(base.number));
-                self.report.note(Notice::Damaged { file: name, what: format!("{damage}; rebuilt from the segments") });
+                self.report.note(Notice::Damaged {
+                    file: name,
+                    what: format!("{damage}; rebuilt from the segments"),
+                });
                 self.rebuild_index()
             }
         }
@@ -53,6 +56,7 @@ impl Recovering<'_> {
                         first_timestamp: trailer.summary.first_timestamp,
                         last_timestamp: trailer.summary.last_timestamp,
                         form: Form::Sealed,
+                        removed: 0,
                     }),
                     Err(damage) => self.note_damaged(no, &damage),
                 }

@@ -67,7 +67,9 @@ pub(super) fn set_aside(files: &Files, name: &str, why: &'static str, report: &m
     let from = files.directory.join(name);
     match move_aside(&*files.ground.disk, &from, stream_of(&files.directory), name) {
         Ok(to) => report.note(Notice::SetAside { name: name.to_owned(), to, why }),
-        Err(error) => report.note(Notice::Left { what: format!("cannot set {} aside: {error}", from.display()) }),
+        Err(error) => {
+            report.note(Notice::Left { what: format!("cannot set {} aside: {error}", from.display()) })
+        }
     }
 }
 
@@ -76,7 +78,12 @@ fn stream_of(directory: &Path) -> String {
 }
 
 /// Where something of stream `stream` called `name` goes in the quarantine: a name that is not taken.
-pub(crate) fn place_aside(disk: &dyn Disk, root: &Path, stream: &str, name: &str) -> std::io::Result<PathBuf> {
+pub(crate) fn place_aside(
+    disk: &dyn Disk,
+    root: &Path,
+    stream: &str,
+    name: &str,
+) -> std::io::Result<PathBuf> {
     let quarantine = root.join(QUARANTINE);
     disk.make_directory(&quarantine)?;
     let taken = disk.list(&quarantine)?;
@@ -105,12 +112,34 @@ impl Recovering<'_> {
         set_aside(self.files, &segment_name(no), why, &mut self.report);
     }
 
+    /// Whether nothing was ever written to a segment file: it has no byte but zeros.
+    pub(super) fn is_blank(&self, no: SegmentNo) -> bool {
+        let blank = || -> std::io::Result<bool> {
+            let file = self.files.ground.disk.open(&self.files.segment_path(no))?;
+            let (length, mut at, mut piece) = (file.len()?, 0, vec![0; 1 << 16]);
+            while at < length {
+                let read = file.read_at(&mut piece, at)?;
+                if read == 0 || piece[..read].iter().any(|&byte| byte != 0) {
+                    return Ok(read == 0);
+                }
+                at += read as u64;
+            }
+            Ok(true)
+        };
+        blank().unwrap_or(false)
+    }
+
+    pub(super) fn remove_blank(&mut self, no: SegmentNo) {
+        remove(&*self.files.ground.disk, &self.files.segment_path(no), &mut self.report);
+    }
+
     /// Removes what the manifest no longer lists: a crash came between writing it and removing the files.
     pub(super) fn remove_obsolete(&mut self, manifest: Option<&Manifest>, found: &Found) {
         let disk = &*self.files.ground.disk;
         let covers = manifest.map_or(SegmentNo(0), |manifest| manifest.covers);
         for &no in found.segments.iter().filter(|no| **no <= covers) {
-            let is_listed = manifest.is_some_and(|manifest| manifest.segments.iter().any(|entry| entry.no == no));
+            let is_listed =
+                manifest.is_some_and(|manifest| manifest.segments.iter().any(|entry| entry.no == no));
             if !is_listed {
                 remove(disk, &self.files.segment_path(no), &mut self.report);
             }

@@ -10,7 +10,9 @@ use crate::disk::File;
 use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
-use crate::stream::{Active, Catalog, Closed, Files, Form, NewRow, Place, Rows, Segment, Shared, Source, size_of};
+use crate::stream::{
+    Active, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared, Source, size_of,
+};
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
 use super::directory::{place_aside, set_aside};
@@ -39,12 +41,21 @@ impl Recovering<'_> {
     pub(super) fn walk_unsealed(&mut self, header: &Header, behind: &[SegmentNo]) -> Result<bool, OpenError> {
         let no = header.segment;
         let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
-        let file = self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
+        let file =
+            self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
         let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
         let length = file.len().map_err(|error| fault(error.into()))?;
         let mut extent = Extent { from: HEADER_BYTES as u64, to: length, durable: 0 };
         // First without a word to the catalog: only then is it known where the log ends.
-        let mut scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
+        let mut proven = HEADER_BYTES as u64;
+        let mut scan = walk(&*file, header, &context, extent, &mut |scanned| {
+            if let Entry::Control(Control::Durable { segment, offset }) = scanned.entry
+                && segment == no
+            {
+                proven = proven.max(offset);
+            }
+        })
+        .map_err(fault)?;
         if matches!(scan.end, ScanEnd::Torn { .. }) && !behind.is_empty() {
             extent.durable = self.durables(behind).get(&no).copied().unwrap_or(0);
             scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
@@ -69,7 +80,10 @@ impl Recovering<'_> {
             return Err(unread(error));
         }
         self.report_damaged(no, &scan.damaged);
-        self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))
+        let whole =
+            self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))?;
+        write_again(&*file, proven.min(end), end).map_err(|error| fault(error.into()))?;
+        Ok(whole)
     }
 
     /// What the entries of later segments say of what was synced.
@@ -155,14 +169,10 @@ impl Recovering<'_> {
         length: u64,
         behind: &[SegmentNo],
     ) -> std::io::Result<bool> {
-        let ScanEnd::Torn { at, valid_after } = end else {
-            file.sync()?;
-            return Ok(true);
-        };
+        let ScanEnd::Torn { at, valid_after } = end else { return Ok(true) };
         let kept = if valid_after.is_empty() { None } else { Some(self.keep_tail(no, file, *at, length)?) };
         self.report.note(Notice::Cut { segment: no, at: *at, kept });
         file.set_len(*at)?;
-        file.sync()?;
         for &later in behind {
             set_aside(
                 self.files,
@@ -204,7 +214,11 @@ impl Recovering<'_> {
     }
 
     /// A segment that the manifest covers and whose footer is gone: its table is made from its entries.
-    pub(super) fn add_without_footer(&mut self, header: &Header, entry: &SegmentEntry) -> Result<(), OpenError> {
+    pub(super) fn add_without_footer(
+        &mut self,
+        header: &Header,
+        entry: &SegmentEntry,
+    ) -> Result<(), OpenError> {
         let no = header.segment;
         self.report.note(Notice::Damaged {
             file: crate::stream::segment_name(no),
@@ -214,7 +228,8 @@ impl Recovering<'_> {
             return Ok(());
         }
         let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
-        let file = self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
+        let file =
+            self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
         let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
         let to = file.len().map_err(|error| fault(error.into()))?;
         let extent = Extent { from: HEADER_BYTES as u64, to, durable: entry.file_len.min(to) };
@@ -237,12 +252,8 @@ impl Recovering<'_> {
         })
         .map_err(fault)?;
         self.report_damaged(no, &scan.damaged);
-        let sealed = crate::stream::SealedFile {
-            handles: Arc::clone(&self.files.ground.handles),
-            records_end: scan.end.offset(),
-            length: to,
-            path: self.files.segment_path(no),
-        };
+        let path = self.files.segment_path(no);
+        let sealed = SealedFile::new(&path, &self.files.ground.handles, scan.end.offset(), to);
         let segment = Segment {
             stream: self.id,
             no,
@@ -258,6 +269,7 @@ impl Recovering<'_> {
             first_timestamp: first_timestamp.unwrap_or(0),
             last_timestamp,
             form: Form::Closed(Arc::new(rows)),
+            removed: 0,
         });
         Ok(())
     }
@@ -271,6 +283,23 @@ fn walk(
     visit: &mut dyn FnMut(Scanned<'_>),
 ) -> Result<segment::Scan, Damage> {
     segment::scan(file, header, context, extent, visit)
+}
+
+/// Makes the end of a log durable. What the last process could not sync may be in the operating system's memory only,
+/// and marked there as if it were on the device: a sync alone would do nothing. So it is written once more.
+fn write_again(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
+    let mut at = from;
+    let mut piece = vec![0; 1 << 20];
+    while at < to {
+        let wanted = piece.len().min((to - at) as usize);
+        let read = file.read_at(&mut piece[..wanted], at)?;
+        if read == 0 {
+            break;
+        }
+        file.write_at(&piece[..read], at)?;
+        at += read as u64;
+    }
+    file.sync()
 }
 
 /// Replays one entry.

@@ -68,8 +68,14 @@ pub(crate) fn open_stream(
     now: Timestamp,
 ) -> Result<(Stream, StreamReport), OpenError> {
     let catalog = Catalog::new(index_seed, Arc::clone(&files.ground.slots), config.first_seq);
-    let recovering =
-        Recovering { id, files: &files, catalog, open: None, closed: Vec::new(), report: StreamReport::default() };
+    let recovering = Recovering {
+        id,
+        files: &files,
+        catalog,
+        open: None,
+        closed: Vec::new(),
+        report: StreamReport::default(),
+    };
     let Recovered { catalog, open, closed, manifest, report, last } = recovering.run()?;
     let shared = Shared::new(id, config.storage, catalog);
     let resumed = entries::resume(&shared, &files, open, last, config.durability, now)?;
@@ -106,7 +112,6 @@ impl Recovering<'_> {
         self.remove_obsolete(copies.best.as_ref(), &found);
         let newer: Vec<SegmentNo> = found.segments.iter().copied().filter(|no| *no > covers).collect();
         self.replay(covers, &newer)?;
-        let _ = self.catalog.index.take_touched();
         let last = newer.last().copied().unwrap_or(covers);
         let Self { catalog, open, closed, report, .. } = self;
         Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last })
@@ -136,10 +141,13 @@ impl Recovering<'_> {
 
     /// A segment whose header is gone. At the end of the log it was begun and never synced; before others it is damage.
     fn unreadable(&mut self, no: SegmentNo, damage: &Damage, behind: &[SegmentNo]) {
-        if behind.is_empty() {
+        if behind.is_empty() && self.is_blank(no) {
+            self.remove_blank(no);
+        } else if behind.is_empty() {
             self.set_aside(no, "it has no valid header");
         } else {
-            self.report.note(Notice::Damaged { file: crate::stream::segment_name(no), what: damage.to_string() });
+            self.report
+                .note(Notice::Damaged { file: crate::stream::segment_name(no), what: damage.to_string() });
         }
     }
 
@@ -158,5 +166,4 @@ impl Recovering<'_> {
             Err(_) => Ok((header, None)),
         }
     }
-
 }

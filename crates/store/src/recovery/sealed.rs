@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::damage::Damage;
-use crate::pack;
-use crate::segment::{self, Changes, HEADER_BYTES, Header, Trailer};
+use crate::segment::{self, Changes, Header, Trailer};
 use crate::stream::{Form, Place, SealedFile, Segment, Source};
 use crate::{SegmentNo, Seq};
 
@@ -16,16 +15,11 @@ impl Recovering<'_> {
     pub(super) fn sealed_segment(&self, header: &Header, trailer: &Trailer) -> Result<Segment, Damage> {
         let path = self.files.segment_path(header.segment);
         let context = self.files.context(header).ok_or(Damage::Locked("segment"))?;
-        let sealed = SealedFile {
-            handles: Arc::clone(&self.files.ground.handles),
-            records_end: trailer.records_end,
-            length: trailer.file_len(),
-            path,
-        };
+        let sealed =
+            SealedFile::new(&path, &self.files.ground.handles, trailer.records_end, trailer.file_len());
         let source = if header.packed {
             let file = sealed.open()?;
-            let records = HEADER_BYTES as u64..trailer.records_end;
-            let frames = pack::rebuild(&*file, context.seed, records)?.table;
+            let frames = segment::read_frames(&*file, trailer, &context)?;
             Source::Packed(sealed, frames)
         } else {
             Source::Plain(sealed)
@@ -49,7 +43,9 @@ impl Recovering<'_> {
     ) -> Result<(), OpenError> {
         let changes = match self.read_changes(header, trailer) {
             Ok(changes) => changes,
-            Err(Damage::Io(error)) => return Err(OpenError::new(format!("segment {}", header.segment.0), error)),
+            Err(Damage::Io(error)) => {
+                return Err(OpenError::new(format!("segment {}", header.segment.0), error));
+            }
             Err(damage) => {
                 self.note_damaged(header.segment, &damage);
                 return self.walk_unsealed(header, behind).map(|_| ());
@@ -62,7 +58,7 @@ impl Recovering<'_> {
         self.close_open();
         // After a truncation sequences begin again: those of before are gone, whatever became of them.
         self.catalog.deleted.remove_above(header.first_seq - 1);
-        self.apply_changes(&changes);
+        self.apply_changes(header, &changes);
         let summary = &trailer.summary;
         self.catalog.add_sealed(Place {
             segment,
@@ -71,6 +67,7 @@ impl Recovering<'_> {
             first_timestamp: summary.first_timestamp,
             last_timestamp: summary.last_timestamp,
             form: Form::Sealed,
+            removed: 0,
         });
         self.catalog.bury_dead();
         let _ = self.catalog.index.take_touched();
@@ -83,10 +80,9 @@ impl Recovering<'_> {
         segment::read_changes(&*file, trailer, &context)
     }
 
-    fn apply_changes(&mut self, changes: &Changes) {
-        let was_emptied = changes.totals.first_seq > self.catalog.totals.last_seq;
-        if was_emptied {
-            // Whatever is not named among the changes ended with everything else.
+    fn apply_changes(&mut self, header: &Header, changes: &Changes) {
+        if changes.totals.first_seq >= header.first_seq {
+            // No message of before is left, so whatever has one is named among the changes.
             self.catalog.replace_index();
         }
         for change in changes.subjects.iter() {

@@ -155,7 +155,8 @@ impl Trailer {
         let trailer = Self { records_end: u64::from_le_bytes(numbers[2]), summary, sections };
         let end = sections.iter().try_fold(trailer.records_end, |end, (length, _)| end.checked_add(*length));
         let fits = end.and_then(|end| end.checked_add(TRAILER_BYTES as u64)) == Some(file_len);
-        if fits && trailer.records_end >= HEADER_BYTES as u64 {
+        let zeros = words[3] == [0; 4] && words[27] == [0; 4] && words[28] == [0; 4];
+        if zeros && fits && trailer.records_end >= HEADER_BYTES as u64 {
             Ok(trailer)
         } else {
             Err(Damage::Content(WHAT))

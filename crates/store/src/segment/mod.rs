@@ -6,6 +6,7 @@
 mod changes;
 mod column;
 mod footer;
+mod frames;
 mod header;
 mod resync;
 mod scan;
@@ -17,6 +18,8 @@ mod window;
 pub use changes::Changes;
 pub(crate) use changes::{decode_expiries, encode_expiries};
 pub use footer::{Footer, TRAILER_BYTES, Trailer, read_changes, read_slots, read_trailer};
+pub(crate) use frames::encode_frames;
+pub use frames::read_frames;
 pub use header::{HEADER_BYTES, Header};
 pub use scan::{Damaged, Extent, Scan, ScanEnd, Scanned, scan};
 pub use slots::{Dictionary, Local, Slots};

@@ -26,7 +26,8 @@ pub struct Structure {
 /// `Io`.
 pub fn check_structure(file: &dyn File, header: &Header, to: u64, durable: u64) -> Result<Structure, Damage> {
     let context = header.context(None);
-    let mut window = Window::new(file, to.min(file.len()?));
+    let to = to.min(file.len()?);
+    let mut window = Window::new(file, to, durable >= to);
     let mut found = Structure::default();
     let (mut batch, mut place) = (HEADER_BYTES as u64, HEADER_BYTES as u64);
     loop {

@@ -20,10 +20,15 @@ pub(super) fn load(disk: &dyn Disk, root: &Path, entropy: &dyn Entropy) -> Resul
     let marker = match copies {
         [Ok(marker), Ok(_)] => return Ok(number(&marker)),
         [Ok(marker), Err(_)] | [Err(_), Ok(marker)] => marker,
-        [Err(damage), Err(_)] if !is_new => return Err(OpenError::new("both copies of the store's marker", damage)),
+        [Err(damage), Err(_)] if !is_new => {
+            return Err(OpenError::new("both copies of the store's marker", damage));
+        }
         [Err(_), Err(_)] => {
             if has_streams(disk, root).map_err(|error| OpenError::new("streams", error))? {
-                return Err(OpenError::new("the store's marker", Damage::Short("it is missing beside streams")));
+                return Err(OpenError::new(
+                    "the store's marker",
+                    Damage::Short("it is missing beside streams"),
+                ));
             }
             let mut id = [0; 16];
             entropy.fill(&mut id);

@@ -11,8 +11,11 @@
 //! ROOT/quarantine/          what was moved aside; never read, never removed
 //! ```
 
+mod consumers;
 mod identity;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -109,7 +112,15 @@ impl Store {
         options: StoreOptions,
         entropy: Arc<dyn Entropy>,
     ) -> Result<(Self, StoreReport), OpenError> {
-        let StoreOptions { root, interval, keys, headroom_bytes, table_bytes, open_files, journal_file_bytes } = options;
+        let StoreOptions {
+            root,
+            interval,
+            keys,
+            headroom_bytes,
+            table_bytes,
+            open_files,
+            journal_file_bytes,
+        } = options;
         let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
         let streams = root.join("streams");
         disk.make_directory(&streams).map_err(io("streams"))?;
@@ -118,7 +129,8 @@ impl Store {
         let mut report = StoreReport::default();
         list_root(&*disk, &root, &mut report).map_err(io("the store directory"))?;
         list_streams(&*disk, &root, &mut report).map_err(io("streams"))?;
-        let config = JournalConfig { store_id, interval, file_bytes: journal_file_bytes, ..JournalConfig::default() };
+        let config =
+            JournalConfig { store_id, interval, file_bytes: journal_file_bytes, ..JournalConfig::default() };
         let (journal, mut replay) =
             Journal::open(Arc::clone(&disk), &root.join("journal"), config).map_err(io("journal"))?;
         report.replay = replay::run(&*disk, &root, &mut replay).map_err(io("journal"))?;
@@ -224,23 +236,47 @@ impl Store {
         now: Timestamp,
     ) -> Result<(Stream, StreamReport), OpenError> {
         let directory = stream_directory(&self.root, id);
-        let meta = Meta::read(&*self.ground.disk, &directory).map_err(|damage| OpenError::new("meta", damage))?;
-        let key = self.open_key(&meta, &directory)?;
+        let key = self.open_key(&directory)?;
         let files = Files { ground: Arc::clone(&self.ground), directory, key };
         let config = StreamConfig { storage: Storage::File, ..config };
         recovery::open_stream(id, files, config, self.index_seed, now)
     }
 
-    fn open_key(&self, meta: &Meta, directory: &Path) -> Result<Option<StreamKey>, OpenError> {
+    /// Opens a stream anew that has failed, from what is on disk: what was released is there, and the batch that failed is
+    /// not.
+    ///
+    /// # Errors
+    /// As [`Store::open_stream`]; or released bytes could not be written to the stream's files: only the journal has them,
+    /// and the next start of the process brings them back.
+    pub fn reopen_stream(
+        &self,
+        mut stream: Stream,
+        now: Timestamp,
+    ) -> Result<(Stream, StreamReport), OpenError> {
+        let (id, config) = (stream.id(), *stream.config());
+        stream
+            .leave()
+            .map_err(|error| OpenError::new("a failed stream", io::Error::other(error.to_string())))?;
+        drop(stream);
+        self.open_stream(id, config, now)
+    }
+
+    /// The key of the stream in `directory`. If it was sealed with the previous master key it is sealed anew.
+    fn open_key(&self, directory: &Path) -> Result<Option<StreamKey>, OpenError> {
+        let meta =
+            Meta::read(&*self.ground.disk, directory).map_err(|damage| OpenError::new("meta", damage))?;
         if meta.sealed_keys.is_empty() {
             return Ok(None);
         }
-        let Some(keys) = &self.ground.keys else { return Err(OpenError::new("meta", Damage::Locked("stream"))) };
+        let Some(keys) = &self.ground.keys else {
+            return Err(OpenError::new("meta", Damage::Locked("stream")));
+        };
         let opened = StreamKey::open(&meta.sealed_keys, meta.stream, keys);
-        let (key, reseal) = opened.map_err(|error| OpenError::new("meta", io::Error::other(error.to_string())))?;
+        let (key, reseal) =
+            opened.map_err(|error| OpenError::new("meta", io::Error::other(error.to_string())))?;
         if reseal == NeedsReseal::Yes {
             let sealed_keys = key.seal(keys.kind, &keys.current, meta.stream, &*self.ground.entropy);
-            let meta = Meta { sealed_keys, ..meta.clone() };
+            let meta = Meta { sealed_keys, ..meta };
             meta.write(&*self.ground.disk, directory).map_err(|error| OpenError::new("meta", error))?;
         }
         Ok(Some(key))
@@ -269,7 +305,8 @@ impl Store {
         let directory = stream_directory(&self.root, id);
         let doomed = directory.with_extension("tmp");
         let disk = &*self.ground.disk;
-        let gone = disk.rename(&directory, &doomed).and_then(|()| disk.sync_directory(&self.root.join("streams")));
+        let gone =
+            disk.rename(&directory, &doomed).and_then(|()| disk.sync_directory(&self.root.join("streams")));
         gone.map_err(|error| OpenError::new("a stream to delete", error))?;
         let noted = self.ground.journal.note_dropped(id);
         noted.map_err(|error| OpenError::new("journal", io::Error::other(error.to_string())))?;

@@ -53,10 +53,15 @@ fn open(disk: &dyn Disk, directory: &Path, name: &str, target: &Target) -> io::R
     let path = directory.join(name);
     match disk.open(&path) {
         Ok(file) => {
-            let header = matches!(target.file.kind, FileKind::Segment(_)).then(|| Header::read(&*file).ok()).flatten();
+            let header =
+                matches!(target.file.kind, FileKind::Segment(_)).then(|| Header::read(&*file).ok()).flatten();
             // A file that was written anew holds the same entries at other places.
             let is_other = header.is_some_and(|header| header.generation != target.generation);
-            Ok(if is_other { Resolution::Skip } else { Resolution::Apply(file, Some(directory.to_path_buf())) })
+            Ok(if is_other {
+                Resolution::Skip
+            } else {
+                Resolution::Apply(file, Some(directory.to_path_buf()))
+            })
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && target.offset == 0 => {
             Ok(Resolution::Apply(disk.create(&path)?, Some(directory.to_path_buf())))

@@ -36,6 +36,8 @@ pub(crate) struct Catalog {
     pub(crate) rows: Rows,
     /// Segments without visible messages, whose files maintenance may remove once a manifest says so.
     pub(crate) dead: Vec<Arc<Segment>>,
+    /// False in memory, where they are gone at once.
+    pub(crate) keeps_dead: bool,
     /// Messages that no limit of age concerns.
     pub(crate) lasting: BTreeSet<Seq>,
     /// What the active segment's footer will say: removed sequences (in no order) and lifetimes of its messages.
@@ -74,6 +76,9 @@ pub(crate) struct Located {
     pub(crate) subject: SubjectId,
 }
 
+/// A sequence and the subject of its message.
+pub(crate) type Named = (Seq, Box<[u8]>);
+
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
@@ -102,6 +107,7 @@ impl Catalog {
             places: Vec::new(),
             rows: Rows::default(),
             dead: Vec::new(),
+            keeps_dead: true,
             lasting: BTreeSet::new(),
             deleted_here: Vec::new(),
             expiries_here: Vec::new(),
@@ -126,9 +132,10 @@ impl Catalog {
             segment,
             first_seq,
             last_seq: first_seq - 1,
-            first_timestamp: 0,
-            last_timestamp: 0,
+            first_timestamp: self.totals.last_timestamp,
+            last_timestamp: self.totals.last_timestamp,
             form: Form::Active,
+            removed: 0,
         });
         closed
     }
@@ -147,8 +154,11 @@ impl Catalog {
     }
 
     /// Adds a segment whose table is in its footer, and whose effects are applied by other means.
-    pub(crate) fn add_sealed(&mut self, place: Place) {
+    pub(crate) fn add_sealed(&mut self, mut place: Place) {
         self.hide_from(place.first_seq);
+        // A segment without messages has no times of its own.
+        let before = self.places.last().map_or(place.last_timestamp, |before| before.last_timestamp);
+        place.last_timestamp = place.last_timestamp.max(before);
         self.places.push(place);
     }
 
@@ -163,7 +173,9 @@ impl Catalog {
                 return;
             }
             let place = self.places.pop().expect("the list has a last place");
-            self.dead.push(place.segment);
+            if self.keeps_dead {
+                self.dead.push(place.segment);
+            }
         }
     }
 
@@ -267,18 +279,28 @@ impl Catalog {
         }))
     }
 
-    /// Removes one message. Says what went; nothing if there was none.
+    /// Removes one message. Says what went; nothing if there was none. One whose record was lost to damage has no bytes.
     pub(crate) fn remove(&mut self, seq: Seq) -> Result<Removed, ReadError> {
-        let Some(found) = self.locate(seq)? else { return Ok(Removed::default()) };
-        self.index.removed(found.subject, seq);
+        let found = self.locate(seq)?;
+        let bytes = match found {
+            Some(found) => {
+                self.index.removed(found.subject, seq);
+                found.size
+            }
+            None if self.contains(seq) => 0,
+            None => return Ok(Removed::default()),
+        };
         self.totals.messages -= 1;
-        self.totals.bytes -= found.size;
+        self.totals.bytes -= bytes;
         if seq == self.totals.first_seq {
             self.advance_first(seq + 1);
         } else {
             self.mark_deleted(seq..=seq);
+            if let Some(at) = self.place_of(seq) {
+                self.places[at].removed += 1;
+            }
         }
-        Ok(Removed { messages: 1, bytes: found.size })
+        Ok(Removed { messages: 1, bytes })
     }
 
     fn mark_deleted(&mut self, range: RangeInclusive<Seq>) {
@@ -311,9 +333,11 @@ impl Catalog {
 
     /// Drops segments whose messages all lie below `first` from the list. The active one stays.
     fn bury(&mut self, first: Seq) {
-        let gone = self.places.iter().take_while(|p| p.last_seq < first && !matches!(p.form, Form::Active)).count();
+        let gone =
+            self.places.iter().take_while(|p| p.last_seq < first && !matches!(p.form, Form::Active)).count();
         if gone > 0 {
-            self.dead.extend(self.places.drain(..gone).map(|place| place.segment));
+            let gone = self.places.drain(..gone).map(|place| place.segment);
+            if self.keeps_dead { self.dead.extend(gone) } else { drop(gone) }
         }
     }
 
@@ -361,7 +385,7 @@ impl Catalog {
     }
 
     /// Sequences and subjects of the messages that the segment at `place` shows.
-    pub(crate) fn messages_of(&self, place: usize) -> Result<Vec<(Seq, Box<[u8]>)>, ReadError> {
+    pub(crate) fn messages_of(&self, place: usize) -> Result<Vec<Named>, ReadError> {
         let table = self.table(place)?;
         let Place { segment, last_seq, .. } = &self.places[place];
         let rows = (0..table.len()).map(|row| (segment.first_seq + u64::from(table.delta(row)), row));
@@ -389,7 +413,6 @@ impl Catalog {
         self.unsealed -= 1;
         if self.unsealed == 0 {
             self.retired.clear();
-            self.recycle_subjects();
         }
     }
 
@@ -460,10 +483,15 @@ impl Catalog {
         Ok(())
     }
 
-    /// Subjects may get new numbers from here on: what the head's table remembers of them is void.
-    pub(crate) fn recycle_subjects(&mut self) {
-        self.index.recycle();
+    /// The table of the first segment was replaced.
+    pub(crate) fn forget_head(&mut self) {
         self.head = Head::default();
+    }
+
+    /// Lets numbers of subjects that are gone be given out again, a few at a time. Answers whether there are more. Not
+    /// while a closed segment is to be sealed, whose rows name them.
+    pub(crate) fn recycle_subjects(&mut self, limit: usize) -> bool {
+        self.unsealed == 0 && self.index.recycle_some(limit)
     }
 
     /// Removes all messages behind `last`. The next message gets `last + 1`, in a new segment.

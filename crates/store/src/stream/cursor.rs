@@ -74,7 +74,18 @@ struct Parts {
 impl Cursor {
     pub(super) fn new(reader: Reader, filter: Filter, from: Seq) -> Self {
         let (piece, gaps) = (Vec::new(), Gaps::default());
-        Self { reader, filter, next: from, segment: None, last: 0, truncations: 0, piece, offset: 0, at: 0, gaps }
+        Self {
+            reader,
+            filter,
+            next: from,
+            segment: None,
+            last: 0,
+            truncations: 0,
+            piece,
+            offset: 0,
+            at: 0,
+            gaps,
+        }
     }
 
     /// The sequence from which the next message is looked for.
@@ -104,10 +115,18 @@ impl Cursor {
                 Found::Elsewhere => self.segment = None,
                 Found::More(bytes) => {
                     if !self.read_on(bytes, wait)? {
-                        self.segment = None;
+                        self.leave_segment();
                     }
                 }
             }
+        }
+    }
+
+    /// A sealed segment has shown all it has, whatever else its table names.
+    fn leave_segment(&mut self) {
+        self.segment = None;
+        if self.last != Seq::MAX {
+            self.next = self.next.max(self.last + 1);
         }
     }
 
@@ -155,7 +174,8 @@ impl Cursor {
     /// Looks for a message in the bytes at hand.
     fn find(&mut self) -> Result<Found, ReadError> {
         let Some(segment) = self.segment.clone() else { return Ok(Found::Wait) };
-        let is_trusted = self.reader.shared.storage == Storage::Memory || matches!(segment.source, Source::Packed(..));
+        let is_trusted =
+            self.reader.shared.storage == Storage::Memory || matches!(segment.source, Source::Packed(..));
         let released = self.reader.shared.release.seq();
         loop {
             let at = self.at;
@@ -165,7 +185,9 @@ impl Cursor {
                 None => return Ok(Found::More(HEAD_BYTES)),
                 Some(head) if head.size() > bytes.len() => return Ok(Found::More(head.size())),
                 // Not released yet: it may not be looked at, and its bytes may still change.
-                Some(head) if head.seq > released && head.kind == record::Kind::Message => return Ok(Found::Wait),
+                Some(head) if head.seq > released && head.kind == record::Kind::Message => {
+                    return Ok(Found::Wait);
+                }
                 Some(_) if is_trusted => record::decode_trusted(bytes),
                 Some(_) => record::decode(bytes, offset, &segment.context),
             };
@@ -175,16 +197,26 @@ impl Cursor {
                 Err(why) => return Err(invalid(&segment, offset, why)),
             };
             self.at += decoded.size;
-            let Entry::Message(message) = decoded.entry else { continue };
+            let message = match decoded.entry {
+                Entry::Message(message) => message,
+                Entry::Erased { seq } => {
+                    self.next = self.next.max(seq + 1);
+                    continue;
+                }
+                Entry::Control(_) => continue,
+            };
             if message.seq > self.last {
                 // Shown by a later segment, in another message.
                 self.next = self.last + 1;
                 return Ok(Found::Elsewhere);
             }
-            if message.seq < self.next || !self.filter.accepts(message.subject) {
+            if message.seq < self.next {
                 continue;
             }
             self.next = message.seq + 1;
+            if !self.filter.accepts(message.subject) {
+                continue;
+            }
             if self.gaps.contains(message.seq, &self.reader) {
                 continue;
             }

@@ -45,10 +45,13 @@ pub struct Expired {
     pub next: Option<Timestamp>,
 }
 
+/// A subject and what is left there.
+type Marked = (Box<[u8]>, Marker);
+
 /// A message that has ended, and the marker for its subject.
 struct Ended {
     seq: Seq,
-    marker: Option<(Box<[u8]>, Marker)>,
+    marker: Option<Marked>,
 }
 
 impl Stream {
@@ -161,7 +164,7 @@ impl Stream {
         left: &mut std::collections::HashMap<SubjectId, u64>,
         markers: &dyn Markers,
         buffer: &mut Vec<u8>,
-    ) -> Result<Option<(Box<[u8]>, Marker)>, StoreError> {
+    ) -> Result<Option<Marked>, StoreError> {
         let Some(located) = catalog.locate(seq)? else { return Ok(None) };
         let count = left.entry(located.subject).or_insert_with(|| catalog.index.state(located.subject).count);
         *count = count.saturating_sub(1);
@@ -212,7 +215,12 @@ impl Stream {
 }
 
 /// Markers are no publisher's messages: no limit refuses them.
-fn enter_marker(catalog: &mut Catalog, batch: &mut Batch<'_>, message: &NewMessage<'_>, storage: crate::Storage) {
+fn enter_marker(
+    catalog: &mut Catalog,
+    batch: &mut Batch<'_>,
+    message: &NewMessage<'_>,
+    storage: crate::Storage,
+) {
     let seq = catalog.next_seq();
     let NewMessage { timestamp, expires, subject, headers, .. } = *message;
     let entry = record::Message { seq, timestamp, expires, subject, headers, payload: &[] };
@@ -223,7 +231,8 @@ fn enter_marker(catalog: &mut Catalog, batch: &mut Batch<'_>, message: &NewMessa
 
 fn room_for(ended: &[Ended]) -> u64 {
     let markers = ended.iter().filter_map(|one| one.marker.as_ref());
-    let markers = markers.map(|(subject, marker)| record::max_message_len(subject.len(), marker.headers.len(), 0));
+    let markers =
+        markers.map(|(subject, marker)| record::max_message_len(subject.len(), marker.headers.len(), 0));
     (256 + 20 * ended.len() + markers.sum::<usize>()) as u64
 }
 
@@ -243,7 +252,12 @@ fn first_aging(catalog: &Catalog, from: Seq) -> Result<Option<(Seq, Timestamp)>,
 }
 
 /// Messages accepted at or before `limit_time`, oldest first. Answers whether it stopped at `limit`.
-fn aged(catalog: &Catalog, limit_time: Timestamp, limit: usize, due: &mut Vec<Seq>) -> Result<bool, StoreError> {
+fn aged(
+    catalog: &Catalog,
+    limit_time: Timestamp,
+    limit: usize,
+    due: &mut Vec<Seq>,
+) -> Result<bool, StoreError> {
     let mut from = catalog.totals.first_seq;
     while let Some((seq, timestamp)) = first_aging(catalog, from)? {
         if timestamp > limit_time {
@@ -254,7 +268,8 @@ fn aged(catalog: &Catalog, limit_time: Timestamp, limit: usize, due: &mut Vec<Se
         }
         // A whole segment that has aged needs no look at each message.
         let place = catalog.place_of(seq).map(|at| &catalog.places[at]);
-        let end = place.filter(|place| place.last_timestamp <= limit_time).map_or(seq, |place| place.last_seq);
+        let end =
+            place.filter(|place| place.last_timestamp <= limit_time).map_or(seq, |place| place.last_seq);
         let mut next = seq;
         while next <= end && due.len() < limit {
             if !catalog.lasting.contains(&next) && catalog.contains(next) {

@@ -13,9 +13,11 @@ mod cursor;
 mod errors;
 mod expire;
 mod home;
+mod jobs;
 mod lookup;
 mod place;
 mod reader;
+mod reclaim;
 mod release;
 mod remove;
 mod roll;
@@ -38,8 +40,9 @@ use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
 pub use append::{Admission, NewMessage, Outcome};
 pub use catalog::Removed;
-pub use errors::{ReadError, Refusal, StoreError};
 pub use cursor::Cursor;
+pub(crate) use errors::is_full;
+pub use errors::{ReadError, Refusal, StoreError};
 pub use expire::{Expired, Marker, Markers};
 pub use lookup::Filter;
 pub use reader::{Reader, StoredMessage, Wait};
@@ -55,6 +58,8 @@ pub(crate) use table::Rows;
 
 /// Segments are closed at this size unless limits ask for smaller ones.
 const SEGMENT_BYTES: u64 = 16 << 20;
+/// The same in memory: memory of removed messages comes back by whole segments, or by copying what is left of one.
+const SEGMENT_BYTES_IN_MEMORY: u64 = 1 << 20;
 /// No segment is closed before this size for the sake of limits.
 const SEGMENT_BYTES_MIN: u64 = 128 << 10;
 
@@ -68,7 +73,8 @@ pub struct Stream {
     /// Segments that were closed and wait to be sealed.
     closed: Vec<Closed>,
     /// What the files on disk said last; `None` before the first merge.
-    manifest: Option<Manifest>,
+    manifest: Option<Arc<Manifest>>,
+    upkeep: jobs::Upkeep,
     /// Where the log last said that it is synced.
     durable_mark: (u64, u64),
     /// Buffers kept between batches.
@@ -170,7 +176,8 @@ impl Stream {
             home,
             active,
             closed,
-            manifest,
+            manifest: manifest.map(Arc::new),
+            upkeep: jobs::Upkeep::default(),
             durable_mark,
             buffer: Vec::new(),
             evicted: Vec::new(),
@@ -182,6 +189,7 @@ impl Stream {
     pub fn in_memory(config: StreamConfig, seed: u64, now: Timestamp) -> Self {
         let config = StreamConfig { storage: Storage::Memory, ..config };
         let mut catalog = Catalog::new(seed, Arc::new(SlotsCache::new(0)), config.first_seq);
+        catalog.keeps_dead = false;
         let (id, no) = (StreamId(0), SegmentNo(1));
         let active = home::begin_in_memory(id, no, catalog.next_seq(), now);
         catalog.begin_segment(Arc::clone(&active.segment));
@@ -283,8 +291,9 @@ impl Stream {
         if let Some(bytes) = self.config.segment_bytes {
             return u64::from(bytes);
         }
+        let most = if self.home.is_memory() { SEGMENT_BYTES_IN_MEMORY } else { SEGMENT_BYTES };
         let by_limit = self.config.limits.bytes.map_or(u64::MAX, |max| max / 8);
-        by_limit.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES)
+        by_limit.clamp(SEGMENT_BYTES_MIN, most)
     }
 
     /// An entry that says how far the log is synced, if it has grown by `step` since the last one.
@@ -325,15 +334,24 @@ impl Stream {
         self.config.durability
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
     /// Nothing of this stream is written any more.
     pub(crate) fn abandon(&mut self) {
         self.shared.fail("the stream was deleted");
         self.active.file.abandon();
         self.closed.iter().for_each(|closed| closed.active.file.abandon());
+    }
+
+    /// Lets go of the files, so that another can open them. Everything that counts as durable is in them then.
+    pub(crate) fn leave(&mut self) -> Result<(), StoreError> {
+        self.shared.fail("the stream was opened anew");
+        let files = self.closed.iter().map(|closed| &closed.active.file).chain([&self.active.file]);
+        for file in files {
+            if file.written() < file.durable() {
+                file.flush().map_err(|error| StoreError::Failed(error.to_string()))?;
+            }
+            file.abandon();
+        }
+        Ok(())
     }
 
     /// Gives memory of the tail to the operating system: what was appended in [`Durability::Memory`] is written.

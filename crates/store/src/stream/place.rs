@@ -1,8 +1,8 @@
 //! One segment as a stream sees it: the file, the visible part of its sequences, and where its table is.
 
 use std::io;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use crate::append_file::AppendFile;
 use crate::disk::File;
@@ -41,16 +41,34 @@ pub(crate) enum Source {
 #[derive(Debug)]
 pub(crate) struct SealedFile {
     pub(crate) path: PathBuf,
-    pub(crate) handles: Arc<Handles>,
+    handles: Arc<Handles>,
     /// Where entries or frames end and the footer begins.
     pub(crate) records_end: u64,
     /// Length with the footer.
     pub(crate) length: u64,
+    /// The file itself, from when its name is about to be taken away.
+    pinned: OnceLock<Arc<dyn File>>,
 }
 
 impl SealedFile {
+    pub(crate) fn new(path: &Path, handles: &Arc<Handles>, records_end: u64, length: u64) -> Self {
+        let (path, handles) = (path.to_owned(), Arc::clone(handles));
+        Self { path, handles, records_end, length, pinned: OnceLock::new() }
+    }
+
     pub(crate) fn open(&self) -> io::Result<Arc<dyn File>> {
-        self.handles.open(&self.path)
+        if let Some(file) = self.pinned.get() {
+            return Ok(Arc::clone(file));
+        }
+        let opened = self.handles.open(&self.path);
+        // Another file may have got the name meanwhile: then this one was pinned before.
+        self.pinned.get().map_or(opened, |file| Ok(Arc::clone(file)))
+    }
+
+    /// Holds the file open for whoever still reads it. To be called before the file is removed or replaced.
+    pub(crate) fn pin(&self) -> io::Result<Arc<dyn File>> {
+        let file = self.open()?;
+        Ok(Arc::clone(self.pinned.get_or_init(|| file)))
     }
 }
 
@@ -60,6 +78,14 @@ impl Segment {
         match &self.source {
             Source::Appended(file) => file.end(),
             Source::Plain(file) | Source::Packed(file, _) => file.length,
+        }
+    }
+
+    /// The file, if it is sealed.
+    pub(crate) fn sealed(&self) -> Option<&SealedFile> {
+        match &self.source {
+            Source::Appended(_) => None,
+            Source::Plain(file) | Source::Packed(file, _) => Some(file),
         }
     }
 
@@ -88,8 +114,11 @@ pub(crate) struct Place {
     pub(crate) first_seq: Seq,
     pub(crate) last_seq: Seq,
     pub(crate) first_timestamp: Timestamp,
+    /// Never before those of the segments before it, even if it is empty.
     pub(crate) last_timestamp: Timestamp,
     pub(crate) form: Form,
+    /// Messages that were removed one by one since the table was made.
+    pub(crate) removed: u32,
 }
 
 impl Place {

@@ -146,7 +146,11 @@ impl Reader {
         }
         catalog.index.for_each_matching(pattern, after, &mut |id, text| {
             found.push((Box::from(text), catalog.index.state(id).count));
-            if found.len() < limit { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) }
+            if found.len() < limit {
+                std::ops::ControlFlow::Continue(())
+            } else {
+                std::ops::ControlFlow::Break(())
+            }
         });
         found
     }
@@ -164,20 +168,20 @@ impl Reader {
     pub fn seq_at(&self, time: Timestamp) -> Result<Seq, ReadError> {
         let catalog = self.shared.catalog();
         let behind = catalog.totals.last_seq + 1;
-        let at = catalog.places.partition_point(|place| place.is_empty() || place.last_timestamp < time);
+        let at = catalog.places.partition_point(|place| place.last_timestamp < time);
         let Some(place) = catalog.places.get(at) else { return Ok(behind) };
         let table = catalog.table(at)?;
-        let (mut low, mut high) = (0, table.len());
+        let base = place.segment.first_seq;
+        // Of a segment whose end was truncated, later ones show what comes next.
+        let shown = table.row_from((place.last_seq + 1).saturating_sub(base));
+        let (mut low, mut high) = (0, shown);
         let mut head = Vec::new();
         while low < high {
             let middle = usize::midpoint(low, high);
             let timestamp = timestamp_at(&place.segment, table.offset(middle), &mut head)?;
             if timestamp < time { low = middle + 1 } else { high = middle }
         }
-        if low == table.len() {
-            return Ok(place.last_seq + 1);
-        }
-        let seq = place.segment.first_seq + u64::from(table.delta(low));
+        let seq = if low < shown { base + u64::from(table.delta(low)) } else { place.last_seq + 1 };
         Ok(catalog.deleted.next_live(seq.max(catalog.totals.first_seq)).min(behind))
     }
 
@@ -193,7 +197,11 @@ fn lost(seq: Seq) -> ReadError {
 }
 
 /// When the message whose entry begins at `offset` was accepted.
-pub(super) fn timestamp_at(segment: &Segment, offset: u64, buffer: &mut Vec<u8>) -> Result<Timestamp, ReadError> {
+pub(super) fn timestamp_at(
+    segment: &Segment,
+    offset: u64,
+    buffer: &mut Vec<u8>,
+) -> Result<Timestamp, ReadError> {
     if let Source::Packed(file, frames) = &segment.source {
         let file = file.open()?;
         let from = unpack(segment, &*file, frames, offset, buffer)?;
@@ -217,7 +225,9 @@ pub(super) fn fetch<'b>(
     if let Source::Packed(file, frames) = &segment.source {
         let file = file.open()?;
         let from = unpack(segment, &*file, frames, located.offset, buffer)?;
-        let entry = buffer.get((located.offset - from) as usize..).ok_or_else(|| not_there(segment, located.offset))?;
+        let entry = buffer
+            .get((located.offset - from) as usize..)
+            .ok_or_else(|| not_there(segment, located.offset))?;
         let decoded = record::decode_trusted(entry).map_err(|why| invalid(segment, located.offset, why))?;
         return as_message(decoded.entry, segment, located.offset, seq);
     }
@@ -232,6 +242,20 @@ pub(super) fn fetch<'b>(
     };
     let decoded = decoded.map_err(|why| invalid(segment, located.offset, why))?;
     as_message(decoded.entry, segment, located.offset, seq)
+}
+
+/// Reads the bytes of one entry of a segment in memory, whose message has this stored size.
+pub(super) fn read_entry(
+    segment: &Segment,
+    offset: u64,
+    size: u64,
+    buffer: &mut Vec<u8>,
+) -> Result<(), ReadError> {
+    buffer.resize((size + ENTRY_SURPLUS) as usize, 0);
+    let read = read_bytes(segment, buffer, offset, Wait::Allowed)?;
+    let head = record::peek(&buffer[..read]).filter(|head| head.size() <= read);
+    buffer.truncate(head.ok_or_else(|| not_there(segment, offset))?.size());
+    Ok(())
 }
 
 fn as_message<'b>(
@@ -250,7 +274,12 @@ fn as_message<'b>(
 }
 
 /// Reads bytes of a segment that is not packed. Fewer than asked for at its end.
-pub(super) fn read_bytes(segment: &Segment, buffer: &mut [u8], offset: u64, wait: Wait) -> Result<usize, ReadError> {
+pub(super) fn read_bytes(
+    segment: &Segment,
+    buffer: &mut [u8],
+    offset: u64,
+    wait: Wait,
+) -> Result<usize, ReadError> {
     match (&segment.source, wait) {
         (Source::Appended(file), Wait::Allowed) => Ok(file.read_at(buffer, offset)?),
         (Source::Appended(file), Wait::Forbidden) => {
@@ -262,7 +291,9 @@ pub(super) fn read_bytes(segment: &Segment, buffer: &mut [u8], offset: u64, wait
             let file = sealed.open()?;
             match wait {
                 Wait::Allowed => Ok(file.read_at(&mut buffer[..room], offset)?),
-                Wait::Forbidden => file.read_cached_at(&mut buffer[..room], offset)?.ok_or(ReadError::WouldWait),
+                Wait::Forbidden => {
+                    file.read_cached_at(&mut buffer[..room], offset)?.ok_or(ReadError::WouldWait)
+                }
             }
         }
     }

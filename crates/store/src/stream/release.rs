@@ -125,7 +125,8 @@ impl Waiting {
         if self.durable.len() > 1 {
             let newest = self.durable.iter().map(|&(no, _)| no).max();
             let batches = &self.batches;
-            self.durable.retain(|&(no, _)| Some(no) == newest || batches.iter().any(|batch| batch.segment == no));
+            self.durable
+                .retain(|&(no, _)| Some(no) == newest || batches.iter().any(|batch| batch.segment == no));
         }
     }
 }

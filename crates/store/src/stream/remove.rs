@@ -143,7 +143,8 @@ impl Stream {
             return Ok(Progress::default());
         }
         // A stream that is emptied needs no look at each message.
-        let target = if first > totals.last_seq { first } else { first.min(totals.first_seq + budget as u64) };
+        let target =
+            if first > totals.last_seq { first } else { first.min(totals.first_seq + budget as u64) };
         let result = catalog.trim(target);
         let reached = catalog.totals.first_seq;
         drop(catalog);
@@ -209,7 +210,7 @@ impl Stream {
         }
     }
 
-    fn release_headroom(&self) -> bool {
+    pub(super) fn release_headroom(&self) -> bool {
         self.home.files().is_some_and(|files| files.ground.headroom.release().unwrap_or(false))
     }
 }

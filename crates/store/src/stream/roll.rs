@@ -14,6 +14,9 @@ use super::place::Segment;
 use super::table::Rows;
 use super::{Active, Stream};
 
+/// Subjects looked at in one slice of tidying.
+const TIDY_STEP: usize = 2048;
+
 /// A segment that was closed, with what its footer will say. Everything is as of the moment of closing: the stream has
 /// gone on since.
 #[derive(Debug)]
@@ -67,7 +70,10 @@ impl Stream {
         let mut catalog = self.shared.catalog_mut();
         if self.home.is_memory() {
             catalog.begin_segment(begun.segment);
-            catalog.recycle_subjects();
+            // No footer will tell.
+            let _ = catalog.index.take_touched();
+            catalog.deleted_here.clear();
+            catalog.expiries_here.clear();
             return Ok(());
         }
         let closed = catalog.close_segment(old, begun.segment);
@@ -78,13 +84,23 @@ impl Stream {
         Ok(())
     }
 
+    /// Puts the index in order while there is time: a slice of work of well under a millisecond. Answers whether there
+    /// is more to do.
+    pub fn tidy(&mut self) -> bool {
+        let mut catalog = self.shared.catalog_mut();
+        let unsettled = catalog.index.settle(TIDY_STEP);
+        unsettled | catalog.recycle_subjects(TIDY_STEP)
+    }
+
     /// Closes a segment of some size, so that a restart need not walk its entries.
     ///
     /// # Errors
     /// Nothing has changed.
     pub fn close_segment(&mut self, at_least: u64, now: Timestamp) -> Result<(), StoreError> {
         self.check()?;
-        if self.home.is_memory() || self.active.file.end() < at_least.max(1 + crate::segment::HEADER_BYTES as u64) {
+        if self.home.is_memory()
+            || self.active.file.end() < at_least.max(1 + crate::segment::HEADER_BYTES as u64)
+        {
             return Ok(());
         }
         self.roll(now)
@@ -101,15 +117,5 @@ impl Stream {
         let written = self.write(&buffer, now);
         self.buffer = buffer;
         written
-    }
-
-    /// Segments that wait to be sealed; they are the caller's now.
-    pub(crate) fn take_closed(&mut self) -> Vec<Closed> {
-        std::mem::take(&mut self.closed)
-    }
-
-    /// Whether `segment` is the one that grows.
-    pub(crate) fn is_active(&self, segment: &Segment) -> bool {
-        self.active.segment.no == segment.no
     }
 }

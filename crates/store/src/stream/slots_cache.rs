@@ -52,6 +52,12 @@ impl SlotsCache {
         Ok(slots)
     }
 
+    /// Keeps a table that was just made.
+    pub(crate) fn insert(&self, segment: &Segment, slots: Arc<Slots>) {
+        let key = (segment.stream, segment.no.0, segment.generation);
+        self.lock().keep(key, slots, self.budget);
+    }
+
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> usize {
         self.lock().bytes

@@ -10,9 +10,12 @@ use super::place::{Segment, Source};
 pub(super) fn read_slots(segment: &Segment) -> Result<Slots, ReadError> {
     let file = match &segment.source {
         Source::Plain(file) | Source::Packed(file, _) => file.open()?,
-        Source::Appended(_) => return Err(ReadError::Damaged(format!("segment {} is not sealed", segment.no.0))),
+        Source::Appended(_) => {
+            return Err(ReadError::Damaged(format!("segment {} is not sealed", segment.no.0)));
+        }
     };
-    let trailer = segment::read_trailer(&*file, &segment.context).map_err(|damage| damaged(segment, damage))?;
+    let trailer =
+        segment::read_trailer(&*file, &segment.context).map_err(|damage| damaged(segment, damage))?;
     let Some(trailer) = trailer else {
         return Err(ReadError::Damaged(format!("segment {} has lost its footer", segment.no.0)));
     };

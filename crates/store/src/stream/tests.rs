@@ -195,7 +195,9 @@ struct Mark;
 
 impl Markers for Mark {
     fn marker(&self, last: &StoredMessage<'_>) -> Option<Marker> {
-        last.headers.is_empty().then(|| Marker { headers: b"NATS/1.0\r\nM: 1\r\n\r\n".to_vec(), expires: Some(90) })
+        last.headers
+            .is_empty()
+            .then(|| Marker { headers: b"NATS/1.0\r\nM: 1\r\n\r\n".to_vec(), expires: Some(90) })
     }
 }
 
@@ -209,8 +211,12 @@ fn messages_end_by_age_and_by_their_own_lifetime() {
             expires,
             ..NewMessage::default()
         };
-        let messages =
-            [message("a", 1, None), message("b", 2, Some(Timestamp::MAX)), message("a", 3, None), message("c", 4, Some(6))];
+        let messages = [
+            message("a", 1, None),
+            message("b", 2, Some(Timestamp::MAX)),
+            message("a", 3, None),
+            message("c", 4, Some(6)),
+        ];
         stream.append(&messages, Admission::Check, 4, &mut Vec::new()).unwrap();
         assert_eq!(stream.next_expiry().unwrap(), Some(6));
         let expired = stream.expire(7, 10, Some(&Mark)).unwrap();
@@ -222,4 +228,26 @@ fn messages_end_by_age_and_by_their_own_lifetime() {
         assert_eq!((expired.removed.messages, expired.more), (1, false));
         assert_eq!(sequences(stream), [2, 5], "the second message never ends");
     });
+}
+
+#[test]
+fn memory_of_removed_messages_comes_back() {
+    let limits = Limits { messages_per_subject: Some(1), ..Limits::default() };
+    let config = StreamConfig { limits, segment_bytes: Some(4000), ..StreamConfig::default() };
+    let mut stream = Stream::in_memory(config, 1, 1);
+    let held = |stream: &Stream| -> u64 {
+        stream.shared.catalog().places.iter().map(|place| place.segment.file_bytes()).sum()
+    };
+    for n in 0..2000 {
+        // One subject in twenty is written once and stays.
+        let subject = if n % 20 == 0 { format!("stays.{n}") } else { "changes".to_owned() };
+        put(&mut stream, &subject, "twenty bytes of text", n).unwrap();
+    }
+    let (before, contents_before) = (held(&stream), contents(&stream));
+    while stream.reclaim().unwrap() {}
+    assert!(held(&stream) < before / 5, "{} of {before} bytes", held(&stream));
+    assert_eq!(contents(&stream), contents_before);
+    assert_eq!(stream.reader().next_seq(&Filter::new(b"stays.40"), 0).unwrap(), Some(41));
+    stream.purge(&Purge::default(), 10, 1).unwrap();
+    assert!(held(&stream) < 5000);
 }

@@ -26,13 +26,16 @@ pub(super) struct Counting {
     pub(super) state: State,
     /// Whether everything up to here could be read: if not, a comparison would only repeat what was told.
     pub(super) is_trusted: bool,
+    /// Whether a segment was written again after messages of it were erased: footers from there on count some that are
+    /// not in the files, until the one that says that they are deleted.
+    pub(super) is_ahead: bool,
     /// Whether there are more messages than are counted.
     pub(super) is_too_large: bool,
 }
 
 impl Counting {
     pub(super) fn new(next: Seq) -> Self {
-        Self { state: State::new(next), is_trusted: true, is_too_large: false }
+        Self { state: State::new(next), is_trusted: true, is_ahead: false, is_too_large: false }
     }
 
     /// Something that the count needs cannot be read.

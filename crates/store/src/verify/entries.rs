@@ -91,7 +91,8 @@ pub(super) fn frames(
 ) -> Result<(FrameTable, Vec<Range<u64>>, bool), Damage> {
     let rebuilt = pack::rebuild(file, context.seed, HEADER_BYTES as u64..to)?;
     let mut damaged = rebuilt.damaged;
-    let expected = table_section(&rebuilt.table, context);
+    let mut expected = Vec::new();
+    segment::encode_frames(&rebuilt.table, context, &mut expected);
     let begin = to.saturating_sub(expected.len() as u64);
     // What is no frame at the end is the table; where a frame is damaged the table has one more, and a range before
     // it is damaged, too.
@@ -106,16 +107,4 @@ pub(super) fn frames(
     }
     damaged.retain(|range| !range.is_empty());
     Ok((rebuilt.table, damaged, !is_right))
-}
-
-/// What stands behind the frames: the table, its length, four zeros, a checksum of all that.
-fn table_section(table: &FrameTable, context: &Context) -> Vec<u8> {
-    let mut section = Vec::new();
-    table.encode(&mut section);
-    let length = section.len() as u64;
-    section.extend_from_slice(&length.to_le_bytes());
-    section.extend_from_slice(&[0; 4]);
-    let checksum = crc32c::crc32c_append(context.seed, &section);
-    section.extend_from_slice(&checksum.to_le_bytes());
-    section
 }

@@ -81,6 +81,7 @@ pub(super) fn check(
     }
     if let Some(changes) = &sections.changes
         && counting.is_trusted
+        && !counting.is_ahead
         && matches!(open.place.role, Role::Replayed)
     {
         totals(changes, &counting.state, &mut wrong);

@@ -119,6 +119,8 @@ fn begins(checking: &mut Checking<'_, '_>, open: &Open<'_>, counting: &mut Count
         checking.tell(finding.messages(next, first - 1));
         counting.distrust();
     }
+    // Sealing a packed segment writes it once; only erasing writes it again before a manifest covers it.
+    counting.is_ahead |= open.header.generation > u64::from(open.header.packed);
     if counting.is_trusted {
         counting.state.begin_segment(first);
     }

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod damage;
+mod journal;
 mod log;
 mod speed;
 mod transitions;
@@ -17,7 +18,7 @@ use crate::cipher::CipherKind;
 use crate::disk::{Disk, File};
 use crate::entropy::SeededEntropy;
 use crate::keys::StreamKey;
-use crate::{FileId, StreamId, Timestamp};
+use crate::{FileId, FileKind, StreamId, Timestamp};
 
 /// Append-only files that write and sync at once.
 #[derive(Debug)]

@@ -66,7 +66,7 @@ proptest! {
 }
 
 #[test]
-fn a_million_lifetimes_take_little_memory() {
+fn many_lifetimes_take_little_memory() {
     let mut expiry = Expiry::new();
     let mut at = 1_u64;
     for seq in 0..200_000 {

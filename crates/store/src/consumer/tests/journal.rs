@@ -1,0 +1,54 @@
+//! Logs whose bytes the device's journal makes durable.
+
+use super::*;
+use crate::Durability;
+use crate::disk::faulty::{FaultyDisk, Survival};
+use crate::journal::{Journal, JournalConfig, Resolution};
+
+fn config() -> JournalConfig {
+    // No direct syncs: everything has to come back out of the journal.
+    JournalConfig { file_bytes: 1 << 20, files: 2, direct_files_max: 0, ..JournalConfig::default() }
+}
+
+fn start(disk: &FaultyDisk) -> (Arc<Journal>, Consumers, Report) {
+    let (journal, mut replay) =
+        Journal::open(Arc::new(disk.clone()), Path::new("/journal"), config()).expect("healthy");
+    let resolve = &mut |target: &crate::journal::Target| {
+        let FileKind::Consumers(number) = target.file.kind else { return Ok(Resolution::Unknown) };
+        let path = directory().join(format!("consumers.{number:08}"));
+        match disk.open(&path) {
+            Ok(file) => Ok(Resolution::Apply(file, None)),
+            Err(_) => Ok(Resolution::Skip),
+        }
+    };
+    let report = replay.run(resolve).expect("healthy");
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    let tails = JournalTails { journal: journal.clone(), durability: Durability::Synced, on_durable: None };
+    let place = Place { tails: Arc::new(tails), ..place(Arc::new(disk.clone()), None) };
+    let (consumers, report) = Consumers::open(place).expect("healthy");
+    (journal, consumers, report)
+}
+
+#[test]
+fn a_flush_is_released_by_a_round_and_survives() {
+    let disk = FaultyDisk::new(5);
+    let (journal, mut consumers, _) = start(&disk);
+    let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+    consumers.flush(0).expect("healthy");
+    for seq in 1..=20 {
+        consumers.apply(id, &[delivered(seq, seq), acknowledged(seq, seq)]).expect("it exists");
+        let position = consumers.flush(seq as i64).expect("healthy").expect("a file");
+        assert!(!consumers.is_released(position));
+        if seq == 15 {
+            consumers.checkpoint().expect("healthy");
+        } else {
+            journal.round_now(&|| seq).expect("healthy");
+        }
+        assert!(consumers.is_released(position), "{seq}");
+        for survival in [Survival::None, Survival::All, Survival::Random(seq)] {
+            let (_, again, report) = start(&disk.power_cycle(survival));
+            assert!(report.is_clean(), "{report:?}");
+            assert_eq!(states(&again), states(&consumers), "{seq} {survival:?}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The entries of a segment, whatever its form: growing no more, sealed, or packed.
+//!
+//! Owns the way of them into a visitor. Bytes that are damaged end it with an error: what is written from here
+//! replaces the original, and must not be less.
+
+use std::io;
+use std::sync::Arc;
+
+use super::JobError;
+use crate::append_file::AppendFile;
+use crate::damage::Damage;
+use crate::disk::File;
+use crate::pack::{FrameTable, read_frame};
+use crate::record;
+use crate::segment::{self, Extent, HEADER_BYTES, Header, Scanned};
+use crate::stream::{Segment, Source};
+
+const WHAT: &str = "segment";
+
+/// Gives all entries of `segment` to `visit`, in order, until it fails.
+pub(super) fn walk(
+    segment: &Segment,
+    visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
+) -> Result<(), JobError> {
+    match &segment.source {
+        Source::Appended(file) => scan(segment, &Appended(Arc::clone(file)), file.end(), visit),
+        Source::Plain(file) => scan(segment, &*file.open()?, file.records_end, visit),
+        Source::Packed(file, frames) => unpack(segment, &*file.open()?, frames, visit),
+    }
+}
+
+/// The header of the segment's file.
+pub(super) fn header(segment: &Segment) -> Result<Header, JobError> {
+    let header = match &segment.source {
+        Source::Appended(file) => Header::read(&Appended(Arc::clone(file))),
+        Source::Plain(file) | Source::Packed(file, _) => Header::read(&*file.open()?),
+    };
+    header.map_err(|damage| JobError::of(segment, damage))
+}
+
+fn scan(
+    segment: &Segment,
+    file: &dyn File,
+    end: u64,
+    visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
+) -> Result<(), JobError> {
+    let header = header(segment)?;
+    let mut result = Ok(());
+    let extent = Extent { from: HEADER_BYTES as u64, to: end, durable: end };
+    let scan = segment::scan(file, &header, &segment.context, extent, &mut |scanned| {
+        if result.is_ok() {
+            result = visit(scanned);
+        }
+    });
+    let scan = scan.map_err(|damage| JobError::of(segment, damage))?;
+    result?;
+    if scan.damaged.is_empty() && scan.end.offset() == end {
+        return Ok(());
+    }
+    Err(JobError::Damage(segment.no, Damage::Checksum(WHAT)))
+}
+
+fn unpack(
+    segment: &Segment,
+    file: &dyn File,
+    frames: &FrameTable,
+    visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
+) -> Result<(), JobError> {
+    let (context, mut buffer) = (&segment.context, Vec::new());
+    for frame in frames.frames() {
+        let begin =
+            read_frame(file, frames, frame.raw_offset, context.seed, context.cipher.as_ref(), &mut buffer)
+                .map_err(|_| JobError::Damage(segment.no, Damage::Checksum(WHAT)))?;
+        let mut at = 0;
+        while at < buffer.len() {
+            let decoded = record::decode_trusted(&buffer[at..])
+                .map_err(|_| JobError::Damage(segment.no, Damage::Content(WHAT)))?;
+            let (offset, size) = (begin + at as u64, decoded.size);
+            visit(Scanned { offset, size, timestamp: decoded.timestamp, entry: decoded.entry })?;
+            at += size;
+        }
+    }
+    Ok(())
+}
+
+/// Adds up what a walk passes: for whoever needs the first and the last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Times {
+    pub(super) first: crate::Timestamp,
+    pub(super) last: crate::Timestamp,
+    any: bool,
+}
+
+impl Times {
+    pub(super) fn add(&mut self, time: crate::Timestamp) {
+        if !self.any {
+            (self.first, self.any) = (time, true);
+        }
+        self.last = time;
+    }
+}
+
+/// An append-only file with what of it is still in memory, to read.
+#[derive(Debug)]
+pub(super) struct Appended(pub(super) Arc<AppendFile>);
+
+impl File for Appended {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.end())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, _bytes: &[u8], _offset: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn allocate(&self, _length: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn set_len(&self, _length: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

@@ -1,0 +1,154 @@
+//! What a stream's files need besides being written: sealing, merging, compacting, erasing, removing.
+//!
+//! A [`Job`] comes out of [`crate::Stream::next_job`], runs on whatever thread the embedder has for it, and goes back
+//! into [`crate::Stream::finish`]. It takes no turn; of the stream it sees immutable files, what was handed to it, and
+//! the catalog's texts, for which it holds the lock in short slices. A job never decides what is deleted: entries
+//! and manifests say that. It never removes a file that the manifest on disk may still list.
+//!
+//! Whatever instant a crash comes at, one state is whole: a new file is written under a name that ends with `.tmp` (or
+//! one that nothing refers to), synced, and only then given its name, and what it replaces goes after that.
+
+mod compact;
+mod entries;
+mod merge;
+mod output;
+mod remove;
+mod seal;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use crate::SegmentNo;
+use crate::damage::Damage;
+use crate::stream::{Files, Segment, Shared, StoreError};
+
+pub(crate) use compact::{Compacted, Compaction};
+pub(crate) use merge::{Merged, Merging};
+pub(crate) use output::Packing;
+pub(crate) use remove::Removal;
+pub(crate) use seal::{Sealed, Sealing};
+
+/// One piece of upkeep of one stream. See the module.
+#[derive(Debug)]
+#[must_use = "a stream has one job out at a time: one that is dropped ends its upkeep"]
+pub struct Job {
+    pub(crate) site: Site,
+    pub(crate) task: Task,
+}
+
+/// Where a job works.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub(crate) files: Files,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// A closed segment gets its footer.
+    Seal(Box<Sealing>),
+    /// The effects of sealed segments go into a new base and manifest.
+    Merge(Box<Merging>),
+    /// A sealed segment is written again without messages that are gone.
+    Compact(Box<Compaction>),
+    /// Files that no manifest lists any more are removed.
+    Remove(Removal),
+}
+
+/// What a job did; for [`crate::Stream::finish`].
+#[derive(Debug)]
+#[must_use = "the stream has to be told"]
+pub struct Done {
+    pub(crate) result: Result<Finished, Failed>,
+}
+
+/// A job that did what it was for.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    Sealed(Box<Sealed>),
+    Merged(Box<Merged>),
+    Compacted(Box<Compacted>),
+    Removed,
+}
+
+/// A job that did not, and what has to be tried again.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) task: Task,
+    pub(crate) error: JobError,
+}
+
+/// Why a job failed.
+#[derive(Debug)]
+pub(crate) enum JobError {
+    /// A file could not be written or read. Everything is as it was.
+    Io(io::Error),
+    /// A file is not what it should be. Everything is as it was.
+    Damage(SegmentNo, Damage),
+    /// A sync of the only copy failed: nobody knows what the file holds.
+    Lost(io::Error),
+}
+
+impl Job {
+    /// Does it. Takes from a millisecond to seconds: reads and writes up to a few segments, and syncs them.
+    pub fn run(self) -> Done {
+        let Self { site, task } = self;
+        let result = match &task {
+            Task::Seal(sealing) => sealing.run(&site).map(|sealed| Finished::Sealed(Box::new(sealed))),
+            Task::Merge(merging) => merging.run(&site).map(|merged| Finished::Merged(Box::new(merged))),
+            Task::Compact(compaction) => {
+                compaction.run(&site).map(|compacted| Finished::Compacted(Box::new(compacted)))
+            }
+            Task::Remove(removal) => removal.run(&site).map(|()| Finished::Removed),
+        };
+        Done { result: result.map_err(|error| Failed { task, error }) }
+    }
+
+    /// What it is, in a word, for logs and statistics.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self.task {
+            Task::Seal(_) => "seal",
+            Task::Merge(_) => "merge",
+            Task::Compact(_) => "compact",
+            Task::Remove(_) => "remove",
+        }
+    }
+}
+
+impl JobError {
+    pub(crate) fn of(segment: &Segment, damage: Damage) -> Self {
+        match damage {
+            Damage::Io(error) => Self::Io(error),
+            damage => Self::Damage(segment.no, damage),
+        }
+    }
+
+    pub(crate) fn into_store_error(self) -> StoreError {
+        match self {
+            Self::Io(error) => StoreError::from_io(error),
+            other => StoreError::Read(crate::ReadError::Damaged(other.to_string())),
+        }
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Damage(no, damage) => write!(f, "segment {}: {damage}", no.0),
+            Self::Lost(error) => write!(f, "a sync failed: {error}"),
+        }
+    }
+}
+
+impl From<io::Error> for JobError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

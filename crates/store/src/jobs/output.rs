@@ -1,0 +1,186 @@
+//! A segment file that is written anew: as entries, or packed.
+//!
+//! Owns the new file until it has its name: a generation more than the file it replaces, a salt of its own, and so
+//! other checksums and another key. Written beside the old one, synced, renamed over it.
+//!
+//! Perf: one copy and one checksum per entry, writes of a megabyte.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{JobError, Site, entries};
+use crate::Timestamp;
+use crate::disk::File;
+use crate::document::UNFINISHED;
+use crate::pack::{FRAME_TARGET, FrameError, FrameTable, Packer};
+use crate::record::{Batch, Context, Control, Message};
+use crate::segment::{Footer, HEADER_BYTES, Header, encode_frames};
+use crate::stream::{SealedFile, Segment, Source, segment_name};
+
+/// Bytes gathered before they are written.
+const PIECE: usize = 1 << 20;
+
+/// Whether entries are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    Plain,
+    Packed,
+}
+
+/// A segment file under construction. One that is dropped leaves a file that recovery removes.
+pub(super) struct Output {
+    site: Site,
+    header: Header,
+    context: Context,
+    path: PathBuf,
+    unfinished: PathBuf,
+    file: Arc<dyn File>,
+    /// Where `ready` goes in the file.
+    at: u64,
+    /// Bytes of the file.
+    ready: Vec<u8>,
+    /// Where `open` begins in the unpacked file. Plain: nothing is open.
+    raw: u64,
+    /// Entries of the frame that is being filled.
+    open: Vec<u8>,
+    packer: Option<Packer>,
+}
+
+impl Output {
+    /// Begins the file that is to replace `old`'s.
+    pub(super) fn begin(site: &Site, old: &Segment, packing: Packing) -> Result<Self, JobError> {
+        let before = entries::header(old)?;
+        let header = Header {
+            generation: old.generation + 1,
+            through: before.through,
+            epoch: before.epoch,
+            term: before.term,
+            packed: packing == Packing::Packed,
+            ..site.files.header(old.stream, old.no, old.first_seq)
+        };
+        let context = site.files.context(&header).expect("a new segment is encrypted with the key at hand");
+        let name = segment_name(old.no);
+        let path = site.files.directory.join(&name);
+        let unfinished = site.files.directory.join(name + UNFINISHED);
+        let disk = &site.files.ground.disk;
+        // What an attempt before left; nothing refers to it.
+        let _ = disk.remove_file(&unfinished);
+        let file = disk.create(&unfinished)?;
+        let packer = header.packed.then(|| Packer::new(context.seed, context.cipher.clone()));
+        Ok(Self {
+            site: site.clone(),
+            header,
+            context,
+            path,
+            unfinished,
+            file,
+            at: 0,
+            ready: header.encode().to_vec(),
+            raw: HEADER_BYTES as u64,
+            open: Vec::new(),
+            packer,
+        })
+    }
+
+    /// Adds a message; answers the offset that its row names.
+    pub(super) fn message(&mut self, message: &Message<'_>) -> Result<u32, JobError> {
+        self.push(|batch| batch.message(message))
+    }
+
+    /// Adds a control.
+    pub(super) fn control(&mut self, control: &Control<'_>, timestamp: Timestamp) -> Result<(), JobError> {
+        self.push(|batch| batch.control(control, timestamp)).map(drop)
+    }
+
+    /// Each entry is a batch of its own: the whole file is there, or none of it.
+    fn push(&mut self, add: impl FnOnce(&mut Batch<'_>) -> u32) -> Result<u32, JobError> {
+        /// Entries in frames are not encrypted themselves.
+        const PLAIN: &Context = &Context { seed: 0, cipher: None };
+        let (buffer, begin, context) = match self.packer {
+            Some(_) => (&mut self.open, self.raw, PLAIN),
+            None => (&mut self.ready, self.at, &self.context),
+        };
+        let at = begin + buffer.len() as u64;
+        let mut batch = Batch::begin(buffer, at, context);
+        let offset = add(&mut batch);
+        batch.finish();
+        if self.packer.is_some() && self.open.len() >= FRAME_TARGET {
+            self.close_frame()?;
+        }
+        if self.ready.len() >= PIECE {
+            self.flush()?;
+        }
+        Ok(offset)
+    }
+
+    fn close_frame(&mut self) -> Result<(), JobError> {
+        let Some(packer) = self.packer.as_mut().filter(|_| !self.open.is_empty()) else { return Ok(()) };
+        let at = self.at + self.ready.len() as u64;
+        packer.push_frame(self.raw, &self.open, &mut self.ready, at).map_err(too_large)?;
+        self.raw += self.open.len() as u64;
+        self.open.clear();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), JobError> {
+        self.file.write_at(&self.ready, self.at)?;
+        self.at += self.ready.len() as u64;
+        self.ready.clear();
+        Ok(())
+    }
+
+    /// Adds the footer, syncs the file, calls `before`, and gives the file its name. The segment that it is.
+    pub(super) fn finish(
+        mut self,
+        footer: &Footer,
+        before: impl FnOnce() -> Result<(), JobError>,
+    ) -> Result<Segment, JobError> {
+        self.close_frame()?;
+        let frames = self.packer.take().map(Packer::finish);
+        if let Some(frames) = &frames {
+            encode_frames(frames, &self.context, &mut self.ready);
+        }
+        let records_end = self.at + self.ready.len() as u64;
+        self.ready.extend_from_slice(&footer.encode(records_end, &self.context));
+        self.flush()?;
+        self.file.sync()?;
+        before()?;
+        self.publish()?;
+        Ok(self.segment(records_end, frames))
+    }
+
+    /// Until the directory is synced a crash may leave the old file or the new one: both are whole, and say the same.
+    fn publish(&self) -> Result<(), JobError> {
+        let ground = &self.site.files.ground;
+        ground.disk.rename(&self.unfinished, &self.path)?;
+        // Who opens the path from here on gets the new file; those that have the old one go on with it.
+        ground.handles.forget(&self.path);
+        ground.disk.sync_directory(&self.site.files.directory)?;
+        Ok(())
+    }
+
+    fn segment(self, records_end: u64, frames: Option<FrameTable>) -> Segment {
+        let file = SealedFile::new(&self.path, &self.site.files.ground.handles, records_end, self.at);
+        Segment {
+            stream: self.header.stream,
+            no: self.header.segment,
+            generation: self.header.generation,
+            first_seq: self.header.first_seq,
+            context: self.context,
+            source: match frames {
+                Some(frames) => Source::Packed(file, frames),
+                None => Source::Plain(file),
+            },
+        }
+    }
+
+    /// Gives up. What cannot be removed now is removed by recovery.
+    pub(super) fn abandon(site: &Site, segment: &Segment) {
+        let unfinished = site.files.directory.join(segment_name(segment.no) + UNFINISHED);
+        let _ = site.files.ground.disk.remove_file(&unfinished);
+    }
+}
+
+fn too_large(error: FrameError) -> JobError {
+    JobError::Io(std::io::Error::other(error.to_string()))
+}

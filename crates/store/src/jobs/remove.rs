@@ -1,0 +1,48 @@
+//! Removing files that no manifest lists any more.
+//!
+//! A job of its own, so that it begins after the catalog has let go of the segments. A crash in the middle is no harm:
+//! recovery removes what the manifest covers and does not list.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{JobError, Site};
+use crate::SegmentNo;
+use crate::stream::Segment;
+
+/// What is to be removed.
+#[derive(Debug, Default)]
+pub(crate) struct Removal {
+    /// Segments as the stream knew them, for those who still read them.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// Numbers of all of them.
+    pub(crate) numbers: Vec<SegmentNo>,
+    /// Bases.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+impl Removal {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.numbers.is_empty() && self.files.is_empty()
+    }
+
+    pub(super) fn run(&self, site: &Site) -> Result<(), JobError> {
+        // A cursor may be inside one of them: it reads on in the file that it holds.
+        for sealed in self.segments.iter().filter(|segment| Arc::strong_count(segment) > 1) {
+            if let Some(file) = sealed.sealed() {
+                let _ = file.pin();
+            }
+        }
+        let ground = &site.files.ground;
+        let segments = self.numbers.iter().map(|no| site.files.segment_path(*no));
+        for path in segments.chain(self.files.iter().cloned()) {
+            match ground.disk.remove_file(&path) {
+                // Removed by an attempt before.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+                _ => ground.handles.forget(&path),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! Sealing: a closed segment gets the footer that spares reading its entries, and is packed if its stream compresses.
+//!
+//! Owns what a footer says of a segment that was closed here. All of it is as of the moment of closing; the stream has
+//! gone on since, and later segments say how.
+//!
+//! Perf: subjects' texts are copied out of the catalog a thousand at a time, so that an append waits for some 20 us.
+
+use std::io;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::entries::{self, Times};
+use super::output::{Output, Packing};
+use super::{JobError, Site};
+use crate::damage::Damage;
+use crate::index::SubjectId;
+use crate::ranges::Ranges;
+use crate::record::{Entry, HEAD_BYTES, peek};
+use crate::segment::{Changes, Footer, Slots, SubjectChange, SubjectChanges, Texts, Totals};
+use crate::stream::{Closed, Rows, SealedFile, Segment, Source};
+use crate::{Seq, Timestamp};
+
+/// Texts read under one lock of the catalog.
+const SLICE: usize = 1000;
+
+/// A segment to be sealed.
+#[derive(Debug)]
+pub(crate) struct Sealing {
+    pub(crate) closed: Closed,
+    pub(crate) packing: Packing,
+}
+
+/// A segment with its footer on disk.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) slots: Arc<Slots>,
+    /// Subjects that it changed.
+    pub(crate) subjects: u64,
+    /// How far the file was synced as it was appended.
+    pub(crate) appended: u64,
+}
+
+/// What changed while the segment was active, with the numbers that its subjects have there.
+struct Names {
+    changes: Changes,
+    numbers: HashMap<SubjectId, u32, foldhash::fast::RandomState>,
+}
+
+impl Sealing {
+    pub(super) fn run(&self, site: &Site) -> Result<Sealed, JobError> {
+        let names = self.names(site);
+        if self.packing == Packing::Packed {
+            match self.pack(site, &names) {
+                // What cannot be read now stays where it is: as it is, it can still be looked at.
+                Err(JobError::Damage(..)) => Output::abandon(site, &self.closed.active.segment),
+                Err(error) => {
+                    Output::abandon(site, &self.closed.active.segment);
+                    return Err(error);
+                }
+                sealed => return sealed,
+            }
+        }
+        self.seal_in_place(site, &names)
+    }
+
+    fn seal_in_place(&self, site: &Site, names: &Names) -> Result<Sealed, JobError> {
+        let Closed { active, rows, .. } = &self.closed;
+        let file = &active.file;
+        file.flush().map_err(io::Error::from)?;
+        let end = file.end();
+        let footer = self.footer(names, rows, self.times()?);
+        let bytes = footer.encode(end, &active.segment.context);
+        // The entries first: a footer that survives a loss of power says that they did.
+        file.file().sync().map_err(JobError::Lost)?;
+        site.files.ground.disk.sync_directory(&site.files.directory)?;
+        let length = end + bytes.len() as u64;
+        let written = file.file().write_at(&bytes, end).and_then(|()| file.file().set_len(length));
+        if let Err(error) = written {
+            // What was written of it is no footer, and would be reported as a torn tail.
+            let _ = file.file().set_len(end);
+            return Err(JobError::Io(error));
+        }
+        file.file().sync().map_err(JobError::Lost)?;
+        let sealed = SealedFile::new(file.path(), &site.files.ground.handles, end, length);
+        let before = &*active.segment;
+        let segment = Segment {
+            stream: before.stream,
+            no: before.no,
+            generation: before.generation,
+            first_seq: before.first_seq,
+            context: before.context.clone(),
+            source: Source::Plain(sealed),
+        };
+        Ok(self.sealed(segment, footer))
+    }
+
+    /// The packed file has all entries and syncs itself: the one that was appended to need not become durable.
+    fn pack(&self, site: &Site, names: &Names) -> Result<Sealed, JobError> {
+        let before = &*self.closed.active.segment;
+        let mut output = Output::begin(site, before, Packing::Packed)?;
+        let (rows, mut kept) = (&*self.closed.rows, Rows::default());
+        let (mut row, mut times) = (0, Times::default());
+        entries::walk(before, &mut |scanned| {
+            if let Entry::Control(control) = &scanned.entry {
+                return output.control(control, scanned.timestamp);
+            }
+            // Without a row: from before a purge of everything.
+            if rows.offsets.get(row).is_none_or(|offset| u64::from(*offset) != scanned.offset) {
+                return Ok(());
+            }
+            if let Entry::Message(message) = &scanned.entry {
+                let offset = output.message(message)?;
+                kept.push(rows.deltas[row], offset, rows.sizes[row], rows.subjects[row]);
+                times.add(scanned.timestamp);
+            }
+            row += 1;
+            Ok(())
+        })?;
+        if row < rows.len() {
+            return Err(JobError::Damage(before.no, Damage::Content("segment")));
+        }
+        let footer = self.footer(names, &kept, times);
+        let segment = output.finish(&footer, || Ok(()))?;
+        Ok(self.sealed(segment, footer))
+    }
+
+    fn sealed(&self, segment: Segment, footer: Footer) -> Sealed {
+        Sealed {
+            segment: Arc::new(segment),
+            slots: Arc::new(footer.slots),
+            subjects: footer.changes.subjects.len() as u64,
+            appended: self.closed.active.file.end(),
+        }
+    }
+
+    fn footer(&self, names: &Names, rows: &Rows, times: Times) -> Footer {
+        let first_seq = self.closed.active.segment.first_seq;
+        let summary = Totals {
+            // What the table's deltas are relative to.
+            first_seq,
+            last_seq: rows.deltas.last().map_or(first_seq - 1, |delta| first_seq + u64::from(*delta)),
+            messages: rows.len() as u64,
+            bytes: rows.sizes.iter().map(|size| u64::from(*size)).sum(),
+            first_timestamp: times.first,
+            last_timestamp: times.last,
+        };
+        Footer { summary, changes: names.changes.clone(), slots: names.slots(first_seq, rows) }
+    }
+
+    /// When the first and the last message of the segment were accepted.
+    fn times(&self) -> Result<Times, JobError> {
+        let mut times = Times::default();
+        let offsets = &self.closed.rows.offsets;
+        for offset in [offsets.first(), offsets.last()].into_iter().flatten() {
+            times.add(self.time_at(u64::from(*offset))?);
+        }
+        Ok(times)
+    }
+
+    fn time_at(&self, offset: u64) -> Result<Timestamp, JobError> {
+        let active = &self.closed.active;
+        let mut head = [0; HEAD_BYTES];
+        let read = active.file.read_at(&mut head, offset)?;
+        let head = peek(&head[..read]);
+        head.map(|head| head.timestamp).ok_or(JobError::Damage(active.segment.no, Damage::Content("segment")))
+    }
+
+    fn names(&self, site: &Site) -> Names {
+        let closed = &self.closed;
+        let mut texts = Texts::new();
+        for slice in closed.touched.chunks(SLICE) {
+            let catalog = site.shared.catalog();
+            let index = catalog.index_at(closed.index_epoch);
+            slice.iter().for_each(|(id, _)| texts.push(index.text(*id)));
+        }
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        order.sort_unstable_by(|a, b| texts.get(*a).cmp(texts.get(*b)));
+        let mut subjects = SubjectChanges::new();
+        let mut numbers = HashMap::with_capacity_and_hasher(order.len(), Default::default());
+        for (number, at) in (0u32..).zip(order) {
+            let (id, state) = closed.touched[at];
+            numbers.insert(id, number);
+            subjects.push(SubjectChange {
+                text: texts.get(at),
+                count: state.count,
+                first: state.first,
+                last: state.last,
+                first_exact: state.first_exact,
+                last_exact: state.last_exact,
+            });
+        }
+        Names { changes: self.changes(subjects), numbers }
+    }
+
+    fn changes(&self, subjects: SubjectChanges) -> Changes {
+        let Closed { totals, deleted, expiries, active, .. } = &self.closed;
+        let there = totals.first_seq..=totals.last_seq;
+        let deleted = Ranges::from_ranges(deleted.iter().cloned()).within(there.clone());
+        let is_there = |(seq, _): &&(Seq, Timestamp)| there.contains(seq) && !deleted.contains(*seq);
+        let expiries = expiries.iter().filter(is_there).copied().collect();
+        // True of every segment: sequences of older ones end before its own begin, or were cut off.
+        let truncated_to = Some(active.segment.first_seq - 1);
+        Changes { totals: *totals, truncated_to, subjects, deleted, expiries }
+    }
+}
+
+impl Names {
+    fn slots(&self, first_seq: Seq, rows: &Rows) -> Slots {
+        let number = |id: &SubjectId| *self.numbers.get(id).expect("a message touches its subject");
+        let subjects = rows.subjects.iter().map(number).collect();
+        let texts = self.changes.subjects.texts();
+        let Rows { deltas, offsets, sizes, .. } = rows;
+        Slots::assemble(first_seq, deltas.clone(), offsets.clone(), sizes.clone(), subjects, texts)
+    }
+}

@@ -1,0 +1,409 @@
+//! The two ends of a stream's upkeep that are on its turn: what there is to do, and taking over what was done.
+//!
+//! One job of a stream is out at a time, so no job sees files of another one half-way. Choosing costs a few
+//! comparisons while nothing has changed; finishing swaps a segment in the catalog. Which work is due follows from
+//! sizes alone: no clock but for a pause after a failure.
+
+use std::sync::Arc;
+
+use crate::config::Compression;
+use crate::jobs::{
+    Compacted, Compaction, Done, Failed, Finished, Job, JobError, Merged, Merging, Packing, Removal, Sealed,
+    Sealing, Site, Task,
+};
+use crate::ranges::Ranges;
+use crate::record::{self, HEAD_BYTES};
+use crate::segment::{HEADER_BYTES, Slots};
+use crate::{AppendFile, SegmentNo, Seq, Timestamp, WriteFailed};
+
+use super::catalog::Catalog;
+use super::errors::is_full;
+use super::place::{Form, Segment, Source};
+use super::{Removed, StoreError, Stream, nanos};
+
+/// Sealed segments behind the manifest that a restart may have to look at.
+const MERGE_BEHIND: u64 = 8;
+/// Subjects changed behind the manifest that are not worth a merge, however small the base is.
+const MERGE_SUBJECTS: u64 = 4096;
+/// Bytes of dead segments that an empty stream gives back at once.
+const PURGED_BYTES: u64 = 1 << 20;
+/// How long upkeep rests after a failure that may pass, and after damage, which does not pass by itself.
+const REST: i64 = 1_000_000_000;
+const REST_DAMAGED: i64 = 60 * REST;
+
+/// What a stream remembers of its upkeep.
+#[derive(Debug, Default)]
+pub(super) struct Upkeep {
+    out: Out,
+    /// When there was nothing to do, what it was that had been looked at.
+    idle: Option<Sight>,
+    rest_until: Timestamp,
+    /// Files that no manifest lists.
+    doomed: Removal,
+    /// Segments worth compacting, once all have been looked at.
+    sparse: Vec<SegmentNo>,
+    is_surveyed: bool,
+    erasures: Vec<Erasure>,
+    /// Subjects in footers behind the manifest.
+    changed: u64,
+}
+
+/// Which job is out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Out {
+    #[default]
+    None,
+    /// One that changes this segment's file.
+    Segment(SegmentNo),
+    /// Another one.
+    Other,
+}
+
+/// What the choice of a job depends on, besides what sets `idle` back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sight {
+    active: SegmentNo,
+    places: usize,
+    dead: usize,
+    /// Of an empty stream, what the active segment holds, in units of what is worth giving back.
+    purged: u64,
+}
+
+/// A message whose bytes have to go out of a sealed file.
+#[derive(Debug)]
+struct Erasure {
+    no: SegmentNo,
+    seq: Seq,
+    /// Where the log says that the message is deleted: that has to be durable first.
+    log: Arc<AppendFile>,
+    end: u64,
+}
+
+impl Stream {
+    /// The next piece of upkeep, if any is due. To be asked after appends and removals, and after [`Stream::finish`];
+    /// costs little when there is nothing. While a job is out there is no other one.
+    pub fn next_job(&mut self, now: Timestamp) -> Option<Job> {
+        let files = self.home.files()?.clone();
+        if self.upkeep.out != Out::None || now < self.upkeep.rest_until || self.shared.failure().is_some() {
+            return None;
+        }
+        let sight = self.sight();
+        let is_waiting = !self.closed.is_empty() || !self.upkeep.erasures.is_empty();
+        if self.upkeep.idle == Some(sight) && !is_waiting {
+            return None;
+        }
+        let task = self.next_task().or_else(|| self.close_for_removal(now));
+        let Some(task) = task else {
+            self.upkeep.idle = Some(sight);
+            return None;
+        };
+        self.upkeep.idle = None;
+        self.upkeep.out = match &task {
+            Task::Seal(sealing) => Out::Segment(sealing.closed.active.segment.no),
+            Task::Compact(compaction) => Out::Segment(compaction.segment.no),
+            Task::Merge(_) | Task::Remove(_) => Out::Other,
+        };
+        Some(Job { site: Site { files, shared: Arc::clone(&self.shared) }, task })
+    }
+
+    fn sight(&self) -> Sight {
+        let catalog = self.shared.catalog();
+        let purged = if catalog.totals.messages == 0 { self.active.file.end() / PURGED_BYTES } else { 0 };
+        let (places, dead) = (catalog.places.len(), catalog.dead.len());
+        Sight { active: self.active.segment.no, places, dead, purged }
+    }
+
+    /// Seals come first: all else is about sealed segments.
+    fn next_task(&mut self) -> Option<Task> {
+        if !self.closed.is_empty() {
+            return Some(self.seal());
+        }
+        if !self.upkeep.doomed.is_empty() {
+            return Some(Task::Remove(std::mem::take(&mut self.upkeep.doomed)));
+        }
+        self.erasure().or_else(|| self.merge()).or_else(|| self.compaction())
+    }
+
+    fn seal(&mut self) -> Task {
+        let closed = self.closed.remove(0);
+        let is_dead = self.shared.catalog().dead.iter().any(|dead| dead.no == closed.active.segment.no);
+        // The file of a dead segment is soon removed: only its footer is needed.
+        let packing = match self.config.compression {
+            Compression::S2 if !is_dead => Packing::Packed,
+            _ => Packing::Plain,
+        };
+        Task::Seal(Box::new(Sealing { closed, packing }))
+    }
+
+    fn covers(&self) -> SegmentNo {
+        self.manifest.as_ref().map_or(SegmentNo(0), |manifest| manifest.covers)
+    }
+
+    fn merge(&self) -> Option<Task> {
+        let catalog = self.shared.catalog();
+        let covers = self.covers();
+        let mut segments: Vec<_> = catalog.all_sealed().cloned().collect();
+        segments.sort_unstable_by_key(|segment| segment.no);
+        segments.dedup_by_key(|segment| segment.no);
+        // Where one is missing or cannot be read it ends: what is behind it is not taken for the whole truth.
+        let behind = segments.iter().filter(|segment| segment.no > covers);
+        let behind =
+            (covers.0 + 1..).zip(behind).take_while(|(no, segment)| segment.no.0 == *no).count() as u64;
+        let last = SegmentNo(covers.0 + behind);
+        let dead =
+            catalog.dead.iter().filter(|dead| dead.no <= last).map(|dead| dead.file_bytes()).sum::<u64>();
+        let is_due = behind >= MERGE_BEHIND
+            || self.upkeep.changed > MERGE_SUBJECTS.max(catalog.index.len() as u64)
+            || self.is_much(&catalog, dead);
+        if behind == 0 || !is_due {
+            return None;
+        }
+        segments.retain(|segment| segment.no <= last);
+        let survey = !self.upkeep.is_surveyed;
+        Some(Task::Merge(Box::new(Merging {
+            stream: self.id(),
+            old: self.manifest.clone(),
+            segments,
+            survey,
+        })))
+    }
+
+    /// Whether so many bytes of dead files are worth a manifest.
+    fn is_much(&self, catalog: &Catalog, dead: u64) -> bool {
+        if catalog.totals.messages == 0 {
+            return dead >= PURGED_BYTES;
+        }
+        let live = catalog.places.iter().map(|place| place.segment.file_bytes()).sum::<u64>();
+        dead > (live / 10).max(2 * self.segment_bytes())
+    }
+
+    /// What removed the dead may stand in the active segment, and be in no footer: it is closed then, so that a merge
+    /// can cover it. After a purge of everything the active segment is itself what is to go.
+    fn close_for_removal(&mut self, now: Timestamp) -> Option<Task> {
+        let end = self.active.file.end();
+        if end <= HEADER_BYTES as u64 {
+            return None;
+        }
+        let catalog = self.shared.catalog();
+        let dead = catalog.dead.iter().map(|dead| dead.file_bytes()).sum::<u64>();
+        let own = if catalog.totals.messages == 0 { end } else { 0 };
+        let is_due = self.is_much(&catalog, dead + own) && catalog.is_sealed_behind(self.covers());
+        drop(catalog);
+        if !is_due {
+            return None;
+        }
+        if self.roll(now).is_err() {
+            self.rest(now, REST);
+            return None;
+        }
+        self.shared.catalog_mut().bury_dead();
+        Some(self.seal())
+    }
+
+    fn compaction(&mut self) -> Option<Task> {
+        let catalog = self.shared.catalog();
+        while let Some(no) = self.upkeep.sparse.pop() {
+            // One that is dead is removed as a whole.
+            if let Some(place) =
+                catalog.places.iter().find(|place| place.segment.no == no && place.segment.is_sealed())
+            {
+                let segment = Arc::clone(&place.segment);
+                let (manifest, erased) = (self.manifest.clone(), Ranges::new());
+                return Some(Task::Compact(Box::new(Compaction { segment, manifest, erased })));
+            }
+        }
+        None
+    }
+
+    fn erasure(&mut self) -> Option<Task> {
+        let is_ready = |erasure: &Erasure| erasure.log.durable() >= erasure.end;
+        let catalog = self.shared.catalog();
+        let segment = loop {
+            let at = self.upkeep.erasures.iter().position(is_ready)?;
+            let no = self.upkeep.erasures[at].no;
+            match catalog.all_sealed().find(|segment| segment.no == no) {
+                Some(segment) => break Arc::clone(segment),
+                // Its file is gone, or doomed.
+                None => drop(self.upkeep.erasures.remove(at)),
+            }
+        };
+        let mine = |erasure: &mut Erasure| erasure.no == segment.no && is_ready(erasure);
+        let erased = self.upkeep.erasures.extract_if(.., mine).map(|erasure| erasure.seq).collect();
+        let erased = Ranges::from_unsorted(erased);
+        Some(Task::Compact(Box::new(Compaction { segment, manifest: self.manifest.clone(), erased })))
+    }
+
+    fn rest(&mut self, now: Timestamp, time: i64) {
+        self.upkeep.rest_until = now.saturating_add(time);
+    }
+
+    /// Takes over what a job did.
+    ///
+    /// # Errors
+    /// The job failed. The stream is as before and tries again after a pause, unless it has failed itself.
+    pub fn finish(&mut self, done: Done, now: Timestamp) -> Result<(), StoreError> {
+        self.upkeep.out = Out::None;
+        match done.result {
+            Ok(Finished::Sealed(sealed)) => self.sealed(*sealed),
+            Ok(Finished::Merged(merged)) => self.merged(*merged),
+            Ok(Finished::Compacted(compacted)) => self.compacted(*compacted),
+            Ok(Finished::Removed) => {}
+            Err(failed) => return Err(self.job_failed(failed, now)),
+        }
+        Ok(())
+    }
+
+    fn sealed(&mut self, sealed: Sealed) {
+        let Sealed { segment, slots, subjects, appended } = sealed;
+        self.upkeep.changed += subjects;
+        self.shared.release.durable(segment.no, appended);
+        self.replace(segment, slots);
+        self.shared.catalog_mut().sealed_one();
+    }
+
+    fn compacted(&mut self, compacted: Compacted) {
+        self.replace(compacted.segment, compacted.slots);
+    }
+
+    fn replace(&mut self, segment: Arc<Segment>, slots: Arc<Slots>) {
+        if let Some(files) = self.home.files() {
+            files.ground.slots.insert(&segment, slots);
+        }
+        self.shared.catalog_mut().replace(segment);
+    }
+
+    fn merged(&mut self, merged: Merged) {
+        let Merged { manifest, dead, old_base, sparse } = merged;
+        // Before the files go, nobody is to find them any more.
+        let segments = self.shared.catalog_mut().forget(&dead);
+        self.upkeep.doomed = Removal { segments, numbers: dead, files: old_base.into_iter().collect() };
+        self.upkeep.changed = 0;
+        self.upkeep.is_surveyed = true;
+        self.upkeep.sparse.extend(sparse);
+        self.upkeep.sparse.sort_unstable();
+        self.upkeep.sparse.dedup();
+        self.manifest = Some(manifest);
+    }
+
+    fn job_failed(&mut self, failed: Failed, now: Timestamp) -> StoreError {
+        let Failed { task, error } = failed;
+        let is_damaged = matches!(error, JobError::Damage(..));
+        if matches!(&error, JobError::Io(error) if is_full(error)) {
+            // A merge gives space back, and needs some itself.
+            self.release_headroom();
+        }
+        self.rest(now, if is_damaged { REST_DAMAGED } else { REST });
+        match task {
+            Task::Seal(sealing) => {
+                if let JobError::Lost(error) = &error {
+                    let file = &sealing.closed.active.file;
+                    file.lose(&WriteFailed::new(file.path(), error));
+                    return self.fail(&format!("{} could not be synced: {error}", file.path().display()));
+                }
+                self.closed.insert(0, sealing.closed);
+            }
+            Task::Remove(removal) => self.upkeep.doomed = removal,
+            Task::Compact(compaction) if !is_damaged => self.retry(&compaction),
+            Task::Compact(_) | Task::Merge(_) => {}
+        }
+        error.into_store_error()
+    }
+
+    fn retry(&mut self, compaction: &Compaction) {
+        let no = compaction.segment.no;
+        if compaction.erased.is_empty() {
+            self.upkeep.sparse.push(no);
+        }
+        // That they are deleted is durable, wherever it was written.
+        let log = &self.active.file;
+        let again =
+            compaction.erased.iter().flatten().map(|seq| Erasure { no, seq, log: Arc::clone(log), end: 0 });
+        self.upkeep.erasures.extend(again);
+    }
+
+    /// Removes one message as [`Stream::delete`] does, and its bytes from the disk. Nothing is removed if there is none
+    /// with this sequence.
+    ///
+    /// On return nobody sees the message any more. Its bytes are overwritten with the next round if its segment is not
+    /// sealed; else when a job has written the segment anew, which begins once the deletion is durable:
+    /// [`Stream::erasing`] says how many still wait. A loss of power before that leaves the bytes where they are, in a
+    /// message that is deleted. Copies in the journal, and in file systems that write elsewhere, are overwritten when
+    /// their space is used again, not before.
+    ///
+    /// # Errors
+    /// The message is still there, unless the stream has failed.
+    pub fn erase(&mut self, seq: Seq, now: Timestamp) -> Result<Removed, StoreError> {
+        self.check()?;
+        let Some(located) = self.shared.catalog().locate(seq)? else { return Ok(Removed::default()) };
+        let removed = self.delete(seq, now)?;
+        let segment = &located.segment;
+        if let Source::Appended(file) = &segment.source
+            && let Err(error) = erase_appended(segment, file, located.offset, now)
+        {
+            return Err(self.fail(&format!("erasing failed: {error}")));
+        }
+        // A job may have copied it already.
+        if segment.is_sealed() || self.upkeep.out == Out::Segment(segment.no) {
+            let (log, end) = (Arc::clone(&self.active.file), self.active.file.end());
+            self.upkeep.erasures.push(Erasure { no: segment.no, seq, log, end });
+        }
+        Ok(removed)
+    }
+
+    /// Messages that were erased and whose bytes are still in a sealed file.
+    #[must_use]
+    pub fn erasing(&self) -> usize {
+        self.upkeep.erasures.len()
+    }
+}
+
+fn erase_appended(
+    segment: &Segment,
+    file: &Arc<AppendFile>,
+    offset: u64,
+    now: Timestamp,
+) -> std::io::Result<()> {
+    let invalid = || std::io::Error::other("the message cannot be read");
+    let mut head = [0; HEAD_BYTES];
+    let read = file.read_at(&mut head, offset)?;
+    let head = record::peek(&head[..read]).ok_or_else(invalid)?;
+    let mut entry = vec![0; head.size()];
+    let read = file.read_at(&mut entry, offset)?;
+    entry.truncate(read);
+    record::erase(&mut entry, &segment.context).map_err(|_| invalid())?;
+    file.overwrite(offset, &entry, nanos(now))?;
+    Ok(())
+}
+
+impl Catalog {
+    fn all_sealed(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        let visible = self.places.iter().map(|place| &place.segment);
+        visible.chain(&self.dead).filter(|segment| segment.is_sealed())
+    }
+
+    /// Whether all segments but the active one are sealed, and none is missing: a merge can come up to the end.
+    fn is_sealed_behind(&self, covers: SegmentNo) -> bool {
+        let Some(active) = self.places.last() else { return false };
+        let behind = self.all_sealed().filter(|segment| segment.no > covers).count() as u64;
+        covers.0 + behind + 1 == active.segment.no.0
+    }
+
+    /// Puts a sealed segment in the place of what it was before.
+    fn replace(&mut self, segment: Arc<Segment>) {
+        if let Some(place) = self.places.iter_mut().find(|place| place.segment.no == segment.no) {
+            place.segment = segment;
+            place.form = Form::Sealed;
+        } else if let Some(dead) = self.dead.iter_mut().find(|dead| dead.no == segment.no) {
+            *dead = segment;
+        }
+    }
+
+    /// Takes out segments that no manifest lists, by sorted numbers.
+    fn forget(&mut self, numbers: &[SegmentNo]) -> Vec<Arc<Segment>> {
+        let is_gone = |segment: &Arc<Segment>| numbers.binary_search(&segment.no).is_ok();
+        let places = self.places.extract_if(.., |place| is_gone(&place.segment)).map(|place| place.segment);
+        let mut gone: Vec<_> = places.collect();
+        gone.extend(self.dead.extract_if(.., |segment| is_gone(segment)));
+        gone
+    }
+}
