@@ -20,12 +20,25 @@ pub(super) fn check(disk: &dyn Disk, root: &Path, store: u64, reporter: &mut Rep
             return;
         }
     };
+    kept(disk, &directory, reporter);
     let newest = files.iter().map(|file| file.number).max().unwrap_or(0);
     for file in files.into_iter().filter(|file| file.number == newest || file.number == 0) {
         let Some(range) = file.broken else { continue };
         let meaning = "The last round was being written when the process or the power failed, or was damaged since; \
                        nothing of a round that was not finished had been confirmed.";
         reporter.tell(Finding::note(file.path, "the last block is not whole", meaning).at(range));
+    }
+}
+
+/// Files that an earlier start set aside.
+fn kept(disk: &dyn Disk, directory: &Path, reporter: &mut Reporter<'_>) {
+    for entry in disk.list(directory).unwrap_or_default() {
+        if entry.name.starts_with("kept-") {
+            let meaning = "It may hold the only copy of some bytes: keep it until the store was checked against a \
+                           backup.";
+            let what = "an earlier start could not use all of it and set it aside";
+            reporter.tell(Finding::suspicious(directory.join(entry.name), what, meaning));
+        }
     }
 }
 
@@ -43,15 +56,6 @@ pub(super) fn judge(report: &ReplayReport, directory: &Path, reporter: &mut Repo
     if report.cut > 0 {
         let what = format!("{} rounds were not finished", report.cut);
         reporter.tell(Finding::note(directory, what, "Nothing of them had been confirmed as safe."));
-    }
-    for path in &report.kept {
-        let meaning = "It may hold the only copy of some bytes: keep it until the store was checked against a backup.";
-        let (path, what) = (path.clone(), "a start could not use all of it and set it aside");
-        // What this replay set aside was told above.
-        let is_new = report.problems.iter().any(|problem| !matches!(problem, Problem::MissingStart { .. }));
-        if !is_new {
-            reporter.tell(Finding::suspicious(path, what, meaning));
-        }
     }
     for path in &report.unknown {
         reporter.tell(Finding::note(path, "it is none of the journal's files", "The server leaves it alone."));
