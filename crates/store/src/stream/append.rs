@@ -27,9 +27,6 @@ const WARM: usize = 32;
 /// Subjects from which on that is worth it.
 const MANY_SUBJECTS: usize = 4096;
 
-/// From here on most look-ups of a subject miss the processor's caches, and it pays to let them overlap.
-const MANY_SUBJECTS: usize = 20_000;
-
 /// A message to be stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewMessage<'a> {
@@ -106,9 +103,6 @@ impl Stream {
             batch.control(&durable, now);
         }
         let mut catalog = self.shared.catalog_mut();
-        if catalog.index.len() > MANY_SUBJECTS {
-            catalog.index.warm(messages.iter().map(|message| message.subject));
-        }
         let mut entering = Entering {
             catalog: &mut catalog,
             limits: &self.config.limits,
