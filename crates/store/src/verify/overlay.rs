@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -78,6 +79,18 @@ impl Overlay {
         let length = below.len()?;
         let state = Mutex::new(State { length, cut: length, pages: BTreeMap::new() });
         Ok(Arc::new(Contents { below: Some(below), state }))
+    }
+
+    /// Where what was written here differs from what is below, other than by filling zeros.
+    pub(super) fn replaced(&self) -> io::Result<Vec<(PathBuf, Range<u64>)>> {
+        let mut replaced = Vec::new();
+        for (path, change) in lock(&self.changes).iter() {
+            let Change::File(contents) = change else { continue };
+            if let Some(range) = contents.replaced()? {
+                replaced.push((path.clone(), range));
+            }
+        }
+        Ok(replaced)
     }
 
     fn set(&self, path: &Path, change: Change) {
@@ -176,6 +189,25 @@ impl Contents {
     }
 }
 
+impl Contents {
+    fn replaced(&self) -> io::Result<Option<Range<u64>>> {
+        let Some(file) = &self.below else { return Ok(None) };
+        let state = lock(&self.state);
+        let mut range: Option<Range<u64>> = None;
+        let mut old = vec![0; PAGE as usize];
+        for (page, new) in &state.pages {
+            let read = file.read_at(&mut old, page * PAGE)?;
+            let differs = |(old, new): (&u8, &u8)| *old != 0 && old != new;
+            let pairs = || old[..read].iter().zip(new);
+            if let (Some(first), Some(last)) = (pairs().position(differs), pairs().rposition(differs)) {
+                let found = page * PAGE + first as u64..page * PAGE + last as u64 + 1;
+                range = Some(range.map_or(found.clone(), |range| range.start..found.end));
+            }
+        }
+        Ok(range)
+    }
+}
+
 impl OverlayFile {
     fn take_name(&self) {
         let mut changes = lock(&self.changes);
@@ -184,7 +216,7 @@ impl OverlayFile {
 }
 
 /// The parts of `length` bytes at `offset` that lie in one page each: page, where in it, where in the bytes.
-fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let at = offset + done as u64;

@@ -54,12 +54,20 @@ pub(super) fn look<'a>(
         }
     }
     quarantine(&**disk, root, reporter)?;
-    let overlay: Arc<dyn Disk> = Arc::new(Overlay::new(Arc::clone(disk)));
+    let overlay = Arc::new(Overlay::new(Arc::clone(disk)));
+    let disk_above: Arc<dyn Disk> = Arc::clone(&overlay) as Arc<dyn Disk>;
     let ground = store.and_then(|store| {
         journal::check(&**disk, root, store, reporter);
-        ground(&overlay, root, store, keys, reporter)
+        ground(&disk_above, root, store, keys, reporter)
     });
-    Ok(Looking { disk: overlay, root, keys, ground })
+    for (path, range) in overlay.replaced()? {
+        if path.starts_with(root.join("streams")) {
+            let what = "the journal holds other bytes for it";
+            let meaning = "The next start writes those of the journal, and nothing is lost.";
+            reporter.tell(Finding::note(path, what, meaning).at(range));
+        }
+    }
+    Ok(Looking { disk: disk_above, root, keys, ground })
 }
 
 pub(super) const UNFINISHED: &str = "Left by a crash while it was written; the next start removes it.";
@@ -105,7 +113,7 @@ fn quarantine(disk: &dyn Disk, root: &Path, reporter: &mut Reporter<'_>) -> io::
 }
 
 /// Replays the journal into the overlay and makes what recovery works with.
-pub(super) fn ground(
+fn ground(
     overlay: &Arc<dyn Disk>,
     root: &Path,
     store: u64,

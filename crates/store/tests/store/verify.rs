@@ -29,9 +29,9 @@ impl Ground {
     fn new(cipher: Option<CipherKind>, compression: Compression) -> Self {
         let keys =
             cipher.map(|kind| Keys { kind, current: MasterKey::derive(b"of the operator"), previous: None });
-        let config = StreamConfig { compression, segment_bytes: Some(4096), ..StreamConfig::default() };
+        let config = StreamConfig { compression, segment_bytes: Some(2048), ..StreamConfig::default() };
         let mut ground = Self { disk: Arc::new(MemoryDisk::new()), keys, config, opened: 0 };
-        ground.live(120, 0);
+        ground.live(200, 0);
         ground
     }
 
