@@ -22,6 +22,8 @@ pub(super) struct Place<'a> {
     /// What the manifest says of it.
     pub(super) listed: Option<&'a SegmentEntry>,
     pub(super) role: Role<'a>,
+    /// The segment before it.
+    pub(super) before: Option<SegmentNo>,
     /// The segments that follow.
     pub(super) behind: &'a [SegmentNo],
     /// The sequence that the log goes on with, if that is known.
@@ -114,8 +116,9 @@ fn begins(checking: &mut Checking<'_, '_>, open: &Open<'_>, counting: &mut Count
         return;
     }
     if let Some(next) = open.place.next_seq.filter(|next| *next < first) {
-        let meaning = "The end of the segment before is missing; what was in it is lost.";
-        let finding = Finding::damage(&*open.path, "it does not begin where the one before ends", meaning);
+        let path = open.place.before.map_or_else(|| open.path.clone(), |no| checking.path(segment_name(no)));
+        let what = format!("its end is missing: segment {} does not begin where it ends", open.place.no.0);
+        let finding = Finding::damage(path, what, "What was in it is lost unless the file can be restored.");
         checking.tell(finding.messages(next, first - 1));
         counting.distrust();
     }

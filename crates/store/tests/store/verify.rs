@@ -59,6 +59,9 @@ impl Ground {
     fn live(&mut self, messages: u64, from: i64) {
         let (store, mut streams) = self.open();
         let mut consumers = store.open_consumers(streams[0].id(), Durability::Written).unwrap().0;
+        for old in consumers.take_obsolete() {
+            self.disk.remove_file(&old.path).unwrap();
+        }
         let id = consumers.find("c").or_else(|| consumers.create("c", Rules::default(), b"it").ok()).unwrap();
         for at in 0..messages {
             let now = from + at as i64 + 1;
@@ -83,6 +86,9 @@ impl Ground {
             if at % 10 == 0 {
                 store.journal().round_now(&|| now as u64).unwrap();
             }
+        }
+        for old in consumers.take_obsolete() {
+            self.disk.remove_file(&old.path).unwrap();
         }
         store.journal().round_now(&|| 1 << 40).unwrap();
     }
@@ -237,9 +243,9 @@ fn flips_are_found(ground: &Ground, keys: Option<&Keys>, seed: u64, flips: usize
 fn flipped_bits_are_found() {
     for (seed, (cipher, compression)) in VARIANTS.into_iter().enumerate() {
         let ground = Ground::new(cipher, compression);
-        flips_are_found(&ground, ground.keys.as_ref(), seed as u64, 60);
+        flips_are_found(&ground, ground.keys.as_ref(), seed as u64, 40);
         if cipher.is_some() {
-            flips_are_found(&ground, None, 100 + seed as u64, 30);
+            flips_are_found(&ground, None, 100 + seed as u64, 20);
         }
     }
 }
