@@ -33,14 +33,19 @@ pub fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     let summary = verify::check(&disk, &root, keys.as_ref(), &mut |finding| {
         if arguments.json { println!("{}", json::finding(finding)) } else { println!("{finding}") }
     })?;
-    if arguments.json { println!("{}", json::summary(&summary)) } else { println!("{}", sentence(&summary)) }
+    if arguments.json {
+        println!("{}", json::summary(&summary))
+    } else {
+        println!("{}", sentence(&summary))
+    }
     Ok(if summary.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn sentence(summary: &Summary) -> String {
     let Summary { streams, locked, segments, messages, damage, suspicious, notes } = summary;
     let verdict = if summary.is_sound() { "sound" } else { "damaged" };
-    let encrypted = if *locked > 0 { format!(", {locked} of them encrypted and not opened") } else { String::new() };
+    let encrypted =
+        if *locked > 0 { format!(", {locked} of them encrypted and not opened") } else { String::new() };
     format!(
         "{verdict}: {streams} streams{encrypted}, {segments} segments, {messages} messages; {damage} damaged places, \
          {suspicious} suspicious, {notes} notes"

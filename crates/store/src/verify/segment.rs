@@ -10,11 +10,11 @@ use crate::segment::{self, Damaged, HEADER_BYTES, Header, TRAILER_BYTES, Trailer
 use crate::stream::segment_name;
 use crate::{SegmentNo, Seq};
 
+use super::Finding;
 use super::apply::{Counting, Role, Rows};
 use super::entries::{self, Walked};
 use super::sealed::{self, Sections};
 use super::stream::Checking;
-use super::Finding;
 
 /// A segment among the others.
 pub(super) struct Place<'a> {
@@ -44,7 +44,11 @@ const LOST: &str = "Messages that were safe cannot be read here any more; everyt
 const WHOLE_LOST: &str = "Nothing in this file can be read; restore it from a backup.";
 
 /// Checks a segment and counts what it holds; answers the sequence that the log goes on with behind it.
-pub(super) fn check(checking: &mut Checking<'_, '_>, place: &Place<'_>, counting: &mut Counting) -> Option<Seq> {
+pub(super) fn check(
+    checking: &mut Checking<'_, '_>,
+    place: &Place<'_>,
+    counting: &mut Counting,
+) -> Option<Seq> {
     let name = segment_name(place.no);
     let path = checking.path(&name);
     let opened = checking.open(&name).and_then(|file| Ok((file.len()?, file)));
@@ -76,7 +80,12 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, place: &Place<'_>, counting
     Some(last_seq.max(sections.last_seq()) + 1)
 }
 
-fn header(checking: &mut Checking<'_, '_>, place: &Place<'_>, file: &dyn File, path: &PathBuf) -> Option<Header> {
+fn header(
+    checking: &mut Checking<'_, '_>,
+    place: &Place<'_>,
+    file: &dyn File,
+    path: &PathBuf,
+) -> Option<Header> {
     let damage = match Header::read(file) {
         Ok(header) if header.stream == checking.id() && header.segment == place.no => return Some(header),
         Ok(header) => {
@@ -91,7 +100,8 @@ fn header(checking: &mut Checking<'_, '_>, place: &Place<'_>, file: &dyn File, p
     let is_empty = is_zero(file, HEADER_BYTES as u64).unwrap_or(false);
     let is_last = place.behind.is_empty() && place.listed.is_none();
     checking.tell(if is_empty && is_last {
-        let meaning = "It was begun when the process or the power failed; the next start moves it to quarantine.";
+        let meaning =
+            "It was begun when the process or the power failed; the next start moves it to quarantine.";
         Finding::note(path, "nothing was written to it", meaning)
     } else {
         let finding = Finding::damage(path, damage.to_string(), WHOLE_LOST).at(0..HEADER_BYTES as u64);
@@ -122,7 +132,7 @@ fn begins(checking: &mut Checking<'_, '_>, open: &Open<'_>, counting: &mut Count
         checking.tell(finding.messages(next, first - 1));
         counting.distrust();
     }
-    // Sealing a packed segment writes it once; only erasing writes it again before a manifest covers it.
+    // Packing writes it once, and leaves out what was erased; only erasing writes it again before a manifest covers it.
     counting.is_ahead |= open.header.generation > u64::from(open.header.packed);
     if counting.is_trusted {
         counting.state.begin_segment(first);
@@ -140,10 +150,18 @@ impl Open<'_> {
         } else if header.generation == entry.generation && entry.sealed && self.length != entry.file_len {
             let what = format!("{} bytes, the manifest lists {}", self.length, entry.file_len);
             let meaning = "It was cut or has grown after it was complete.";
-            checking.tell(Finding::damage(path, what, meaning).at(self.length.min(entry.file_len)..self.length));
+            checking
+                .tell(Finding::damage(path, what, meaning).at(self.length.min(entry.file_len)..self.length));
         } else if header.generation == entry.generation && header.through != entry.through {
-            let what = format!("it stands for segments up to {}, the manifest says {}", header.through.0, entry.through.0);
-            checking.tell(Finding::suspicious(path, what, "The file and the manifest were not written together."));
+            let what = format!(
+                "it stands for segments up to {}, the manifest says {}",
+                header.through.0, entry.through.0
+            );
+            checking.tell(Finding::suspicious(
+                path,
+                what,
+                "The file and the manifest were not written together.",
+            ));
         }
     }
 
@@ -249,6 +267,15 @@ fn walk(
     }
     report(checking, open, &walked, &rows, has_lost_footer);
     rows_against_table(checking, open, &rows, walked.damaged.is_empty());
+    if counting.is_trusted && matches!(role, Role::Replayed) {
+        if open.header.packed {
+            counting.passed_rewritten(rows.has_gap, sections.last_seq());
+        }
+        let next = open.place.behind.first().and_then(|no| checking.header(*no));
+        if let Some(next) = next {
+            counting.before(next.first_seq);
+        }
+    }
     if let Some(trailer) = trailer {
         sealed::check(checking, open, trailer, sections, &rows, counting);
     }
@@ -272,11 +299,34 @@ fn proven(checking: &Checking<'_, '_>, open: &Open<'_>, to: u64) -> u64 {
         let (context, length) = (checking.context(&header), file.len().unwrap_or(0));
         let _ = entries::walk(&*file, &header, &context, (length, 0), &mut |scanned| {
             if let Entry::Control(Control::Durable { segment, offset }) = scanned.entry {
-                durable = if segment == no { offset.max(durable) } else if segment > no { to } else { durable };
+                durable = if segment == no {
+                    offset.max(durable)
+                } else if segment > no {
+                    to
+                } else {
+                    durable
+                };
             }
         });
     }
-    durable.min(to)
+    // Space that was allocated ahead was synced, too; that it lacks entries is seen where the next segment begins.
+    durable.min(used(&*open.file, to).unwrap_or(0))
+}
+
+/// Where the zeros at the end of a file begin.
+fn used(file: &dyn File, length: u64) -> std::io::Result<u64> {
+    let mut piece = vec![0; 1 << 16];
+    let mut end = length;
+    while end > 0 {
+        let begin = end.saturating_sub(piece.len() as u64);
+        let bytes = &mut piece[..(end - begin) as usize];
+        let read = file.read_at(bytes, begin)?;
+        if let Some(last) = bytes[..read].iter().rposition(|byte| *byte != 0) {
+            return Ok(begin + last as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
 }
 
 fn report(
@@ -287,7 +337,8 @@ fn report(
     has_lost_footer: bool,
 ) {
     for Damaged { bytes, first_seq, last_seq } in &walked.damaged {
-        let finding = Finding::damage(&*open.path, "these bytes are not what was written", LOST).at(bytes.clone());
+        let finding =
+            Finding::damage(&*open.path, "these bytes are not what was written", LOST).at(bytes.clone());
         // The table knows what is missing; else it is what may have been between the neighbors.
         let (first, last) = rows.lost().or(last_seq.map(|last| (*first_seq, last))).unwrap_or((1, 0));
         checking.tell(finding.messages(first, last));
@@ -303,13 +354,18 @@ fn torn(checking: &mut Checking<'_, '_>, open: &Open<'_>, at: u64, has_more: boo
     let finding = if !open.place.behind.is_empty() {
         let meaning = "The next start ends the log here and moves the segments behind it to quarantine: if the power \
                        did not fail, this is damage.";
-        Finding::suspicious(&*open.path, "it ends with an incomplete batch, and other segments follow", meaning)
+        Finding::suspicious(
+            &*open.path,
+            "it ends with an incomplete batch, and other segments follow",
+            meaning,
+        )
     } else if has_more {
         let meaning = "The next start cuts it here and keeps a copy in quarantine: if the power did not fail, this is \
                        damage.";
         Finding::suspicious(&*open.path, "an incomplete batch, and whole entries behind it", meaning)
     } else {
-        let meaning = "Its last write was not finished or is being made; nothing of it had been confirmed as safe.";
+        let meaning =
+            "Its last write was not finished or is being made; nothing of it had been confirmed as safe.";
         Finding::note(&*open.path, "it ends with an incomplete batch", meaning)
     };
     checking.tell(finding.at(bytes));
@@ -327,7 +383,8 @@ fn rows_against_table(checking: &mut Checking<'_, '_>, open: &Open<'_>, rows: &R
     }
     let unread = "The footer was not written for these entries: messages are there that readers do not find.";
     if let (Some(first), Some(last)) = (rows.unlisted.first(), rows.unlisted.last()) {
-        checking.tell(Finding::damage(path, "the footer does not name messages", unread).messages(*first, *last));
+        checking
+            .tell(Finding::damage(path, "the footer does not name messages", unread).messages(*first, *last));
     }
     if let Some((seq, what)) = rows.wrong {
         checking.tell(Finding::damage(path, what, unread).messages(seq, seq));
