@@ -15,7 +15,7 @@ use super::keys::KeyArguments;
 
 /// Arguments of `myelin store check`.
 #[derive(Debug, Args)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// The store's directory
     directory: PathBuf,
     /// One JSON object per finding, and a summary
@@ -26,7 +26,7 @@ pub struct Arguments {
 }
 
 /// Checks, and tells findings as they are made.
-pub fn run(arguments: &Arguments) -> io::Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let keys = arguments.keys.keys()?;
     let root = std::path::absolute(&arguments.directory)?;
