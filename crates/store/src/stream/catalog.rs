@@ -433,13 +433,15 @@ impl Catalog {
     }
 
     fn head_row(&mut self, seq: Seq) -> Result<Option<(u64, SubjectId)>, ReadError> {
-        let Some(place) = self.places.first() else { return Ok(None) };
+        // Segments without a message may stand before it.
+        let Some(at) = self.place_of(seq) else { return Ok(None) };
+        let place = &self.places[at];
         let first = place.segment.first_seq;
         if matches!(place.form, Form::Active) {
             let Some(row) = Table::Growing(&self.rows).row_of(seq - first) else { return Ok(None) };
             return Ok(Some((u64::from(self.rows.sizes[row]), self.rows.subjects[row])));
         }
-        self.load_head()?;
+        self.load_head(at)?;
         let Some((_, table)) = &self.head.table else { return Ok(None) };
         let Some(row) = table.row_of(seq - first) else { return Ok(None) };
         let size = table.size(row);
@@ -460,8 +462,8 @@ impl Catalog {
         Ok(subject.map(|id| (size, id)))
     }
 
-    fn load_head(&mut self) -> Result<(), ReadError> {
-        let place = &self.places[0];
+    fn load_head(&mut self, at: usize) -> Result<(), ReadError> {
+        let place = &self.places[at];
         let no = place.segment.no.0;
         let sealed = matches!(place.form, Form::Sealed);
         if let Some((at, table)) = &self.head.table
