@@ -507,6 +507,7 @@ impl Catalog {
             seq -= 1;
         }
         self.deleted.remove_above(last);
+        self.forget_deletions_above(last);
         self.lasting.split_off(&(last + 1));
         self.forget_expiries_above(last);
         self.totals.last_seq = last.min(self.totals.last_seq);
@@ -516,8 +517,17 @@ impl Catalog {
         Ok(removed)
     }
 
+    /// Nor may the next footer call them deleted.
+    fn forget_deletions_above(&mut self, last: Seq) {
+        self.deleted_here.retain_mut(|range| {
+            *range = *range.start()..=(*range.end()).min(last);
+            !range.is_empty()
+        });
+    }
+
     /// Sequences that are given out again must not inherit the lifetimes of those before.
     fn forget_expiries_above(&mut self, last: Seq) {
+        self.expiries_here.retain(|&(seq, _)| seq <= last);
         if self.expiry.is_empty() {
             return;
         }
@@ -529,7 +539,6 @@ impl Catalog {
                 self.expiry.insert(seq, at);
             }
         }
-        self.expiries_here.retain(|&(seq, _)| seq <= last);
     }
 
     /// Moves the last sequence to `last` without messages.
