@@ -433,13 +433,15 @@ impl Catalog {
     }
 
     fn head_row(&mut self, seq: Seq) -> Result<Option<(u64, SubjectId)>, ReadError> {
-        let Some(place) = self.places.first() else { return Ok(None) };
+        // Segments without a message may stand before it.
+        let Some(at) = self.place_of(seq) else { return Ok(None) };
+        let place = &self.places[at];
         let first = place.segment.first_seq;
         if matches!(place.form, Form::Active) {
             let Some(row) = Table::Growing(&self.rows).row_of(seq - first) else { return Ok(None) };
             return Ok(Some((u64::from(self.rows.sizes[row]), self.rows.subjects[row])));
         }
-        self.load_head()?;
+        self.load_head(at)?;
         let Some((_, table)) = &self.head.table else { return Ok(None) };
         let Some(row) = table.row_of(seq - first) else { return Ok(None) };
         let size = table.size(row);
@@ -460,8 +462,8 @@ impl Catalog {
         Ok(subject.map(|id| (size, id)))
     }
 
-    fn load_head(&mut self) -> Result<(), ReadError> {
-        let place = &self.places[0];
+    fn load_head(&mut self, at: usize) -> Result<(), ReadError> {
+        let place = &self.places[at];
         let no = place.segment.no.0;
         let sealed = matches!(place.form, Form::Sealed);
         if let Some((at, table)) = &self.head.table
@@ -505,6 +507,7 @@ impl Catalog {
             seq -= 1;
         }
         self.deleted.remove_above(last);
+        self.forget_deletions_above(last);
         self.lasting.split_off(&(last + 1));
         self.forget_expiries_above(last);
         self.totals.last_seq = last.min(self.totals.last_seq);
@@ -514,8 +517,17 @@ impl Catalog {
         Ok(removed)
     }
 
+    /// Nor may the next footer call them deleted.
+    fn forget_deletions_above(&mut self, last: Seq) {
+        self.deleted_here.retain_mut(|range| {
+            *range = *range.start()..=(*range.end()).min(last);
+            !range.is_empty()
+        });
+    }
+
     /// Sequences that are given out again must not inherit the lifetimes of those before.
     fn forget_expiries_above(&mut self, last: Seq) {
+        self.expiries_here.retain(|&(seq, _)| seq <= last);
         if self.expiry.is_empty() {
             return;
         }
@@ -527,7 +539,6 @@ impl Catalog {
                 self.expiry.insert(seq, at);
             }
         }
-        self.expiries_here.retain(|&(seq, _)| seq <= last);
     }
 
     /// Moves the last sequence to `last` without messages.
