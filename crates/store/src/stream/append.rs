@@ -27,9 +27,6 @@ const WARM: usize = 32;
 /// Subjects from which on that is worth it.
 const MANY_SUBJECTS: usize = 4096;
 
-/// From here on most look-ups of a subject miss the processor's caches, and it pays to let them overlap.
-const MANY_SUBJECTS: usize = 20_000;
-
 /// A message to be stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewMessage<'a> {
@@ -106,9 +103,6 @@ impl Stream {
             batch.control(&durable, now);
         }
         let mut catalog = self.shared.catalog_mut();
-        if catalog.index.len() > MANY_SUBJECTS {
-            catalog.index.warm(messages.iter().map(|message| message.subject));
-        }
         let mut entering = Entering {
             catalog: &mut catalog,
             limits: &self.config.limits,
@@ -320,7 +314,7 @@ impl Entering<'_> {
         let Some(max) = self.limits.messages_per_subject else { return Ok(()) };
         while self.catalog.index.state(id).count > max.max(1) {
             let Some(first) = lookup::first_of(self.catalog, id)? else { return Ok(()) };
-            self.catalog.remove(first)?;
+            self.catalog.remove_of(id, first)?;
             self.deleted.push(first);
         }
         Ok(())
@@ -338,6 +332,9 @@ impl Entering<'_> {
     /// What went is an entry, too: replay does not know the limits of today.
     fn log_evictions(&mut self, batch: &mut Batch<'_>, now: Timestamp) {
         let first = self.catalog.totals.first_seq;
+        if first != self.first_before {
+            self.catalog.settle_head();
+        }
         self.deleted.retain(|&seq| seq >= first);
         if !self.deleted.is_empty() {
             let ranges = Ranges::from_unsorted(std::mem::take(self.deleted));
