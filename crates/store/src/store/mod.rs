@@ -34,6 +34,9 @@ use crate::recovery::{self, Notice, OpenError, StreamReport, place_aside, stream
 use crate::stream::{Active, Catalog, Files, Ground, Home, Shared, SlotsCache, Stream};
 use crate::{SegmentNo, Storage, StreamId, Timestamp};
 
+pub(crate) use identity::{COPY, number};
+pub(crate) use replay::run as replay_journal;
+
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -318,7 +321,7 @@ impl Store {
 }
 
 /// Names in the root that are ours.
-const OURS: [&str; 6] = ["store", "store.copy", "journal", "headroom", "streams", recovery::QUARANTINE];
+pub(crate) const OURS: [&str; 6] = ["store", "store.copy", "journal", "headroom", "streams", recovery::QUARANTINE];
 
 fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {
     for entry in disk.list(root)? {
@@ -352,13 +355,13 @@ fn list_streams(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::R
     Ok(())
 }
 
-fn stream_number(name: &str) -> Option<StreamId> {
+pub(crate) fn stream_number(name: &str) -> Option<StreamId> {
     let digits = Some(name).filter(|name| name.len() == 16)?;
     u64::from_str_radix(digits, 16).ok().map(StreamId)
 }
 
 /// A stream that was being made or removed.
-fn is_unfinished(name: &str) -> bool {
+pub(crate) fn is_unfinished(name: &str) -> bool {
     name.strip_suffix(".tmp").is_some_and(|number| stream_number(number).is_some())
 }
 
