@@ -126,6 +126,10 @@ impl Store {
         disk.make_directory(&streams).map_err(io("streams"))?;
         let store_id = identity::load(&*disk, &root, &*entropy)?;
         disk.sync_directory(&root).map_err(io("the store directory"))?;
+        if let Some(parent) = root.parent() {
+            // Its own name has to survive as well. Where that directory may not be opened, it is not new either.
+            let _ = disk.sync_directory(parent);
+        }
         let mut report = StoreReport::default();
         list_root(&*disk, &root, &mut report).map_err(io("the store directory"))?;
         list_streams(&*disk, &root, &mut report).map_err(io("streams"))?;

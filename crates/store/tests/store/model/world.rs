@@ -244,6 +244,12 @@ impl World {
             Operation::EndJob => self.end_job()?,
             Operation::Compare(seed) => self.compare(*seed)?,
         }
+        if !self.is_synced() {
+            self.synced = self.twin.last_seq;
+        }
+        if std::env::var_os("MYELIN_MODEL_EAGER").is_some() {
+            self.compare(self.seed)?;
+        }
         self.compare_totals()
     }
 
