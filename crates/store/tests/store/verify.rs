@@ -1,5 +1,7 @@
 //! The check of a store: silent about sound ones, and never about damaged ones.
 
+#![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
