@@ -167,10 +167,10 @@ fn put(stream: &mut Stream, at: u64, now: i64) {
     let (subject, payload) = (format!("a.{}", at % 9), format!("<{now}>{}", "abc".repeat(at as usize % 60)));
     let message = NewMessage {
         subject: subject.as_bytes(),
-        headers: if at % 5 == 0 { b"NATS/1.0\r\nA: b\r\n\r\n" } else { b"" },
+        headers: if at.is_multiple_of(5) { b"NATS/1.0\r\nA: b\r\n\r\n" } else { b"" },
         payload: payload.as_bytes(),
         timestamp: now,
-        expires: (at % 11 == 0).then_some(now + 1_000_000),
+        expires: at.is_multiple_of(11).then_some(now + 1_000_000),
         ..NewMessage::default()
     };
     let mut outcomes = Vec::new();
