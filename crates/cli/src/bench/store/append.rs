@@ -15,6 +15,8 @@ use crate::bench::error::BenchError;
 
 /// Bytes of log of one measurement.
 const BYTES: u64 = 512 << 20;
+/// Messages that a stream at its limit keeps.
+const KEPT: u64 = 200_000;
 
 /// Side by side with what only writes the same bytes.
 pub(crate) fn beside_null(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
@@ -25,7 +27,7 @@ pub(crate) fn beside_null(settings: &Settings, scratch: &Scratch) -> Result<Vec<
         let one = |is_ours: bool| {
             let room = scratch.room("append")?;
             if is_ours {
-                fill(&room, &load, StreamConfig::default(), records)
+                fill(&room, &load, StreamConfig::default(), (0, records))
             } else {
                 write(&room, &load, records)
             }
@@ -63,27 +65,29 @@ impl Sample {
     }
 }
 
-/// Appends about `records` messages to a new stream.
+/// Appends `unmeasured` messages to a new stream, then about `records` more. Only the stream's own work is measured.
 pub(super) fn fill(
     room: &Scratch,
     load: &Load,
     config: StreamConfig,
-    records: u64,
+    (unmeasured, records): (u64, u64),
 ) -> Result<(u64, Spent), BenchError> {
     let (ground, _) = Ground::open(room.path())?;
     let mut stream = ground.stream("S", config)?;
-    let batches = load.batches(ground.clock.now());
     let mut appender = Appender::default();
-    let mut count = 0;
-    let meter = Meter::start();
-    for batch in batches.iter().cycle() {
-        if count >= records {
-            break;
+    let mut spent = Spent::default();
+    let (mut at, mut count) = (0, 0);
+    while count < records {
+        let batch = load.batch(at as usize, load.per_batch(), ground.clock.now());
+        let meter = Meter::start();
+        appender.append(&mut stream, &batch, ground.clock.now())?;
+        at += batch.len() as u64;
+        if at > unmeasured {
+            spent += meter.spent();
+            count += batch.len() as u64;
         }
-        appender.append(&mut stream, batch, ground.clock.now())?;
-        count += batch.len() as u64;
     }
-    Ok((count, meter.spent()))
+    Ok((count, spent))
 }
 
 /// Writes the bytes of about `records` messages.
@@ -91,27 +95,31 @@ fn write(room: &Scratch, load: &Load, records: u64) -> Result<(u64, Spent), Benc
     let mut null = NullStore::open(room.path())?;
     let each = load.per_batch();
     let batch: Vec<u8> = (0..each * load.entry_bytes()).map(|n| n as u8).collect();
+    let mut spent = Spent::default();
     let mut count = 0;
-    let meter = Meter::start();
     while count < records {
+        let meter = Meter::start();
         null.append(black_box(&batch)).map_err(BenchError::io("the null store"))?;
+        spent += meter.spent();
         count += each as u64;
     }
-    Ok((count, meter.spent()))
+    Ok((count, spent))
 }
 
 /// Streams at their limits, which remove as much as they store, beside one without.
 pub(crate) fn at_limits(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
     let mut figures = Vec::new();
     let few = Load::new(64, 128);
-    let kept = settings.divide(200_000);
+    let kept = settings.divide(KEPT);
     let messages = Limits { messages: Some(kept), ..Limits::default() };
     figures.extend(limited(settings, scratch, &few, ("messages", messages))?);
     let bytes = Limits { bytes: Some(kept * 178), ..Limits::default() };
     figures.extend(limited(settings, scratch, &few, ("bytes", bytes))?);
-    let many = Load::shuffled(settings.divide(100_000) as usize, 128);
-    let newest = Limits { messages_per_subject: Some(1), ..Limits::default() };
-    figures.extend(limited(settings, scratch, &many, ("1 per subject, 100,000 subjects", newest))?);
+    let of_each = |most| Limits { messages_per_subject: Some(most), ..Limits::default() };
+    let many = Load::random(settings.divide(100_000) as usize, 128);
+    figures.extend(limited(settings, scratch, &many, ("1 per subject, 100,000 subjects", of_each(1)))?);
+    let some = Load::random(settings.divide(20_000) as usize, 128);
+    figures.extend(limited(settings, scratch, &some, ("10 per subject, 20,000 subjects", of_each(10)))?);
     Ok(figures)
 }
 
@@ -121,6 +129,7 @@ fn limited(
     load: &Load,
     (what, limits): (&str, Limits),
 ) -> Result<Vec<Figure>, BenchError> {
+    let kept = settings.divide(KEPT);
     let records = settings.divide(BYTES / load.entry_bytes() as u64);
     let (mut limited, mut unlimited) = (Sample::default(), Sample::default());
     for round in 0..settings.rounds {
@@ -128,7 +137,7 @@ fn limited(
             let room = scratch.room("limit")?;
             let limits = if is_limited { limits } else { Limits::default() };
             let (count, spent) =
-                fill(&room, load, StreamConfig { limits, ..StreamConfig::default() }, records)?;
+                fill(&room, load, StreamConfig { limits, ..StreamConfig::default() }, (kept, records))?;
             if is_limited { &mut limited } else { &mut unlimited }.add(count, spent);
         }
     }

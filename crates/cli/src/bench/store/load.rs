@@ -11,32 +11,55 @@ pub(crate) const BATCH_BYTES: usize = 64 << 10;
 /// Subjects and a payload.
 #[derive(Debug)]
 pub(crate) struct Load {
-    subjects: Vec<String>,
+    /// Subjects of one length, side by side: so near as they would be in a read buffer.
+    texts: Vec<u8>,
     payload: Vec<u8>,
+    order: Order,
 }
 
+/// Which message has which subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// One subject after the other.
+    InTurn,
+    /// Any subject, again and again before others had a turn.
+    Random,
+}
+
+/// Bytes of a subject.
+const SUBJECT: usize = "bench.store.1234567".len();
+
 impl Load {
-    /// `subjects` different subjects of about 20 bytes.
+    /// `subjects` different subjects.
     pub(crate) fn new(subjects: usize, payload: usize) -> Self {
-        let subjects = (0..subjects).map(|n| format!("bench.store.{n:07}")).collect();
-        let payload = (0..payload).map(|n| (n * 31 % 251) as u8).collect();
-        Self { subjects, payload }
+        Self::of(0..subjects, payload)
     }
 
     /// As [`Load::new`], subjects in an order without order.
     pub(crate) fn shuffled(subjects: usize, payload: usize) -> Self {
-        let mut load = Self::new(subjects, payload);
-        shuffle(&mut load.subjects);
-        load
+        let mut numbers: Vec<usize> = (0..subjects).collect();
+        shuffle(&mut numbers);
+        Self::of(numbers, payload)
     }
 
-    pub(crate) fn subjects(&self) -> &[String] {
-        &self.subjects
+    fn of(numbers: impl IntoIterator<Item = usize>, payload: usize) -> Self {
+        let texts = numbers.into_iter().flat_map(|n| format!("bench.store.{n:07}").into_bytes()).collect();
+        Self { texts, payload: (0..payload).map(|n| (n * 31 % 251) as u8).collect(), order: Order::InTurn }
+    }
+
+    /// As [`Load::new`], each message with a random subject.
+    pub(crate) fn random(subjects: usize, payload: usize) -> Self {
+        Self { order: Order::Random, ..Self::new(subjects, payload) }
+    }
+
+    /// All subjects, in the order in which messages have them.
+    pub(crate) fn subjects(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.texts.chunks_exact(SUBJECT)
     }
 
     /// Bytes of a message in the log, at most a few more than it takes.
     pub(crate) fn entry_bytes(&self) -> usize {
-        max_message_len(self.subjects[0].len(), 0, self.payload.len()) - 24
+        max_message_len(SUBJECT, 0, self.payload.len()) - 24
     }
 
     /// How many messages make a batch of 64 KiB.
@@ -46,8 +69,10 @@ impl Load {
 
     /// The message with this number, accepted at `timestamp`.
     pub(crate) fn message(&self, number: usize, timestamp: Timestamp) -> NewMessage<'_> {
+        let number = if self.order == Order::Random { scattered(number) } else { number };
+        let at = number % (self.texts.len() / SUBJECT) * SUBJECT;
         NewMessage {
-            subject: self.subjects[number % self.subjects.len()].as_bytes(),
+            subject: &self.texts[at..at + SUBJECT],
             payload: &self.payload,
             timestamp,
             ..NewMessage::default()
@@ -57,13 +82,6 @@ impl Load {
     /// Messages with the numbers from `first` on.
     pub(crate) fn batch(&self, first: usize, count: usize, timestamp: Timestamp) -> Vec<NewMessage<'_>> {
         (first..first + count).map(|number| self.message(number, timestamp)).collect()
-    }
-
-    /// Batches of 64 KiB, one behind the other: as many as have all subjects, and 16 at least.
-    pub(crate) fn batches(&self, timestamp: Timestamp) -> Vec<Vec<NewMessage<'_>>> {
-        let each = self.per_batch();
-        let count = self.subjects.len().div_ceil(each).max(16);
-        (0..count).map(|batch| self.batch(batch * each, each, timestamp)).collect()
     }
 }
 
@@ -90,6 +108,12 @@ impl Appender {
     }
 }
 
+/// A number without visible order in place of one with it.
+fn scattered(number: usize) -> usize {
+    let mixed = (number as u64 ^ (number as u64) >> 7).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as usize
+}
+
 /// Puts `items` into an order that is the same in every run.
 pub(crate) fn shuffle<T>(items: &mut [T]) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -108,16 +132,15 @@ mod tests {
         let load = Load::new(64, 128);
         let bytes = load.per_batch() * load.entry_bytes();
         assert!((BATCH_BYTES - load.entry_bytes()..=BATCH_BYTES).contains(&bytes));
-        assert_eq!(load.batches(1).len(), 16);
         assert_eq!(Load::new(1, 1 << 20).per_batch(), 1);
     }
 
     #[test]
     fn shuffled_subjects_are_the_same_subjects() {
         let (sorted, shuffled) = (Load::new(1000, 1), Load::shuffled(1000, 1));
-        assert_ne!(sorted.subjects(), shuffled.subjects());
-        let mut again = shuffled.subjects().to_vec();
-        again.sort();
-        assert_eq!(sorted.subjects(), again);
+        assert!(sorted.subjects().ne(shuffled.subjects()));
+        let mut again: Vec<_> = shuffled.subjects().collect();
+        again.sort_unstable();
+        assert!(sorted.subjects().eq(again));
     }
 }

@@ -3,6 +3,7 @@
 //! CPU time is the figure to trust on a shared machine; the wall is what a user sees.
 
 use std::fs;
+use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use myelin_store::Timestamp;
@@ -71,6 +72,14 @@ impl Spent {
     /// Nanoseconds of this thread for each of `count`.
     pub(crate) fn nanos_each(&self, count: u64) -> f64 {
         self.thread * 1e9 / count as f64
+    }
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, more: Self) {
+        self.wall += more.wall;
+        self.thread += more.thread;
+        self.process += more.process;
     }
 }
 
