@@ -500,6 +500,11 @@ impl Catalog {
         }
         self.deleted.remove_above(last);
         self.lasting.split_off(&(last + 1));
+        // They are given out again: a footer that called them deleted would speak of others.
+        self.deleted_here.retain_mut(|range| {
+            *range = *range.start()..=last.min(*range.end());
+            !range.is_empty()
+        });
         self.forget_expiries_above(last);
         self.totals.last_seq = last.min(self.totals.last_seq);
         if self.totals.messages == 0 {
