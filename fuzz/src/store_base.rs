@@ -46,13 +46,8 @@ fn same<T>(decode: fn(&[u8]) -> Result<T, Damage>, encode: fn(&T) -> Vec<u8>, by
 /// The counts of subjects and expiries, a byte each in 256s and 1s, then blocks: kind, length in 16 bits, body.
 fn base(data: &[u8]) {
     let Some((counts, mut rest)) = data.split_first_chunk::<4>() else { return };
-    let header = Header {
-        stream: StreamId(1),
-        covers: SegmentNo(2),
-        generation: 3,
-        salt: [4; 16],
-        encryption: None,
-    };
+    let header =
+        Header { stream: StreamId(1), covers: SegmentNo(2), generation: 3, salt: [4; 16], encryption: None };
     let context = header.context(None);
     let mut bytes = header.encode().to_vec();
     while let Some(([kind, low, high], behind)) = rest.split_first_chunk::<3>() {

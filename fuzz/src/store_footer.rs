@@ -19,7 +19,8 @@ pub fn store_footer(data: &[u8]) {
     let empty = Footer { summary, ..Footer::default() }.encode(HEADER_BYTES as u64, &context);
     let mut trailer = empty[empty.len() - TRAILER_BYTES..].to_vec();
     for place in trailer[72..108].chunks_exact_mut(12) {
-        let (length, behind) = rest.split_first_chunk().map_or((0, rest), |(l, r)| (u16::from_le_bytes(*l), r));
+        let (length, behind) =
+            rest.split_first_chunk().map_or((0, rest), |(l, r)| (u16::from_le_bytes(*l), r));
         let (section, behind) = behind.split_at(behind.len().min(usize::from(length)));
         place[..8].copy_from_slice(&(section.len() as u64).to_le_bytes());
         place[8..].copy_from_slice(&crc32c::crc32c_append(context.seed, section).to_le_bytes());
@@ -30,7 +31,8 @@ pub fn store_footer(data: &[u8]) {
     trailer[124..].copy_from_slice(&checksum.to_le_bytes());
     bytes.extend_from_slice(&trailer);
     let file = Memory::new(&bytes);
-    let trailer = segment::read_trailer(&file, &context).expect("its checksum is right").expect("it is there");
+    let trailer =
+        segment::read_trailer(&file, &context).expect("its checksum is right").expect("it is there");
     let changes = segment::read_changes(&file, &trailer, &context);
     let slots = segment::read_slots(&file, &trailer, &context);
     let (Ok(changes), Ok(slots)) = (changes, slots) else { return };

@@ -27,7 +27,8 @@ pub fn store_segment(data: &[u8]) {
         assert!(scanned.offset >= last, "an entry overlaps the one before");
         last = scanned.offset + scanned.size as u64;
         let mut entry = bytes[scanned.offset as usize..last as usize].to_vec();
-        let decoded = record::decode(&mut entry, scanned.offset, &context).expect("a scan gives valid entries");
+        let decoded =
+            record::decode(&mut entry, scanned.offset, &context).expect("a scan gives valid entries");
         assert_eq!(decoded.entry, scanned.entry);
     };
     let scan = segment::scan(&file, &header(), &context, extent, &mut visit).expect("the file can be read");

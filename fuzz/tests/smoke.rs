@@ -58,6 +58,11 @@ fn store_consumer() {
 }
 
 #[test]
+fn store_journal() {
+    smoke("store_journal", myelin_fuzz::store_journal);
+}
+
+#[test]
 fn transform() {
     smoke("transform", myelin_fuzz::transform);
 }

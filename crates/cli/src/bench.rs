@@ -4,7 +4,7 @@
 //! This file owns the arguments and who handles them. The rooms: `script` encodes what is published,
 //! `publisher` and `receiver` move it, `flow` keeps them together, `throughput`, `request`, `churn` and
 //! `footprint` are the workloads, `plan`, `table` and `report` make the table, `commands` are the
-//! single-sided benchmarks. The driver is light on purpose (threads, blocking sockets, bytes discarded in
+//! single-sided benchmarks; `store` measures the store alone and talks to no server. The driver is light on purpose (threads, blocking sockets, bytes discarded in
 //! the kernel), so that the server is what is measured; it needs Linux.
 
 mod address;
@@ -23,6 +23,7 @@ mod report;
 mod request;
 mod script;
 mod stat;
+mod store;
 mod table;
 mod throughput;
 mod verify;
@@ -59,6 +60,12 @@ enum Command {
     /// Compare two server programs side by side, workload by workload
     #[command(long_about = TABLE_HELP)]
     Table(TableArguments),
+    /// Measure the store alone, beside one that only writes the same bytes
+    #[command(long_about = store::HELP)]
+    Store(store::Arguments),
+    /// A part of `store` that needs a process of its own
+    #[command(subcommand, hide = true)]
+    StorePart(store::Part),
 }
 
 #[derive(Debug, Subcommand)]
@@ -200,6 +207,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
         Command::Service(ServiceCommand::Serve(arguments)) => commands::serve(arguments)?,
         Command::Service(ServiceCommand::Request(arguments)) => commands::request(arguments)?,
         Command::Table(arguments) => return table(arguments),
+        Command::Store(arguments) => return store::run(arguments),
+        Command::StorePart(part) => part.run()?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -157,7 +157,7 @@ impl Circumstances {
     }
 }
 
-fn unix_time() -> u64 {
+pub(crate) fn unix_time() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }

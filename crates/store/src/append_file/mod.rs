@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::File;
-use crate::journal::Journal;
+use crate::journal::{Journal, Shared};
 use crate::{Durability, FileId};
 
 pub use failure::WriteFailed;
@@ -68,7 +68,7 @@ pub struct AppendFile {
     durability: Durability,
     bound: u64,
     on_durable: Option<Arc<dyn OnDurable>>,
-    journal: Option<Arc<Journal>>,
+    journal: Option<Arc<Shared>>,
     tail: Mutex<Tail>,
     /// Told when a tail that was being written has arrived.
     landed: Condvar,
@@ -85,7 +85,7 @@ pub struct AppendFile {
 impl AppendFile {
     /// A file whose bytes `journal` makes durable.
     pub fn new(journal: &Arc<Journal>, options: AppendFileOptions) -> Arc<Self> {
-        Arc::new(Self::build(Some(Arc::clone(journal)), options))
+        Arc::new(Self::build(Some(Arc::clone(journal.shared())), options))
     }
 
     /// A file that is never synced, of a stream in memory: what was appended counts as durable.
@@ -104,7 +104,7 @@ impl AppendFile {
         Arc::new(Self::build(None, options))
     }
 
-    fn build(journal: Option<Arc<Journal>>, options: AppendFileOptions) -> Self {
+    fn build(journal: Option<Arc<Shared>>, options: AppendFileOptions) -> Self {
         let end = options.end;
         Self {
             id: options.id,

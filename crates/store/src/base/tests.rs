@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::ranges::Ranges;
-use crate::segment::tests::Bytes;
+use crate::segment::tests::{Bytes, millis, spent};
 use crate::segment::{Changes, SubjectChange, SubjectChanges, Totals};
 
 fn contexts() -> [(Header, Context); 2] {
@@ -200,24 +199,24 @@ fn disorder_is_refused() {
 fn base_speed() {
     for (header, context) in contexts() {
         let file = Arc::new(Bytes::default());
-        let start = Instant::now();
+        let start = spent();
         let mut writer = BaseWriter::begin(file.clone(), &header, context.clone()).unwrap();
         for index in 0..1_000_000u64 {
             let text = format!("orders.eu.{index:08}");
             writer.subject(change(text.as_bytes(), (1 + index % 3, index, index + 5_000_000))).unwrap();
         }
         let summary = writer.finish().unwrap();
-        let written = start.elapsed();
-        let start = Instant::now();
+        let written = millis(start);
+        let start = spent();
         let mut reader = BaseReader::open(file, &header, context).unwrap();
         let mut sum = 0u64;
         while let Some(subjects) = reader.next_subjects().unwrap() {
             sum += subjects.iter().map(|one| one.count + one.text.len() as u64).sum::<u64>();
         }
         println!(
-            "1,000,000 subjects, {} bytes: written in {written:?}, read in {:?} ({sum})",
+            "1,000,000 subjects, {} bytes: written in {written:.1} ms, read in {:.1} ms ({sum})",
             summary.file_len,
-            start.elapsed(),
+            millis(start),
         );
     }
 }

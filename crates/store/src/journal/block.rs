@@ -16,6 +16,8 @@ pub(super) const CHUNK_HEADER: usize = 40;
 
 const MAGIC: &[u8; 8] = b"MYELJNL1";
 const VERSION: u32 = 1;
+/// Numbers of files and rounds are smaller: nobody writes so many, and the next one can always be counted.
+const NUMBERS_END: u64 = 1 << 62;
 const SEGMENT: u32 = 1;
 const CONSUMERS: u32 = 2;
 const DROPPED: u32 = 3;
@@ -52,6 +54,15 @@ pub(super) struct Head {
     /// Which part of the round, from 0, and whether it is the last.
     pub(super) part: u32,
     pub(super) is_last: bool,
+}
+
+impl Head {
+    fn is_plausible(&self) -> bool {
+        self.number < NUMBERS_END
+            && self.round < NUMBERS_END
+            && self.previous < self.round
+            && self.needed <= self.number
+    }
 }
 
 /// A block being filled.
@@ -188,6 +199,9 @@ impl Header {
             part: get_u32(bytes, 48),
             is_last: get_u32(bytes, 52) != 0,
         };
+        if !head.is_plausible() {
+            return Found::Nothing;
+        }
         Found::Header(Self { head, chunks: get_u32(bytes, 12), length, used, body: get_u32(bytes, 64), seed })
     }
 

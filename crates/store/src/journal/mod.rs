@@ -120,16 +120,39 @@ impl fmt::Display for JournalFailed {
 
 impl std::error::Error for JournalFailed {}
 
+/// What append-only files share with their journal. Not the journal itself: its files name theirs, and a circle of
+/// references would keep both for ever.
+#[derive(Default)]
+pub(crate) struct Shared {
+    dirty: Dirty,
+    failed: OnceLock<JournalFailed>,
+    tail_bytes: AtomicU64,
+}
+
+impl Shared {
+    /// Whether the journal can be trusted.
+    pub(crate) fn check(&self) -> Result<(), JournalFailed> {
+        self.failed.get().map_or(Ok(()), |failed| Err(failed.clone()))
+    }
+
+    /// Bytes in the tails of all files.
+    pub(crate) fn tail_bytes(&self) -> &AtomicU64 {
+        &self.tail_bytes
+    }
+
+    pub(crate) fn push_dirty(&self, file: &Arc<AppendFile>) {
+        self.dirty.push(Arc::clone(file), round::is_urgent(file));
+    }
+}
+
 /// The journal of a device.
 pub struct Journal {
     config: JournalConfig,
     directory: PathBuf,
-    dirty: Dirty,
+    shared: Arc<Shared>,
     /// `None` until the replay was run.
     rounds: Mutex<Option<Files>>,
-    failed: OnceLock<JournalFailed>,
     counters: Counters,
-    tail_bytes: AtomicU64,
     /// When the last round began that took the files nobody waits for; `u64::MAX`: none yet.
     last_relaxed: AtomicU64,
 }
@@ -144,11 +167,9 @@ impl Journal {
         let journal = Arc::new(Self {
             config,
             directory: directory.to_path_buf(),
-            dirty: Dirty::default(),
+            shared: Arc::default(),
             rounds: Mutex::new(None),
-            failed: OnceLock::new(),
             counters: Counters::new(),
-            tail_bytes: AtomicU64::new(0),
             last_relaxed: AtomicU64::new(u64::MAX),
         });
         let replay = Replay::prepare(Arc::clone(&journal), disk, directory)?;
@@ -189,7 +210,7 @@ impl Journal {
     /// Takes what is due, and notes the age of the oldest of it that was released already.
     fn take(&self, now: u64, with_all: bool) -> Vec<crate::append_file::Taken> {
         let with_relaxed = with_all || self.relaxed_due(now) == 0;
-        let files = self.dirty.take(with_relaxed);
+        let files = self.shared.dirty.take(with_relaxed);
         if with_relaxed {
             self.last_relaxed.store(now, Ordering::Relaxed);
         }
@@ -237,20 +258,20 @@ impl Journal {
     /// Sleeps until somebody waits for a round, a first file has become dirty, `wake` was called, or `timeout` has
     /// passed. For the disk thread.
     pub fn wait(&self, timeout: Duration) -> Wake {
-        self.dirty.wait(timeout)
+        self.shared.dirty.wait(timeout)
     }
 
     /// Ends a `wait` from another thread, or the next one.
     pub fn wake(&self) {
-        self.dirty.wake();
+        self.shared.dirty.wake();
     }
 
     /// How long until a round is due; `None` while nothing is dirty.
     pub fn next_due(&self, now: u64) -> Option<Duration> {
-        if self.dirty.is_urgent() {
+        if self.shared.dirty.is_urgent() {
             return Some(Duration::ZERO);
         }
-        self.dirty.has_relaxed().then(|| Duration::from_nanos(self.relaxed_due(now)))
+        self.shared.dirty.has_relaxed().then(|| Duration::from_nanos(self.relaxed_due(now)))
     }
 
     /// A stream was deleted on purpose: a replay will not ask for its files. To be called before its directory is
@@ -281,42 +302,45 @@ impl Journal {
 
     /// What the journal did until now.
     pub fn statistics(&self, now: u64) -> Statistics {
-        let (dirty_files, oldest) = self.dirty.survey();
+        let (dirty_files, oldest) = self.shared.dirty.survey();
         let in_round = self.counters.oldest_in_round.load(Ordering::Relaxed);
         let oldest = oldest.unwrap_or(u64::MAX).min(in_round);
         let loss_window = if oldest == u64::MAX { 0 } else { now.saturating_sub(oldest) };
         Statistics {
             loss_window,
             dirty_files,
-            tail_bytes: self.tail_bytes.load(Ordering::Relaxed),
+            tail_bytes: self.shared.tail_bytes.load(Ordering::Relaxed),
             ..self.counters.snapshot()
         }
     }
 
     /// Whether the journal can be trusted.
     pub fn check(&self) -> Result<(), JournalFailed> {
-        self.failed.get().map_or(Ok(()), |failed| Err(failed.clone()))
+        self.shared.check()
     }
 
-    pub(crate) fn tail_bytes(&self) -> &AtomicU64 {
-        &self.tail_bytes
-    }
-
-    pub(crate) fn push_dirty(&self, file: &Arc<AppendFile>) {
-        self.dirty.push(Arc::clone(file), round::is_urgent(file));
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     fn must_write_tails(&self) -> bool {
-        self.tail_bytes.load(Ordering::Relaxed) > self.config.tail_bytes
+        self.shared.tail_bytes.load(Ordering::Relaxed) > self.config.tail_bytes
     }
 
     fn fail(&self, error: &io::Error) -> JournalFailed {
-        self.failed.get_or_init(|| JournalFailed::new(&self.directory, error)).clone()
+        self.shared.failed.get_or_init(|| JournalFailed::new(&self.directory, error)).clone()
     }
 
     /// After a panic inside a round nobody knows what is durable.
     fn lock(&self) -> Result<MutexGuard<'_, Option<Files>>, JournalFailed> {
         self.rounds.lock().map_err(|_| self.fail(&io::Error::other("a round panicked")))
+    }
+}
+
+impl Drop for Journal {
+    /// A dirty file keeps what it shares with the journal, and the other way round.
+    fn drop(&mut self) {
+        self.shared.dirty.take(true);
     }
 }
 

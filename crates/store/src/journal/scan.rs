@@ -69,7 +69,7 @@ pub(super) fn scan(disk: &dyn Disk, directory: &Path, store: u64) -> io::Result<
 /// The number in a name such as `00000001.jnl`.
 fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".jnl")?;
-    let is_number = digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = (8..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { digits.parse().ok() } else { None }
 }
 

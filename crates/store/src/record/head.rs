@@ -117,12 +117,14 @@ impl Head {
             Kind::Message => CONTINUES | EXPIRES,
             _ => CONTINUES,
         };
+        let unnumbered = matches!(self.kind, Kind::Delete | Kind::Durable | Kind::Term);
         let bare = self.kind != Kind::Message || self.has(ERASED);
         self.flags & !allowed == 0
             && self.size() <= MAX_ENTRY_BYTES
             && self.size() >= HEAD_BYTES
             && self.size() - HEAD_BYTES >= self.parts()
             && !(bare && self.parts() != 0)
+            && !(unnumbered && self.seq != 0)
     }
 }
 

@@ -112,7 +112,6 @@ impl Recovering<'_> {
         self.remove_obsolete(copies.best.as_ref(), &found);
         let newer: Vec<SegmentNo> = found.segments.iter().copied().filter(|no| *no > covers).collect();
         self.replay(covers, &newer)?;
-        // What was touched since is of the open segment, and its footer will say so.
         let last = newer.last().copied().unwrap_or(covers);
         let Self { catalog, open, closed, report, .. } = self;
         Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last })

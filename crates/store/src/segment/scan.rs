@@ -91,7 +91,10 @@ pub struct Scan {
 }
 
 /// Reads the entries of a file in order and gives them to `visit`, batch by batch: nothing of a batch that is not
-/// whole, unless its bytes are damaged and were synced.
+/// whole, unless its bytes are damaged and were synced. The file is not a packed one.
+///
+/// Bytes that the device cannot read are damaged if all of the extent is known to be synced. Otherwise they are an
+/// error: behind a wrong guess about the end, a file would be cut.
 ///
 /// # Errors
 /// `Io`, or `Locked` if the file is encrypted and `context` has no key. Damaged bytes are no error but a report.
@@ -107,7 +110,7 @@ pub fn scan(
     }
     let to = extent.to.min(file.len()?);
     let mut scanner = Scanner {
-        window: Window::new(file, to),
+        window: Window::new(file, to, extent.durable >= to),
         header,
         context,
         durable: extent.durable.min(to),
@@ -118,6 +121,11 @@ pub fn scan(
         visit,
     };
     let end = scanner.run(extent.from)?;
+    if extent.durable > to {
+        // The file has lost its end.
+        let (bytes, first_seq) = (to..extent.durable, scanner.next_seq);
+        scanner.report(Damaged { bytes, first_seq, last_seq: None });
+    }
     Ok(Scan { end, damaged: scanner.damaged })
 }
 
@@ -155,8 +163,6 @@ impl Scanner<'_> {
                     at = end;
                 }
                 Reach::Broken(place) => {
-                    // Everything read so far was decrypted in place.
-                    self.window.reset();
                     if place >= self.durable && self.window.is_zero_from(place)? {
                         return self.run_out(at, place);
                     }
@@ -183,7 +189,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Gives the entries between two places to the visitor. All of them have been checked.
+    /// Gives the entries between two places to the visitor. All of them have been checked. They are decrypted where
+    /// they are in the window, so nothing may look at them afterwards.
     fn deliver(&mut self, from: u64, to: u64) -> Result<(), Damage> {
         let mut place = from;
         while place < to {
@@ -228,11 +235,9 @@ impl Scanner<'_> {
             let probe = probe(&mut self.window, self.header, self.context, place)?;
             self.durable = self.durable.max(probe.durable.min(self.window.end()));
             self.probed = Some(probe);
-            self.window.reset();
         }
         if at < self.durable {
             self.deliver(at, place)?;
-            self.window.reset();
         }
         if place >= self.durable {
             let runs = self.probed.as_ref().map_or(&[][..], |probe| &probe.runs);

@@ -7,8 +7,11 @@ use std::io;
 use crate::disk::File;
 use crate::record::{self, Context, HEAD_BYTES, Head};
 
-/// What is read at once.
+/// What is read at once, beyond what is needed.
 const PIECE: usize = 1 << 20;
+
+/// What is given up at once where the device cannot read.
+const SECTOR: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Window<'a> {
@@ -17,24 +20,21 @@ pub(super) struct Window<'a> {
     end: u64,
     /// The file offset of the buffer.
     start: u64,
+    /// Whether what cannot be read becomes bytes that are no entry.
+    tolerant: bool,
     buffer: Vec<u8>,
     /// What a search may still spend on checksums. Payloads can be made of what looks like heads of long entries.
     budget: u64,
 }
 
 impl<'a> Window<'a> {
-    pub(super) fn new(file: &'a dyn File, end: u64) -> Self {
+    pub(super) fn new(file: &'a dyn File, end: u64, tolerant: bool) -> Self {
         let budget = end.saturating_mul(16).saturating_add(64 << 20);
-        Self { file, end, start: 0, buffer: Vec::new(), budget }
+        Self { file, end, start: 0, tolerant, buffer: Vec::new(), budget }
     }
 
     pub(super) const fn end(&self) -> u64 {
         self.end
-    }
-
-    /// Forgets what was read, because it was decrypted in place.
-    pub(super) fn reset(&mut self) {
-        self.buffer.clear();
     }
 
     /// The file from `place` on: at least `wanted` bytes, or all there are. What is before `keep` is given up.
@@ -59,16 +59,31 @@ impl<'a> Window<'a> {
             self.start = keep;
         }
         let have = self.buffer.len();
-        let ahead = (place - keep) as usize + wanted.max(PIECE);
+        let ahead = (place - keep) as usize + wanted + PIECE;
         let most = usize::try_from(self.end.saturating_sub(keep)).unwrap_or(usize::MAX);
         let target = ahead.min(most);
         if target <= have {
             return Ok(());
         }
         self.buffer.resize(target, 0);
-        let read = self.file.read_at(&mut self.buffer[have..], keep + have as u64)?;
+        let read = match self.file.read_at(&mut self.buffer[have..], keep + have as u64) {
+            Err(_) if self.tolerant => self.read_what_can_be_read(have),
+            read => read?,
+        };
         self.buffer.truncate(have + read);
         Ok(())
+    }
+
+    /// Reads sector by sector. An unreadable one is filled with bytes that no head has, and that are not zeros, which
+    /// might pass for the end.
+    fn read_what_can_be_read(&mut self, have: usize) -> usize {
+        let mut offset = self.start + have as u64;
+        for piece in self.buffer[have..].chunks_mut(SECTOR) {
+            let read = self.file.read_at(piece, offset).unwrap_or(0);
+            piece[read..].fill(0xff);
+            offset += piece.len() as u64;
+        }
+        self.buffer.len() - have
     }
 
     /// The head of the entry at `place`, if a valid one stands there.

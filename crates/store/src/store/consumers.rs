@@ -4,12 +4,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::append_file::{AppendFile, AppendFileOptions, WriteFailed};
 use crate::config::Durability;
-use crate::consumer::{self, Consumers, Tail, Tails};
+use crate::consumer::{self, Consumers, JournalTails, Tail, Tails};
 use crate::disk::File;
 use crate::recovery::stream_directory;
-use crate::stream::{Ground, is_full, nanos};
+use crate::stream::{Ground, is_full};
 use crate::{FileId, StreamId, Timestamp};
 
 use super::{OpenError, Store};
@@ -28,11 +27,12 @@ impl Store {
         let directory = stream_directory(&self.root, id);
         let key = self.open_key(&directory)?;
         let kind = self.ground.keys.as_ref().map(|keys| keys.kind);
+        let tails = JournalTails { journal: Arc::clone(self.journal()), durability, on_durable: None };
         let place = consumer::Place {
             disk: Arc::clone(&self.ground.disk),
             directory,
             stream: id,
-            tails: Arc::new(Appended { ground: Arc::clone(&self.ground), durability }),
+            tails: Arc::new(WithHeadroom { tails, ground: Arc::clone(&self.ground) }),
             entropy: Arc::clone(&self.ground.entropy),
             key: kind.zip(key),
         };
@@ -41,61 +41,50 @@ impl Store {
     }
 }
 
-/// Makes the files of one stream's logs.
+/// Logs in the journal's care, with the headroom behind them.
 #[derive(Debug)]
-struct Appended {
+struct WithHeadroom {
+    tails: JournalTails,
     ground: Arc<Ground>,
-    durability: Durability,
 }
 
-impl Tails for Appended {
+impl Tails for WithHeadroom {
     fn attach(&self, id: FileId, path: &Path, file: Arc<dyn File>, end: u64) -> io::Result<Box<dyn Tail>> {
-        let options = AppendFileOptions {
-            id,
-            generation: 0,
-            file,
-            path: path.to_path_buf(),
-            end,
-            is_new: false,
-            durability: self.durability,
-            bound: u64::MAX,
-            on_durable: None,
-        };
-        let file = AppendFile::new(&self.ground.journal, options);
-        Ok(Box::new(Log { file, ground: Arc::clone(&self.ground) }))
+        let tail = self.tails.attach(id, path, file, end)?;
+        Ok(Box::new(Log { tail, ground: Arc::clone(&self.ground) }))
     }
 }
 
 /// One log.
 #[derive(Debug)]
 struct Log {
-    file: Arc<AppendFile>,
+    tail: Box<dyn Tail>,
     ground: Arc<Ground>,
 }
 
 impl Tail for Log {
     fn end(&self) -> u64 {
-        self.file.end()
+        self.tail.end()
     }
 
     fn releasable(&self) -> u64 {
-        self.file.releasable()
+        self.tail.releasable()
     }
 
     fn reserve(&mut self, length: u64) -> io::Result<()> {
-        match self.file.reserve(length) {
+        match self.tail.reserve(length) {
             Err(error) if is_full(&error) && self.ground.headroom.release().unwrap_or(false) => {
-                self.file.reserve(length)
+                self.tail.reserve(length)
             }
             result => result,
         }
     }
 
     fn append(&mut self, bytes: &[u8], now: Timestamp) -> io::Result<u64> {
-        self.file.append(bytes, nanos(now)).map_err(|error: WriteFailed| error.to_io())
+        self.tail.append(bytes, now)
     }
 
     fn abandon(&mut self) {
-        self.file.abandon();
+        self.tail.abandon();
     }
 }

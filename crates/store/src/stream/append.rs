@@ -22,9 +22,10 @@ use super::{Active, Stream, lookup};
 pub(super) const SEGMENT_SPAN: u64 = 1 << 31;
 /// How far the synced part must have grown since the log last said so.
 const DURABLE_STEP: u64 = 64 << 10;
-
-/// From here on most look-ups of a subject miss the processor's caches, and it pays to let them overlap.
-const MANY_SUBJECTS: usize = 20_000;
+/// Messages whose subjects are brought near together.
+const WARM: usize = 32;
+/// Subjects from which on that is worth it.
+const MANY_SUBJECTS: usize = 4096;
 
 /// A message to be stored.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,9 +103,6 @@ impl Stream {
             batch.control(&durable, now);
         }
         let mut catalog = self.shared.catalog_mut();
-        if catalog.index.len() > MANY_SUBJECTS {
-            catalog.index.warm(messages.iter().map(|message| message.subject));
-        }
         let mut entering = Entering {
             catalog: &mut catalog,
             limits: &self.config.limits,
@@ -115,13 +113,16 @@ impl Stream {
         };
         entering.deleted.clear();
         entering.first_before = entering.catalog.totals.first_seq;
-        for message in messages {
-            match entering.enter(message, &mut batch) {
-                Ok(outcome) => outcomes.push(outcome),
-                // Only a table that cannot be read leads here, with part of the batch entered.
-                Err(error) => {
-                    drop(catalog);
-                    return Err(self.fail(&error.to_string()));
+        for messages in messages.chunks(WARM) {
+            entering.warm(messages);
+            for message in messages {
+                match entering.enter(message, &mut batch) {
+                    Ok(outcome) => outcomes.push(outcome),
+                    // Only a table that cannot be read leads here, with part of the batch entered.
+                    Err(error) => {
+                        drop(catalog);
+                        return Err(self.fail(&error.to_string()));
+                    }
                 }
             }
         }
@@ -223,6 +224,14 @@ struct Entering<'a> {
 }
 
 impl Entering<'_> {
+    /// Perf: the subjects of a few messages are brought near together, where the index is larger than the nearest
+    /// cache; among a million subjects that halves the cost of a message (`myelin bench store --rows subjects`).
+    fn warm(&self, messages: &[NewMessage<'_>]) {
+        if messages.len() > 1 && self.catalog.index.len() >= MANY_SUBJECTS {
+            self.catalog.index.warm(messages.iter().map(|message| message.subject));
+        }
+    }
+
     fn enter(&mut self, message: &NewMessage<'_>, batch: &mut Batch<'_>) -> Result<Outcome, StoreError> {
         if let Err(refusal) = self.check_form(message) {
             return Ok(Err(refusal));

@@ -76,6 +76,9 @@ pub(crate) struct Located {
     pub(crate) subject: SubjectId,
 }
 
+/// A sequence and the subject of its message.
+pub(crate) type Named = (Seq, Box<[u8]>);
+
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
@@ -129,8 +132,8 @@ impl Catalog {
             segment,
             first_seq,
             last_seq: first_seq - 1,
-            first_timestamp: 0,
-            last_timestamp: 0,
+            first_timestamp: self.totals.last_timestamp,
+            last_timestamp: self.totals.last_timestamp,
             form: Form::Active,
             removed: 0,
         });
@@ -151,8 +154,11 @@ impl Catalog {
     }
 
     /// Adds a segment whose table is in its footer, and whose effects are applied by other means.
-    pub(crate) fn add_sealed(&mut self, place: Place) {
+    pub(crate) fn add_sealed(&mut self, mut place: Place) {
         self.hide_from(place.first_seq);
+        // A segment without messages has no times of its own.
+        let before = self.places.last().map_or(place.last_timestamp, |before| before.last_timestamp);
+        place.last_timestamp = place.last_timestamp.max(before);
         self.places.push(place);
     }
 
@@ -379,7 +385,7 @@ impl Catalog {
     }
 
     /// Sequences and subjects of the messages that the segment at `place` shows.
-    pub(crate) fn messages_of(&self, place: usize) -> Result<Vec<(Seq, Box<[u8]>)>, ReadError> {
+    pub(crate) fn messages_of(&self, place: usize) -> Result<Vec<Named>, ReadError> {
         let table = self.table(place)?;
         let Place { segment, last_seq, .. } = &self.places[place];
         let rows = (0..table.len()).map(|row| (segment.first_seq + u64::from(table.delta(row)), row));

@@ -115,10 +115,18 @@ impl Cursor {
                 Found::Elsewhere => self.segment = None,
                 Found::More(bytes) => {
                     if !self.read_on(bytes, wait)? {
-                        self.segment = None;
+                        self.leave_segment();
                     }
                 }
             }
+        }
+    }
+
+    /// A sealed segment has shown all it has, whatever else its table names.
+    fn leave_segment(&mut self) {
+        self.segment = None;
+        if self.last != Seq::MAX {
+            self.next = self.next.max(self.last + 1);
         }
     }
 
@@ -189,16 +197,26 @@ impl Cursor {
                 Err(why) => return Err(invalid(&segment, offset, why)),
             };
             self.at += decoded.size;
-            let Entry::Message(message) = decoded.entry else { continue };
+            let message = match decoded.entry {
+                Entry::Message(message) => message,
+                Entry::Erased { seq } => {
+                    self.next = self.next.max(seq + 1);
+                    continue;
+                }
+                Entry::Control(_) => continue,
+            };
             if message.seq > self.last {
                 // Shown by a later segment, in another message.
                 self.next = self.last + 1;
                 return Ok(Found::Elsewhere);
             }
-            if message.seq < self.next || !self.filter.accepts(message.subject) {
+            if message.seq < self.next {
                 continue;
             }
             self.next = message.seq + 1;
+            if !self.filter.accepts(message.subject) {
+                continue;
+            }
             if self.gaps.contains(message.seq, &self.reader) {
                 continue;
             }

@@ -45,10 +45,13 @@ pub struct Expired {
     pub next: Option<Timestamp>,
 }
 
+/// A subject and what is left there.
+type Marked = (Box<[u8]>, Marker);
+
 /// A message that has ended, and the marker for its subject.
 struct Ended {
     seq: Seq,
-    marker: Option<(Box<[u8]>, Marker)>,
+    marker: Option<Marked>,
 }
 
 impl Stream {
@@ -161,7 +164,7 @@ impl Stream {
         left: &mut std::collections::HashMap<SubjectId, u64>,
         markers: &dyn Markers,
         buffer: &mut Vec<u8>,
-    ) -> Result<Option<(Box<[u8]>, Marker)>, StoreError> {
+    ) -> Result<Option<Marked>, StoreError> {
         let Some(located) = catalog.locate(seq)? else { return Ok(None) };
         let count = left.entry(located.subject).or_insert_with(|| catalog.index.state(located.subject).count);
         *count = count.saturating_sub(1);

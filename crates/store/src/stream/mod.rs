@@ -334,10 +334,6 @@ impl Stream {
         self.config.durability
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
     /// Nothing of this stream is written any more.
     pub(crate) fn abandon(&mut self) {
         self.shared.fail("the stream was deleted");

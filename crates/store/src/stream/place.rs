@@ -114,6 +114,7 @@ pub(crate) struct Place {
     pub(crate) first_seq: Seq,
     pub(crate) last_seq: Seq,
     pub(crate) first_timestamp: Timestamp,
+    /// Never before those of the segments before it, even if it is empty.
     pub(crate) last_timestamp: Timestamp,
     pub(crate) form: Form,
     /// Messages that were removed one by one since the table was made.

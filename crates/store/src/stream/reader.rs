@@ -168,20 +168,20 @@ impl Reader {
     pub fn seq_at(&self, time: Timestamp) -> Result<Seq, ReadError> {
         let catalog = self.shared.catalog();
         let behind = catalog.totals.last_seq + 1;
-        let at = catalog.places.partition_point(|place| place.is_empty() || place.last_timestamp < time);
+        let at = catalog.places.partition_point(|place| place.last_timestamp < time);
         let Some(place) = catalog.places.get(at) else { return Ok(behind) };
         let table = catalog.table(at)?;
-        let (mut low, mut high) = (0, table.len());
+        let base = place.segment.first_seq;
+        // Of a segment whose end was truncated, later ones show what comes next.
+        let shown = table.row_from((place.last_seq + 1).saturating_sub(base));
+        let (mut low, mut high) = (0, shown);
         let mut head = Vec::new();
         while low < high {
             let middle = usize::midpoint(low, high);
             let timestamp = timestamp_at(&place.segment, table.offset(middle), &mut head)?;
             if timestamp < time { low = middle + 1 } else { high = middle }
         }
-        if low == table.len() {
-            return Ok(place.last_seq + 1);
-        }
-        let seq = place.segment.first_seq + u64::from(table.delta(low));
+        let seq = if low < shown { base + u64::from(table.delta(low)) } else { place.last_seq + 1 };
         Ok(catalog.deleted.next_live(seq.max(catalog.totals.first_seq)).min(behind))
     }
 

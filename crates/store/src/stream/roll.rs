@@ -118,14 +118,4 @@ impl Stream {
         self.buffer = buffer;
         written
     }
-
-    /// Segments that wait to be sealed; they are the caller's now.
-    pub(crate) fn take_closed(&mut self) -> Vec<Closed> {
-        std::mem::take(&mut self.closed)
-    }
-
-    /// Whether `segment` is the one that grows.
-    pub(crate) fn is_active(&self, segment: &Segment) -> bool {
-        self.active.segment.no == segment.no
-    }
 }

@@ -4,5 +4,7 @@
 //! must find.
 
 mod enumeration;
+mod model;
 mod subjects;
 mod toy;
+mod twin;

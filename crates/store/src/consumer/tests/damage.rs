@@ -239,3 +239,31 @@ fn a_reset_that_was_lost_is_seen_by_the_floor_after_it() {
     assert_eq!(state.delivered().stream, 10, "11 is delivered again");
     assert!(state.pending().is_empty());
 }
+
+/// A log that was made by hand from `docs/formats/consumers.md`, not by this code.
+#[test]
+fn the_format_is_the_one_on_paper() {
+    let entries = include_bytes!("../../../../../fuzz/seeds/store_consumer/plain");
+    let header = super::super::header::Header {
+        stream: StreamId(1),
+        number: 1,
+        next_consumer: 1,
+        image_end: HEADER_BYTES as u64,
+        consumers: 0,
+        salt: [0; 16],
+        cipher: None,
+    };
+    let mut log = header.encode().to_vec();
+    log.extend_from_slice(&entries[1..]);
+    let read = replay(log, StreamId(1), 1).expect("the header is one");
+    assert!(read.report.is_clean(), "{:?}", read.report);
+    let [one, two, three] = &read.consumers[..] else { panic!("{:?}", read.consumers) };
+    assert_eq!((&*one.name, one.rules.acks, &*one.config), ("one", AckPolicy::Explicit, &b"{}"[..]));
+    let pending: Vec<_> = one.state.pending().iter().collect();
+    // Its redelivery says no time.
+    assert_eq!(pending, [(4, Pending { delivery: DeliverySeq(4), timestamp: 0 })]);
+    assert_eq!(one.state.redelivered().iter().collect::<Vec<_>>(), [(&4, &1)]);
+    assert_eq!(one.state.ack_floor(), SequencePair { consumer: DeliverySeq(3), stream: 3 });
+    assert_eq!(two.state.delivered(), SequencePair { consumer: DeliverySeq(3), stream: 12 });
+    assert_eq!(three.state.ack_floor(), SequencePair { consumer: DeliverySeq(2), stream: 2 });
+}

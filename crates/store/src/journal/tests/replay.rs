@@ -165,3 +165,27 @@ fn before_the_replay_there_are_no_rounds() {
     assert_eq!(replay.run(&mut |_| Ok(Resolution::Unknown)).unwrap().rounds, 0);
     assert!(journal.round(&|| 0).is_ok());
 }
+
+#[test]
+fn a_round_of_several_parts_counts_only_as_a_whole() {
+    // Parts of up to 24 KiB: two of them for these bytes, the second in the next file.
+    let big = JournalConfig { direct_bytes_per_file: u64::MAX, ..config() };
+    let mut world = World::new(FaultyDisk::new(1), big, 1).unwrap();
+    for stream in 1..4 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+        world.append(stream as usize - 1, 12_000).unwrap();
+    }
+    world.round().unwrap();
+    let whole = world.disk.power_cycle(Survival::None);
+    let torn = world.disk.power_cycle(Survival::None);
+    torn.flip_bit(&journal_file(2), 100, 1).unwrap();
+    let (_, report) = recover(&torn, big).unwrap();
+    assert_eq!(
+        (report.rounds, report.bytes, report.problems.len()),
+        (1, 0, 0),
+        "the first part is not applied"
+    );
+    let (_, report) = recover(&whole, big).unwrap();
+    assert_eq!((report.rounds, report.bytes), (2, 3 * 12_008));
+    check(&whole, &world.twins(), "whole");
+}

@@ -62,7 +62,7 @@ fn only_files_somebody_waits_for_are_taken_before_the_interval() {
     world.create(id(2, 1), Durability::Synced).unwrap();
     assert_eq!(world.journal.next_due(first + 1), Some(Duration::ZERO));
     assert_eq!(round_at(&world, first + 4_999_999).direct, 1);
-    assert!(world.listener.of(id(1, 1)).durable < world.listener.of(id(1, 1)).durable + 1);
+    assert_eq!(world.listener.of(id(1, 1)).durable, 8);
     assert_eq!(round_at(&world, first + 5_000_000).direct, 1);
     // A clock that went back makes everything due, not nothing.
     world.append(0, 10).unwrap();
@@ -227,7 +227,8 @@ fn space_is_reserved_ahead_in_growing_steps() {
     assert_eq!(length(&world), 66_008 + 990_000, "a batch may go beyond the bound, what is ahead may not");
     world.disk.set_capacity(Some(world.disk.used() + 8192));
     world.files[0].1.reserve(1_060_000).unwrap_err();
-    assert_eq!(length(&world), 66_008 + 990_000);
+    // A full disk may have given a part of it.
+    assert!((66_008 + 990_000..66_008 + 1_060_000).contains(&length(&world)));
     world.append(0, 10).unwrap();
 }
 
@@ -262,4 +263,17 @@ fn a_sleeper_is_woken_by_another_thread() {
         assert_eq!(sleeper.join().unwrap(), Wake::Urgent);
         world.round().unwrap();
     }
+}
+
+#[test]
+fn a_journal_that_is_dropped_lets_go_of_its_files() {
+    let mut world = world();
+    for stream in 1..5 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+    }
+    world.round().unwrap();
+    world.append(0, 100).unwrap();
+    let files: Vec<_> = world.files.iter().map(|(_, file)| Arc::downgrade(file)).collect();
+    drop(world);
+    assert!(files.iter().all(|file| file.upgrade().is_none()));
 }

@@ -190,7 +190,7 @@ fn a_sector_of_zeros_is_a_hole_like_others() {
         let (sequences, scan) = log.scan(0);
         assert!(sequences.is_empty());
         let ScanEnd::Torn { at: 128, valid_after } = scan.end else { panic!("{scan:?}") };
-        assert_eq!(valid_after, [damaged.bytes.end..end]);
+        assert_eq!((valid_after.len(), valid_after[0].clone()), (1, damaged.bytes.end..end));
     }
 }
 
@@ -209,6 +209,73 @@ fn synced_bytes_that_are_zeros_at_the_end_are_damage() {
 }
 
 #[test]
+fn an_end_that_the_file_has_lost_is_damage() {
+    for mut log in Log::both() {
+        log.batch(2).batch(2);
+        let (cut, end) = (log.batches[1] + 7, log.end());
+        log.bytes.truncate(cut as usize);
+        let (sequences, scan) = log.scan(end);
+        assert_eq!(sequences, [10, 11]);
+        let lost = Damaged { bytes: log.batches[1]..cut, first_seq: 12, last_seq: None };
+        assert_eq!(scan.damaged, [lost, Damaged { bytes: cut..end, first_seq: 12, last_seq: None }]);
+    }
+}
+
+/// A file whose device cannot read some bytes.
+#[derive(Debug)]
+struct Scratched(Bytes, std::ops::Range<u64>);
+
+impl File for Scratched {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if offset < self.1.end && offset + buffer.len() as u64 > self.1.start {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        self.0.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(bytes, offset)
+    }
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        self.0.allocate(length)
+    }
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+#[test]
+fn what_the_device_cannot_read_is_damage_in_a_sealed_segment_only() {
+    for mut log in Log::both() {
+        (0..300).for_each(|_| {
+            log.batch(3);
+        });
+        let (end, mut sequences) = (log.end(), Vec::new());
+        let file = Scratched(Bytes::new(&log.bytes), 20_000..20_100);
+        let mut visit = |scanned: Scanned<'_>| match scanned.entry {
+            Entry::Message(message) => sequences.push(message.seq),
+            other => panic!("{other:?}"),
+        };
+        let mut extent = Extent { from: 128, to: end, durable: end };
+        let scan = scan(&file, &log.header, &log.context, extent, &mut visit).unwrap();
+        assert_eq!(scan.end, ScanEnd::Clean { end });
+        let [damaged] = &scan.damaged[..] else { panic!("{scan:?}") };
+        let lost = damaged.first_seq..=damaged.last_seq.unwrap();
+        assert!(damaged.bytes.start <= 20_000 && damaged.bytes.end >= 20_100);
+        assert!(lost.clone().count() < 200);
+        assert_eq!(sequences, (10..910).filter(|seq| !lost.contains(seq)).collect::<Vec<_>>());
+        extent.durable = 1000;
+        let refused = super::scan(&file, &log.header, &log.context, extent, &mut |_| {});
+        assert!(matches!(refused, Err(Damage::Io(_))));
+    }
+}
+
+#[test]
 fn strangers_behind_the_end_are_no_entries() {
     for mut log in Log::both() {
         log.batch(2);
@@ -221,7 +288,7 @@ fn strangers_behind_the_end_are_no_entries() {
         log.bytes.extend(stale);
         assert_eq!(log.scan(0), (vec![10, 11], torn(end, &[])));
         log.bytes.truncate(end as usize);
-        log.bytes.extend((0..3000u32).map(|index| (index * index >> 3) as u8));
+        log.bytes.extend((0..3000u32).map(|index| ((index * index) >> 3) as u8));
         assert_eq!(log.scan(0), (vec![10, 11], torn(end, &[])));
     }
 }
@@ -312,9 +379,9 @@ fn a_payload_full_of_heads_does_not_make_the_search_long() {
     fake[4..8].copy_from_slice(&1_000_000u32.to_le_bytes());
     fake[26] = 1;
     (0..100_000).for_each(|_| log.bytes.extend_from_slice(&fake));
-    let start = Instant::now();
+    let start = spent();
     assert_eq!(log.scan(0), (vec![10], torn(hole, &[])));
-    println!("a search through fakes: {:?}", start.elapsed());
+    println!("a search through fakes: {:.1} ms", millis(start));
 }
 
 proptest! {
@@ -377,10 +444,10 @@ fn scan_speed() {
         let file = Bytes::new(&log.bytes);
         let extent = Extent { from: 128, to: log.end(), durable: 0 };
         for _ in 0..3 {
-            let (start, mut bytes) = (Instant::now(), 0u64);
+            let (start, mut bytes) = (spent(), 0u64);
             let mut visit = |scanned: Scanned<'_>| bytes += scanned.size as u64;
             scan(&file, &log.header, &log.context, extent, &mut visit).unwrap();
-            println!("scan {index}: {:.2} GB/s", bytes as f64 / start.elapsed().as_nanos() as f64);
+            println!("scan {index}: {:.2} GB/s", bytes as f64 / (spent() - start) as f64);
         }
     }
 }

@@ -1,0 +1,173 @@
+//! Everything that a reader can see, held against the twin.
+
+use std::collections::BTreeMap;
+
+use myelin_stdx::rng::Rng;
+use myelin_store::{Filter, Reader, Seq, StoredMessage, Wait};
+
+use super::operation::filters;
+use super::world::{World, agree};
+use crate::twin::{Kept, Twin};
+
+impl World {
+    /// Numbers only: after every operation.
+    pub(super) fn compare_totals(&mut self) -> Result<(), String> {
+        let state = self.stream().state();
+        let twin = &self.twin;
+        let totals = state.totals;
+        agree(
+            "messages, bytes, first, last",
+            (totals.messages, totals.bytes, totals.first_seq, totals.last_seq),
+            (twin.messages.len() as u64, twin.bytes(), twin.first_seq(), twin.last_seq),
+        )?;
+        agree("subjects", state.subjects, twin.subjects(&Filter::All).len() as u64)?;
+        let deleted: u64 = twin.deleted().iter().map(|range| range.end() - range.start() + 1).sum();
+        agree("deleted", state.deleted, deleted)?;
+        if self.is_synced() && state.released > self.synced {
+            return Err(format!("{} is released, and only {} is synced", state.released, self.synced));
+        }
+        if let Some(why) = self.stream().failure() {
+            return Err(format!("it has failed: {why}"));
+        }
+        Ok(())
+    }
+
+    /// Everything; `seed` chooses places to look from.
+    pub(super) fn compare(&mut self, seed: u64) -> Result<(), String> {
+        let mut rng = Rng::seeded(seed);
+        if self.is_synced() && rng.below(2) == 0 {
+            self.compare_released()?;
+        }
+        self.round()?;
+        let reader = self.stream().reader();
+        let twin = &self.twin;
+        agree("released", reader.release().seq() >= twin.last_seq, true)?;
+        compare_messages(&reader, twin)?;
+        agree("deleted", reader.deleted(), twin.deleted())?;
+        for filter in filters() {
+            let look = Look { reader: &reader, twin, filter: &filter };
+            look.walk(0, twin.last_seq)?;
+            for _ in 0..3 {
+                look.from(rng.below(twin.last_seq + 4))?;
+            }
+            look.last()?;
+        }
+        compare_subjects(&reader, twin, &mut rng)?;
+        for _ in 0..8 {
+            let time = 1000 + rng.below((self.now() - 990) as u64) as i64;
+            agree(&format!("seq_at({time})"), reader.seq_at(time).map_err(|error| error.to_string())?, twin.seq_at(time))?;
+        }
+        self.compare_expiry()
+    }
+
+    /// Nobody sees beyond the release position.
+    fn compare_released(&mut self) -> Result<(), String> {
+        let reader = self.stream().reader();
+        let released = reader.release().seq();
+        let look = Look { reader: &reader, twin: &self.twin, filter: &Filter::All };
+        look.walk(0, released)?;
+        let mut buffer = Vec::new();
+        let beyond = reader.get(released + 1, Wait::Allowed, &mut buffer).map_err(|error| error.to_string())?;
+        agree("what is not released", beyond.is_some(), false)
+    }
+
+    /// A deadline is never told too late.
+    fn compare_expiry(&mut self) -> Result<(), String> {
+        let next = self.stream().next_expiry().map_err(|error| error.to_string())?;
+        let first = (self.now()..self.now() + 400).find(|&time| !self.twin.ended(time).is_empty());
+        match (next, first) {
+            (None, Some(first)) => Err(format!("nothing ends, and something does at {first}")),
+            (Some(next), Some(first)) if next > first => Err(format!("{next} is next, and something ends at {first}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn as_kept(message: &StoredMessage<'_>) -> Kept {
+    Kept {
+        timestamp: message.timestamp,
+        expires: message.expires,
+        subject: message.subject.to_vec(),
+        headers: message.headers.to_vec(),
+        payload: message.payload.to_vec(),
+    }
+}
+
+fn compare_messages(reader: &Reader, twin: &Twin) -> Result<(), String> {
+    let mut buffer = Vec::new();
+    let from = twin.first_seq().saturating_sub(10);
+    for seq in from..twin.last_seq + 3 {
+        let found = reader.get(seq, Wait::Allowed, &mut buffer).map_err(|error| format!("get {seq}: {error}"))?;
+        if found.is_some_and(|found| found.seq != seq) {
+            return Err(format!("{seq} gives another message"));
+        }
+        agree(&format!("message {seq}"), found.as_ref().map(as_kept), twin.messages.get(&seq).cloned())?;
+    }
+    Ok(())
+}
+
+fn compare_subjects(reader: &Reader, twin: &Twin, rng: &mut Rng) -> Result<(), String> {
+    for pattern in [&b">"[..], b"a.*", b"b.>", b"k.9.y", b"*.*", b"never.*"] {
+        let expected: Vec<_> = twin.subjects(&Filter::new(pattern)).into_iter().collect();
+        let found = |after: Option<&[u8]>, limit| -> Vec<(Vec<u8>, u64)> {
+            let found = reader.subjects(pattern, after, limit);
+            found.into_iter().map(|(text, count)| (text.to_vec(), count)).collect()
+        };
+        agree("subjects", found(None, usize::MAX), expected.clone())?;
+        if !expected.is_empty() {
+            let at = rng.below(expected.len() as u64) as usize;
+            let page: Vec<_> = expected[at + 1..].iter().take(3).cloned().collect();
+            agree("a page of subjects", found(Some(&expected[at].0), 3), page)?;
+        }
+    }
+    Ok(())
+}
+
+/// One filter.
+struct Look<'a> {
+    reader: &'a Reader,
+    twin: &'a Twin,
+    filter: &'a Filter,
+}
+
+impl Look<'_> {
+    fn words<T>(&self, what: &str, result: Result<T, myelin_store::ReadError>) -> Result<T, String> {
+        result.map_err(|error| format!("{what} of {:?}: {error}", self.filter))
+    }
+
+    /// A cursor sees what the twin has, up to `to`.
+    fn walk(&self, from: Seq, to: Seq) -> Result<(), String> {
+        let mut cursor = self.reader.cursor(self.filter.clone(), from);
+        let expected: BTreeMap<Seq, Kept> = self
+            .twin
+            .matching(self.filter)
+            .filter(|seq| (from..=to).contains(seq))
+            .map(|seq| (seq, self.twin.messages[&seq].clone()))
+            .collect();
+        for (seq, kept) in expected {
+            let found = self.words("cursor", cursor.next(Wait::Allowed))?;
+            let found = found.map(|message| (message.seq, as_kept(&message)));
+            agree(&format!("a cursor from {from} of {:?}", self.filter), found, Some((seq, kept)))?;
+        }
+        let more = self.words("cursor", cursor.next(Wait::Allowed))?.map(|message| message.seq);
+        agree(&format!("the end of a cursor from {from} of {:?}", self.filter), more, None)
+    }
+
+    fn from(&self, from: Seq) -> Result<(), String> {
+        self.walk(from, self.twin.last_seq)?;
+        let what = |what: &str| format!("{what} {from} of {:?}", self.filter);
+        let next = self.words("next", self.reader.next_seq(self.filter, from))?;
+        agree(&what("next from"), next, self.twin.matching(self.filter).find(|&seq| seq >= from))?;
+        let previous = self.words("previous", self.reader.previous_seq(self.filter, from))?;
+        let expected = self.twin.matching(self.filter).rev().find(|&seq| seq <= from);
+        agree(&what("previous from"), previous, expected)?;
+        let pending = self.words("pending", self.reader.pending(self.filter, from))?;
+        let expected = self.twin.matching(self.filter).filter(|&seq| seq >= from).count() as u64;
+        agree(&what("pending from"), pending, expected)
+    }
+
+    fn last(&self) -> Result<(), String> {
+        let last = self.words("last", self.reader.last_seq(self.filter))?;
+        agree(&format!("last of {:?}", self.filter), last, self.twin.matching(self.filter).next_back())
+    }
+}

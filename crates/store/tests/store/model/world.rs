@@ -1,0 +1,395 @@
+//! A stream and its twin, to which the same is done.
+
+use std::sync::Arc;
+
+use myelin_stdx::rng::Rng;
+use myelin_store::cipher::CipherKind;
+use myelin_store::disk::memory::MemoryDisk;
+use myelin_store::entropy::SeededEntropy;
+use myelin_store::keys::{Keys, MasterKey};
+use myelin_store::{
+    Admission, Compression, Disk, Done, Durability, Job, Limits, Marker, Markers, NewMessage, Outcome, Progress,
+    Purge, Removed, Seq, Storage, Store, StoreOptions, StoredMessage, Stream, StreamConfig, Timestamp,
+};
+
+use super::operation::{self, Operation, Sent};
+use crate::twin::{Kept, Twin};
+
+/// Kinds of streams; a seed belongs to each in turn.
+pub(crate) const VARIANTS: u64 = 16;
+/// How long a marker stays.
+const MARKER_LIFETIME: Timestamp = 40;
+
+/// See the module.
+pub(crate) struct World {
+    pub(crate) twin: Twin,
+    pub(crate) stream: Option<Stream>,
+    store: Option<Store>,
+    disk: Arc<dyn Disk>,
+    keys: Option<Keys>,
+    config: StreamConfig,
+    upkeep: Option<Upkeep>,
+    now: Timestamp,
+    opened: u64,
+    seed: u64,
+    /// `released` must not be beyond, in `Synced`.
+    pub(crate) synced: Seq,
+}
+
+/// A piece of upkeep on its way.
+enum Upkeep {
+    Job(Job),
+    Done(Done),
+}
+
+/// Leaves a marker for every message without headers.
+#[derive(Debug)]
+struct Mark {
+    now: Timestamp,
+}
+
+const MARK: &[u8] = b"NATS/1.0\r\nM: 1\r\n\r\n";
+
+impl Markers for Mark {
+    fn marker(&self, last: &StoredMessage<'_>) -> Option<Marker> {
+        let marker = || Marker { headers: MARK.to_vec(), expires: Some(self.now + MARKER_LIFETIME) };
+        last.headers.is_empty().then(marker)
+    }
+}
+
+fn keys(variant: u64) -> Option<Keys> {
+    let kind = match variant % 4 {
+        1 => CipherKind::ChaCha20Poly1305,
+        2 => CipherKind::Aes256Gcm,
+        _ => return None,
+    };
+    Some(Keys { kind, current: MasterKey::derive(b"the operator's key"), previous: None })
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Rng::seeded(seed ^ 0x5eed);
+        let variant = seed % VARIANTS;
+        let is_memory = variant == 0;
+        let config = StreamConfig {
+            storage: if is_memory { Storage::Memory } else { Storage::File },
+            limits: if rng.below(3) == 0 { Limits::default() } else { operation::limits(&mut rng) },
+            durability: operation::durability(&mut rng),
+            compression: if variant & 4 > 0 { Compression::S2 } else { Compression::None },
+            first_seq: if rng.below(4) == 0 { rng.below(1000) } else { 0 },
+            segment_bytes: (variant & 8 > 0 || rng.below(2) == 0).then(|| 400 + rng.below(3600) as u32),
+        };
+        let mut world = Self {
+            twin: Twin::new(config.storage, config.limits, config.first_seq),
+            stream: None,
+            store: None,
+            disk: Arc::new(MemoryDisk::new()),
+            keys: keys(variant),
+            config,
+            upkeep: None,
+            now: 1000,
+            opened: 0,
+            seed,
+            synced: config.first_seq.max(1) - 1,
+        };
+        world.begin();
+        world
+    }
+
+    pub(crate) fn description(&self) -> String {
+        let kind = self.keys.as_ref().map(|keys| keys.kind);
+        format!("{:?}, encryption {kind:?}", self.config)
+    }
+
+    pub(crate) fn stream(&mut self) -> &mut Stream {
+        self.stream.as_mut().expect("it is open")
+    }
+
+    fn is_memory(&self) -> bool {
+        self.config.storage == Storage::Memory
+    }
+
+    fn begin(&mut self) {
+        if self.is_memory() {
+            self.stream = Some(Stream::in_memory(self.config, self.seed, self.now));
+            return;
+        }
+        assert_eq!(self.open_store(), Ok(0));
+        let store = self.store.as_ref().expect("it was opened");
+        self.stream = Some(store.create_stream("A", "S", b"blob", self.config, self.now).expect("a healthy disk"));
+    }
+
+    /// Opens the store, and says how many streams it found.
+    fn open_store(&mut self) -> Result<usize, String> {
+        self.opened += 1;
+        let entropy = Arc::new(SeededEntropy::new(self.seed.wrapping_mul(1000) + self.opened));
+        let options = StoreOptions {
+            keys: self.keys.clone(),
+            journal_file_bytes: 1 << 20,
+            headroom_bytes: 1 << 20,
+            ..StoreOptions::new("/store")
+        };
+        let opened = Store::open(Arc::clone(&self.disk), options, entropy);
+        let (store, report) = opened.map_err(|error| error.to_string())?;
+        if !report.notices.is_empty() || !report.unreadable.is_empty() {
+            return Err(format!("the store reports {report:?}"));
+        }
+        self.store = Some(store);
+        Ok(report.streams.len())
+    }
+
+    fn restart(&mut self, in_order: bool) -> Result<(), String> {
+        if self.is_memory() {
+            return Ok(());
+        }
+        let failed = |error: &dyn std::fmt::Display| error.to_string();
+        // Bytes that only the process has are gone with it, and were not released.
+        if in_order || self.config.durability == Durability::Synced {
+            self.round()?;
+        }
+        let clock = self.now as u64;
+        self.stream().flush().map_err(|error| failed(&error))?;
+        if in_order {
+            let store = self.store.as_ref().expect("it is open");
+            store.journal().close(&|| clock).map_err(|error| failed(&error))?;
+        }
+        self.upkeep = None;
+        self.stream = None;
+        self.store = None;
+        if self.open_store()? != 1 {
+            return Err("the stream was not found".into());
+        }
+        let store = self.store.as_ref().expect("it was opened");
+        let id = stream_id(store, &*self.disk);
+        let (stream, report) = store.open_stream(id, self.config, self.now).map_err(|error| failed(&error))?;
+        if !report.notices.is_empty() {
+            return Err(format!("the stream reports {:?}", report.notices));
+        }
+        self.stream = Some(stream);
+        self.synced = self.twin.last_seq;
+        Ok(())
+    }
+
+    pub(crate) fn round(&mut self) -> Result<(), String> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let clock = self.now as u64;
+        store.journal().round_now(&|| clock).map_err(|error| error.to_string())?;
+        self.synced = self.twin.last_seq;
+        Ok(())
+    }
+
+    pub(crate) fn is_synced(&self) -> bool {
+        !self.is_memory() && self.config.durability == Durability::Synced
+    }
+
+    pub(crate) fn run(&mut self, operation: &Operation) -> Result<(), String> {
+        self.now += 1;
+        match operation {
+            Operation::Append { messages, checked, pause } => {
+                self.now += pause;
+                self.append(messages, *checked)?;
+            }
+            Operation::Delete(seqs) => {
+                let now = self.now;
+                let removed = self.stream().delete_many(seqs, now).map_err(|error| error.to_string())?;
+                agree("removed", removed, self.twin.remove(seqs))?;
+            }
+            Operation::Erase(seq) => {
+                let now = self.now;
+                let removed = self.stream().erase(*seq, now).map_err(|error| error.to_string())?;
+                agree("removed", removed, self.twin.remove(&[*seq]))?;
+            }
+            Operation::Purge { filter, below, keep, budget } => {
+                let filter = filter.map(|at| operation::filters()[at].clone());
+                let purge = Purge { filter, below: *below, keep: *keep };
+                self.slices(|stream, now| stream.purge(&purge, *budget, now), |twin| twin.purge(&purge))?;
+            }
+            Operation::Compact { first, budget } => {
+                self.slices(|stream, now| stream.compact(*first, *budget, now), |twin| twin.compact(*first))?;
+            }
+            Operation::Truncate(last) => {
+                let now = self.now;
+                let removed = self.stream().truncate(*last, now).map_err(|error| error.to_string())?;
+                agree("removed", removed, self.twin.truncate(*last))?;
+                self.synced = self.synced.min(self.twin.last_seq);
+            }
+            Operation::Skip(last) => {
+                let now = self.now;
+                self.stream().skip(*last, now).map_err(|error| error.to_string())?;
+                self.twin.skip(*last);
+            }
+            Operation::Expire { markers, limit, pause } => {
+                self.now += pause;
+                self.expire(*markers, *limit)?;
+            }
+            Operation::Configure { limits, durability, budget } => {
+                self.configure(*limits, *durability, *budget)?;
+            }
+            Operation::Close => {
+                let now = self.now;
+                self.stream().close_segment(0, now).map_err(|error| error.to_string())?;
+            }
+            Operation::Round => self.round()?,
+            Operation::Flush => self.stream().flush().map_err(|error| error.to_string())?,
+            Operation::Restart { in_order } => {
+                self.restart(*in_order)?;
+                self.compare(self.seed)?;
+            }
+            Operation::Upkeep(jobs) => self.upkeep(*jobs)?,
+            Operation::BeginJob { at_once } => self.begin_job(*at_once)?,
+            Operation::EndJob => self.end_job()?,
+            Operation::Compare(seed) => self.compare(*seed)?,
+        }
+        self.compare_totals()
+    }
+
+    fn append(&mut self, messages: &[Sent], checked: bool) -> Result<(), String> {
+        let now = self.now;
+        let bytes: Vec<_> = messages.iter().map(|sent| Bytes::of(sent, now)).collect();
+        let messages: Vec<NewMessage<'_>> =
+            messages.iter().zip(&bytes).map(|(sent, bytes)| bytes.message(sent, now)).collect();
+        let admission = if checked { Admission::Check } else { Admission::Granted };
+        let mut outcomes: Vec<Outcome> = Vec::new();
+        let appended = self.stream().append(&messages, admission, now, &mut outcomes);
+        appended.map_err(|error| error.to_string())?;
+        let expected: Vec<Outcome> =
+            messages.iter().map(|message| self.twin.append(message, checked)).collect();
+        agree("outcomes", outcomes, expected)
+    }
+
+    /// Does something in slices, and at once to the twin.
+    fn slices(
+        &mut self,
+        slice: impl Fn(&mut Stream, Timestamp) -> Result<Progress, myelin_store::StoreError>,
+        whole: impl Fn(&mut Twin) -> Removed,
+    ) -> Result<(), String> {
+        let mut removed = Removed::default();
+        let now = self.now;
+        for _ in 0..10_000 {
+            let progress = slice(self.stream(), now).map_err(|error| error.to_string())?;
+            removed.add(progress.removed);
+            if !progress.more {
+                return agree("removed", removed, whole(&mut self.twin));
+            }
+        }
+        Err("it never ends".into())
+    }
+
+    fn expire(&mut self, with_markers: bool, limit: usize) -> Result<(), String> {
+        let now = self.now;
+        let mark = Mark { now };
+        let markers: Option<&dyn Markers> = if with_markers { Some(&mark) } else { None };
+        // Where slices end decides where markers go.
+        let limit = if with_markers { usize::MAX } else { limit };
+        let (mut removed, mut count) = (Removed::default(), 0);
+        for slice in 0.. {
+            if slice == 10_000 {
+                return Err("messages end for ever".into());
+            }
+            let expired = self.stream().expire(now, limit, markers).map_err(|error| error.to_string())?;
+            removed.add(expired.removed);
+            count += expired.markers;
+            if !expired.more {
+                let late = expired.next.is_some_and(|next| next <= now);
+                agree("due and not more", late, false)?;
+                break;
+            }
+        }
+        let marker = |kept: &Kept| {
+            let marker = Marker { headers: MARK.to_vec(), expires: Some(now + MARKER_LIFETIME) };
+            (with_markers && kept.headers.is_empty()).then_some(marker)
+        };
+        agree("ended", (removed, count), self.twin.expire(now, marker))
+    }
+
+    fn configure(&mut self, limits: Limits, durability: Durability, budget: usize) -> Result<(), String> {
+        // A tail that only memory has is released when it becomes a weaker mode's.
+        self.config = StreamConfig { limits, durability, ..self.config };
+        let (config, now) = (self.config, self.now);
+        self.stream().set_config(config, now).map_err(|error| error.to_string())?;
+        self.twin.limits = limits;
+        for _ in 0..10_000 {
+            if !self.stream().enforce(budget, now).map_err(|error| error.to_string())? {
+                self.twin.enforce();
+                return Ok(());
+            }
+        }
+        Err("limits are never met".into())
+    }
+
+    /// What sealing syncs may be released.
+    fn upkeep(&mut self, jobs: usize) -> Result<(), String> {
+        self.end_job()?;
+        let now = self.now;
+        for _ in 0..jobs {
+            let Some(job) = self.stream().next_job(now) else { break };
+            let name = job.name();
+            let done = job.run();
+            self.stream().finish(done, now).map_err(|error| format!("{name}: {error}"))?;
+        }
+        self.synced = self.twin.last_seq;
+        Ok(())
+    }
+
+    /// A job that other operations overtake, before it runs or after.
+    fn begin_job(&mut self, at_once: bool) -> Result<(), String> {
+        self.end_job()?;
+        let now = self.now;
+        let job = self.stream().next_job(now);
+        self.upkeep = job.map(|job| if at_once { Upkeep::Done(job.run()) } else { Upkeep::Job(job) });
+        self.synced = self.twin.last_seq;
+        Ok(())
+    }
+
+    fn end_job(&mut self) -> Result<(), String> {
+        let now = self.now;
+        let done = match self.upkeep.take() {
+            None => return Ok(()),
+            Some(Upkeep::Done(done)) => done,
+            Some(Upkeep::Job(job)) => job.run(),
+        };
+        self.synced = self.twin.last_seq;
+        self.stream().finish(done, now).map_err(|error| format!("a job: {error}"))
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+}
+
+fn stream_id(_store: &Store, disk: &dyn Disk) -> myelin_store::StreamId {
+    let streams = disk.list(std::path::Path::new("/store/streams")).expect("it is there");
+    let name = &streams.first().expect("one stream").name;
+    myelin_store::StreamId(u64::from_str_radix(name, 16).expect("a number"))
+}
+
+/// The bytes of a message.
+struct Bytes {
+    subject: Vec<u8>,
+    headers: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl Bytes {
+    fn of(sent: &Sent, now: Timestamp) -> Self {
+        let payload = (0..sent.payload).map(|at| (at as i64 / 7 + now) as u8).collect();
+        Self { subject: operation::subject(sent.subject), headers: vec![b'h'; sent.headers], payload }
+    }
+
+    fn message(&self, sent: &Sent, now: Timestamp) -> NewMessage<'_> {
+        NewMessage {
+            seq: sent.seq,
+            timestamp: now,
+            expires: sent.lifetime.map(|lifetime| lifetime.saturating_add(now)),
+            subject: &self.subject,
+            headers: &self.headers,
+            payload: &self.payload,
+            is_rollup: sent.is_rollup,
+        }
+    }
+}
+
+/// Says what differs.
+pub(crate) fn agree<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
+    if found == expected { Ok(()) } else { Err(format!("{what}: {found:?} instead of {expected:?}")) }
+}
