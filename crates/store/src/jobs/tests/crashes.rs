@@ -5,6 +5,8 @@ use crate::disk::faulty::{Fault, FaultyDisk, Survival};
 
 /// A stream with everything that jobs are for, all of it synced.
 fn prepared(disk: &FaultyDisk, shape: Shape) -> Bench {
+    disk.make_directory(Path::new("/store")).unwrap();
+    disk.sync_directory(Path::new("/")).unwrap();
     let mut bench = Bench::new(Arc::new(disk.clone()), Path::new("/store"), shape, 1500);
     for n in 0..60u64 {
         bench.put(&format!("s.{}", n % 3), format!("message {n}").as_bytes());
