@@ -22,6 +22,7 @@ pub mod pack;
 pub mod ranges;
 pub mod record;
 pub mod segment;
+pub mod verify;
 
 mod append_file;
 mod config;

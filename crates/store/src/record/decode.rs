@@ -59,13 +59,30 @@ pub fn decode<'a>(bytes: &'a mut [u8], at: u64, context: &Context) -> Result<Dec
     assemble(bytes, head, context)
 }
 
+/// As [`decode`], of bytes that begin with `head`.
+pub(crate) fn decode_peeked<'a>(
+    bytes: &'a mut [u8],
+    head: Head,
+    at: u64,
+    context: &Context,
+) -> Result<Decoded<'a>, Invalid> {
+    verify_behind(&head, bytes, context)?;
+    open(bytes, at, &head, context)?;
+    assemble(bytes, head, context)
+}
+
 /// Reads an entry that is not encrypted and that nobody else can have changed: one in memory.
 ///
 /// # Errors
 /// As [`decode`], without `Checksum` and `Unauthentic`.
 pub fn decode_trusted(bytes: &[u8]) -> Result<Decoded<'_>, Invalid> {
-    const PLAIN: &Context = &Context { seed: 0, cipher: None };
     let head = peek(bytes).ok_or(Invalid::Head)?;
+    decode_trusted_peeked(bytes, head)
+}
+
+/// As [`decode_trusted`], of bytes that begin with `head`.
+pub(crate) fn decode_trusted_peeked(bytes: &[u8], head: Head) -> Result<Decoded<'_>, Invalid> {
+    const PLAIN: &Context = &Context { seed: 0, cipher: None };
     assemble(bytes, head, PLAIN)
 }
 

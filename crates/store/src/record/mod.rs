@@ -23,7 +23,7 @@ mod head;
 
 pub use batch::Batch;
 pub use decode::{Decoded, decode, decode_trusted, erase, verify};
-pub(crate) use decode::{assemble, open, verify_behind};
+pub(crate) use decode::{assemble, decode_peeked, decode_trusted_peeked, open, verify_behind};
 pub use head::{Head, Kind, peek};
 
 /// Bytes before the body of an entry.

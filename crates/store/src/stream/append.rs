@@ -314,7 +314,7 @@ impl Entering<'_> {
         let Some(max) = self.limits.messages_per_subject else { return Ok(()) };
         while self.catalog.index.state(id).count > max.max(1) {
             let Some(first) = lookup::first_of(self.catalog, id)? else { return Ok(()) };
-            self.catalog.remove(first)?;
+            self.catalog.remove_of(id, first)?;
             self.deleted.push(first);
         }
         Ok(())
@@ -332,6 +332,9 @@ impl Entering<'_> {
     /// What went is an entry, too: replay does not know the limits of today.
     fn log_evictions(&mut self, batch: &mut Batch<'_>, now: Timestamp) {
         let first = self.catalog.totals.first_seq;
+        if first != self.first_before {
+            self.catalog.settle_head();
+        }
         self.deleted.retain(|&seq| seq >= first);
         if !self.deleted.is_empty() {
             let ranges = Ranges::from_unsorted(std::mem::take(self.deleted));

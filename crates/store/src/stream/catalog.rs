@@ -251,7 +251,7 @@ impl Catalog {
         let place = &self.places[place];
         match &place.form {
             Form::Active => Ok(Table::Growing(&self.rows)),
-            Form::Closed(rows) => Ok(Table::Closed(Arc::clone(rows))),
+            Form::Closed(rows) => Ok(Table::Growing(rows)),
             Form::Sealed => self.slots.load(&place.segment).map(Table::Sealed),
         }
     }
@@ -283,22 +283,44 @@ impl Catalog {
 
     /// Removes one message. Says what went; nothing if there was none. One whose record was lost to damage has no bytes.
     pub(crate) fn remove(&mut self, seq: Seq) -> Result<Removed, ReadError> {
-        let found = self.locate(seq)?;
-        let bytes = match found {
-            Some(found) => {
-                self.index.removed(found.subject, seq);
-                found.size
+        self.take_out(seq, |table, row, index| table.subject_in(row, index))
+    }
+
+    /// As [`Catalog::remove`], of a message whose subject is known.
+    ///
+    /// Perf: only its size is looked up, and that lies anywhere: a key-value store removes an old value with every new
+    /// one (`myelin bench store --rows limits`).
+    pub(crate) fn remove_of(&mut self, subject: SubjectId, seq: Seq) -> Result<Removed, ReadError> {
+        self.take_out(seq, |_, _, _| Some(subject))
+    }
+
+    fn take_out(
+        &mut self,
+        seq: Seq,
+        subject: impl FnOnce(&Table<'_>, usize, &SubjectIndex) -> Option<SubjectId>,
+    ) -> Result<Removed, ReadError> {
+        if !self.contains(seq) {
+            return Ok(Removed::default());
+        }
+        let at = self.place_of(seq);
+        let mut bytes = 0;
+        if let Some(at) = at {
+            let table = self.table(at)?;
+            let row = table.row_of(seq - self.places[at].segment.first_seq);
+            let found = row.and_then(|row| Some((table.size(row), subject(&table, row, &self.index)?)));
+            drop(table);
+            if let Some((size, subject)) = found {
+                self.index.removed(subject, seq);
+                bytes = size;
             }
-            None if self.contains(seq) => 0,
-            None => return Ok(Removed::default()),
-        };
+        }
         self.totals.messages -= 1;
         self.totals.bytes -= bytes;
         if seq == self.totals.first_seq {
             self.advance_first(seq + 1);
         } else {
             self.mark_deleted(seq..=seq);
-            if let Some(at) = self.place_of(seq) {
+            if let Some(at) = at {
                 self.places[at].removed += 1;
             }
         }
@@ -307,8 +329,14 @@ impl Catalog {
 
     fn mark_deleted(&mut self, range: RangeInclusive<Seq>) {
         self.removals.fetch_add(1, Ordering::Release);
-        self.deleted.insert_range(range.clone());
-        self.lasting.remove(range.start());
+        if range.start() == range.end() {
+            self.deleted.insert(*range.start());
+        } else {
+            self.deleted.insert_range(range.clone());
+        }
+        if !self.lasting.is_empty() {
+            self.lasting.remove(range.start());
+        }
         match self.deleted_here.last_mut() {
             Some(last) if *last.end() + 1 == *range.start() => *last = *last.start()..=*range.end(),
             _ => self.deleted_here.push(range),
@@ -317,8 +345,12 @@ impl Catalog {
 
     /// Moves the first sequence to the first message at or behind `from`.
     fn advance_first(&mut self, from: Seq) {
-        let first = self.deleted.next_live(from);
-        self.set_first(if self.totals.messages == 0 { self.next_seq() } else { first });
+        self.set_first(self.first_from(from));
+    }
+
+    /// The first message at or behind `from`.
+    fn first_from(&self, from: Seq) -> Seq {
+        if self.totals.messages == 0 { self.next_seq() } else { self.deleted.next_live(from) }
     }
 
     fn set_first(&mut self, first: Seq) {
@@ -354,9 +386,7 @@ impl Catalog {
             removed.messages += one.messages;
             removed.bytes += one.bytes;
         }
-        if self.totals.first_seq < first {
-            self.set_first(first);
-        }
+        self.set_first(first.max(self.totals.first_seq));
         Ok(removed)
     }
 
@@ -418,30 +448,41 @@ impl Catalog {
         }
     }
 
-    /// Removes the oldest message. The way of a stream at its limit: no search, one row of a table at hand.
+    /// Removes the oldest message. The way of a stream at its limit: no search, one row of a table at hand. Whoever
+    /// calls this calls [`Catalog::settle_head`] before others see the catalog again.
     pub(crate) fn remove_head(&mut self) -> Result<Removed, ReadError> {
         let seq = self.totals.first_seq;
-        let Some((size, subject)) = self.head_row(seq)? else {
-            // Its record was lost to damage: there is nothing to count.
-            self.totals.messages -= 1;
-            self.advance_first(seq + 1);
-            return Ok(Removed { messages: 1, bytes: 0 });
-        };
-        self.index.removed(subject, seq);
+        let found = self.head_row(seq)?;
         self.totals.messages -= 1;
-        self.totals.bytes -= size;
-        self.advance_first(seq + 1);
-        Ok(Removed { messages: 1, bytes: size })
+        let mut bytes = 0;
+        // Of a record that was lost to damage there is nothing to count.
+        if let Some((size, subject)) = found {
+            self.index.removed(subject, seq);
+            self.totals.bytes -= size;
+            bytes = size;
+        }
+        self.totals.first_seq = self.first_from(seq + 1);
+        Ok(Removed { messages: 1, bytes })
+    }
+
+    /// What follows from removed oldest messages, once for many of them.
+    pub(crate) fn settle_head(&mut self) {
+        self.set_first(self.totals.first_seq);
     }
 
     fn head_row(&mut self, seq: Seq) -> Result<Option<(u64, SubjectId)>, ReadError> {
-        let Some(place) = self.places.first() else { return Ok(None) };
+        if self.places.first().is_some_and(|place| place.last_seq < seq) {
+            self.bury(seq);
+        }
+        // Segments that were closed without a message may stand before it.
+        let Some(at) = self.place_of(seq) else { return Ok(None) };
+        let place = &self.places[at];
         let first = place.segment.first_seq;
         if matches!(place.form, Form::Active) {
             let Some(row) = Table::Growing(&self.rows).row_of(seq - first) else { return Ok(None) };
             return Ok(Some((u64::from(self.rows.sizes[row]), self.rows.subjects[row])));
         }
-        self.load_head()?;
+        self.load_head(at)?;
         let Some((_, table)) = &self.head.table else { return Ok(None) };
         let Some(row) = table.row_of(seq - first) else { return Ok(None) };
         let size = table.size(row);
@@ -462,8 +503,8 @@ impl Catalog {
         Ok(subject.map(|id| (size, id)))
     }
 
-    fn load_head(&mut self) -> Result<(), ReadError> {
-        let place = &self.places[0];
+    fn load_head(&mut self, at: usize) -> Result<(), ReadError> {
+        let place = &self.places[at];
         let no = place.segment.no.0;
         let sealed = matches!(place.form, Form::Sealed);
         if let Some((at, table)) = &self.head.table
@@ -507,6 +548,7 @@ impl Catalog {
             seq -= 1;
         }
         self.deleted.remove_above(last);
+        self.forget_deletions_above(last);
         self.lasting.split_off(&(last + 1));
         // They are given out again: a footer that called them deleted would speak of others.
         self.deleted_here.retain_mut(|range| {
@@ -521,8 +563,17 @@ impl Catalog {
         Ok(removed)
     }
 
+    /// Nor may the next footer call them deleted.
+    fn forget_deletions_above(&mut self, last: Seq) {
+        self.deleted_here.retain_mut(|range| {
+            *range = *range.start()..=(*range.end()).min(last);
+            !range.is_empty()
+        });
+    }
+
     /// Sequences that are given out again must not inherit the lifetimes of those before.
     fn forget_expiries_above(&mut self, last: Seq) {
+        self.expiries_here.retain(|&(seq, _)| seq <= last);
         if self.expiry.is_empty() {
             return;
         }
@@ -534,7 +585,6 @@ impl Catalog {
                 self.expiry.insert(seq, at);
             }
         }
-        self.expiries_here.retain(|&(seq, _)| seq <= last);
     }
 
     /// Moves the last sequence to `last` without messages.

@@ -173,7 +173,7 @@ impl Cursor {
 
     /// Looks for a message in the bytes at hand.
     fn find(&mut self) -> Result<Found, ReadError> {
-        let Some(segment) = self.segment.clone() else { return Ok(Found::Wait) };
+        let Some(segment) = &self.segment else { return Ok(Found::Wait) };
         let is_trusted =
             self.reader.shared.storage == Storage::Memory || matches!(segment.source, Source::Packed(..));
         let released = self.reader.shared.release.seq();
@@ -181,20 +181,24 @@ impl Cursor {
             let at = self.at;
             let offset = self.offset + at as u64;
             let bytes = &mut self.piece[at..];
-            let decoded = match record::peek(bytes) {
+            let head = match record::peek(bytes) {
                 None => return Ok(Found::More(HEAD_BYTES)),
                 Some(head) if head.size() > bytes.len() => return Ok(Found::More(head.size())),
                 // Not released yet: it may not be looked at, and its bytes may still change.
                 Some(head) if head.seq > released && head.kind == record::Kind::Message => {
                     return Ok(Found::Wait);
                 }
-                Some(_) if is_trusted => record::decode_trusted(bytes),
-                Some(_) => record::decode(bytes, offset, &segment.context),
+                Some(head) => head,
+            };
+            let decoded = if is_trusted {
+                record::decode_trusted_peeked(bytes, head)
+            } else {
+                record::decode_peeked(bytes, head, offset, &segment.context)
             };
             let decoded = match decoded {
                 Ok(decoded) => decoded,
                 Err(Invalid::Cut) => return Ok(Found::More(bytes_after(&self.piece, at))),
-                Err(why) => return Err(invalid(&segment, offset, why)),
+                Err(why) => return Err(invalid(segment, offset, why)),
             };
             self.at += decoded.size;
             let message = match decoded.entry {
@@ -238,7 +242,9 @@ impl Cursor {
             self.offset = from;
             return Ok(self.piece.len() - self.at >= bytes);
         }
-        self.piece.resize(PIECE.max(bytes), 0);
+        // No more than there is: a cursor at the end of its stream needs little memory.
+        let rest = segment.records_end().saturating_sub(self.offset);
+        self.piece.resize(PIECE.max(bytes).min(usize::try_from(rest).unwrap_or(usize::MAX)), 0);
         self.at = 0;
         let read = read_bytes(&segment, &mut self.piece, self.offset, wait);
         self.piece.truncate(*read.as_ref().unwrap_or(&0));

@@ -209,6 +209,11 @@ impl Stream {
         &self.config
     }
 
+    /// What its readers see, for a check of it.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// A reader of this stream.
     #[must_use]
     pub fn reader(&self) -> Reader {

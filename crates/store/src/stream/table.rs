@@ -55,9 +55,9 @@ impl Rows {
 /// A table in memory, whichever its form. Cheap to clone except while it grows, when it is borrowed.
 #[derive(Clone, Debug)]
 pub(crate) enum Table<'a> {
-    /// Of the active segment.
+    /// Of a segment without a footer, for as long as nothing changes.
     Growing(&'a Rows),
-    /// Of a closed segment without a footer.
+    /// Of a closed segment without a footer, to keep.
     Closed(Arc<Rows>),
     /// From a footer.
     Sealed(Arc<Slots>),

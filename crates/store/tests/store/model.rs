@@ -75,10 +75,28 @@ fn cut_down(seed: u64, mut story: Vec<Operation>, mut wrong: Wrong) -> (Vec<Oper
             }
         }
         if piece == 1 || attempts >= ATTEMPTS {
-            return (story, wrong);
+            break;
         }
         piece = piece.div_ceil(2);
     }
+    for at in 0..story.len() {
+        let mut message = 0;
+        while let Some(shorter) = without_message(&story, at, message) {
+            match retell(seed, &shorter).filter(|found| found.0 + 1 == story.len()) {
+                Some(found) => (story, wrong) = (shorter, found),
+                None => message += 1,
+            }
+        }
+    }
+    (story, wrong)
+}
+
+/// The story without one message of an append. `None` if there is no such message.
+fn without_message(story: &[Operation], at: usize, message: usize) -> Option<Vec<Operation>> {
+    let mut shorter = story.to_vec();
+    let Operation::Append { messages, .. } = &mut shorter[at] else { return None };
+    (message < messages.len()).then(|| messages.remove(message))?;
+    Some(shorter)
 }
 
 fn number_from(variable: &str) -> Option<u64> {

@@ -4,6 +4,7 @@
 //! files shows must be what this shows.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use myelin_store::{
@@ -11,13 +12,24 @@ use myelin_store::{
 };
 
 /// A stored message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) timestamp: Timestamp,
     pub(crate) expires: Option<Timestamp>,
     pub(crate) subject: Vec<u8>,
     pub(crate) headers: Vec<u8>,
     pub(crate) payload: Vec<u8>,
+}
+
+/// Short: payloads say nothing to who reads them.
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { timestamp, expires, subject, headers, payload } = self;
+        let subject = String::from_utf8_lossy(subject);
+        let sum = crc32c::crc32c(payload);
+        let (headers, payload) = (headers.len(), payload.len());
+        write!(f, "{subject} at {timestamp} until {expires:?}, {headers}+{payload} bytes, sum {sum:08x}")
+    }
 }
 
 /// See the module.

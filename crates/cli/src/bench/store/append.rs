@@ -115,9 +115,11 @@ pub(crate) fn at_limits(settings: &Settings, scratch: &Scratch) -> Result<Vec<Fi
     figures.extend(limited(settings, scratch, &few, ("messages", messages))?);
     let bytes = Limits { bytes: Some(kept * 178), ..Limits::default() };
     figures.extend(limited(settings, scratch, &few, ("bytes", bytes))?);
-    let many = Load::shuffled(settings.divide(100_000) as usize, 128);
-    let newest = Limits { messages_per_subject: Some(1), ..Limits::default() };
-    figures.extend(limited(settings, scratch, &many, ("1 per subject, 100,000 subjects", newest))?);
+    let of_each = |most| Limits { messages_per_subject: Some(most), ..Limits::default() };
+    let many = Load::random(settings.divide(100_000) as usize, 128);
+    figures.extend(limited(settings, scratch, &many, ("1 per subject, 100,000 subjects", of_each(1)))?);
+    let some = Load::random(settings.divide(20_000) as usize, 128);
+    figures.extend(limited(settings, scratch, &some, ("10 per subject, 20,000 subjects", of_each(10)))?);
     Ok(figures)
 }
 

@@ -14,6 +14,16 @@ pub(crate) struct Load {
     /// Subjects of one length, side by side: so near as they would be in a read buffer.
     texts: Vec<u8>,
     payload: Vec<u8>,
+    order: Order,
+}
+
+/// Which message has which subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// One subject after the other.
+    InTurn,
+    /// Any subject, again and again before others had a turn.
+    Random,
 }
 
 /// Bytes of a subject.
@@ -34,7 +44,12 @@ impl Load {
 
     fn of(numbers: impl IntoIterator<Item = usize>, payload: usize) -> Self {
         let texts = numbers.into_iter().flat_map(|n| format!("bench.store.{n:07}").into_bytes()).collect();
-        Self { texts, payload: (0..payload).map(|n| (n * 31 % 251) as u8).collect() }
+        Self { texts, payload: (0..payload).map(|n| (n * 31 % 251) as u8).collect(), order: Order::InTurn }
+    }
+
+    /// As [`Load::new`], each message with a random subject.
+    pub(crate) fn random(subjects: usize, payload: usize) -> Self {
+        Self { order: Order::Random, ..Self::new(subjects, payload) }
     }
 
     /// All subjects, in the order in which messages have them.
@@ -54,7 +69,8 @@ impl Load {
 
     /// The message with this number, accepted at `timestamp`.
     pub(crate) fn message(&self, number: usize, timestamp: Timestamp) -> NewMessage<'_> {
-        let at = number * SUBJECT % self.texts.len();
+        let number = if self.order == Order::Random { scattered(number) } else { number };
+        let at = number % (self.texts.len() / SUBJECT) * SUBJECT;
         NewMessage {
             subject: &self.texts[at..at + SUBJECT],
             payload: &self.payload,
@@ -90,6 +106,12 @@ impl Appender {
             None => Ok(()),
         }
     }
+}
+
+/// A number without visible order in place of one with it.
+fn scattered(number: usize) -> usize {
+    let mixed = (number as u64 ^ (number as u64) >> 7).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as usize
 }
 
 /// Puts `items` into an order that is the same in every run.

@@ -57,7 +57,8 @@ impl World {
             let time = 1000 + rng.below((self.now() - 990) as u64) as i64;
             agree(&format!("seq_at({time})"), reader.seq_at(time).map_err(|error| error.to_string())?, twin.seq_at(time))?;
         }
-        self.compare_expiry()
+        self.compare_expiry()?;
+        self.verify()
     }
 
     /// Nobody sees beyond the release position.

@@ -1,5 +1,6 @@
 //! What can be asked of a stream, as values: so that a run can be printed, repeated and cut down.
 
+use std::fmt;
 use std::time::Duration;
 
 use myelin_stdx::rng::Rng;
@@ -30,7 +31,7 @@ pub(crate) enum Operation {
 }
 
 /// A message to be appended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) subject: u64,
     pub(crate) headers: usize,
@@ -39,6 +40,23 @@ pub(crate) struct Sent {
     pub(crate) lifetime: Option<Timestamp>,
     pub(crate) is_rollup: bool,
     pub(crate) seq: Seq,
+}
+
+/// Short: a story has hundreds of them.
+impl fmt::Debug for Sent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { subject, headers, payload, lifetime, is_rollup, seq } = self;
+        write!(f, "#{subject} {headers}+{payload}")?;
+        match lifetime {
+            Some(Timestamp::MAX) => f.write_str(" never")?,
+            Some(lifetime) => write!(f, " for {lifetime}")?,
+            None => {}
+        }
+        if *seq > 0 {
+            write!(f, " as {seq}")?;
+        }
+        if *is_rollup { f.write_str(" rollup") } else { Ok(()) }
+    }
 }
 
 const SUBJECTS: u64 = 16;

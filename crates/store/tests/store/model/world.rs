@@ -7,6 +7,7 @@ use myelin_store::cipher::CipherKind;
 use myelin_store::disk::memory::MemoryDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
+use myelin_store::verify::{self, Finding, Severity};
 use myelin_store::{
     Admission, Compression, Disk, Done, Durability, Job, Limits, Marker, Markers, NewMessage, Outcome, Progress,
     Purge, Removed, Seq, Storage, Store, StoreOptions, StoredMessage, Stream, StreamConfig, Timestamp,
@@ -240,6 +241,12 @@ impl World {
             Operation::EndJob => self.end_job()?,
             Operation::Compare(seed) => self.compare(*seed)?,
         }
+        if !self.is_synced() {
+            self.synced = self.twin.last_seq;
+        }
+        if std::env::var_os("MYELIN_MODEL_EAGER").is_some() {
+            self.compare(self.seed)?;
+        }
         self.compare_totals()
     }
 
@@ -350,6 +357,24 @@ impl World {
         };
         self.synced = self.twin.last_seq;
         self.stream().finish(done, now).map_err(|error| format!("a job: {error}"))
+    }
+
+    /// Whether the files say the same as each other: nothing is wrong with a store that nothing happened to.
+    pub(super) fn verify(&self) -> Result<(), String> {
+        if self.is_memory() {
+            return Ok(());
+        }
+        let mut faults = Vec::new();
+        for keys in [self.keys.as_ref(), None] {
+            let told = &mut |finding: &Finding| {
+                if finding.severity != Severity::Note {
+                    faults.push(finding.to_string());
+                }
+            };
+            let checked = verify::check(&self.disk, std::path::Path::new("/store"), keys, told);
+            checked.map_err(|error| error.to_string())?;
+        }
+        if faults.is_empty() { Ok(()) } else { Err(format!("the check says {faults:#?}")) }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
