@@ -15,7 +15,7 @@ use crate::keys::{Keys, MasterKey};
 use crate::manifest;
 use crate::store::{Store, StoreOptions};
 use crate::stream::{Admission, Filter, NewMessage, Purge, Stream, Wait, segment_number};
-use crate::{Disk, Job, SegmentNo, Seq, Timestamp};
+use crate::{Disk, Job, Notice, SegmentNo, Seq, Timestamp};
 
 mod crashes;
 mod forms;
@@ -46,7 +46,8 @@ impl Shape {
 
     fn options(self, root: &Path) -> StoreOptions {
         let current = MasterKey::derive(b"a key");
-        let keys = self.is_encrypted.then(|| Keys { kind: CipherKind::ChaCha20Poly1305, current, previous: None });
+        let keys =
+            self.is_encrypted.then(|| Keys { kind: CipherKind::ChaCha20Poly1305, current, previous: None });
         StoreOptions { keys, journal_file_bytes: 256 << 10, headroom_bytes: 0, ..StoreOptions::new(root) }
     }
 }
@@ -87,7 +88,11 @@ impl Bench {
         let store = self.open_store();
         let name = self.disk.list(&self.root.join("streams")).unwrap().remove(0).name;
         let id = crate::StreamId(u64::from_str_radix(&name, 16).unwrap());
-        let (stream, report) = store.open_stream(id, self.config, 1).unwrap();
+        let (stream, mut report) = store.open_stream(id, self.config, 1).unwrap();
+        // Power was lost between the two copies of a first manifest.
+        report
+            .notices
+            .retain(|notice| !matches!(notice, Notice::Damaged { file, .. } if file == manifest::COPIES[1]));
         assert_eq!(report.notices, []);
         self.open = Some((store, stream));
     }

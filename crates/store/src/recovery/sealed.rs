@@ -58,6 +58,7 @@ impl Recovering<'_> {
         self.close_open();
         // After a truncation sequences begin again: those of before are gone, whatever became of them.
         self.catalog.deleted.remove_above(header.first_seq - 1);
+        self.catalog.forget_expiries_above(header.first_seq - 1);
         self.apply_changes(header, &changes);
         let summary = &trailer.summary;
         self.catalog.add_sealed(Place {

@@ -549,7 +549,6 @@ impl Catalog {
         }
         self.deleted.remove_above(last);
         self.forget_deletions_above(last);
-        self.lasting.split_off(&(last + 1));
         // They are given out again: a footer that called them deleted would speak of others.
         self.deleted_here.retain_mut(|range| {
             *range = *range.start()..=last.min(*range.end());
@@ -572,7 +571,8 @@ impl Catalog {
     }
 
     /// Sequences that are given out again must not inherit the lifetimes of those before.
-    fn forget_expiries_above(&mut self, last: Seq) {
+    pub(crate) fn forget_expiries_above(&mut self, last: Seq) {
+        self.lasting.split_off(&(last + 1));
         self.expiries_here.retain(|&(seq, _)| seq <= last);
         if self.expiry.is_empty() {
             return;

@@ -118,7 +118,8 @@ fn compare(bench: &mut Bench, twin: &Twin) -> Result<(), TestCaseError> {
     let totals = stream.state().totals;
     prop_assert_eq!(totals.messages, twin.messages.len() as u64);
     prop_assert_eq!(totals.last_seq, twin.last);
-    let bytes: usize = twin.messages.values().map(|(subject, payload, _)| subject.len() + payload.len() + 30).sum();
+    let bytes: usize =
+        twin.messages.values().map(|(subject, payload, _)| subject.len() + payload.len() + 30).sum();
     prop_assert_eq!(totals.bytes, bytes as u64);
     if let Some(first) = twin.messages.keys().next() {
         prop_assert_eq!(totals.first_seq, *first);
@@ -129,7 +130,8 @@ fn compare(bench: &mut Bench, twin: &Twin) -> Result<(), TestCaseError> {
         let count = counts.entry(subject).or_default();
         *count = (count.0 + 1, *seq);
     }
-    let subjects: Vec<_> = counts.iter().map(|(subject, (count, _))| (Box::from(subject.as_bytes()), *count)).collect();
+    let subjects: Vec<_> =
+        counts.iter().map(|(subject, (count, _))| (Box::from(subject.as_bytes()), *count)).collect();
     prop_assert_eq!(reader.subjects(b">", None, usize::MAX), subjects);
     for (subject, (_, last)) in counts {
         let filter = Filter::new(subject.as_bytes());
