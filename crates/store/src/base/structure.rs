@@ -21,7 +21,9 @@ pub fn check_structure(file: &dyn File, header: &Header) -> Result<Summary, Dama
         if at + BLOCK_HEAD_BYTES as u64 > end || file.read_at(&mut head, at)? < head.len() {
             return Err(Damage::Short(WHAT));
         }
-        let next = at + BLOCK_HEAD_BYTES as u64 + u64::from(u32::from_le_bytes([head[4], head[5], head[6], head[7]]));
+        let next = at
+            + BLOCK_HEAD_BYTES as u64
+            + u64::from(u32::from_le_bytes([head[4], head[5], head[6], head[7]]));
         if next > end {
             return Err(Damage::Short(WHAT));
         }

@@ -50,7 +50,8 @@ pub(crate) fn inspect(
         HeaderFault::Elsewhere => Unreadable::Damaged(Damage::Content(WHAT)),
     })?;
     let is_complete = header.image_end <= length;
-    let cipher = header.cipher.zip(key).map(|(kind, key)| key.file_cipher(kind, "consumers", number, &header.salt));
+    let cipher =
+        header.cipher.zip(key).map(|(kind, key)| key.file_cipher(kind, "consumers", number, &header.salt));
     let frame = Frame::new(&header, cipher.clone());
     if header.cipher.is_some() && cipher.is_none() {
         let report = replay::structure(&bytes, &header, &frame);

@@ -321,7 +321,8 @@ impl Store {
 }
 
 /// Names in the root that are ours.
-pub(crate) const OURS: [&str; 6] = ["store", "store.copy", "journal", "headroom", "streams", recovery::QUARANTINE];
+pub(crate) const OURS: [&str; 6] =
+    ["store", "store.copy", "journal", "headroom", "streams", recovery::QUARANTINE];
 
 fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {
     for entry in disk.list(root)? {

@@ -26,6 +26,7 @@ mod table;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +49,7 @@ pub use lookup::Filter;
 pub use reader::{Reader, StoredMessage, Wait};
 pub use release::{Release, Ticket};
 pub use remove::{Progress, Purge};
+pub use usage::Usage;
 
 pub(crate) use catalog::{Catalog, NewRow, size_of};
 pub(crate) use home::{Files, Ground, Home, segment_name, segment_number};

@@ -43,7 +43,13 @@ impl Counting {
         self.is_trusted = false;
     }
 
-    pub(super) fn apply(&mut self, role: Role<'_>, scanned: &Scanned<'_>, slots: Option<&Slots>, slot: Option<usize>) {
+    pub(super) fn apply(
+        &mut self,
+        role: Role<'_>,
+        scanned: &Scanned<'_>,
+        slots: Option<&Slots>,
+        slot: Option<usize>,
+    ) {
         if !self.is_trusted {
             return;
         }

@@ -51,7 +51,8 @@ fn totals(checking: &mut Checking<'_, '_>, manifest: &Manifest, counting: &Count
         let counted = state.count_in(entry.first_seq, entry.last_seq);
         if counted != (entry.messages, entry.bytes) {
             let what = format!("it says that segment {} shows other messages than it has", entry.no.0);
-            checking.tell(Finding::suspicious(&*path, what, DISAGREE).messages(entry.first_seq, entry.last_seq));
+            checking
+                .tell(Finding::suspicious(&*path, what, DISAGREE).messages(entry.first_seq, entry.last_seq));
         }
     }
 }
@@ -87,7 +88,8 @@ fn read(
             let tally = tallies.get(change.text).copied().unwrap_or_default();
             if wrong.is_none() && !is_told(&change, tally) {
                 let subject = String::from_utf8_lossy(change.text);
-                wrong = Some(format!("it says that {subject} has {} messages, counted: {tally:?}", change.count));
+                wrong =
+                    Some(format!("it says that {subject} has {} messages, counted: {tally:?}", change.count));
             }
         }
     }

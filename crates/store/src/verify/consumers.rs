@@ -54,7 +54,8 @@ fn report(checking: &mut Checking<'_, '_>, name: &str, inspected: &Inspected) {
     }
     if let Some(torn) = report.torn {
         let bytes = torn.offset..torn.offset.saturating_add(torn.bytes);
-        let meaning = "Its last write was not finished or is being made; nothing of it had been confirmed as safe.";
+        let meaning =
+            "Its last write was not finished or is being made; nothing of it had been confirmed as safe.";
         checking.tell(Finding::note(&*path, "it ends with an incomplete entry", meaning).at(bytes));
     }
     let lost = "They have to be created again.";

@@ -59,7 +59,14 @@ fn unpack(
     walked.damaged = damaged.into_iter().map(unknown).collect();
     let mut buffer = Vec::new();
     for frame in table.frames() {
-        let read = pack::read_frame(file, &table, frame.raw_offset, context.seed, context.cipher.as_ref(), &mut buffer);
+        let read = pack::read_frame(
+            file,
+            &table,
+            frame.raw_offset,
+            context.seed,
+            context.cipher.as_ref(),
+            &mut buffer,
+        );
         let is_whole = match read {
             Ok(begin) => unpack_entries(&buffer, begin, visit),
             Err(pack::FrameError::Io(error)) => return Err(error.into()),

@@ -48,7 +48,9 @@ const LOST: &str = "Bytes that were confirmed as safe may be missing in the file
 pub(super) fn judge(report: &ReplayReport, directory: &Path, reporter: &mut Reporter<'_>) {
     for problem in &report.problems {
         let file = match problem {
-            Problem::MissingRounds { file, .. } | Problem::Foreign { file } | Problem::Malformed { file, .. } => file,
+            Problem::MissingRounds { file, .. }
+            | Problem::Foreign { file }
+            | Problem::Malformed { file, .. } => file,
             _ => directory,
         };
         reporter.tell(Finding::damage(file, problem.to_string(), LOST));
@@ -58,6 +60,10 @@ pub(super) fn judge(report: &ReplayReport, directory: &Path, reporter: &mut Repo
         reporter.tell(Finding::note(directory, what, "Nothing of them had been confirmed as safe."));
     }
     for path in &report.unknown {
-        reporter.tell(Finding::note(path, "it is none of the journal's files", "The server leaves it alone."));
+        reporter.tell(Finding::note(
+            path,
+            "it is none of the journal's files",
+            "The server leaves it alone.",
+        ));
     }
 }

@@ -7,7 +7,8 @@ use super::Finding;
 use super::stream::Checking;
 
 const OTHER_COPY: &str = "The other copy is good; the next manifest that is written replaces this one.";
-const NO_COPY: &str = "The server does not open this stream without a manifest: restore one copy from a backup.";
+const NO_COPY: &str =
+    "The server does not open this stream without a manifest: restore one copy from a backup.";
 
 /// Checks both copies. The one in force, if there is one; and whether the stream can be opened without it.
 pub(super) fn check(checking: &mut Checking<'_, '_>) -> Result<Option<Manifest>, ()> {
@@ -30,9 +31,11 @@ pub(super) fn check(checking: &mut Checking<'_, '_>) -> Result<Option<Manifest>,
         let path = checking.path(name);
         let finding = match damage {
             // The first one is written before the second.
-            damage if is_missing(damage) && has_other && *name == COPIES[1] => {
-                Finding::note(path, "it is missing", "A crash came between the two copies; the other one is good.")
-            }
+            damage if is_missing(damage) && has_other && *name == COPIES[1] => Finding::note(
+                path,
+                "it is missing",
+                "A crash came between the two copies; the other one is good.",
+            ),
             damage => Finding::damage(path, damage.to_string(), if has_other { OTHER_COPY } else { NO_COPY }),
         };
         checking.tell(finding);
@@ -47,7 +50,11 @@ pub(super) fn check(checking: &mut Checking<'_, '_>) -> Result<Option<Manifest>,
 fn read(checking: &Checking<'_, '_>, name: &str) -> Result<Manifest, Damage> {
     let manifest = Manifest::decode(&checking.read_whole(name)?)?;
     // Another stream's is as good as none.
-    if manifest.stream == checking.id() { Ok(manifest) } else { Err(Damage::Content("manifest of another stream")) }
+    if manifest.stream == checking.id() {
+        Ok(manifest)
+    } else {
+        Err(Damage::Content("manifest of another stream"))
+    }
 }
 
 fn is_missing(damage: &Damage) -> bool {
@@ -62,11 +69,16 @@ fn compare(checking: &mut Checking<'_, '_>, first: &Manifest, second: &Manifest)
     let what = format!("generation {one}, the other copy has {other}");
     let path = checking.path(COPIES[1]);
     checking.tell(if one == other {
-        let meaning = "Two manifests of the same generation never differ: one of them is another stream's state.";
+        let meaning =
+            "Two manifests of the same generation never differ: one of them is another stream's state.";
         Finding::damage(path, "it differs from the other copy", meaning)
     } else if one == other + 1 {
         Finding::note(path, what, "A crash came between the two copies; the newer one is in force.")
     } else {
-        Finding::suspicious(path, what, "The newer one is in force; the older one is an old copy that came back.")
+        Finding::suspicious(
+            path,
+            what,
+            "The newer one is in force; the older one is an old copy that came back.",
+        )
     });
 }

@@ -107,7 +107,12 @@ impl Reporter<'_> {
 }
 
 impl Finding {
-    fn new(severity: Severity, file: impl Into<PathBuf>, what: impl Into<String>, meaning: &'static str) -> Self {
+    fn new(
+        severity: Severity,
+        file: impl Into<PathBuf>,
+        what: impl Into<String>,
+        meaning: &'static str,
+    ) -> Self {
         let (file, what) = (file.into(), what.into());
         Self { severity, stream: None, file, bytes: None, sequences: None, what, meaning }
     }

@@ -123,7 +123,9 @@ impl Disk for Overlay {
             Err(error) => return Err(error),
         };
         for (path, change) in changes.iter().filter(|(path, _)| path.parent() == Some(directory)) {
-            let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
+            let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else {
+                continue;
+            };
             match change {
                 Change::Gone => names.remove(&name),
                 change => names.insert(name, matches!(change, Change::Directory)),
@@ -306,7 +308,8 @@ mod tests {
         assert_eq!(overlay.open(path).unwrap().read_at(&mut bytes, 0).unwrap(), 6000);
         assert_eq!((&bytes[4088..4096], bytes[4999]), (&[7, 7, 9, 9, 9, 9, 9, 0][..], 0));
         overlay.rename(path, Path::new("/d/c")).unwrap();
-        let names: Vec<_> = overlay.list(Path::new("/d")).unwrap().into_iter().map(|entry| entry.name).collect();
+        let names: Vec<_> =
+            overlay.list(Path::new("/d")).unwrap().into_iter().map(|entry| entry.name).collect();
         assert_eq!(names, ["b", "c"]);
         assert_eq!(below.list(Path::new("/d")).unwrap().len(), 1);
         assert_eq!(below.open(path).unwrap().read_at(&mut bytes, 0).unwrap(), 5000);

@@ -9,11 +9,11 @@ use crate::segment::SubjectChange;
 use crate::stream::{Files, Stream};
 use crate::{SegmentNo, StreamId};
 
+use super::Finding;
 use super::apply::Counting;
 use super::base::is_told;
 use super::root::Looking;
 use super::stream::Checking;
-use super::Finding;
 
 const DISAGREE: &str = "The server would show another state than that of the messages it has.";
 
@@ -28,7 +28,8 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, counting: &Counting) {
         None => return,
         Some(Ok(recovered)) => recovered,
         Some(Err(error)) => {
-            let (what, meaning) = (format!("it cannot be opened: {error}"), "The server starts without this stream.");
+            let (what, meaning) =
+                (format!("it cannot be opened: {error}"), "The server starts without this stream.");
             return checking.tell(Finding::damage(checking.directory, what, meaning));
         }
     };
@@ -65,7 +66,8 @@ fn compare(checking: &mut Checking<'_, '_>, stream: &Stream, counting: &Counting
     let told = (totals.first_seq, totals.last_seq, totals.messages, totals.bytes);
     let counted = (state.first_seq, state.last_seq, state.messages, state.bytes);
     if told != counted {
-        wrong.push(format!("recovered (first, last, messages, bytes) are {told:?}, counted were {counted:?}"));
+        wrong
+            .push(format!("recovered (first, last, messages, bytes) are {told:?}, counted were {counted:?}"));
     }
     let tallies = state.tallies();
     if catalog.index.len() != tallies.len() {
@@ -85,10 +87,14 @@ fn compare(checking: &mut Checking<'_, '_>, stream: &Stream, counting: &Counting
         if is_told(&change, tally) {
             return ControlFlow::Continue(());
         }
-        wrong.push(format!("recovered of {} is {found:?}, counted was {tally:?}", String::from_utf8_lossy(text)));
+        wrong.push(format!(
+            "recovered of {} is {found:?}, counted was {tally:?}",
+            String::from_utf8_lossy(text)
+        ));
         ControlFlow::Break(())
     });
-    let gaps: u64 = catalog.deleted.ranges().map(|range| (range.end() - range.start()).saturating_add(1)).sum();
+    let gaps: u64 =
+        catalog.deleted.ranges().map(|range| (range.end() - range.start()).saturating_add(1)).sum();
     let span = state.last_seq.saturating_add(1).saturating_sub(state.first_seq);
     if state.messages > 0 && gaps != span.saturating_sub(state.messages) {
         wrong.push(format!("recovered {gaps} sequences without a message in a span of {span}"));

@@ -106,7 +106,8 @@ fn quarantine(disk: &dyn Disk, root: &Path, reporter: &mut Reporter<'_>) -> io::
         entries => entries?,
     };
     for entry in entries {
-        let meaning = "An earlier start moved it here; nothing reads it, and you may remove it once it is understood.";
+        let meaning =
+            "An earlier start moved it here; nothing reads it, and you may remove it once it is understood.";
         reporter.tell(Finding::note(directory.join(entry.name), "it is in quarantine", meaning));
     }
     Ok(())
@@ -150,7 +151,10 @@ fn ground(
 }
 
 /// The streams' directories, in order.
-pub(super) fn streams(looking: &Looking<'_>, reporter: &mut Reporter<'_>) -> io::Result<Vec<(StreamId, PathBuf)>> {
+pub(super) fn streams(
+    looking: &Looking<'_>,
+    reporter: &mut Reporter<'_>,
+) -> io::Result<Vec<(StreamId, PathBuf)>> {
     let directory = looking.root.join("streams");
     let entries = match looking.disk.list(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -161,11 +165,9 @@ pub(super) fn streams(looking: &Looking<'_>, reporter: &mut Reporter<'_>) -> io:
         let path = directory.join(&entry.name);
         match stream_number(&entry.name).filter(|_| entry.is_directory) {
             Some(id) => streams.push((id, path)),
-            None if is_unfinished(&entry.name) => reporter.tell(Finding::note(
-                path,
-                "a stream that was being made or removed",
-                UNFINISHED,
-            )),
+            None if is_unfinished(&entry.name) => {
+                reporter.tell(Finding::note(path, "a stream that was being made or removed", UNFINISHED))
+            }
             None => reporter.tell(Finding::suspicious(
                 path,
                 "it is not the directory of a stream",

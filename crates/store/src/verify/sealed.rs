@@ -37,7 +37,13 @@ pub(super) fn read(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: &T
         _ => false,
     };
     let slots = slots.map_err(|damage| tell_section(checking, open, trailer, &damage)).ok();
-    let changes = changes.map_err(|damage| if !same { tell_section(checking, open, trailer, &damage) }).ok();
+    let changes = changes
+        .map_err(|damage| {
+            if !same {
+                tell_section(checking, open, trailer, &damage)
+            }
+        })
+        .ok();
     Sections { slots, changes }
 }
 
@@ -90,7 +96,13 @@ pub(super) fn check(
     }
 }
 
-fn summary(open: &Open<'_>, trailer: &Trailer, slots: &Slots, rows: &Rows<'_>, wrong: &mut dyn FnMut(String)) {
+fn summary(
+    open: &Open<'_>,
+    trailer: &Trailer,
+    slots: &Slots,
+    rows: &Rows<'_>,
+    wrong: &mut dyn FnMut(String),
+) {
     let first_seq = open.header.first_seq;
     let last_seq = slots.len().checked_sub(1).map_or(first_seq.saturating_sub(1), |last| slots.seq(last));
     let bytes: u64 = (0..slots.len()).map(|at| u64::from(slots.size(at))).sum();
@@ -118,11 +130,15 @@ fn subjects(changes: &Changes, state: &State, wrong: &mut dyn FnMut(String)) {
         let count = state.count(change.text);
         if change.count != count {
             let subject = String::from_utf8_lossy(change.text);
-            return wrong(format!("it says that {subject} has {} messages, counted were {count}", change.count));
+            return wrong(format!(
+                "it says that {subject} has {} messages, counted were {count}",
+                change.count
+            ));
         }
     }
     let texts = changes.subjects.texts();
-    let forgotten = state.touched.iter().map(|number| state.text(*number)).find(|text| texts.find(text).is_none());
+    let forgotten =
+        state.touched.iter().map(|number| state.text(*number)).find(|text| texts.find(text).is_none());
     if let Some(text) = forgotten {
         wrong(format!("it does not say what became of subject {}", String::from_utf8_lossy(text)));
     }

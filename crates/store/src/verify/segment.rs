@@ -10,11 +10,11 @@ use crate::segment::{self, Damaged, HEADER_BYTES, Header, TRAILER_BYTES, Trailer
 use crate::stream::segment_name;
 use crate::{SegmentNo, Seq};
 
+use super::Finding;
 use super::apply::{Counting, Role, Rows};
 use super::entries::{self, Walked};
 use super::sealed::{self, Sections};
 use super::stream::Checking;
-use super::Finding;
 
 /// A segment among the others.
 pub(super) struct Place<'a> {
@@ -42,7 +42,11 @@ const LOST: &str = "Messages that were safe cannot be read here any more; everyt
 const WHOLE_LOST: &str = "Nothing in this file can be read; restore it from a backup.";
 
 /// Checks a segment and counts what it holds; answers the sequence that the log goes on with behind it.
-pub(super) fn check(checking: &mut Checking<'_, '_>, place: &Place<'_>, counting: &mut Counting) -> Option<Seq> {
+pub(super) fn check(
+    checking: &mut Checking<'_, '_>,
+    place: &Place<'_>,
+    counting: &mut Counting,
+) -> Option<Seq> {
     let name = segment_name(place.no);
     let path = checking.path(&name);
     let opened = checking.open(&name).and_then(|file| Ok((file.len()?, file)));
@@ -74,7 +78,12 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, place: &Place<'_>, counting
     Some(last_seq.max(sections.last_seq()) + 1)
 }
 
-fn header(checking: &mut Checking<'_, '_>, place: &Place<'_>, file: &dyn File, path: &PathBuf) -> Option<Header> {
+fn header(
+    checking: &mut Checking<'_, '_>,
+    place: &Place<'_>,
+    file: &dyn File,
+    path: &PathBuf,
+) -> Option<Header> {
     let damage = match Header::read(file) {
         Ok(header) if header.stream == checking.id() && header.segment == place.no => return Some(header),
         Ok(header) => {
@@ -89,7 +98,8 @@ fn header(checking: &mut Checking<'_, '_>, place: &Place<'_>, file: &dyn File, p
     let is_empty = is_zero(file, HEADER_BYTES as u64).unwrap_or(false);
     let is_last = place.behind.is_empty() && place.listed.is_none();
     checking.tell(if is_empty && is_last {
-        let meaning = "It was begun when the process or the power failed; the next start moves it to quarantine.";
+        let meaning =
+            "It was begun when the process or the power failed; the next start moves it to quarantine.";
         Finding::note(path, "nothing was written to it", meaning)
     } else {
         let finding = Finding::damage(path, damage.to_string(), WHOLE_LOST).at(0..HEADER_BYTES as u64);
@@ -137,10 +147,18 @@ impl Open<'_> {
         } else if header.generation == entry.generation && entry.sealed && self.length != entry.file_len {
             let what = format!("{} bytes, the manifest lists {}", self.length, entry.file_len);
             let meaning = "It was cut or has grown after it was complete.";
-            checking.tell(Finding::damage(path, what, meaning).at(self.length.min(entry.file_len)..self.length));
+            checking
+                .tell(Finding::damage(path, what, meaning).at(self.length.min(entry.file_len)..self.length));
         } else if header.generation == entry.generation && header.through != entry.through {
-            let what = format!("it stands for segments up to {}, the manifest says {}", header.through.0, entry.through.0);
-            checking.tell(Finding::suspicious(path, what, "The file and the manifest were not written together."));
+            let what = format!(
+                "it stands for segments up to {}, the manifest says {}",
+                header.through.0, entry.through.0
+            );
+            checking.tell(Finding::suspicious(
+                path,
+                what,
+                "The file and the manifest were not written together.",
+            ));
         }
     }
 
@@ -269,7 +287,13 @@ fn proven(checking: &Checking<'_, '_>, open: &Open<'_>, to: u64) -> u64 {
         let (context, length) = (checking.context(&header), file.len().unwrap_or(0));
         let _ = entries::walk(&*file, &header, &context, (length, 0), &mut |scanned| {
             if let Entry::Control(Control::Durable { segment, offset }) = scanned.entry {
-                durable = if segment == no { offset.max(durable) } else if segment > no { to } else { durable };
+                durable = if segment == no {
+                    offset.max(durable)
+                } else if segment > no {
+                    to
+                } else {
+                    durable
+                };
             }
         });
     }
@@ -284,7 +308,8 @@ fn report(
     has_lost_footer: bool,
 ) {
     for Damaged { bytes, first_seq, last_seq } in &walked.damaged {
-        let finding = Finding::damage(&*open.path, "these bytes are not what was written", LOST).at(bytes.clone());
+        let finding =
+            Finding::damage(&*open.path, "these bytes are not what was written", LOST).at(bytes.clone());
         // The table knows what is missing; else it is what may have been between the neighbors.
         let (first, last) = rows.lost().or(last_seq.map(|last| (*first_seq, last))).unwrap_or((1, 0));
         checking.tell(finding.messages(first, last));
@@ -300,13 +325,18 @@ fn torn(checking: &mut Checking<'_, '_>, open: &Open<'_>, at: u64, has_more: boo
     let finding = if !open.place.behind.is_empty() {
         let meaning = "The next start ends the log here and moves the segments behind it to quarantine: if the power \
                        did not fail, this is damage.";
-        Finding::suspicious(&*open.path, "it ends with an incomplete batch, and other segments follow", meaning)
+        Finding::suspicious(
+            &*open.path,
+            "it ends with an incomplete batch, and other segments follow",
+            meaning,
+        )
     } else if has_more {
         let meaning = "The next start cuts it here and keeps a copy in quarantine: if the power did not fail, this is \
                        damage.";
         Finding::suspicious(&*open.path, "an incomplete batch, and whole entries behind it", meaning)
     } else {
-        let meaning = "Its last write was not finished or is being made; nothing of it had been confirmed as safe.";
+        let meaning =
+            "Its last write was not finished or is being made; nothing of it had been confirmed as safe.";
         Finding::note(&*open.path, "it ends with an incomplete batch", meaning)
     };
     checking.tell(finding.at(bytes));
@@ -324,7 +354,8 @@ fn rows_against_table(checking: &mut Checking<'_, '_>, open: &Open<'_>, rows: &R
     }
     let unread = "The footer was not written for these entries: messages are there that readers do not find.";
     if let (Some(first), Some(last)) = (rows.unlisted.first(), rows.unlisted.last()) {
-        checking.tell(Finding::damage(path, "the footer does not name messages", unread).messages(*first, *last));
+        checking
+            .tell(Finding::damage(path, "the footer does not name messages", unread).messages(*first, *last));
     }
     if let Some((seq, what)) = rows.wrong {
         checking.tell(Finding::damage(path, what, unread).messages(seq, seq));

@@ -9,8 +9,8 @@ use crate::disk::File;
 use crate::keys::{KeyError, StreamKey};
 use crate::manifest::{COPIES, Manifest};
 use crate::meta::{META, Meta};
-use crate::recovery::{base_name, base_number};
 use crate::record::Context;
+use crate::recovery::{base_name, base_number};
 use crate::segment::Header;
 use crate::stream::{segment_name, segment_number};
 use crate::{SegmentNo, StreamId};
@@ -69,7 +69,11 @@ impl Checking<'_, '_> {
     }
 
     pub(super) fn unreadable(&mut self, path: PathBuf, damage: &Damage) {
-        self.tell(Finding::damage(path, damage.to_string(), "It cannot be read; what it holds is not known."));
+        self.tell(Finding::damage(
+            path,
+            damage.to_string(),
+            "It cannot be read; what it holds is not known.",
+        ));
     }
 
     pub(super) fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -89,7 +93,9 @@ impl Checking<'_, '_> {
     /// What opens the entries of a segment: without its key, only what checks them.
     pub(super) fn context(&self, header: &Header) -> Context {
         let cipher = header.encryption.zip(self.key.as_ref());
-        header.context(cipher.map(|(kind, key)| key.file_cipher(kind, "segment", header.segment.0, &header.salt)))
+        header.context(
+            cipher.map(|(kind, key)| key.file_cipher(kind, "segment", header.segment.0, &header.salt)),
+        )
     }
 
     fn meta(&mut self) {
@@ -122,7 +128,11 @@ impl Checking<'_, '_> {
             Some(Ok((key, _))) => self.key = Some(key),
             None => self.tell(Finding::note(path, "the stream is encrypted, and no key was given", meaning)),
             Some(Err(error @ KeyError::Damaged { .. })) => {
-                self.tell(Finding::damage(path, error.to_string(), "The stream's messages cannot be decrypted."));
+                self.tell(Finding::damage(
+                    path,
+                    error.to_string(),
+                    "The stream's messages cannot be decrypted.",
+                ));
             }
             Some(Err(error)) => self.tell(Finding::suspicious(path, error.to_string(), meaning)),
         }
@@ -179,7 +189,8 @@ impl Checking<'_, '_> {
         for entry in &manifest.segments {
             if found.segments.binary_search(&entry.no).is_err() {
                 let meaning = "The messages in it are lost unless the file can be restored from a backup.";
-                let finding = Finding::damage(self.path(segment_name(entry.no)), "the segment is missing", meaning);
+                let finding =
+                    Finding::damage(self.path(segment_name(entry.no)), "the segment is missing", meaning);
                 self.tell(finding.messages(entry.first_seq, entry.last_seq));
             }
         }
@@ -194,7 +205,11 @@ impl Checking<'_, '_> {
         if !found.segments.iter().any(|no| *no > manifest.covers) {
             let no = SegmentNo(manifest.covers.0 + 1);
             let meaning = "Messages that were written last may be lost unless the file can be restored.";
-            self.tell(Finding::suspicious(self.path(segment_name(no)), "the newest segment is missing", meaning));
+            self.tell(Finding::suspicious(
+                self.path(segment_name(no)),
+                "the newest segment is missing",
+                meaning,
+            ));
         }
     }
 
@@ -246,7 +261,12 @@ impl Checking<'_, '_> {
     }
 
     /// Everything up to the manifest has been walked. The sequence that comes next.
-    fn covered(&mut self, manifest: &Manifest, is_whole: bool, counting: &mut Counting) -> Option<crate::Seq> {
+    fn covered(
+        &mut self,
+        manifest: &Manifest,
+        is_whole: bool,
+        counting: &mut Counting,
+    ) -> Option<crate::Seq> {
         let missing = |entry: &&crate::manifest::SegmentEntry| self.header(entry.no).is_none();
         if manifest.segments.iter().any(|entry| missing(&entry)) {
             counting.distrust();
@@ -276,7 +296,8 @@ impl Checking<'_, '_> {
         let begins = self.header(no).map(|header| header.first_seq);
         let what = format!("segments {expected} to {} are missing", no.0.saturating_sub(1));
         if begins.is_some() && begins == next_seq {
-            let meaning = "The messages around it follow each other: it can have held deletions only, or nothing.";
+            let meaning =
+                "The messages around it follow each other: it can have held deletions only, or nothing.";
             return self.tell(Finding::suspicious(path, what, meaning));
         }
         let meaning = "The messages in it are lost unless the file can be restored from a backup.";

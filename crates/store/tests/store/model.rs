@@ -51,9 +51,10 @@ fn guarded(world: &mut World, operation: &Operation) -> Result<(), String> {
 
 fn retell(seed: u64, story: &[Operation]) -> Option<Wrong> {
     let mut world = World::new(seed);
-    story.iter().enumerate().find_map(|(step, operation)| {
-        guarded(&mut world, operation).err().map(|why| (step, why))
-    })
+    story
+        .iter()
+        .enumerate()
+        .find_map(|(step, operation)| guarded(&mut world, operation).err().map(|why| (step, why)))
 }
 
 /// Leaves out what the disagreement does not need.
@@ -107,7 +108,8 @@ fn check(seed: u64) {
     let Err((story, (step, why))) = tell(seed) else { return };
     let world = World::new(seed);
     let (story, (last, reason)) = cut_down(seed, story, (step, why.clone()));
-    let lines: Vec<String> = story.iter().enumerate().map(|(step, what)| format!("{step}: {what:?}")).collect();
+    let lines: Vec<String> =
+        story.iter().enumerate().map(|(step, what)| format!("{step}: {what:?}")).collect();
     panic!(
         "MYELIN_MODEL_SEED={seed}, step {step}: {why}\n{}\ncut down:\n{}\nstep {last}: {reason}",
         world.description(),

@@ -58,9 +58,7 @@ impl Twin {
     fn size(&self, kept: &Kept) -> u64 {
         let (subject, headers, payload) = (kept.subject.len(), kept.headers.len(), kept.payload.len());
         let size = match self.storage {
-            Storage::File => {
-                22 + subject + if headers > 0 { 4 + headers } else { 0 } + payload + 8
-            }
+            Storage::File => 22 + subject + if headers > 0 { 4 + headers } else { 0 } + payload + 8,
             Storage::Memory => subject + headers + payload + 16,
         };
         size as u64
@@ -136,7 +134,8 @@ impl Twin {
         if is_full && self.limits.discard_new_per_subject && !is_rollup {
             return Err(Refusal::MaxMessagesPerSubject);
         }
-        let replaced = self.first_of(&kept.subject).filter(|_| is_full).map(|seq| self.size(&self.messages[&seq]));
+        let replaced =
+            self.first_of(&kept.subject).filter(|_| is_full).map(|seq| self.size(&self.messages[&seq]));
         let messages = self.messages.len() as u64;
         if replaced.is_none() && self.limits.messages.is_some_and(|max| messages >= max) {
             return Err(Refusal::MaxMessages);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use myelin_stdx::rng::Rng;
 use myelin_store::cipher::CipherKind;
-use myelin_store::consumer::{Delta, DeliverySeq, Rules};
+use myelin_store::consumer::{DeliverySeq, Delta, Rules};
 use myelin_store::disk::memory::MemoryDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
@@ -77,7 +77,8 @@ impl Ground {
             }
             let delivery = consumers.state(id).unwrap().delivered().consumer.0 + 1;
             let seq = consumers.state(id).unwrap().delivered().stream + 1;
-            let delivered = Delta::Delivered { delivery: DeliverySeq(delivery), seq, count: 1, timestamp: now };
+            let delivered =
+                Delta::Delivered { delivery: DeliverySeq(delivery), seq, count: 1, timestamp: now };
             consumers.apply(id, &[delivered]).unwrap();
             consumers.flush(now).unwrap();
             if at % 10 == 0 {
@@ -250,7 +251,8 @@ fn flipped_bits_are_found() {
 fn a_flipped_bit_in_the_journal_never_panics() {
     let ground = Ground::new(None, Compression::None);
     let mut rng = Rng::seeded(3);
-    let files: Vec<_> = ground.files("journal").into_iter().chain([Path::new(ROOT).join("headroom")]).collect();
+    let files: Vec<_> =
+        ground.files("journal").into_iter().chain([Path::new(ROOT).join("headroom")]).collect();
     let mut found = 0;
     for _ in 0..120 {
         let path = &files[rng.below(files.len() as u64) as usize];
@@ -325,7 +327,8 @@ fn a_cut_file_is_found() {
             ground.write(&path, &bytes[..length]);
             let (_, findings) = ground.check();
             // An open file that ends between two entries is as good as a shorter one.
-            let is_open = path == *ground.segments().last().unwrap() || path.to_string_lossy().contains("consumers");
+            let is_open =
+                path == *ground.segments().last().unwrap() || path.to_string_lossy().contains("consumers");
             let found = findings.iter().any(|finding| finding.file == below(&path));
             assert!(found || is_open, "{} cut to {length} of {used}: {findings:#?}", path.display());
         }
@@ -380,7 +383,10 @@ fn a_store_is_shown_in_numbers() {
         for stream in &streams {
             let shown = info.streams.iter().find(|shown| shown.id == stream.id()).unwrap();
             let state = stream.state();
-            assert_eq!((shown.totals.as_ref().unwrap().messages, shown.subjects), (state.totals.messages, state.subjects));
+            assert_eq!(
+                (shown.totals.as_ref().unwrap().messages, shown.subjects),
+                (state.totals.messages, state.subjects)
+            );
             assert_eq!(shown.is_encrypted, cipher.is_some());
         }
     }

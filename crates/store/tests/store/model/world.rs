@@ -9,8 +9,9 @@ use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::verify::{self, Finding, Severity};
 use myelin_store::{
-    Admission, Compression, Disk, Done, Durability, Job, Limits, Marker, Markers, NewMessage, Outcome, Progress,
-    Purge, Removed, Seq, Storage, Store, StoreOptions, StoredMessage, Stream, StreamConfig, Timestamp,
+    Admission, Compression, Disk, Done, Durability, Job, Limits, Marker, Markers, NewMessage, Outcome,
+    Progress, Purge, Removed, Seq, Storage, Store, StoreOptions, StoredMessage, Stream, StreamConfig,
+    Timestamp,
 };
 
 use super::operation::{self, Operation, Sent};
@@ -117,7 +118,8 @@ impl World {
         }
         assert_eq!(self.open_store(), Ok(0));
         let store = self.store.as_ref().expect("it was opened");
-        self.stream = Some(store.create_stream("A", "S", b"blob", self.config, self.now).expect("a healthy disk"));
+        self.stream =
+            Some(store.create_stream("A", "S", b"blob", self.config, self.now).expect("a healthy disk"));
     }
 
     /// Opens the store, and says how many streams it found.
@@ -162,7 +164,8 @@ impl World {
         }
         let store = self.store.as_ref().expect("it was opened");
         let id = stream_id(store, &*self.disk);
-        let (stream, report) = store.open_stream(id, self.config, self.now).map_err(|error| failed(&error))?;
+        let (stream, report) =
+            store.open_stream(id, self.config, self.now).map_err(|error| failed(&error))?;
         if !report.notices.is_empty() {
             return Err(format!("the stream reports {:?}", report.notices));
         }
