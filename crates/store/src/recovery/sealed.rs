@@ -81,7 +81,7 @@ impl Recovering<'_> {
     }
 
     fn apply_changes(&mut self, header: &Header, changes: &Changes) {
-        if changes.totals.first_seq >= header.first_seq {
+        if changes.totals.messages == 0 || changes.totals.first_seq >= header.first_seq {
             // No message of before is left, so whatever has one is named among the changes.
             self.catalog.replace_index();
         }

@@ -137,6 +137,8 @@ impl Catalog {
             form: Form::Active,
             removed: 0,
         });
+        // The one before may show nothing any more, and the first is the one that holds the oldest messages.
+        self.bury(self.totals.first_seq);
         closed
     }
 
