@@ -1,8 +1,9 @@
-//! `myelin`: the command line. One verb per module; today there is one, `bench`.
+//! `myelin`: the command line. One verb per module: `bench` and `store`.
 //!
 //! This file owns the argument tree's root and the exit code, and never any work of its own.
 
 mod bench;
+mod store;
 
 use std::process::ExitCode;
 
@@ -20,15 +21,16 @@ struct Arguments {
 enum Verb {
     /// Load generator and performance table for any server that speaks the NATS protocol
     Bench(bench::Arguments),
+    /// Look into the directory of a store: what is in it, and whether it is sound
+    Store(store::Arguments),
 }
 
 fn main() -> ExitCode {
-    let Arguments { verb: Verb::Bench(arguments) } = Arguments::parse();
-    match bench::run(arguments) {
-        Ok(verdict) => verdict,
-        Err(error) => {
+    match Arguments::parse().verb {
+        Verb::Bench(arguments) => bench::run(arguments).unwrap_or_else(|error| {
             eprintln!("myelin: error: {error}");
             ExitCode::FAILURE
-        }
+        }),
+        Verb::Store(arguments) => store::run(arguments),
     }
 }

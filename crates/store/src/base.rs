@@ -18,10 +18,12 @@ use crate::{SegmentNo, StreamId};
 
 mod merge;
 mod reader;
+mod structure;
 mod writer;
 
 pub use merge::merge;
 pub use reader::BaseReader;
+pub use structure::check_structure;
 pub use writer::BaseWriter;
 
 /// Bytes of the header; the first block follows.

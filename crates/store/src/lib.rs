@@ -22,6 +22,7 @@ pub mod pack;
 pub mod ranges;
 pub mod record;
 pub mod segment;
+pub mod verify;
 
 mod append_file;
 mod config;
@@ -41,5 +42,5 @@ pub use recovery::{Notice, OpenError, StreamReport};
 pub use store::{FoundStream, Store, StoreOptions, StoreReport};
 pub use stream::{
     Admission, Cursor, Expired, Filter, Marker, Markers, NewMessage, Outcome, Progress, Purge, ReadError,
-    Reader, Refusal, Release, Removed, StoreError, StoredMessage, Stream, StreamState, Ticket, Wait,
+    Reader, Refusal, Release, Removed, StoreError, StoredMessage, Stream, StreamState, Ticket, Usage, Wait,
 };

@@ -217,7 +217,7 @@ impl Opened {
 const CHUNK: usize = 1 << 20;
 
 /// The whole file. It grows with what is read, so that a file with a hole of a terabyte is an error and no abort.
-fn load(file: &dyn crate::disk::File, length: u64) -> io::Result<Vec<u8>> {
+pub(super) fn load(file: &dyn crate::disk::File, length: u64) -> io::Result<Vec<u8>> {
     let length = usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;

@@ -110,6 +110,34 @@ pub(super) fn read(file: &mut [u8], header: &Header, frame: &Frame) -> Read {
     reading.finish(header, at, image_end, present)
 }
 
+/// What can be told of an encrypted log without its key: where no entries are.
+pub(super) fn structure(file: &[u8], header: &Header, frame: &Frame) -> Report {
+    let mut report = Report { file: Some(header.number), ..Report::default() };
+    let mut at = HEADER_BYTES.min(file.len());
+    let mut budget = file.len().saturating_mul(4).saturating_add(1 << 20);
+    while at < file.len() && !is_zero(&file[at..]) {
+        if let Some(entry) = frame.find(file, at) {
+            at = entry.end();
+            continue;
+        }
+        let next = match frame.find_next(file, at, &mut budget) {
+            Search::Found(next) => next.at,
+            Search::Nothing if at as u64 >= header.image_end => {
+                report.torn = Some(Torn { offset: at as u64, bytes: (file.len() - at) as u64 });
+                return report;
+            }
+            Search::Nothing | Search::GivenUp => file.len(),
+        };
+        report.bad.push(BadRange { range: at as u64..next as u64, fault: BadBytes::Unreadable });
+        at = next;
+    }
+    let image_end = header.image_end.min(file.len() as u64);
+    if (at as u64) < image_end {
+        report.bad.push(BadRange { range: at as u64..image_end, fault: BadBytes::Unreadable });
+    }
+    report
+}
+
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }

@@ -24,6 +24,11 @@ pub trait Disk: Send + Sync + Debug {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>>;
     /// Opens an existing file to read and write.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>>;
+    /// Opens an existing file to read; whoever may not write it can do that, too. What would change it is an error
+    /// where the disk can tell.
+    fn open_read_only(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.open(path)
+    }
     /// What a directory holds, sorted by name.
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>>;
     /// Creates a directory and those above it that are missing.

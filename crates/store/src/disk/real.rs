@@ -29,6 +29,10 @@ impl Disk for RealDisk {
         Ok(Arc::new(RealFile { file }))
     }
 
+    fn open_read_only(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(RealFile { file: OpenOptions::new().read(true).open(path)? }))
+    }
+
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
         let entry = |entry: io::Result<fs::DirEntry>| {
             let entry = entry?;

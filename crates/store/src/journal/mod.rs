@@ -8,6 +8,7 @@
 mod block;
 mod dirty;
 mod files;
+mod inspect;
 mod replay;
 mod round;
 mod scan;
@@ -32,6 +33,7 @@ use round::{Notice, Running};
 use statistics::Counters;
 
 pub use dirty::Wake;
+pub(crate) use inspect::inspect;
 pub use replay::{Problem, Replay, ReplayReport, Resolution, Target};
 pub use round::Round;
 pub use statistics::{ROUND_TIME_BOUNDS, Statistics};

@@ -11,6 +11,7 @@ mod header;
 mod resync;
 mod scan;
 mod slots;
+mod structure;
 mod subjects;
 mod window;
 
@@ -22,6 +23,7 @@ pub use frames::read_frames;
 pub use header::{HEADER_BYTES, Header};
 pub use scan::{Damaged, Extent, Scan, ScanEnd, Scanned, scan};
 pub use slots::{Dictionary, Local, Slots};
+pub use structure::{Structure, check_structure};
 pub use subjects::{SubjectChange, SubjectChanges, Texts};
 
 use crate::{Seq, Timestamp};

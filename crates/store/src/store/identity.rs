@@ -11,7 +11,7 @@ use crate::meta::{MARKER, Marker};
 use crate::recovery::OpenError;
 
 /// The second copy.
-const COPY: &str = "store.copy";
+pub(crate) const COPY: &str = "store.copy";
 
 /// The store's number; a new store gets one. A missing copy is made again.
 pub(super) fn load(disk: &dyn Disk, root: &Path, entropy: &dyn Entropy) -> Result<u64, OpenError> {
@@ -49,7 +49,7 @@ fn has_streams(disk: &dyn Disk, root: &Path) -> io::Result<bool> {
     Ok(!disk.list(&root.join("streams"))?.is_empty())
 }
 
-fn number(marker: &Marker) -> u64 {
+pub(crate) fn number(marker: &Marker) -> u64 {
     let mut first = [0; 8];
     first.copy_from_slice(&marker.id[..8]);
     u64::from_le_bytes(first)

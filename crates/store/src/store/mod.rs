@@ -34,6 +34,9 @@ use crate::recovery::{self, Notice, OpenError, StreamReport, place_aside, stream
 use crate::stream::{Active, Catalog, Files, Ground, Home, Shared, SlotsCache, Stream};
 use crate::{SegmentNo, Storage, StreamId, Timestamp};
 
+pub(crate) use identity::{COPY, number};
+pub(crate) use replay::run as replay_journal;
+
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -123,6 +126,10 @@ impl Store {
         disk.make_directory(&streams).map_err(io("streams"))?;
         let store_id = identity::load(&*disk, &root, &*entropy)?;
         disk.sync_directory(&root).map_err(io("the store directory"))?;
+        if let Some(parent) = root.parent() {
+            // Its own name has to survive as well. Where that directory may not be opened, it is not new either.
+            let _ = disk.sync_directory(parent);
+        }
         let mut report = StoreReport::default();
         list_root(&*disk, &root, &mut report).map_err(io("the store directory"))?;
         list_streams(&*disk, &root, &mut report).map_err(io("streams"))?;
@@ -314,7 +321,8 @@ impl Store {
 }
 
 /// Names in the root that are ours.
-const OURS: [&str; 6] = ["store", "store.copy", "journal", "headroom", "streams", recovery::QUARANTINE];
+pub(crate) const OURS: [&str; 6] =
+    ["store", "store.copy", "journal", "headroom", "streams", recovery::QUARANTINE];
 
 fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {
     for entry in disk.list(root)? {
@@ -348,13 +356,13 @@ fn list_streams(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::R
     Ok(())
 }
 
-fn stream_number(name: &str) -> Option<StreamId> {
+pub(crate) fn stream_number(name: &str) -> Option<StreamId> {
     let digits = Some(name).filter(|name| name.len() == 16)?;
     u64::from_str_radix(digits, 16).ok().map(StreamId)
 }
 
 /// A stream that was being made or removed.
-fn is_unfinished(name: &str) -> bool {
+pub(crate) fn is_unfinished(name: &str) -> bool {
     name.strip_suffix(".tmp").is_some_and(|number| stream_number(number).is_some())
 }
 

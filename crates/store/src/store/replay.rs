@@ -13,7 +13,7 @@ use crate::stream::segment_name;
 use crate::{FileKind, SegmentNo, StreamId};
 
 /// Writes what the journal holds into the streams' files.
-pub(super) fn run(disk: &dyn Disk, root: &Path, replay: &mut Replay) -> io::Result<ReplayReport> {
+pub(crate) fn run(disk: &dyn Disk, root: &Path, replay: &mut Replay) -> io::Result<ReplayReport> {
     let mut covered = HashMap::new();
     replay.run(&mut |target| resolve(disk, root, &mut covered, target))
 }

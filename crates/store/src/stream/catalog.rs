@@ -472,13 +472,15 @@ impl Catalog {
         if self.places.first().is_some_and(|place| place.last_seq < seq) {
             self.bury(seq);
         }
-        let Some(place) = self.places.first() else { return Ok(None) };
+        // Segments that were closed without a message may stand before it.
+        let Some(at) = self.place_of(seq) else { return Ok(None) };
+        let place = &self.places[at];
         let first = place.segment.first_seq;
         if matches!(place.form, Form::Active) {
             let Some(row) = Table::Growing(&self.rows).row_of(seq - first) else { return Ok(None) };
             return Ok(Some((u64::from(self.rows.sizes[row]), self.rows.subjects[row])));
         }
-        self.load_head()?;
+        self.load_head(at)?;
         let Some((_, table)) = &self.head.table else { return Ok(None) };
         let Some(row) = table.row_of(seq - first) else { return Ok(None) };
         let size = table.size(row);
@@ -499,8 +501,8 @@ impl Catalog {
         Ok(subject.map(|id| (size, id)))
     }
 
-    fn load_head(&mut self) -> Result<(), ReadError> {
-        let place = &self.places[0];
+    fn load_head(&mut self, at: usize) -> Result<(), ReadError> {
+        let place = &self.places[at];
         let no = place.segment.no.0;
         let sealed = matches!(place.form, Form::Sealed);
         if let Some((at, table)) = &self.head.table
@@ -544,6 +546,7 @@ impl Catalog {
             seq -= 1;
         }
         self.deleted.remove_above(last);
+        self.forget_deletions_above(last);
         self.lasting.split_off(&(last + 1));
         self.forget_expiries_above(last);
         self.totals.last_seq = last.min(self.totals.last_seq);
@@ -553,8 +556,17 @@ impl Catalog {
         Ok(removed)
     }
 
+    /// Nor may the next footer call them deleted.
+    fn forget_deletions_above(&mut self, last: Seq) {
+        self.deleted_here.retain_mut(|range| {
+            *range = *range.start()..=(*range.end()).min(last);
+            !range.is_empty()
+        });
+    }
+
     /// Sequences that are given out again must not inherit the lifetimes of those before.
     fn forget_expiries_above(&mut self, last: Seq) {
+        self.expiries_here.retain(|&(seq, _)| seq <= last);
         if self.expiry.is_empty() {
             return;
         }
@@ -566,7 +578,6 @@ impl Catalog {
                 self.expiry.insert(seq, at);
             }
         }
-        self.expiries_here.retain(|&(seq, _)| seq <= last);
     }
 
     /// Moves the last sequence to `last` without messages.

@@ -242,7 +242,9 @@ impl Cursor {
             self.offset = from;
             return Ok(self.piece.len() - self.at >= bytes);
         }
-        self.piece.resize(PIECE.max(bytes), 0);
+        // No more than there is: a cursor at the end of its stream needs little memory.
+        let rest = segment.records_end().saturating_sub(self.offset);
+        self.piece.resize(PIECE.max(bytes).min(usize::try_from(rest).unwrap_or(usize::MAX)), 0);
         self.at = 0;
         let read = read_bytes(&segment, &mut self.piece, self.offset, wait);
         self.piece.truncate(*read.as_ref().unwrap_or(&0));

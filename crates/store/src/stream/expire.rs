@@ -68,7 +68,10 @@ impl Stream {
         self.check()?;
         let (due, mut more) = self.due(now, limit)?;
         if due.is_empty() {
-            return Ok(Expired { next: self.next_expiry()?, ..Expired::default() });
+            // All that was looked at had been removed before: there may be more behind it.
+            let next = self.next_expiry()?;
+            more |= next.is_some_and(|at| at <= now);
+            return Ok(Expired { more, next, ..Expired::default() });
         }
         let ended = match self.with_markers(due, markers) {
             Ok(ended) => ended,

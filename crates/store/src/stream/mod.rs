@@ -26,6 +26,7 @@ mod table;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +49,7 @@ pub use lookup::Filter;
 pub use reader::{Reader, StoredMessage, Wait};
 pub use release::{Release, Ticket};
 pub use remove::{Progress, Purge};
+pub use usage::Usage;
 
 pub(crate) use catalog::{Catalog, NewRow, size_of};
 pub(crate) use home::{Files, Ground, Home, segment_name, segment_number};
@@ -207,6 +209,11 @@ impl Stream {
     #[must_use]
     pub fn config(&self) -> &StreamConfig {
         &self.config
+    }
+
+    /// What its readers see, for a check of it.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// A reader of this stream.

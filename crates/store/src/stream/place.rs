@@ -81,6 +81,14 @@ impl Segment {
         }
     }
 
+    /// Where its entries or frames end, so far.
+    pub(crate) fn records_end(&self) -> u64 {
+        match &self.source {
+            Source::Appended(file) => file.end(),
+            Source::Plain(file) | Source::Packed(file, _) => file.records_end,
+        }
+    }
+
     /// The file, if it is sealed.
     pub(crate) fn sealed(&self) -> Option<&SealedFile> {
         match &self.source {

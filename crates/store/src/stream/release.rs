@@ -68,8 +68,17 @@ impl Release {
     /// A batch that counts as stored already. Those that still wait are older and now covered, too: this is what a
     /// change from `always` to a weaker mode means.
     pub(crate) fn at_once(&self, last_seq: Seq) {
+        let mut waiting = self.lock();
+        waiting.batches.clear();
         let ticket = self.last_ticket.fetch_add(1, Ordering::AcqRel) + 1;
         self.move_to(last_seq, Ticket(ticket));
+    }
+
+    /// Sequences behind `last` are gone, and those that are given out again are not released before their batches.
+    pub(crate) fn truncated(&self, last: Seq) {
+        let mut waiting = self.lock();
+        waiting.batches.iter_mut().for_each(|batch| batch.last_seq = batch.last_seq.min(last));
+        self.seq.fetch_min(last, Ordering::AcqRel);
     }
 
     /// A batch that waits until `segment` is synced up to `end`.
@@ -97,7 +106,7 @@ impl Release {
         true
     }
 
-    /// Under the lock, or from the one writer; a truncation may move the sequence back.
+    /// Under the lock.
     fn move_to(&self, seq: Seq, ticket: Ticket) {
         self.seq.store(seq, Ordering::Release);
         self.ticket.fetch_max(ticket.0, Ordering::AcqRel);
@@ -149,6 +158,30 @@ mod tests {
         assert!(release.durable(SegmentNo(1), 200));
         assert_eq!(release.seq(), 9, "the second segment was synced before");
         assert!(release.is_released(release.last_ticket()));
+    }
+
+    #[test]
+    fn what_was_truncated_is_not_released_by_older_batches() {
+        let release = Release::new(0);
+        release.appended(SegmentNo(1), 100, 9);
+        release.durable(SegmentNo(1), 100);
+        release.appended(SegmentNo(1), 200, 12);
+        release.truncated(5);
+        release.appended(SegmentNo(2), 50, 7);
+        assert_eq!(release.seq(), 5);
+        release.durable(SegmentNo(1), 200);
+        assert_eq!(release.seq(), 5);
+        release.durable(SegmentNo(2), 50);
+        assert_eq!(release.seq(), 7);
+    }
+
+    #[test]
+    fn a_weaker_mode_releases_what_waited_and_stays_there() {
+        let release = Release::new(0);
+        release.appended(SegmentNo(1), 100, 3);
+        release.at_once(8);
+        release.durable(SegmentNo(1), 100);
+        assert_eq!(release.seq(), 8);
     }
 
     #[test]

@@ -180,6 +180,7 @@ impl Stream {
             Ok(removed) => removed,
             Err(error) => return Err(self.fail(&error.to_string())),
         };
+        self.shared.release.truncated(last);
         // Sequences are used again: they go to a new segment, whose beginning says what older ones still show.
         self.roll(now).map_err(|error| self.fail(&error.to_string()))?;
         self.active.file.reserve(CONTROL_ROOM).map_err(|error| self.fail(&error.to_string()))?;

@@ -235,9 +235,7 @@ fn memory_of_removed_messages_comes_back() {
     let limits = Limits { messages_per_subject: Some(1), ..Limits::default() };
     let config = StreamConfig { limits, segment_bytes: Some(4000), ..StreamConfig::default() };
     let mut stream = Stream::in_memory(config, 1, 1);
-    let held = |stream: &Stream| -> u64 {
-        stream.shared.catalog().places.iter().map(|place| place.segment.file_bytes()).sum()
-    };
+    let held = |stream: &Stream| stream.usage().segment_bytes;
     for n in 0..2000 {
         // One subject in twenty is written once and stays.
         let subject = if n % 20 == 0 { format!("stays.{n}") } else { "changes".to_owned() };

@@ -8,3 +8,4 @@ mod model;
 mod subjects;
 mod toy;
 mod twin;
+mod verify;

@@ -51,9 +51,10 @@ fn guarded(world: &mut World, operation: &Operation) -> Result<(), String> {
 
 fn retell(seed: u64, story: &[Operation]) -> Option<Wrong> {
     let mut world = World::new(seed);
-    story.iter().enumerate().find_map(|(step, operation)| {
-        guarded(&mut world, operation).err().map(|why| (step, why))
-    })
+    story
+        .iter()
+        .enumerate()
+        .find_map(|(step, operation)| guarded(&mut world, operation).err().map(|why| (step, why)))
 }
 
 /// Leaves out what the disagreement does not need.
@@ -75,10 +76,28 @@ fn cut_down(seed: u64, mut story: Vec<Operation>, mut wrong: Wrong) -> (Vec<Oper
             }
         }
         if piece == 1 || attempts >= ATTEMPTS {
-            return (story, wrong);
+            break;
         }
         piece = piece.div_ceil(2);
     }
+    for at in 0..story.len() {
+        let mut message = 0;
+        while let Some(shorter) = without_message(&story, at, message) {
+            match retell(seed, &shorter).filter(|found| found.0 + 1 == story.len()) {
+                Some(found) => (story, wrong) = (shorter, found),
+                None => message += 1,
+            }
+        }
+    }
+    (story, wrong)
+}
+
+/// The story without one message of an append. `None` if there is no such message.
+fn without_message(story: &[Operation], at: usize, message: usize) -> Option<Vec<Operation>> {
+    let mut shorter = story.to_vec();
+    let Operation::Append { messages, .. } = &mut shorter[at] else { return None };
+    (message < messages.len()).then(|| messages.remove(message))?;
+    Some(shorter)
 }
 
 fn number_from(variable: &str) -> Option<u64> {
@@ -89,7 +108,8 @@ fn check(seed: u64) {
     let Err((story, (step, why))) = tell(seed) else { return };
     let world = World::new(seed);
     let (story, (last, reason)) = cut_down(seed, story, (step, why.clone()));
-    let lines: Vec<String> = story.iter().enumerate().map(|(step, what)| format!("{step}: {what:?}")).collect();
+    let lines: Vec<String> =
+        story.iter().enumerate().map(|(step, what)| format!("{step}: {what:?}")).collect();
     panic!(
         "MYELIN_MODEL_SEED={seed}, step {step}: {why}\n{}\ncut down:\n{}\nstep {last}: {reason}",
         world.description(),

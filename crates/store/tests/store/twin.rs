@@ -4,6 +4,7 @@
 //! files shows must be what this shows.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use myelin_store::{
@@ -11,13 +12,24 @@ use myelin_store::{
 };
 
 /// A stored message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) timestamp: Timestamp,
     pub(crate) expires: Option<Timestamp>,
     pub(crate) subject: Vec<u8>,
     pub(crate) headers: Vec<u8>,
     pub(crate) payload: Vec<u8>,
+}
+
+/// Short: payloads say nothing to who reads them.
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { timestamp, expires, subject, headers, payload } = self;
+        let subject = String::from_utf8_lossy(subject);
+        let sum = crc32c::crc32c(payload);
+        let (headers, payload) = (headers.len(), payload.len());
+        write!(f, "{subject} at {timestamp} until {expires:?}, {headers}+{payload} bytes, sum {sum:08x}")
+    }
 }
 
 /// See the module.
@@ -46,9 +58,7 @@ impl Twin {
     fn size(&self, kept: &Kept) -> u64 {
         let (subject, headers, payload) = (kept.subject.len(), kept.headers.len(), kept.payload.len());
         let size = match self.storage {
-            Storage::File => {
-                22 + subject + if headers > 0 { 4 + headers } else { 0 } + payload + 8
-            }
+            Storage::File => 22 + subject + if headers > 0 { 4 + headers } else { 0 } + payload + 8,
             Storage::Memory => subject + headers + payload + 16,
         };
         size as u64
@@ -124,7 +134,8 @@ impl Twin {
         if is_full && self.limits.discard_new_per_subject && !is_rollup {
             return Err(Refusal::MaxMessagesPerSubject);
         }
-        let replaced = self.first_of(&kept.subject).filter(|_| is_full).map(|seq| self.size(&self.messages[&seq]));
+        let replaced =
+            self.first_of(&kept.subject).filter(|_| is_full).map(|seq| self.size(&self.messages[&seq]));
         let messages = self.messages.len() as u64;
         if replaced.is_none() && self.limits.messages.is_some_and(|max| messages >= max) {
             return Err(Refusal::MaxMessages);

@@ -55,9 +55,14 @@ impl World {
         compare_subjects(&reader, twin, &mut rng)?;
         for _ in 0..8 {
             let time = 1000 + rng.below((self.now() - 990) as u64) as i64;
-            agree(&format!("seq_at({time})"), reader.seq_at(time).map_err(|error| error.to_string())?, twin.seq_at(time))?;
+            agree(
+                &format!("seq_at({time})"),
+                reader.seq_at(time).map_err(|error| error.to_string())?,
+                twin.seq_at(time),
+            )?;
         }
-        self.compare_expiry()
+        self.compare_expiry()?;
+        self.verify()
     }
 
     /// Nobody sees beyond the release position.
@@ -67,7 +72,8 @@ impl World {
         let look = Look { reader: &reader, twin: &self.twin, filter: &Filter::All };
         look.walk(0, released)?;
         let mut buffer = Vec::new();
-        let beyond = reader.get(released + 1, Wait::Allowed, &mut buffer).map_err(|error| error.to_string())?;
+        let beyond =
+            reader.get(released + 1, Wait::Allowed, &mut buffer).map_err(|error| error.to_string())?;
         agree("what is not released", beyond.is_some(), false)
     }
 
@@ -77,7 +83,9 @@ impl World {
         let first = (self.now()..self.now() + 400).find(|&time| !self.twin.ended(time).is_empty());
         match (next, first) {
             (None, Some(first)) => Err(format!("nothing ends, and something does at {first}")),
-            (Some(next), Some(first)) if next > first => Err(format!("{next} is next, and something ends at {first}")),
+            (Some(next), Some(first)) if next > first => {
+                Err(format!("{next} is next, and something ends at {first}"))
+            }
             _ => Ok(()),
         }
     }
@@ -97,7 +105,8 @@ fn compare_messages(reader: &Reader, twin: &Twin) -> Result<(), String> {
     let mut buffer = Vec::new();
     let from = twin.first_seq().saturating_sub(10);
     for seq in from..twin.last_seq + 3 {
-        let found = reader.get(seq, Wait::Allowed, &mut buffer).map_err(|error| format!("get {seq}: {error}"))?;
+        let found =
+            reader.get(seq, Wait::Allowed, &mut buffer).map_err(|error| format!("get {seq}: {error}"))?;
         if found.is_some_and(|found| found.seq != seq) {
             return Err(format!("{seq} gives another message"));
         }

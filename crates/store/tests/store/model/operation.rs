@@ -1,5 +1,6 @@
 //! What can be asked of a stream, as values: so that a run can be printed, repeated and cut down.
 
+use std::fmt;
 use std::time::Duration;
 
 use myelin_stdx::rng::Rng;
@@ -30,7 +31,7 @@ pub(crate) enum Operation {
 }
 
 /// A message to be appended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) subject: u64,
     pub(crate) headers: usize,
@@ -39,6 +40,23 @@ pub(crate) struct Sent {
     pub(crate) lifetime: Option<Timestamp>,
     pub(crate) is_rollup: bool,
     pub(crate) seq: Seq,
+}
+
+/// Short: a story has hundreds of them.
+impl fmt::Debug for Sent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { subject, headers, payload, lifetime, is_rollup, seq } = self;
+        write!(f, "#{subject} {headers}+{payload}")?;
+        match lifetime {
+            Some(Timestamp::MAX) => f.write_str(" never")?,
+            Some(lifetime) => write!(f, " for {lifetime}")?,
+            None => {}
+        }
+        if *seq > 0 {
+            write!(f, " as {seq}")?;
+        }
+        if *is_rollup { f.write_str(" rollup") } else { Ok(()) }
+    }
 }
 
 const SUBJECTS: u64 = 16;
@@ -92,7 +110,8 @@ impl Operation {
             42..44 => Self::Erase(near(rng, twin)),
             44..52 => Self::Delete((0..1 + rng.below(6)).map(|_| near(rng, twin)).collect()),
             52..57 => Self::Purge {
-                filter: maybe(rng, 2, |rng| rng.below(filters().len() as u64) as usize).or(Some(4).filter(|_| rng.below(4) > 0)),
+                filter: maybe(rng, 2, |rng| rng.below(filters().len() as u64) as usize)
+                    .or(Some(4).filter(|_| rng.below(4) > 0)),
                 below: if rng.below(2) == 0 { 0 } else { near(rng, twin) },
                 keep: if rng.below(2) == 0 { 0 } else { rng.below(8) },
                 budget: budget(rng),
@@ -100,8 +119,12 @@ impl Operation {
             57..60 => Self::Compact { first: near(rng, twin), budget: budget(rng) },
             60..63 => Self::Truncate(near_end(rng, twin)),
             63..65 => Self::Skip(twin.last_seq + rng.below(5)),
-            65..70 => Self::Expire { markers: rng.below(2) == 0, limit: budget(rng), pause: rng.below(150) as i64 },
-            70..73 => Self::Configure { limits: limits(rng), durability: durability(rng), budget: budget(rng) },
+            65..70 => {
+                Self::Expire { markers: rng.below(2) == 0, limit: budget(rng), pause: rng.below(150) as i64 }
+            }
+            70..73 => {
+                Self::Configure { limits: limits(rng), durability: durability(rng), budget: budget(rng) }
+            }
             73..77 => Self::Close,
             77..80 => Self::Round,
             80..82 => Self::Flush,

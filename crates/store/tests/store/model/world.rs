@@ -7,9 +7,11 @@ use myelin_store::cipher::CipherKind;
 use myelin_store::disk::memory::MemoryDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
+use myelin_store::verify::{self, Finding, Severity};
 use myelin_store::{
-    Admission, Compression, Disk, Done, Durability, Job, Limits, Marker, Markers, NewMessage, Outcome, Progress,
-    Purge, Removed, Seq, Storage, Store, StoreOptions, StoredMessage, Stream, StreamConfig, Timestamp,
+    Admission, Compression, Disk, Done, Durability, Job, Limits, Marker, Markers, NewMessage, Outcome,
+    Progress, Purge, Removed, Seq, Storage, Store, StoreOptions, StoredMessage, Stream, StreamConfig,
+    Timestamp,
 };
 
 use super::operation::{self, Operation, Sent};
@@ -116,7 +118,8 @@ impl World {
         }
         assert_eq!(self.open_store(), Ok(0));
         let store = self.store.as_ref().expect("it was opened");
-        self.stream = Some(store.create_stream("A", "S", b"blob", self.config, self.now).expect("a healthy disk"));
+        self.stream =
+            Some(store.create_stream("A", "S", b"blob", self.config, self.now).expect("a healthy disk"));
     }
 
     /// Opens the store, and says how many streams it found.
@@ -161,7 +164,8 @@ impl World {
         }
         let store = self.store.as_ref().expect("it was opened");
         let id = stream_id(store, &*self.disk);
-        let (stream, report) = store.open_stream(id, self.config, self.now).map_err(|error| failed(&error))?;
+        let (stream, report) =
+            store.open_stream(id, self.config, self.now).map_err(|error| failed(&error))?;
         if !report.notices.is_empty() {
             return Err(format!("the stream reports {:?}", report.notices));
         }
@@ -239,6 +243,12 @@ impl World {
             Operation::BeginJob { at_once } => self.begin_job(*at_once)?,
             Operation::EndJob => self.end_job()?,
             Operation::Compare(seed) => self.compare(*seed)?,
+        }
+        if !self.is_synced() {
+            self.synced = self.twin.last_seq;
+        }
+        if std::env::var_os("MYELIN_MODEL_EAGER").is_some() {
+            self.compare(self.seed)?;
         }
         self.compare_totals()
     }
@@ -350,6 +360,24 @@ impl World {
         };
         self.synced = self.twin.last_seq;
         self.stream().finish(done, now).map_err(|error| format!("a job: {error}"))
+    }
+
+    /// Whether the files say the same as each other: nothing is wrong with a store that nothing happened to.
+    pub(super) fn verify(&self) -> Result<(), String> {
+        if self.is_memory() {
+            return Ok(());
+        }
+        let mut faults = Vec::new();
+        for keys in [self.keys.as_ref(), None] {
+            let told = &mut |finding: &Finding| {
+                if finding.severity != Severity::Note {
+                    faults.push(finding.to_string());
+                }
+            };
+            let checked = verify::check(&self.disk, std::path::Path::new("/store"), keys, told);
+            checked.map_err(|error| error.to_string())?;
+        }
+        if faults.is_empty() { Ok(()) } else { Err(format!("the check says {faults:#?}")) }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -1,0 +1,63 @@
+//! `myelin store info`: what streams a store has.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use myelin_store::Disk;
+use myelin_store::disk::real::RealDisk;
+use myelin_store::verify::{self, Info, StreamInfo};
+
+use super::json;
+use super::keys::KeyArguments;
+
+/// Arguments of `myelin store info`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The store's directory
+    directory: PathBuf,
+    /// One JSON object for the store, and one per stream
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    keys: KeyArguments,
+}
+
+/// Looks, and prints.
+pub fn run(arguments: &Arguments) -> io::Result<ExitCode> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let keys = arguments.keys.keys()?;
+    let root = std::path::absolute(&arguments.directory)?;
+    let info = verify::info(&disk, &root, keys.as_ref())?;
+    if arguments.json {
+        println!("{}", json::store(&info));
+        info.streams.iter().for_each(|stream| println!("{}", json::stream(stream)));
+    } else {
+        print(&info);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(info: &Info) {
+    let Info { journal_files, journal_bytes, last_round, .. } = info;
+    println!(
+        "{} streams; journal: {journal_files} files, {journal_bytes} bytes, last round {last_round}",
+        info.streams.len()
+    );
+    info.streams.iter().for_each(|stream| println!("{}", line(stream)));
+}
+
+fn line(stream: &StreamInfo) -> String {
+    let StreamInfo { id, account, name, segments, file_bytes, subjects, .. } = stream;
+    let name = if name.is_empty() { format!("{:016x}", id.0) } else { format!("{account} {name}") };
+    let files = format!("{segments} segments, {file_bytes} bytes in files");
+    match &stream.totals {
+        Ok(totals) => format!(
+            "{name}: {} messages, {} bytes, {} to {}, {subjects} subjects; {files}",
+            totals.messages, totals.bytes, totals.first_seq, totals.last_seq
+        ),
+        Err(why) => format!("{name}: {why}; {files}"),
+    }
+}

@@ -1,0 +1,71 @@
+//! Findings and figures as JSON, one object per line.
+
+use myelin_store::verify::{Finding, Info, StreamInfo, Summary};
+use serde_json::{Value, json};
+
+/// A finding. What it does not have is `null`.
+pub fn finding(finding: &Finding) -> Value {
+    let range = finding.bytes.as_ref();
+    let sequences = finding.sequences.as_ref();
+    json!({
+        "type": "finding",
+        "severity": finding.severity.to_string(),
+        "stream": finding.stream.as_ref().map(|stream| format!("{:016x}", stream.id.0)),
+        "account": finding.stream.as_ref().map(|stream| &stream.account),
+        "name": finding.stream.as_ref().map(|stream| &stream.name),
+        "file": finding.file.to_string_lossy(),
+        "bytes": range.map(|range| json!([range.start, range.end])),
+        "sequences": sequences.map(|range| json!([range.start(), range.end()])),
+        "what": finding.what,
+        "meaning": finding.meaning,
+    })
+}
+
+/// The last line of a check.
+pub fn summary(summary: &Summary) -> Value {
+    json!({
+        "type": "summary",
+        "sound": summary.is_sound(),
+        "streams": summary.streams,
+        "locked": summary.locked,
+        "segments": summary.segments,
+        "messages": summary.messages,
+        "damage": summary.damage,
+        "suspicious": summary.suspicious,
+        "notes": summary.notes,
+    })
+}
+
+/// A store.
+pub fn store(info: &Info) -> Value {
+    let id: String = info.id.iter().map(|byte| format!("{byte:02x}")).collect();
+    json!({
+        "type": "store",
+        "id": id,
+        "streams": info.streams.len(),
+        "journal_files": info.journal_files,
+        "journal_bytes": info.journal_bytes,
+        "last_round": info.last_round,
+    })
+}
+
+/// A stream.
+pub fn stream(stream: &StreamInfo) -> Value {
+    let totals = stream.totals.as_ref().ok();
+    json!({
+        "type": "stream",
+        "stream": format!("{:016x}", stream.id.0),
+        "account": stream.account,
+        "name": stream.name,
+        "created": stream.created,
+        "encrypted": stream.is_encrypted,
+        "messages": totals.map(|totals| totals.messages),
+        "bytes": totals.map(|totals| totals.bytes),
+        "first_seq": totals.map(|totals| totals.first_seq),
+        "last_seq": totals.map(|totals| totals.last_seq),
+        "subjects": totals.map(|_| stream.subjects),
+        "segments": stream.segments,
+        "file_bytes": stream.file_bytes,
+        "error": stream.totals.as_ref().err(),
+    })
+}

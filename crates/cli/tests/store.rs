@@ -1,0 +1,99 @@
+//! Drives the built `myelin store` against stores in a temporary directory.
+
+#![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use myelin_store::cipher::CipherKind;
+use myelin_store::disk::real::RealDisk;
+use myelin_store::entropy::SeededEntropy;
+use myelin_store::keys::{Keys, MasterKey};
+use myelin_store::{Admission, NewMessage, Store, StoreOptions, StreamConfig};
+
+/// A store with one stream of ten messages.
+fn store(root: &Path, keys: Option<Keys>) {
+    let options = StoreOptions { keys, headroom_bytes: 1 << 16, journal_file_bytes: 1 << 16, ..StoreOptions::new(root) };
+    let (store, _) = Store::open(Arc::new(RealDisk), options, Arc::new(SeededEntropy::new(1))).unwrap();
+    let mut stream = store.create_stream("A", "ORDERS", b"", StreamConfig::default(), 1).unwrap();
+    for at in 1..=10 {
+        let message = NewMessage { subject: b"orders.new", payload: b"payload", timestamp: at, ..NewMessage::default() };
+        stream.append(&[message], Admission::Check, at, &mut Vec::new()).unwrap();
+    }
+    stream.close_segment(0, 11).unwrap();
+    while let Some(job) = stream.next_job(12) {
+        stream.finish(job.run(), 12).unwrap();
+    }
+    store.journal().round_now(&|| 13).unwrap();
+}
+
+fn myelin(arguments: &[&str], directory: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_myelin"));
+    command.arg("store").args(arguments).arg(directory).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn segment(root: &Path) -> PathBuf {
+    let stream = std::fs::read_dir(root.join("streams")).unwrap().next().unwrap().unwrap().path();
+    stream.join("0000000000000001.seg")
+}
+
+#[test]
+fn a_sound_store_and_a_damaged_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    store(root, None);
+    let output = myelin(&["check"], root);
+    assert_eq!((output.status.code(), &*text(&output)), (Some(0), "sound: 1 streams, 2 segments, 10 messages; 0 damaged places, 0 suspicious, 0 notes\n"));
+    let shown = text(&myelin(&["info"], root));
+    assert!(shown.contains("A ORDERS: 10 messages, 470 bytes, 1 to 10, 1 subjects; 2 segments"), "{shown}");
+
+    let path = segment(root);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(7).position(|window| window == b"payload").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let output = myelin(&["check"], root);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).starts_with("damage: streams/"), "{}", text(&output));
+    let output = myelin(&["check", "--json"], root);
+    let lines: Vec<serde_json::Value> =
+        text(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [finding, summary] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((&finding["name"], &finding["sequences"]), (&"ORDERS".into(), &serde_json::json!([1, 1])));
+    assert_eq!((&summary["sound"], &summary["damage"]), (&false.into(), &1.into()));
+}
+
+#[test]
+fn an_encrypted_store_and_its_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("data");
+    let keys = Keys { kind: CipherKind::Aes256Gcm, current: MasterKey::derive(b"secret"), previous: None };
+    store(&root, Some(keys));
+    let file = directory.path().join("key");
+    std::fs::write(&file, "secret\n").unwrap();
+    let key = file.to_str().unwrap();
+    let output = myelin(&["check", "--key-file", key, "--cipher", "aes"], &root);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output).contains("10 messages; 0 damaged places, 0 suspicious, 0 notes"), "{}", text(&output));
+    let output = myelin(&["check"], &root);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output).contains("no key was given"), "{}", text(&output));
+    let shown = text(&myelin(&["info", "--json", "--key-file", key], &root));
+    assert!(shown.contains("\"messages\":10"), "{shown}");
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_told_from_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    for arguments in [&["check"][..], &["info"], &["check", "--key-file", "/nothing/there"]] {
+        let output = myelin(arguments, directory.path());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().starts_with("myelin: error: "));
+    }
+    assert_eq!(myelin(&["check", "--what"], directory.path()).status.code(), Some(2));
+}

@@ -1,0 +1,42 @@
+//! What a stream costs: files and memory.
+
+use super::Stream;
+
+/// What a stream takes, besides what its messages count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Segments with visible messages, the active one included.
+    pub segments: u64,
+    /// Bytes of their files; in a stream in memory, of memory.
+    pub segment_bytes: u64,
+    /// Segments without visible messages whose files are not removed yet.
+    pub dead_segments: u64,
+    /// Bytes of their files.
+    pub dead_bytes: u64,
+    /// Memory for subjects, texts included.
+    pub index_bytes: u64,
+    /// Memory for removed sequences and for lifetimes of messages.
+    pub bookkeeping_bytes: u64,
+}
+
+impl Stream {
+    /// What the stream takes now.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let catalog = self.shared.catalog();
+        let bytes = |segments: &mut dyn Iterator<Item = u64>| {
+            segments.fold((0, 0), |(n, sum), one| (n + 1, sum + one))
+        };
+        let (segments, segment_bytes) =
+            bytes(&mut catalog.places.iter().map(|place| place.segment.file_bytes()));
+        let (dead_segments, dead_bytes) = bytes(&mut catalog.dead.iter().map(|segment| segment.file_bytes()));
+        Usage {
+            segments,
+            segment_bytes,
+            dead_segments,
+            dead_bytes,
+            index_bytes: catalog.index.memory_bytes() as u64,
+            bookkeeping_bytes: (catalog.deleted.memory_bytes() + catalog.expiry.memory_bytes()) as u64,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What the next start would make of a stream, against the count: the server's own recovery, run on the overlay.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::config::StreamConfig;
+use crate::recovery::{self, OpenError, StreamReport};
+use crate::segment::SubjectChange;
+use crate::stream::{Files, Stream};
+use crate::{SegmentNo, StreamId};
+
+use super::Finding;
+use super::apply::Counting;
+use super::base::is_told;
+use super::root::Looking;
+use super::stream::Checking;
+
+const DISAGREE: &str = "The server would show another state than that of the messages it has.";
+
+/// Recovers the stream, and compares.
+pub(super) fn check(checking: &mut Checking<'_, '_>, counting: &Counting) {
+    if checking.is_locked {
+        return;
+    }
+    let first = checking.header(SegmentNo(1)).map_or(1, |header| header.first_seq);
+    let key = checking.key.clone();
+    let (stream, report) = match recover(checking.looking, checking.id(), checking.directory, key, first) {
+        None => return,
+        Some(Ok(recovered)) => recovered,
+        Some(Err(error)) => {
+            let (what, meaning) =
+                (format!("it cannot be opened: {error}"), "The server starts without this stream.");
+            return checking.tell(Finding::damage(checking.directory, what, meaning));
+        }
+    };
+    if counting.is_trusted && checking.faults == 0 {
+        compare(checking, &stream, counting);
+        if report.is_damaged() && checking.faults == 0 {
+            let what = report.notices.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            let meaning = "The server reports damage that this check did not find: please report this.";
+            checking.tell(Finding::suspicious(checking.directory, what, meaning));
+        }
+    }
+}
+
+/// Opens a stream on the overlay, as a start does. `None` if the journal cannot be used.
+pub(super) fn recover(
+    looking: &Looking<'_>,
+    id: StreamId,
+    directory: &std::path::Path,
+    key: Option<crate::keys::StreamKey>,
+    first_seq: u64,
+) -> Option<Result<(Stream, StreamReport), OpenError>> {
+    let ground = Arc::clone(looking.ground.as_ref()?);
+    let files = Files { ground, directory: directory.to_owned(), key };
+    let config = StreamConfig { first_seq, ..StreamConfig::default() };
+    Some(recovery::open_stream(id, files, config, 0, 0))
+}
+
+fn compare(checking: &mut Checking<'_, '_>, stream: &Stream, counting: &Counting) {
+    let state = &counting.state;
+    let shared = stream.shared();
+    let catalog = shared.catalog();
+    let mut wrong = Vec::new();
+    let totals = &catalog.totals;
+    let told = (totals.first_seq, totals.last_seq, totals.messages, totals.bytes);
+    let counted = (state.first_seq, state.last_seq, state.messages, state.bytes);
+    if told != counted {
+        wrong
+            .push(format!("recovered (first, last, messages, bytes) are {told:?}, counted were {counted:?}"));
+    }
+    let tallies = state.tallies();
+    if catalog.index.len() != tallies.len() {
+        wrong.push(format!("recovered subjects are {}, counted were {}", catalog.index.len(), tallies.len()));
+    }
+    catalog.index.for_each_matching(b">", None, &mut |id, text| {
+        let found = catalog.index.state(id);
+        let change = SubjectChange {
+            text,
+            count: found.count,
+            first: found.first,
+            last: found.last,
+            first_exact: found.first_exact,
+            last_exact: found.last_exact,
+        };
+        let tally = tallies.get(text).copied().unwrap_or_default();
+        if is_told(&change, tally) {
+            return ControlFlow::Continue(());
+        }
+        wrong.push(format!(
+            "recovered of {} is {found:?}, counted was {tally:?}",
+            String::from_utf8_lossy(text)
+        ));
+        ControlFlow::Break(())
+    });
+    let gaps: u64 =
+        catalog.deleted.ranges().map(|range| (range.end() - range.start()).saturating_add(1)).sum();
+    let span = state.last_seq.saturating_add(1).saturating_sub(state.first_seq);
+    if state.messages > 0 && gaps != span.saturating_sub(state.messages) {
+        wrong.push(format!("recovered {gaps} sequences without a message in a span of {span}"));
+    }
+    drop(catalog);
+    for what in wrong {
+        checking.tell(Finding::damage(checking.directory, what, DISAGREE));
+    }
+}

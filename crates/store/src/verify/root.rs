@@ -1,0 +1,179 @@
+//! The store's own directory: markers, names, quarantine; and the ground on which streams are looked at.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::StreamId;
+use crate::disk::Disk;
+use crate::disk::handles::Handles;
+use crate::disk::headroom::Headroom;
+use crate::entropy::SeededEntropy;
+use crate::journal::{Journal, JournalConfig};
+use crate::keys::Keys;
+use crate::meta::{MARKER, Marker};
+use crate::recovery::QUARANTINE;
+use crate::store::{COPY, OURS, is_unfinished, number, stream_number};
+use crate::stream::{Ground, SlotsCache};
+
+use super::overlay::Overlay;
+use super::{Finding, Reporter, journal};
+
+/// Memory for tables while streams are recovered.
+const TABLE_BYTES: usize = 64 << 20;
+const OPEN_FILES: usize = 64;
+
+/// What every stream is looked at with.
+pub(super) struct Looking<'a> {
+    /// The store as the next start would find it, with the journal replayed.
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) root: &'a Path,
+    pub(super) keys: Option<&'a Keys>,
+    /// What recovery needs; `None` if the journal cannot be used.
+    pub(super) ground: Option<Arc<Ground>>,
+}
+
+/// Looks at everything but the streams.
+pub(super) fn look<'a>(
+    disk: &Arc<dyn Disk>,
+    root: &'a Path,
+    keys: Option<&'a Keys>,
+    reporter: &mut Reporter<'_>,
+) -> io::Result<Looking<'a>> {
+    let names = disk.list(root)?;
+    if !names.iter().any(|entry| [MARKER, COPY, "streams"].contains(&entry.name.as_str())) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "there is no store in this directory"));
+    }
+    let store = markers(&**disk, root, reporter);
+    for entry in &names {
+        let path = root.join(&entry.name);
+        if entry.name.ends_with(".tmp") {
+            reporter.tell(Finding::note(path, "it was not finished", UNFINISHED));
+        } else if !OURS.contains(&entry.name.as_str()) {
+            reporter.tell(Finding::note(path, "it is none of the store's", "The server leaves it alone."));
+        }
+    }
+    quarantine(&**disk, root, reporter)?;
+    let overlay = Arc::new(Overlay::new(Arc::clone(disk)));
+    let disk_above: Arc<dyn Disk> = Arc::clone(&overlay) as Arc<dyn Disk>;
+    let ground = store.and_then(|store| {
+        journal::check(&**disk, root, store, reporter);
+        ground(&disk_above, root, store, keys, reporter)
+    });
+    for (path, range) in overlay.replaced()? {
+        if path.starts_with(root.join("streams")) {
+            let what = "the journal holds other bytes for it";
+            let meaning = "The next start writes those of the journal, and nothing is lost.";
+            reporter.tell(Finding::note(path, what, meaning).at(range));
+        }
+    }
+    Ok(Looking { disk: disk_above, root, keys, ground })
+}
+
+pub(super) const UNFINISHED: &str = "Left by a crash while it was written; the next start removes it.";
+
+/// Both markers. The store's number, unless neither can be read.
+fn markers(disk: &dyn Disk, root: &Path, reporter: &mut Reporter<'_>) -> Option<u64> {
+    let mut valid: Vec<Marker> = Vec::new();
+    let mut faults = Vec::new();
+    for name in [MARKER, COPY] {
+        match Marker::read(disk, root, name) {
+            Ok(marker) => valid.push(marker),
+            Err(damage) => faults.push((name, damage)),
+        }
+    }
+    let meaning = if valid.is_empty() {
+        "The server does not start with this store: restore one of the two files from a backup."
+    } else {
+        "The other copy is good; the next start writes this one again."
+    };
+    for (name, damage) in faults {
+        reporter.tell(Finding::damage(root.join(name), damage.to_string(), meaning));
+    }
+    if let [first, second] = &valid[..]
+        && first != second
+    {
+        let meaning = "One of them came from another store: the journal belongs to the one that opens it.";
+        reporter.tell(Finding::damage(root.join(COPY), "it differs from the other copy", meaning));
+    }
+    valid.first().map(number)
+}
+
+fn quarantine(disk: &dyn Disk, root: &Path, reporter: &mut Reporter<'_>) -> io::Result<()> {
+    let directory = root.join(QUARANTINE);
+    let entries = match disk.list(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let meaning =
+            "An earlier start moved it here; nothing reads it, and you may remove it once it is understood.";
+        reporter.tell(Finding::note(directory.join(entry.name), "it is in quarantine", meaning));
+    }
+    Ok(())
+}
+
+/// Replays the journal into the overlay and makes what recovery works with.
+fn ground(
+    overlay: &Arc<dyn Disk>,
+    root: &Path,
+    store: u64,
+    keys: Option<&Keys>,
+    reporter: &mut Reporter<'_>,
+) -> Option<Arc<Ground>> {
+    let config = JournalConfig { store_id: store, ..JournalConfig::default() };
+    let directory = root.join("journal");
+    let opened = Journal::open(Arc::clone(overlay), &directory, config).and_then(|(journal, mut replay)| {
+        let report = crate::store::replay_journal(&**overlay, root, &mut replay)?;
+        let headroom = Headroom::open(Arc::clone(overlay), &root.join("headroom"), 0)?;
+        Ok((journal, headroom, report))
+    });
+    match opened {
+        Ok((journal, headroom, report)) => {
+            journal::judge(&report, &directory, reporter);
+            Some(Arc::new(Ground {
+                disk: Arc::clone(overlay),
+                handles: Arc::new(Handles::new(Arc::clone(overlay), OPEN_FILES)),
+                slots: Arc::new(SlotsCache::new(TABLE_BYTES)),
+                journal,
+                headroom,
+                // What it is needed for is written to the overlay only.
+                entropy: Arc::new(SeededEntropy::new(store)),
+                keys: keys.cloned(),
+            }))
+        }
+        Err(error) => {
+            let meaning = "The server does not start with this journal.";
+            reporter.tell(Finding::damage(directory, format!("it cannot be replayed: {error}"), meaning));
+            None
+        }
+    }
+}
+
+/// The streams' directories, in order.
+pub(super) fn streams(
+    looking: &Looking<'_>,
+    reporter: &mut Reporter<'_>,
+) -> io::Result<Vec<(StreamId, PathBuf)>> {
+    let directory = looking.root.join("streams");
+    let entries = match looking.disk.list(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut streams = Vec::new();
+    for entry in entries {
+        let path = directory.join(&entry.name);
+        match stream_number(&entry.name).filter(|_| entry.is_directory) {
+            Some(id) => streams.push((id, path)),
+            None if is_unfinished(&entry.name) => {
+                reporter.tell(Finding::note(path, "a stream that was being made or removed", UNFINISHED))
+            }
+            None => reporter.tell(Finding::suspicious(
+                path,
+                "it is not the directory of a stream",
+                "The next start moves it to quarantine.",
+            )),
+        }
+    }
+    Ok(streams)
+}

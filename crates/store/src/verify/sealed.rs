@@ -1,0 +1,157 @@
+//! The footer of a sealed segment against its entries, and against the stream at its end.
+
+use crate::damage::Damage;
+use crate::segment::{self, Changes, Slots, Trailer};
+use crate::{Seq, Timestamp};
+
+use super::Finding;
+use super::apply::{Counting, Role, Rows};
+use super::segment::Open;
+use super::state::State;
+use super::stream::Checking;
+
+/// What of a footer could be read.
+#[derive(Debug, Default)]
+pub(super) struct Sections {
+    pub(super) slots: Option<Slots>,
+    changes: Option<Changes>,
+}
+
+impl Sections {
+    /// The last sequence that was given out when the segment was closed.
+    pub(super) fn last_seq(&self) -> Seq {
+        self.changes.as_ref().map_or(0, |changes| changes.totals.last_seq)
+    }
+}
+
+const ENTRIES_REMAIN: &str = "Its messages can still be read one by one, which makes starting slower.";
+const DISAGREE: &str = "The server would show another state than that of the messages it has.";
+
+/// Reads the sections of the footer.
+pub(super) fn read(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: &Trailer) -> Sections {
+    let slots = segment::read_slots(&*open.file, trailer, &open.context);
+    let changes = segment::read_changes(&*open.file, trailer, &open.context);
+    // The dictionary belongs to both: told once.
+    let same = match (&slots, &changes) {
+        (Err(one), Err(other)) => one.to_string() == other.to_string(),
+        _ => false,
+    };
+    let slots = slots.map_err(|damage| tell_section(checking, open, trailer, &damage)).ok();
+    let changes = changes
+        .map_err(|damage| {
+            if !same {
+                tell_section(checking, open, trailer, &damage)
+            }
+        })
+        .ok();
+    Sections { slots, changes }
+}
+
+fn tell_section(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: &Trailer, damage: &Damage) {
+    let bytes = trailer.records_end..open.length;
+    checking.tell(Finding::damage(&*open.path, damage.to_string(), ENTRIES_REMAIN).at(bytes));
+}
+
+/// Whether the sections are what was written, without the key to read them.
+pub(super) fn check_locked(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: &Trailer) {
+    let results = [
+        segment::read_slots(&*open.file, trailer, &open.context).err(),
+        segment::read_changes(&*open.file, trailer, &open.context).err(),
+    ];
+    let told = |damage: &Damage| matches!(damage, Damage::Checksum(_) | Damage::Short(_) | Damage::Io(_));
+    let mut texts: Vec<String> = Vec::new();
+    for damage in results.into_iter().flatten().filter(told) {
+        // The dictionary belongs to both.
+        if !texts.contains(&damage.to_string()) {
+            texts.push(damage.to_string());
+            tell_section(checking, open, trailer, &damage);
+        }
+    }
+}
+
+/// Holds the footer against what was read of the entries.
+pub(super) fn check(
+    checking: &mut Checking<'_, '_>,
+    open: &Open<'_>,
+    trailer: &Trailer,
+    sections: &Sections,
+    rows: &Rows<'_>,
+    counting: &Counting,
+) {
+    let bytes = trailer.records_end..open.length;
+    let mut wrong = |what: String| {
+        checking.tell(Finding::damage(&*open.path, what, DISAGREE).at(bytes.clone()));
+    };
+    if let Some(slots) = &sections.slots {
+        summary(open, trailer, slots, rows, &mut wrong);
+    }
+    if let Some(changes) = &sections.changes
+        && counting.is_trusted
+        && !counting.is_ahead
+        && matches!(open.place.role, Role::Replayed)
+    {
+        totals(changes, &counting.state, &mut wrong);
+        subjects(changes, &counting.state, &mut wrong);
+        removals(changes, &counting.state, rows, &mut wrong);
+    }
+}
+
+fn summary(
+    open: &Open<'_>,
+    trailer: &Trailer,
+    slots: &Slots,
+    rows: &Rows<'_>,
+    wrong: &mut dyn FnMut(String),
+) {
+    let first_seq = open.header.first_seq;
+    let last_seq = slots.len().checked_sub(1).map_or(first_seq.saturating_sub(1), |last| slots.seq(last));
+    let bytes: u64 = (0..slots.len()).map(|at| u64::from(slots.size(at))).sum();
+    let summary = &trailer.summary;
+    if (summary.first_seq, summary.last_seq, summary.bytes) != (first_seq, last_seq, bytes) {
+        wrong("the summary is not that of the table".to_owned());
+    }
+    let is_time = |told: Timestamp, found: Option<Timestamp>| found.is_none_or(|found| found == told);
+    if !is_time(summary.first_timestamp, rows.times.0) || !is_time(summary.last_timestamp, rows.times.1) {
+        wrong("the summary's times are not those of its messages".to_owned());
+    }
+}
+
+fn totals(changes: &Changes, state: &State, wrong: &mut dyn FnMut(String)) {
+    let told = &changes.totals;
+    let told = (told.first_seq, told.last_seq, told.messages, told.bytes);
+    let counted = (state.first_seq, state.last_seq, state.messages, state.bytes);
+    if told != counted {
+        wrong(format!("it says (first, last, messages, bytes) {told:?}, counted were {counted:?}"));
+    }
+}
+
+fn subjects(changes: &Changes, state: &State, wrong: &mut dyn FnMut(String)) {
+    for change in changes.subjects.iter() {
+        let count = state.count(change.text);
+        if change.count != count {
+            let subject = String::from_utf8_lossy(change.text);
+            return wrong(format!(
+                "it says that {subject} has {} messages, counted were {count}",
+                change.count
+            ));
+        }
+    }
+    let texts = changes.subjects.texts();
+    let forgotten =
+        state.touched.iter().map(|number| state.text(*number)).find(|text| texts.find(text).is_none());
+    if let Some(text) = forgotten {
+        wrong(format!("it does not say what became of subject {}", String::from_utf8_lossy(text)));
+    }
+}
+
+fn removals(changes: &Changes, state: &State, rows: &Rows<'_>, wrong: &mut dyn FnMut(String)) {
+    for range in changes.deleted.iter() {
+        if let Some(seq) = state.any_in(*range.start(), *range.end()) {
+            return wrong(format!("it says that message {seq} was deleted, but it is there"));
+        }
+    }
+    let expected = rows.expiries.iter().filter(|(seq, _)| state.contains(*seq));
+    if !expected.eq(changes.expiries.iter()) {
+        wrong("the lifetimes of its messages are not those in the entries".to_owned());
+    }
+}
