@@ -327,6 +327,36 @@ impl Catalog {
         Ok(Removed { messages: 1, bytes })
     }
 
+    /// The first message of a subject behind its message `seq`, not behind `last`. `None` also where that is not known
+    /// without a search.
+    pub(crate) fn next_of(&self, id: SubjectId, seq: Seq, last: Seq) -> Result<Option<Seq>, ReadError> {
+        let Some(first) = self.place_of(seq) else { return Ok(None) };
+        for at in first..self.places.len() {
+            let place = &self.places[at];
+            if place.first_seq > last {
+                break;
+            }
+            let table = self.table(at)?;
+            let base = place.segment.first_seq;
+            let mut row = match table.row_of(seq - base.min(seq)) {
+                Some(row) if at == first => table.successor(row),
+                _ if at == first => return Ok(None),
+                _ => table.first_of(id, &self.index),
+            };
+            while let Some(found) = row {
+                let seq = base + u64::from(table.delta(found));
+                if seq > place.last_seq {
+                    break;
+                }
+                if seq >= place.first_seq && !self.deleted.contains(seq) {
+                    return Ok(Some(seq));
+                }
+                row = table.successor(found);
+            }
+        }
+        Ok(None)
+    }
+
     fn mark_deleted(&mut self, range: RangeInclusive<Seq>) {
         self.removals.fetch_add(1, Ordering::Release);
         if range.start() == range.end() {
