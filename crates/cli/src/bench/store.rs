@@ -2,7 +2,7 @@
 //!
 //! This file owns the arguments and the list of rows, which is the table of goals of the issue that built the store. The
 //! rooms: `append`, `always`, `subjects`, `read`, `recovery` and `expiry` measure; `ground` is an open store with its
-//! disk thread, `null` the null store, `load` what is appended, `scratch` the directory; `meter` and `figure` count and
+//! disk thread, `upkeep` runs its jobs, `null` the null store, `load` what is appended, `scratch` the directory; `meter` and `figure` count and
 //! judge. It knows the store by its public interface only.
 
 mod always;
@@ -17,6 +17,7 @@ mod read;
 mod recovery;
 mod scratch;
 mod subjects;
+mod upkeep;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -5,6 +5,8 @@
 //! Perf: loaded by bulk conversions and one pass that counts per subject; finding a sequence is one comparison in a
 //! segment without gaps. Measured by `footer_speed` in the tests.
 
+use std::sync::OnceLock;
+
 use super::Texts;
 use super::column::{self, Form};
 use crate::Seq;
@@ -19,7 +21,21 @@ pub struct Slots {
     sizes: Vec<u32>,
     subjects: Vec<u32>,
     dictionary: Dictionary,
+    successors: Successors,
 }
+
+/// Row by row, the next one with the same subject, or `u32::MAX`. Made when it is first asked; says nothing that the
+/// rows do not say.
+#[derive(Clone, Debug, Default)]
+struct Successors(OnceLock<Box<[u32]>>);
+
+impl PartialEq for Successors {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Successors {}
 
 /// The subjects of a segment, sorted, with what the segment alone holds of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,7 +139,7 @@ impl Slots {
         }
         subjects.iter_mut().for_each(|subject| *subject = numbers[*subject as usize]);
         let dictionary = Dictionary::new(sorted, &subjects);
-        Self { first_seq, deltas: unless_counting(deltas), offsets, sizes, subjects, dictionary }
+        Self { first_seq, deltas: unless_counting(deltas), offsets, sizes, subjects, dictionary, successors: Successors::default() }
     }
 
     /// How many messages.
@@ -184,17 +200,38 @@ impl Slots {
         &self.subjects
     }
 
+    /// The index of the next message with the subject of the one at `index`, deleted or not.
+    ///
+    /// Perf: the first call goes through all messages.
+    #[must_use]
+    pub fn successor(&self, index: usize) -> Option<usize> {
+        let next = self.successors.0.get_or_init(|| self.link())[index];
+        (next != u32::MAX).then_some(next as usize)
+    }
+
+    fn link(&self) -> Box<[u32]> {
+        let mut next = vec![u32::MAX; self.len()];
+        let mut last = vec![u32::MAX; self.dictionary.len()];
+        for (index, &subject) in (0u32..).zip(&self.subjects) {
+            let before = std::mem::replace(&mut last[subject as usize], index);
+            if let Some(before) = next.get_mut(before as usize) {
+                *before = index;
+            }
+        }
+        next.into_boxed_slice()
+    }
+
     /// The segment's subjects.
     #[must_use]
     pub fn dictionary(&self) -> &Dictionary {
         &self.dictionary
     }
 
-    /// Bytes of memory it takes.
+    /// Bytes of memory it takes, with what [`Slots::successor`] may need.
     #[must_use]
     pub fn memory(&self) -> usize {
         let texts = &self.dictionary.texts;
-        4 * (self.deltas.len() + 3 * self.len()) + 16 * texts.len() + texts.total_bytes()
+        4 * (self.deltas.len() + 4 * self.len()) + 16 * texts.len() + texts.total_bytes()
     }
 
     /// Where the message with this delta stands, if the segment has it.
@@ -255,7 +292,7 @@ impl Slots {
             return None;
         }
         let dictionary = Dictionary::new(texts, &subjects);
-        Some(Self { first_seq, deltas: unless_counting(deltas), offsets, sizes, subjects, dictionary })
+        Some(Self { first_seq, deltas: unless_counting(deltas), offsets, sizes, subjects, dictionary, successors: Successors::default() })
     }
 }
 

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 
 use crate::config::{Discard, Durability, Limits};
-use crate::index::SubjectId;
+use crate::index::{SubjectId, SubjectState};
 use crate::ranges::Ranges;
 use crate::record::{self, Batch, Control};
 use crate::{Seq, Timestamp};
@@ -312,12 +312,21 @@ impl Entering<'_> {
 
     fn evict_of_subject(&mut self, id: SubjectId) -> Result<(), StoreError> {
         let Some(max) = self.limits.messages_per_subject else { return Ok(()) };
-        while self.catalog.index.state(id).count > max.max(1) {
+        loop {
+            let state = self.catalog.index.state(id);
+            if state.count <= max.max(1) {
+                return Ok(());
+            }
             let Some(first) = lookup::first_of(self.catalog, id)? else { return Ok(()) };
+            // Of two messages the other one is known.
+            let next = if state.count > 2 { self.catalog.next_of(id, first, state.last)? } else { None };
             self.catalog.remove_of(id, first)?;
             self.deleted.push(first);
+            if let Some(next) = next {
+                let state = self.catalog.index.state(id);
+                self.catalog.index.set(id, SubjectState { first: next, first_exact: true, ..state });
+            }
         }
-        Ok(())
     }
 
     fn evict_oldest(&mut self) -> Result<(), StoreError> {

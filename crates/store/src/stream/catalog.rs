@@ -137,6 +137,8 @@ impl Catalog {
             form: Form::Active,
             removed: 0,
         });
+        // The one before may show nothing any more, and the first is the one that holds the oldest messages.
+        self.bury(self.totals.first_seq);
         closed
     }
 
@@ -323,6 +325,36 @@ impl Catalog {
             }
         }
         Ok(Removed { messages: 1, bytes })
+    }
+
+    /// The first message of a subject behind its message `seq`, not behind `last`. `None` also where that is not known
+    /// without a search.
+    pub(crate) fn next_of(&self, id: SubjectId, seq: Seq, last: Seq) -> Result<Option<Seq>, ReadError> {
+        let Some(first) = self.place_of(seq) else { return Ok(None) };
+        for at in first..self.places.len() {
+            let place = &self.places[at];
+            if place.first_seq > last {
+                break;
+            }
+            let table = self.table(at)?;
+            let base = place.segment.first_seq;
+            let mut row = match table.row_of(seq - base.min(seq)) {
+                Some(row) if at == first => table.successor(row),
+                _ if at == first => return Ok(None),
+                _ => table.first_of(id, &self.index),
+            };
+            while let Some(found) = row {
+                let seq = base + u64::from(table.delta(found));
+                if seq > place.last_seq {
+                    break;
+                }
+                if seq >= place.first_seq && !self.deleted.contains(seq) {
+                    return Ok(Some(seq));
+                }
+                row = table.successor(found);
+            }
+        }
+        Ok(None)
     }
 
     fn mark_deleted(&mut self, range: RangeInclusive<Seq>) {
@@ -545,15 +577,23 @@ impl Catalog {
             removed.bytes += one.bytes;
             seq -= 1;
         }
-        self.deleted.remove_above(last);
+        self.forget_above(last);
         self.forget_deletions_above(last);
-        self.lasting.split_off(&(last + 1));
-        self.forget_expiries_above(last);
+        self.expiries_here.retain(|&(seq, _)| seq <= last);
         self.totals.last_seq = last.min(self.totals.last_seq);
         if self.totals.messages == 0 {
             self.totals.first_seq = self.totals.last_seq + 1;
         }
         Ok(removed)
+    }
+
+    /// Sequences behind `last` are to be given out again: nothing that was known of them counts any more.
+    pub(crate) fn forget_above(&mut self, last: Seq) {
+        if last < self.totals.last_seq {
+            self.deleted.remove_above(last);
+            self.lasting.split_off(&(last + 1));
+            self.forget_expiries_above(last);
+        }
     }
 
     /// Nor may the next footer call them deleted.
@@ -566,7 +606,6 @@ impl Catalog {
 
     /// Sequences that are given out again must not inherit the lifetimes of those before.
     fn forget_expiries_above(&mut self, last: Seq) {
-        self.expiries_here.retain(|&(seq, _)| seq <= last);
         if self.expiry.is_empty() {
             return;
         }

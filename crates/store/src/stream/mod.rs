@@ -9,6 +9,7 @@
 
 mod append;
 mod catalog;
+mod chain;
 mod cursor;
 mod errors;
 mod expire;

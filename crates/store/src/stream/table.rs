@@ -4,10 +4,12 @@
 //! When the segment is closed the table is frozen, and once a footer is on disk it can be dropped from memory and read
 //! back ([`Slots`]), where subjects have numbers of that segment only.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::index::{SubjectId, SubjectIndex};
 use crate::segment::Slots;
+
+use super::chain::Chain;
 
 /// The table of a segment that has no footer yet. Parallel columns, one row per message, sequences ascending.
 #[derive(Debug, Default)]
@@ -20,6 +22,7 @@ pub(crate) struct Rows {
     pub(crate) sizes: Vec<u32>,
     /// The subject's number in the stream's index.
     pub(crate) subjects: Vec<SubjectId>,
+    chain: Mutex<Chain>,
 }
 
 impl Rows {
@@ -40,6 +43,14 @@ impl Rows {
 
     pub(crate) fn len(&self) -> usize {
         self.deltas.len()
+    }
+
+    /// The chain of all rows.
+    fn chain(&self) -> MutexGuard<'_, Chain> {
+        // Whoever panicked in it left rows out of the end, which are added now.
+        let mut chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
+        chain.extend(&self.subjects);
+        chain
     }
 
     /// The first row at or behind `delta`.
@@ -135,6 +146,22 @@ impl Table<'_> {
         match self {
             Self::Growing(_) | Self::Closed(_) => Some(self.subject(row)),
             Self::Sealed(slots) => index.find(slots.dictionary().text(slots.subject(row))),
+        }
+    }
+
+    /// The next row with the same subject.
+    pub(crate) fn successor(&self, row: usize) -> Option<usize> {
+        self.rows().map_or_else(|slots| slots.successor(row), |rows| rows.chain().after(row))
+    }
+
+    /// The first row of a subject that the stream calls `id`.
+    pub(crate) fn first_of(&self, id: SubjectId, index: &SubjectIndex) -> Option<usize> {
+        match self.rows() {
+            Ok(rows) => rows.chain().first(id),
+            Err(slots) => {
+                let local = slots.dictionary().local(slots.dictionary().find(index.text(id))?);
+                (local.count > 0).then_some(local.first as usize)
+            }
         }
     }
 }

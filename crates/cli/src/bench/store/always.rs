@@ -93,7 +93,8 @@ fn rate(
     let streams = (0..window.streams).map(|n| ground.stream(&format!("S{n}"), with(durability)));
     let mut streams = streams.collect::<Result<Vec<_>, _>>()?;
     let batch = load.batch(0, window.batch as usize, ground.clock.now());
-    let mut publisher = Publisher { ground: &ground, window, batch: &batch, appender: Appender::default() };
+    let appenders = streams.iter().map(|_| ground.appender()).collect();
+    let mut publisher = Publisher { ground: &ground, window, batch: &batch, appenders };
     let warm = settings.time(SECONDS / 10.0);
     publisher.run(&mut streams, Instant::now() + warm)?;
     let before = released(&streams);
@@ -111,7 +112,7 @@ struct Publisher<'a> {
     ground: &'a Ground,
     window: Window,
     batch: &'a [NewMessage<'a>],
-    appender: Appender,
+    appenders: Vec<Appender>,
 }
 
 impl Publisher<'_> {
@@ -129,10 +130,10 @@ impl Publisher<'_> {
     fn append_where_room(&mut self, streams: &mut [Stream]) -> Result<bool, BenchError> {
         let mut any = false;
         let now = self.ground.clock.now();
-        for stream in streams {
+        for (stream, appender) in streams.iter_mut().zip(&mut self.appenders) {
             let waiting = stream.state().totals.last_seq - stream.released();
             if waiting + self.window.batch <= self.window.in_flight {
-                self.appender.append(stream, self.batch, now)?;
+                appender.append(stream, self.batch, now)?;
                 any = true;
             }
         }
@@ -195,7 +196,7 @@ fn singly(scratch: &Scratch, load: &Load, count: u64, is_own: bool) -> Result<Ve
         ground.stop();
     }
     let mut stream = ground.stream("S", with(Durability::Synced))?;
-    let mut appender = Appender::default();
+    let mut appender = ground.appender();
     let mut times = Vec::with_capacity(count as usize);
     for number in 0..count as usize {
         let begin = Instant::now();

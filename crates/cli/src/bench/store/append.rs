@@ -7,7 +7,7 @@ use myelin_store::{Limits, StreamConfig};
 use super::Settings;
 use super::figure::{Figure, ratios};
 use super::ground::Ground;
-use super::load::{Appender, Load};
+use super::load::Load;
 use super::meter::{Meter, Spent};
 use super::null::NullStore;
 use super::scratch::Scratch;
@@ -74,7 +74,7 @@ pub(super) fn fill(
 ) -> Result<(u64, Spent), BenchError> {
     let (ground, _) = Ground::open(room.path())?;
     let mut stream = ground.stream("S", config)?;
-    let mut appender = Appender::default();
+    let mut appender = ground.appender();
     let mut spent = Spent::default();
     let (mut at, mut count) = (0, 0);
     while count < records {
@@ -118,6 +118,8 @@ pub(crate) fn at_limits(settings: &Settings, scratch: &Scratch) -> Result<Vec<Fi
     let of_each = |most| Limits { messages_per_subject: Some(most), ..Limits::default() };
     let many = Load::random(settings.divide(100_000) as usize, 128);
     figures.extend(limited(settings, scratch, &many, ("1 per subject, 100,000 subjects", of_each(1)))?);
+    let all = Load::random(settings.divide(1_000_000) as usize, 128);
+    figures.extend(limited(settings, scratch, &all, ("1 per subject, 1,000,000 subjects", of_each(1)))?);
     let some = Load::random(settings.divide(20_000) as usize, 128);
     figures.extend(limited(settings, scratch, &some, ("10 per subject, 20,000 subjects", of_each(10)))?);
     Ok(figures)

@@ -5,8 +5,8 @@ use myelin_store::{Stream, StreamConfig, Timestamp};
 use super::Settings;
 use super::figure::Figure;
 use super::ground::Ground;
-use super::load::{Appender, Load, shuffle};
-use super::meter::{Clock, Meter, Spent};
+use super::load::{Load, shuffle};
+use super::meter::{Meter, Spent};
 use super::scratch::Scratch;
 use crate::bench::error::BenchError;
 
@@ -24,7 +24,7 @@ pub(crate) fn pauses(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figur
         let (ground, _) = Ground::open(room.path())?;
         let mut stream = ground.stream("S", StreamConfig::default())?;
         worst.begin();
-        worst.run(&mut stream, ground.clock, settings.divide(MESSAGES))?;
+        worst.run(&ground, &mut stream, settings.divide(MESSAGES))?;
     }
     Ok(vec![
         Figure::new("longest slice of 1,000 messages", "ms", worst.slice).at_most(10.0),
@@ -55,12 +55,13 @@ impl Worst {
         }
     }
 
-    fn run(&mut self, stream: &mut Stream, clock: Clock, messages: u64) -> Result<(), BenchError> {
+    fn run(&mut self, ground: &Ground, stream: &mut Stream, messages: u64) -> Result<(), BenchError> {
+        let clock = ground.clock;
         let begin = clock.now() + 3_600_000_000_000;
-        self.enter(stream, clock, messages, begin)?;
+        self.enter(ground, stream, messages, begin)?;
         let load = Load::new(64, 128);
         let batch = load.batch(0, load.per_batch(), clock.now());
-        let mut appender = Appender::default();
+        let mut appender = ground.appender();
         let mut now = begin;
         let mut removed = 0;
         while removed < messages {
@@ -89,15 +90,16 @@ impl Worst {
     /// Appends all messages, whose ends are in no order.
     fn enter(
         &mut self,
+        ground: &Ground,
         stream: &mut Stream,
-        clock: Clock,
         messages: u64,
         begin: Timestamp,
     ) -> Result<(), BenchError> {
+        let clock = ground.clock;
         let load = Load::new(1000, 128);
         let mut ends: Vec<Timestamp> = (0..messages as Timestamp).map(|n| begin + n * STEP).collect();
         shuffle(&mut ends);
-        let mut appender = Appender::default();
+        let mut appender = ground.appender();
         for (at, ends) in ends.chunks(load.per_batch()).enumerate() {
             let mut batch = load.batch(at * load.per_batch(), ends.len(), clock.now());
             for (message, &end) in batch.iter_mut().zip(ends) {
@@ -107,7 +109,7 @@ impl Worst {
             appender.append(stream, &batch, clock.now())?;
             note(&mut self.entering, meter.spent().wall * 1e3);
         }
-        Ok(())
+        appender.settle(stream, clock.now())
     }
 
     fn slice(&mut self, spent: Spent, messages: u64) {

@@ -1,4 +1,4 @@
-//! An open store with the thread that runs its rounds: what an embedder would have, and nothing more.
+//! An open store with the threads for its rounds and its jobs: what an embedder would have, and nothing more.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,9 @@ use myelin_store::entropy::SeededEntropy;
 use myelin_store::journal::Journal;
 use myelin_store::{Durability, FoundStream, Store, StoreOptions, Stream, StreamConfig};
 
+use super::load::Appender;
 use super::meter::Clock;
+use super::upkeep::Worker;
 use crate::bench::error::BenchError;
 
 /// How long the disk thread sleeps when nothing is to be synced.
@@ -24,6 +26,7 @@ pub(crate) struct Ground {
     pub(crate) clock: Clock,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    worker: Worker,
 }
 
 #[derive(Debug)]
@@ -57,13 +60,18 @@ impl Ground {
         });
         let rounds = Arc::clone(&shared);
         let thread = std::thread::spawn(move || rounds.run());
-        Ok((Self { store, clock, shared, thread: Some(thread) }, report.streams))
+        Ok((Self { store, clock, shared, thread: Some(thread), worker: Worker::start() }, report.streams))
     }
 
     /// Makes a stream.
     pub(crate) fn stream(&self, name: &str, config: StreamConfig) -> Result<Stream, BenchError> {
         let created = self.store.create_stream("BENCH", name, b"", config, self.clock.now());
         created.map_err(|error| BenchError::Store(error.to_string()))
+    }
+
+    /// What appends to one of its streams. To be gone before the store is.
+    pub(crate) fn appender(&self) -> Appender {
+        Appender::with(self.worker.upkeep())
     }
 
     /// How many rounds have ended.

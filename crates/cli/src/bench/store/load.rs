@@ -3,6 +3,7 @@
 use myelin_store::record::max_message_len;
 use myelin_store::{Admission, NewMessage, Outcome, Stream, Timestamp};
 
+use super::upkeep::Upkeep;
 use crate::bench::error::BenchError;
 
 /// Bytes of a batch in the log.
@@ -89,10 +90,16 @@ impl Load {
 #[derive(Debug, Default)]
 pub(crate) struct Appender {
     outcomes: Vec<Outcome>,
+    upkeep: Option<Upkeep>,
 }
 
 impl Appender {
-    /// A batch that is taken whole.
+    /// For a stream in files, of which `upkeep` is taken care.
+    pub(crate) fn with(upkeep: Upkeep) -> Self {
+        Self { outcomes: Vec::new(), upkeep: Some(upkeep) }
+    }
+
+    /// A batch that is taken whole. What is due of the stream's upkeep is ordered behind it.
     pub(crate) fn append(
         &mut self,
         stream: &mut Stream,
@@ -103,8 +110,13 @@ impl Appender {
         result.map_err(|error| BenchError::Store(error.to_string()))?;
         match self.outcomes.iter().find_map(|outcome| outcome.as_ref().err()) {
             Some(refusal) => Err(BenchError::Store(format!("a message was refused: {refusal:?}"))),
-            None => Ok(()),
+            None => self.upkeep.as_mut().map_or(Ok(()), |upkeep| upkeep.step(stream, now)),
         }
+    }
+
+    /// Finishes the stream's upkeep.
+    pub(crate) fn settle(&mut self, stream: &mut Stream, now: Timestamp) -> Result<(), BenchError> {
+        self.upkeep.as_mut().map_or(Ok(()), |upkeep| upkeep.settle(stream, now))
     }
 }
 

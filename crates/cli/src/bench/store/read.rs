@@ -23,7 +23,8 @@ pub(crate) fn from_page_cache(settings: &Settings, scratch: &Scratch) -> Result<
         let room = scratch.room("read")?;
         let (ground, _) = Ground::open(room.path())?;
         let mut stream = ground.stream("S", StreamConfig::default())?;
-        figures.push(measure(settings, &mut stream, ground.clock, (size, name), 1.5)?);
+        let appender = ground.appender();
+        figures.push(measure(settings, (&mut stream, appender), ground.clock, (size, name), 1.5)?);
     }
     Ok(figures)
 }
@@ -34,24 +35,24 @@ pub(crate) fn from_memory(settings: &Settings, _: &Scratch) -> Result<Vec<Figure
     for (size, name) in SIZES {
         let clock = Clock::new();
         let mut stream = Stream::in_memory(StreamConfig::default(), 7, clock.now());
-        figures.push(measure(settings, &mut stream, clock, (size, name), 3.0)?);
+        figures.push(measure(settings, (&mut stream, Appender::default()), clock, (size, name), 3.0)?);
     }
     Ok(figures)
 }
 
 fn measure(
     settings: &Settings,
-    stream: &mut Stream,
+    (stream, mut appender): (&mut Stream, Appender),
     clock: Clock,
     (size, name): (usize, &str),
     goal: f64,
 ) -> Result<Figure, BenchError> {
     let load = Load::new(64, size);
-    let mut appender = Appender::default();
     let messages = settings.divide(BYTES / size as u64);
     while stream.released() < messages {
         appender.append(stream, &load.batch(0, load.per_batch(), clock.now()), clock.now())?;
     }
+    appender.settle(stream, clock.now())?;
     let rates = (0..settings.rounds).map(|_| read_all(stream)).collect::<Result<_, _>>()?;
     Ok(Figure::new(format!("payload of {name}"), "GB/s of CPU", rates).at_least(goal))
 }

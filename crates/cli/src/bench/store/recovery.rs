@@ -13,7 +13,7 @@ use myelin_store::StreamConfig;
 use super::Settings;
 use super::figure::{Figure, ratios};
 use super::ground::Ground;
-use super::load::{Appender, Load};
+use super::load::Load;
 use super::meter::{Meter, resident};
 use super::scratch::Scratch;
 use crate::bench::error::BenchError;
@@ -156,13 +156,14 @@ fn fill(root: &Path, content: Content) -> Result<(), BenchError> {
     let (ground, _) = Ground::open(root)?;
     let mut stream = ground.stream("S", StreamConfig::default())?;
     let load = Load::new(content.subjects, content.size);
-    let mut appender = Appender::default();
+    let mut appender = ground.appender();
     let each = load.per_batch();
     for at in 0.. {
         let batch = load.batch(at * each, each, ground.clock.now());
         appender.append(&mut stream, &batch, ground.clock.now())?;
         let stored = (at + 1) * each;
         if stored as u64 >= content.messages && (at * each < content.messages as usize || at == 0) {
+            appender.settle(&mut stream, ground.clock.now())?;
             println!("{} {stored}", resident().0);
         }
     }
