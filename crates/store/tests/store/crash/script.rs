@@ -1,6 +1,5 @@
 //! The script: what is done to a store, with a note of each promise when it is made.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +53,7 @@ impl Workload {
             keys,
             headroom_bytes: 64 << 10,
             journal_file_bytes: 64 << 10,
-            ..StoreOptions::new("/data/store")
+            ..StoreOptions::new("/store")
         };
         let entropy = Arc::new(SeededEntropy::new(1000 + turn));
         Store::open(Arc::new(disk.clone()), options, entropy).map_err(|error| error.to_string())
@@ -473,9 +472,4 @@ impl Workload {
         }
         Ok(())
     }
-}
-
-/// Where the store lies: its parent is older than it.
-pub(super) fn parent() -> &'static Path {
-    Path::new("/data")
 }
