@@ -130,6 +130,8 @@ impl Store {
             // Its own name has to survive as well. Where that directory may not be opened, it is not new either.
             let _ = disk.sync_directory(parent);
         }
+        // So have those of streams that a process made or removed before it was killed.
+        disk.sync_directory(&streams).map_err(io("streams"))?;
         let mut report = StoreReport::default();
         list_root(&*disk, &root, &mut report).map_err(io("the store directory"))?;
         list_streams(&*disk, &root, &mut report).map_err(io("streams"))?;
