@@ -127,8 +127,12 @@ impl Store {
         let store_id = identity::load(&*disk, &root, &*entropy)?;
         disk.sync_directory(&root).map_err(io("the store directory"))?;
         if let Some(parent) = root.parent() {
-            // Its own name has to survive as well. Where that directory may not be opened, it is not new either.
-            let _ = disk.sync_directory(parent);
+            // Its own name has to survive as well.
+            match disk.sync_directory(parent) {
+                // A directory that may not be opened is not new either.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                synced => synced.map_err(io("the directory above the store"))?,
+            }
         }
         // So have those of streams that a process made or removed before it was killed.
         disk.sync_directory(&streams).map_err(io("streams"))?;
