@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use myelin_store::{Durability, Filter, Seq, Stream, Wait};
+use myelin_store::{Durability, Filter, Seq, Stream, StreamId, Wait};
 
 use crate::enumeration::Loss;
 use crate::twin::{Kept, Twin};
@@ -19,6 +19,8 @@ pub(super) struct Promises {
 #[derive(Clone)]
 pub(super) struct Promise {
     pub(super) life: Life,
+    /// Once it is there.
+    pub(super) id: Option<StreamId>,
     pub(super) durability: Durability,
     /// All states it had, the newest perhaps begun only.
     pub(super) history: Vec<Arc<Twin>>,
@@ -52,7 +54,7 @@ impl fmt::Debug for Promises {
 
 impl Promise {
     pub(super) fn new(durability: Durability, first: Twin) -> Self {
-        Self { life: Life::Begun, durability, history: vec![Arc::new(first)], released: 0, durable: 0 }
+        Self { life: Life::Begun, id: None, durability, history: vec![Arc::new(first)], released: 0, durable: 0 }
     }
 
     pub(super) fn newest(&self) -> usize {

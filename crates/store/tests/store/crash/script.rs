@@ -1,6 +1,5 @@
 //! The script: what is done to a store, with a note of each promise when it is made.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +53,7 @@ impl Workload {
             keys,
             headroom_bytes: 64 << 10,
             journal_file_bytes: 64 << 10,
-            ..StoreOptions::new("/data/store")
+            ..StoreOptions::new("/store")
         };
         let entropy = Arc::new(SeededEntropy::new(1000 + turn));
         Store::open(Arc::new(disk.clone()), options, entropy).map_err(|error| error.to_string())
@@ -122,7 +121,9 @@ impl Run<'_> {
             }
             Err(_) => return Err(Over),
         };
-        self.promise(name).life = Life::There;
+        let id = stream.id();
+        let promise = self.promise(name);
+        (promise.life, promise.id) = (Life::There, Some(id));
         self.streams.push((name, stream));
         Ok(())
     }
@@ -372,10 +373,11 @@ impl Script for Workload {
     fn recover(&self, disk: &FaultyDisk, promises: &mut Promises) {
         let Ok((store, report)) = self.open(disk, 2) else { return };
         for found in report.streams {
-            let Some((name, promise)) = promises.streams.iter_mut().find(|(name, _)| **name == found.meta.name)
-            else {
+            let mut streams = promises.streams.iter_mut();
+            let Some((name, promise)) = streams.find(|(name, _)| **name == found.meta.name) else { continue };
+            if promise.id.is_some_and(|id| id != found.id) {
                 continue;
-            };
+            }
             let Ok((stream, _)) = store.open_stream(found.id, self.config(name), 50_000) else { continue };
             let Ok(shown) = Shown::of(&stream) else { continue };
             if let Ok(at) = promise.find(&shown, Loss::Power(myelin_store::disk::faulty::Survival::None))
@@ -419,8 +421,12 @@ impl Workload {
         }
         let mut all = Vec::new();
         for (&name, promise) in &promises.streams {
-            let found = report.streams.iter().find(|found| found.meta.name == name);
-            let Some(found) = found else {
+            let mut found: Vec<_> = report.streams.iter().filter(|found| found.meta.name == name).collect();
+            if promise.life == Life::There {
+                // A name that came back after a creation that failed.
+                found.retain(|found| promise.id.is_none_or(|id| id == found.id));
+            }
+            let Some(found) = found.first() else {
                 if promise.life == Life::There {
                     return Err(format!("{name} is not there"));
                 }
@@ -473,9 +479,4 @@ impl Workload {
         }
         Ok(())
     }
-}
-
-/// Where the store lies: its parent is older than it.
-pub(super) fn parent() -> &'static Path {
-    Path::new("/data")
 }
