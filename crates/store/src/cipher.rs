@@ -70,15 +70,6 @@ impl Nonce {
         Self::place(offset, 0)
     }
 
-    /// For the only section of a file with this tag.
-    ///
-    /// # Panics
-    /// If `tag` is 0, which is what an entry has.
-    #[must_use]
-    pub const fn section(tag: u32) -> Self {
-        Self::section_at(tag, 0)
-    }
-
     /// For the section or frame with this tag that begins at `offset` of its file.
     ///
     /// # Panics

@@ -10,8 +10,6 @@
 mod failure;
 mod rounds;
 mod tail;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -65,14 +65,13 @@ fn aes_256_gcm_of_the_gcm_specification() {
 #[test]
 fn nonces_are_the_places_they_name() {
     assert_eq!(Nonce::entry(0x0102_0304_0506_0708).0, [8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0, 0]);
-    assert_eq!(Nonce::section(u32::from_le_bytes(*b"slot")).0, *b"\0\0\0\0\0\0\0\0slot");
     assert_eq!(Nonce::section_at(u32::from_le_bytes(*b"pack"), 128).0, *b"\x80\0\0\0\0\0\0\0pack");
 }
 
 #[test]
 #[should_panic(expected = "share its nonce")]
 fn a_section_has_a_tag() {
-    let _ = Nonce::section(0);
+    let _ = Nonce::section_at(0, 128);
 }
 
 #[test]

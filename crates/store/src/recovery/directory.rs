@@ -54,8 +54,9 @@ pub(crate) fn base_name(no: SegmentNo) -> String {
 
 /// The number in a base's file name.
 pub(crate) fn base_number(name: &str) -> Option<SegmentNo> {
-    let digits = name.strip_prefix("index.").filter(|digits| digits.len() == 16)?;
-    digits.parse().ok().map(SegmentNo)
+    let digits = name.strip_prefix("index.")?;
+    let no = SegmentNo(digits.parse().ok()?);
+    (base_name(no) == name).then_some(no)
 }
 
 fn remove(disk: &dyn Disk, path: &Path, report: &mut StreamReport) {

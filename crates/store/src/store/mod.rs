@@ -375,8 +375,9 @@ fn list_streams(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::R
 }
 
 pub(crate) fn stream_number(name: &str) -> Option<StreamId> {
-    let digits = Some(name).filter(|name| name.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok().map(StreamId)
+    let id = u64::from_str_radix(name, 16).ok()?;
+    // As it is written: without a sign, in lower case.
+    (format!("{id:016x}") == name).then_some(StreamId(id))
 }
 
 /// A stream that was being made or removed.

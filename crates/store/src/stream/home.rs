@@ -192,6 +192,8 @@ pub(crate) fn segment_name(no: SegmentNo) -> String {
 
 /// The number in a segment's file name.
 pub(crate) fn segment_number(name: &str) -> Option<SegmentNo> {
-    let digits = name.strip_suffix(".seg").filter(|digits| digits.len() == 16)?;
-    digits.parse().ok().map(SegmentNo)
+    let digits = name.strip_suffix(".seg")?;
+    // `parse` alone would take a sign and other lengths, too.
+    let no = SegmentNo(digits.parse().ok()?);
+    (segment_name(no) == name).then_some(no)
 }

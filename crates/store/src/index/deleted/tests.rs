@@ -1,3 +1,5 @@
+//! The set of removed sequences beside its naive twin.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

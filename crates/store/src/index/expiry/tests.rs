@@ -1,3 +1,5 @@
+//! The list of lifetimes beside its naive twin.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

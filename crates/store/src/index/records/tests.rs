@@ -1,3 +1,5 @@
+//! Tests of the records of subjects.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

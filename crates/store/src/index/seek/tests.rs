@@ -1,3 +1,5 @@
+//! Tests of where the next match can be.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The index of subjects beside its naive twin.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Tests of the table of subjects.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
