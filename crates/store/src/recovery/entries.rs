@@ -47,7 +47,7 @@ impl Recovering<'_> {
         let length = file.len().map_err(|error| fault(error.into()))?;
         let mut extent = Extent { from: HEADER_BYTES as u64, to: length, durable: 0 };
         // First without a word to the catalog: only then is it known where the log ends.
-        let mut proven = HEADER_BYTES as u64;
+        let mut proven = 0;
         let mut sealing_from = None;
         let mut scan = walk(&*file, header, &context, extent, &mut |scanned| {
             if let Entry::Control(Control::Durable { segment, offset }) = scanned.entry
