@@ -272,7 +272,8 @@ fn walk(
             counting.passed_rewritten(rows.has_gap, sections.last_seq());
         }
         let next = open.place.behind.first().and_then(|no| checking.header(*no));
-        if let Some(next) = next {
+        // Recovery closes a segment before it truncates.
+        if let Some(next) = next.filter(|next| sections.last_seq() < next.first_seq) {
             counting.before(next.first_seq);
         }
     }
