@@ -19,7 +19,7 @@ use super::directory::{place_aside, set_aside};
 use super::{Notice, OpenError, Recovering};
 
 /// How far later segments say that a file was synced.
-type Durables = BTreeMap<SegmentNo, u64>;
+pub(super) type Durables = BTreeMap<SegmentNo, u64>;
 
 /// What was there of the last segment, and what it becomes.
 pub(super) struct Resumed {
@@ -99,7 +99,7 @@ impl Recovering<'_> {
     }
 
     /// What the entries of later segments say of what was synced.
-    fn durables(&self, behind: &[SegmentNo]) -> Durables {
+    pub(super) fn durables(&self, behind: &[SegmentNo]) -> Durables {
         let mut durables = Durables::new();
         for &no in behind {
             // What cannot be read proves nothing.

@@ -330,12 +330,25 @@ impl Stream {
         let before = std::mem::replace(&mut self.config, StreamConfig { storage, first_seq, ..config });
         if before.durability != config.durability
             && !self.home.is_memory()
-            && let Err(error) = self.roll(now)
         {
-            self.config = before;
-            return Err(error);
+            let old = self.active.clone();
+            if let Err(error) = self.roll(now) {
+                self.config = before;
+                return Err(error);
+            }
+            self.wait_for(&old);
         }
         Ok(())
+    }
+
+    /// What is synced of the new segment counts only once the old one is synced: after a loss of power the log ends
+    /// where the first of both does.
+    fn wait_for(&self, old: &Active) {
+        if self.config.durability == Durability::Synced {
+            let (no, release) = (old.segment.no, &self.shared.release);
+            release.appended(no, old.file.end(), release.seq());
+            release.durable(no, old.file.durable());
+        }
     }
 
     pub(crate) fn durability(&self) -> Durability {
