@@ -171,15 +171,15 @@ impl Files {
             on_durable,
         };
         let file = AppendFile::new(journal, options);
-        let begun = file.reserve(crate::segment::HEADER_BYTES as u64).map_err(StoreError::from_io);
-        let begun = begun.and_then(|()| {
-            file.append(&header.encode(), nanos(now)).map_err(|error| StoreError::Failed(error.to_string()))
-        });
+        let begun = file.reserve(crate::segment::HEADER_BYTES as u64);
+        let begun = begun.and_then(|()| Ok(file.append(&header.encode(), nanos(now))?));
         if let Err(error) = begun {
             file.abandon();
-            // What cannot be removed now has a header at most, and recovery removes it.
-            let _ = self.ground.disk.remove_file(&path);
-            return Err(error);
+            // One that stays may end the segments before it, when the stream is opened again.
+            self.ground.disk.remove_file(&path).map_err(|left| {
+                StoreError::Failed(format!("segment {} could not be begun ({error}) nor removed: {left}", no.0))
+            })?;
+            return Err(StoreError::from_io(error));
         }
         Ok(active(&header, context, file))
     }

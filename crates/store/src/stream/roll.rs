@@ -71,7 +71,11 @@ impl Stream {
         let next = SegmentNo(self.active.segment.no.0 + 1);
         let first_seq = last.map_or_else(|| self.shared.catalog().next_seq(), |last| last + 1);
         let told = Some(Arc::clone(&self.shared));
-        let begun = self.home.begin_segment(self.id(), next, first_seq, self.durability(), told, now)?;
+        let begun = self.home.begin_segment(self.id(), next, first_seq, self.durability(), told, now);
+        let begun = begun.map_err(|error| match error {
+            StoreError::Failed(why) => self.fail(&why),
+            error => error,
+        })?;
         let old = std::mem::replace(&mut self.active, begun.clone());
         let mut catalog = self.shared.catalog_mut();
         let closed = (!self.home.is_memory()).then(|| catalog.close_only(old));

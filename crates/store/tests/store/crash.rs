@@ -21,7 +21,7 @@ fn enumerate(name: &'static str, workload: &Workload) {
     let began = std::time::Instant::now();
     if std::env::var_os("MYELIN_CRASH_STEPS").is_some() {
         let disk = myelin_store::disk::faulty::FaultyDisk::new(7);
-        if let Ok(point) = std::env::var("MYELIN_CRASH_POINT") { disk.fail_at(point.parse().unwrap(), myelin_store::disk::faulty::Fault::Error(std::io::ErrorKind::StorageFull)); }
+        if let Ok(point) = std::env::var("MYELIN_CRASH_POINT") { disk.fail_at(point.parse().unwrap(), myelin_store::disk::faulty::Fault::Crash); }
         crate::enumeration::Script::work(workload, &disk, &mut Default::default());
         disk.journal().iter().for_each(|step| println!("{step}"));
     }
