@@ -1,6 +1,7 @@
 //! Segments without a footer: their entries are walked one by one.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
@@ -11,7 +12,7 @@ use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
 use crate::stream::{
-    Active, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared, Source, size_of,
+    Active, Beginning, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared, Source, size_of,
 };
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
@@ -72,6 +73,16 @@ impl Recovering<'_> {
             extent.durable = self.durables(behind).get(&no).copied().unwrap_or(0);
             scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
         }
+        if let ScanEnd::Clean { end } = scan.end
+            && let Some(lost) = self.lost_tail(no, end, behind)
+        {
+            if self.was_synced(no, behind) {
+                let sequences = None;
+                self.report.note(Notice::DamagedEntries { segment: no, bytes: lost, sequences });
+            } else {
+                scan.end = ScanEnd::Torn { at: end, valid_after: Vec::new() };
+            }
+        }
         let end = scan.end.offset();
         let unread = |error: ReadError| fault(std::io::Error::other(error.to_string()).into());
         self.begin_unsealed(header, &file, context.clone(), end).map_err(unread)?;
@@ -96,6 +107,13 @@ impl Recovering<'_> {
             self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))?;
         write_again(&*file, proven.min(end), end).map_err(|error| fault(error.into()))?;
         Ok(whole)
+    }
+
+    /// What should follow the entries of a segment, as the next one says. A tail that reads as zeros looks like none.
+    fn lost_tail(&self, no: SegmentNo, end: u64, behind: &[SegmentNo]) -> Option<Range<u64>> {
+        let next = behind.first().filter(|next| next.0 == no.0 + 1)?;
+        let (header, _) = self.read_ends(*next).ok()?;
+        (header.before > end).then_some(end..header.before)
     }
 
     /// What the entries of later segments say of what was synced.
@@ -370,8 +388,10 @@ pub(super) fn resume(
     // An encrypted segment is never written again where something may have stood: no nonce is used twice.
     let no = SegmentNo(last.0 + 1);
     let first_seq: Seq = shared.catalog().next_seq();
+    let before = open.as_ref().map_or(0, |open| open.file.end());
+    let at = Beginning { no, first_seq, before };
     let begun = files
-        .begin_segment(shared.id, no, first_seq, durability, Some(Arc::clone(shared)), now)
+        .begin_segment(shared.id, at, durability, Some(Arc::clone(shared)), now)
         .map_err(|error| OpenError::new("a new segment", std::io::Error::other(error.to_string())))?;
     let mut catalog = shared.catalog_mut();
     let closed = open.map(|open| catalog.close_segment(open, Arc::clone(&begun.segment)));

@@ -152,7 +152,7 @@ impl Recovering<'_> {
     }
 
     /// Whether a segment whose header is gone had been synced: what is known to be synced of later ones was so after it.
-    fn was_synced(&self, no: SegmentNo, behind: &[SegmentNo]) -> bool {
+    pub(super) fn was_synced(&self, no: SegmentNo, behind: &[SegmentNo]) -> bool {
         let is_sealed = |later: &SegmentNo| matches!(self.read_ends(*later), Ok((_, Some(_))));
         behind.iter().any(is_sealed) || self.durables(behind).range(no..).any(|(_, offset)| *offset > 0)
     }
