@@ -203,7 +203,8 @@ impl Recovering<'_> {
         let kept = if valid_after.is_empty() { None } else { Some(self.keep_tail(no, file, *at, length)?) };
         self.report.note(Notice::Cut { segment: no, at: *at, kept });
         file.set_len(*at)?;
-        for &later in behind {
+        // Backwards: a crash in between leaves a log without holes.
+        for &later in behind.iter().rev() {
             set_aside(
                 self.files,
                 &crate::stream::segment_name(later),
