@@ -15,6 +15,7 @@ pub(crate) fn header() -> Header {
         generation: 3,
         through: SegmentNo(2),
         first_seq: 7,
+        before: 0,
         epoch: 0,
         term: 0,
         salt: [4; 16],

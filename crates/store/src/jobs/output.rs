@@ -14,7 +14,7 @@ use crate::document::UNFINISHED;
 use crate::pack::{FRAME_TARGET, FrameError, FrameTable, Packer};
 use crate::record::{self, Batch, Context, Control, Message};
 use crate::segment::{Footer, HEADER_BYTES, Header, encode_frames};
-use crate::stream::{SealedFile, Segment, Source, segment_name};
+use crate::stream::{Beginning, SealedFile, Segment, Source, segment_name};
 use crate::{Seq, Timestamp};
 
 /// Bytes gathered before they are written.
@@ -56,7 +56,7 @@ impl Output {
             epoch: before.epoch,
             term: before.term,
             packed: packing == Packing::Packed,
-            ..site.files.header(old.stream, old.no, old.first_seq)
+            ..site.files.header(old.stream, Beginning::anew(old.no, old.first_seq))
         };
         let context = site.files.context(&header).expect("a new segment is encrypted with the key at hand");
         let name = segment_name(old.no);

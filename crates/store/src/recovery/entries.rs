@@ -1,6 +1,7 @@
 //! Segments without a footer: their entries are walked one by one.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
@@ -11,7 +12,7 @@ use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
 use crate::stream::{
-    Active, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared, Source, size_of,
+    Active, Beginning, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared, Source, size_of,
 };
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
@@ -19,7 +20,7 @@ use super::directory::{place_aside, set_aside};
 use super::{Notice, OpenError, Recovering};
 
 /// How far later segments say that a file was synced.
-type Durables = BTreeMap<SegmentNo, u64>;
+pub(super) type Durables = BTreeMap<SegmentNo, u64>;
 
 /// What was there of the last segment, and what it becomes.
 pub(super) struct Resumed {
@@ -47,7 +48,7 @@ impl Recovering<'_> {
         let length = file.len().map_err(|error| fault(error.into()))?;
         let mut extent = Extent { from: HEADER_BYTES as u64, to: length, durable: 0 };
         // First without a word to the catalog: only then is it known where the log ends.
-        let mut proven = HEADER_BYTES as u64;
+        let mut proven = 0;
         let mut sealing_from = None;
         let mut scan = walk(&*file, header, &context, extent, &mut |scanned| {
             if let Entry::Control(Control::Durable { segment, offset }) = scanned.entry
@@ -71,6 +72,16 @@ impl Recovering<'_> {
         if matches!(scan.end, ScanEnd::Torn { .. }) && !behind.is_empty() {
             extent.durable = self.durables(behind).get(&no).copied().unwrap_or(0);
             scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
+        }
+        if let ScanEnd::Clean { end } = scan.end
+            && let Some(lost) = self.lost_tail(no, end, behind)
+        {
+            if self.was_synced(no, behind) {
+                let sequences = None;
+                self.report.note(Notice::DamagedEntries { segment: no, bytes: lost, sequences });
+            } else {
+                scan.end = ScanEnd::Torn { at: end, valid_after: Vec::new() };
+            }
         }
         let end = scan.end.offset();
         let unread = |error: ReadError| fault(std::io::Error::other(error.to_string()).into());
@@ -98,8 +109,15 @@ impl Recovering<'_> {
         Ok(whole)
     }
 
+    /// What should follow the entries of a segment, as the next one says. A tail that reads as zeros looks like none.
+    fn lost_tail(&self, no: SegmentNo, end: u64, behind: &[SegmentNo]) -> Option<Range<u64>> {
+        let next = behind.first().filter(|next| next.0 == no.0 + 1)?;
+        let (header, _) = self.read_ends(*next).ok()?;
+        (header.before > end).then_some(end..header.before)
+    }
+
     /// What the entries of later segments say of what was synced.
-    fn durables(&self, behind: &[SegmentNo]) -> Durables {
+    pub(super) fn durables(&self, behind: &[SegmentNo]) -> Durables {
         let mut durables = Durables::new();
         for &no in behind {
             // What cannot be read proves nothing.
@@ -185,7 +203,8 @@ impl Recovering<'_> {
         let kept = if valid_after.is_empty() { None } else { Some(self.keep_tail(no, file, *at, length)?) };
         self.report.note(Notice::Cut { segment: no, at: *at, kept });
         file.set_len(*at)?;
-        for &later in behind {
+        // Backwards: a crash in between leaves a log without holes.
+        for &later in behind.iter().rev() {
             set_aside(
                 self.files,
                 &crate::stream::segment_name(later),
@@ -370,8 +389,10 @@ pub(super) fn resume(
     // An encrypted segment is never written again where something may have stood: no nonce is used twice.
     let no = SegmentNo(last.0 + 1);
     let first_seq: Seq = shared.catalog().next_seq();
+    let before = open.as_ref().map_or(0, |open| open.file.end());
+    let at = Beginning { no, first_seq, before };
     let begun = files
-        .begin_segment(shared.id, no, first_seq, durability, Some(Arc::clone(shared)), now)
+        .begin_segment(shared.id, at, durability, Some(Arc::clone(shared)), now)
         .map_err(|error| OpenError::new("a new segment", std::io::Error::other(error.to_string())))?;
     let mut catalog = shared.catalog_mut();
     let closed = open.map(|open| catalog.close_segment(open, Arc::clone(&begun.segment)));

@@ -136,27 +136,40 @@ impl Recovering<'_> {
                 Err(damage @ (Damage::Locked(_) | Damage::Version(..))) => {
                     return Err(OpenError::new(format!("segment {}", no.0), damage));
                 }
-                // Its number is free again.
-                Err(damage) if at + 1 == newer.len() => {
-                    self.unreadable(no, &damage, &[]);
-                    return Ok(last);
+                Err(damage) => {
+                    let behind = &newer[at + 1..];
+                    if !self.was_synced(no, behind) {
+                        self.unsynced(no, behind);
+                        // Their numbers are free again.
+                        return Ok(last);
+                    }
+                    self.note_damaged(no, &damage);
                 }
-                Err(damage) => self.unreadable(no, &damage, &newer[at + 1..]),
             }
             last = no;
         }
         Ok(last)
     }
 
-    /// A segment whose header is gone. At the end of the log it was begun and never synced; before others it is damage.
-    fn unreadable(&mut self, no: SegmentNo, damage: &Damage, behind: &[SegmentNo]) {
-        if behind.is_empty() && self.is_blank(no) {
+    /// Whether a segment whose header is gone had been synced: what is known to be synced of later ones was so after it.
+    pub(super) fn was_synced(&self, no: SegmentNo, behind: &[SegmentNo]) -> bool {
+        let is_sealed = |later: &SegmentNo| matches!(self.read_ends(*later), Ok((_, Some(_))));
+        behind.iter().any(is_sealed) || self.durables(behind).range(no..).any(|(_, offset)| *offset > 0)
+    }
+
+    /// A segment that was begun and never synced: the log ends before it.
+    fn unsynced(&mut self, no: SegmentNo, behind: &[SegmentNo]) {
+        for &later in behind.iter().rev() {
+            self.drop_unsynced(later, "it follows a segment without a header");
+        }
+        self.drop_unsynced(no, "it has no valid header");
+    }
+
+    fn drop_unsynced(&mut self, no: SegmentNo, why: &'static str) {
+        if self.is_blank(no) {
             self.remove_blank(no);
-        } else if behind.is_empty() {
-            self.set_aside(no, "it has no valid header");
         } else {
-            self.report
-                .note(Notice::Damaged { file: crate::stream::segment_name(no), what: damage.to_string() });
+            self.set_aside(no, why);
         }
     }
 

@@ -29,6 +29,9 @@ pub struct Header {
     pub through: SegmentNo,
     /// The next sequence when it was begun.
     pub first_seq: Seq,
+    /// Where the entries of the segment before it ended then; 0 for the first, or where it does not matter any more.
+    /// A segment that ends earlier has lost its tail, and what follows it was not synced either.
+    pub before: u64,
     /// The epoch then.
     pub epoch: u64,
     /// The term then.
@@ -62,6 +65,7 @@ impl Header {
             place.copy_from_slice(&number.to_le_bytes());
         }
         bytes[72..88].copy_from_slice(&self.salt);
+        bytes[96..104].copy_from_slice(&self.before.to_le_bytes());
         bytes[88] = self.encryption.map_or(0, CipherKind::code);
         let checksum = crc32c::crc32c(&bytes[..124]);
         bytes[124..].copy_from_slice(&checksum.to_le_bytes());
@@ -91,7 +95,8 @@ impl Header {
             0 => None,
             code => Some(CipherKind::from_code(code).ok_or(Damage::Content(WHAT))?),
         };
-        if word(3) & !PACKED != 0 || bytes[89..124].iter().any(|byte| *byte != 0) || number(5) < number(3) {
+        let mut unused = bytes[89..96].iter().chain(&bytes[104..124]);
+        if word(3) & !PACKED != 0 || unused.any(|byte| *byte != 0) || number(5) < number(3) {
             return Err(Damage::Content(WHAT));
         }
         let mut salt = [0; 16];
@@ -102,6 +107,7 @@ impl Header {
             generation: number(4),
             through: SegmentNo(number(5)),
             first_seq: number(6),
+            before: number(12),
             epoch: number(7),
             term: number(8),
             salt,

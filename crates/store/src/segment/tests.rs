@@ -76,6 +76,7 @@ pub(crate) fn header() -> Header {
         generation: 1,
         through: SegmentNo(3),
         first_seq: 10,
+        before: 900,
         epoch: 4,
         term: 5,
         salt: [9; 16],

@@ -68,23 +68,38 @@ impl Home {
     pub(crate) fn begin_segment(
         &self,
         stream: StreamId,
-        no: SegmentNo,
-        first_seq: Seq,
+        at: Beginning,
         durability: Durability,
         told: Option<Arc<Shared>>,
         now: Timestamp,
     ) -> Result<Active, StoreError> {
         match self {
-            Self::Memory => Ok(begin_in_memory(stream, no, first_seq, now)),
-            Self::Files(files) => files.begin_segment(stream, no, first_seq, durability, told, now),
+            Self::Memory => Ok(begin_in_memory(stream, at, now)),
+            Self::Files(files) => files.begin_segment(stream, at, durability, told, now),
         }
     }
 }
 
+/// Where a new segment stands in its log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beginning {
+    pub(crate) no: SegmentNo,
+    pub(crate) first_seq: Seq,
+    /// Where the entries of the segment before it end.
+    pub(crate) before: u64,
+}
+
+impl Beginning {
+    /// The first segment of a log, or one of which others know where it stands.
+    pub(crate) fn anew(no: SegmentNo, first_seq: Seq) -> Self {
+        Self { no, first_seq, before: 0 }
+    }
+}
+
 /// Segments in memory have a header like those in files, so that offsets mean the same and 0 is never a message's.
-pub(super) fn begin_in_memory(stream: StreamId, no: SegmentNo, first_seq: Seq, now: Timestamp) -> Active {
-    let header = header(stream, no, first_seq, [0; 16], None);
-    let id = FileId { stream, kind: FileKind::Segment(no) };
+pub(super) fn begin_in_memory(stream: StreamId, at: Beginning, now: Timestamp) -> Active {
+    let header = header(stream, at, [0; 16], None);
+    let id = FileId { stream, kind: FileKind::Segment(at.no) };
     let file = AppendFile::in_memory(id, Arc::new(MemoryFile::new()));
     file.append(&header.encode(), nanos(now)).expect("memory takes what is written");
     active(&header, header.context(None), file)
@@ -92,8 +107,7 @@ pub(super) fn begin_in_memory(stream: StreamId, no: SegmentNo, first_seq: Seq, n
 
 fn header(
     stream: StreamId,
-    no: SegmentNo,
-    first_seq: Seq,
+    Beginning { no, first_seq, before }: Beginning,
     salt: [u8; 16],
     encryption: Option<CipherKind>,
 ) -> Header {
@@ -103,6 +117,7 @@ fn header(
         generation: 0,
         through: no,
         first_seq,
+        before,
         epoch: 0,
         term: 0,
         salt,
@@ -129,11 +144,11 @@ impl Files {
     }
 
     /// The header of a new segment.
-    pub(crate) fn header(&self, stream: StreamId, no: SegmentNo, first_seq: Seq) -> Header {
+    pub(crate) fn header(&self, stream: StreamId, at: Beginning) -> Header {
         let mut salt = [0; 16];
         self.ground.entropy.fill(&mut salt);
         let encryption = self.key.as_ref().and(self.ground.keys.as_ref()).map(|keys| keys.kind);
-        header(stream, no, first_seq, salt, encryption)
+        header(stream, at, salt, encryption)
     }
 
     /// What reads and writes entries of the segment with this header. `None` if it is encrypted and there is no key.
@@ -146,13 +161,13 @@ impl Files {
     pub(crate) fn begin_segment(
         &self,
         stream: StreamId,
-        no: SegmentNo,
-        first_seq: Seq,
+        at: Beginning,
         durability: Durability,
         told: Option<Arc<Shared>>,
         now: Timestamp,
     ) -> Result<Active, StoreError> {
-        let header = self.header(stream, no, first_seq);
+        let header = self.header(stream, at);
+        let no = at.no;
         let context = self.context(&header).expect("a new segment is encrypted with the key at hand");
         let path = self.segment_path(no);
         let made = self.ground.disk.create(&path).map_err(StoreError::from_io)?;
@@ -171,15 +186,15 @@ impl Files {
             on_durable,
         };
         let file = AppendFile::new(journal, options);
-        let begun = file.reserve(crate::segment::HEADER_BYTES as u64).map_err(StoreError::from_io);
-        let begun = begun.and_then(|()| {
-            file.append(&header.encode(), nanos(now)).map_err(|error| StoreError::Failed(error.to_string()))
-        });
+        let begun = file.reserve(crate::segment::HEADER_BYTES as u64);
+        let begun = begun.and_then(|()| Ok(file.append(&header.encode(), nanos(now))?));
         if let Err(error) = begun {
             file.abandon();
-            // What cannot be removed now has a header at most, and recovery removes it.
-            let _ = self.ground.disk.remove_file(&path);
-            return Err(error);
+            // One that stays may end the segments before it, when the stream is opened again.
+            self.ground.disk.remove_file(&path).map_err(|left| {
+                StoreError::Failed(format!("segment {} could not be begun ({error}) nor removed: {left}", no.0))
+            })?;
+            return Err(StoreError::from_io(error));
         }
         Ok(active(&header, context, file))
     }

@@ -53,7 +53,7 @@ pub use remove::{Progress, Purge};
 pub use usage::Usage;
 
 pub(crate) use catalog::{Catalog, NewRow, size_of};
-pub(crate) use home::{Files, Ground, Home, segment_name, segment_number};
+pub(crate) use home::{Beginning, Files, Ground, Home, segment_name, segment_number};
 pub(crate) use place::{Form, Place, SealedFile, Segment, Source};
 pub(crate) use roll::Closed;
 pub(crate) use slots_cache::SlotsCache;
@@ -194,7 +194,7 @@ impl Stream {
         let mut catalog = Catalog::new(seed, Arc::new(SlotsCache::new(0)), config.first_seq);
         catalog.keeps_dead = false;
         let (id, no) = (StreamId(0), SegmentNo(1));
-        let active = home::begin_in_memory(id, no, catalog.next_seq(), now);
+        let active = home::begin_in_memory(id, Beginning::anew(no, catalog.next_seq()), now);
         catalog.begin_segment(Arc::clone(&active.segment));
         let shared = Shared::new(id, Storage::Memory, catalog);
         Self::assemble(shared, config, Home::Memory, active, Vec::new(), None)
@@ -330,12 +330,25 @@ impl Stream {
         let before = std::mem::replace(&mut self.config, StreamConfig { storage, first_seq, ..config });
         if before.durability != config.durability
             && !self.home.is_memory()
-            && let Err(error) = self.roll(now)
         {
-            self.config = before;
-            return Err(error);
+            let old = self.active.clone();
+            if let Err(error) = self.roll(now) {
+                self.config = before;
+                return Err(error);
+            }
+            self.wait_for(&old);
         }
         Ok(())
+    }
+
+    /// What is synced of the new segment counts only once the old one is synced: after a loss of power the log ends
+    /// where the first of both does.
+    fn wait_for(&self, old: &Active) {
+        if self.config.durability == Durability::Synced {
+            let (no, release) = (old.segment.no, &self.shared.release);
+            release.appended(no, old.file.end(), release.seq());
+            release.durable(no, old.file.durable());
+        }
     }
 
     pub(crate) fn durability(&self) -> Durability {

@@ -10,6 +10,7 @@ use crate::{SegmentNo, Seq, Timestamp};
 
 use super::catalog::{Catalog, Removed};
 use super::errors::StoreError;
+use super::home::Beginning;
 use super::place::Segment;
 use super::table::Rows;
 use super::{Active, Stream};
@@ -70,8 +71,13 @@ impl Stream {
     pub(super) fn roll_behind(&mut self, last: Option<Seq>, now: Timestamp) -> Result<Removed, StoreError> {
         let next = SegmentNo(self.active.segment.no.0 + 1);
         let first_seq = last.map_or_else(|| self.shared.catalog().next_seq(), |last| last + 1);
+        let at = Beginning { no: next, first_seq, before: self.active.file.end() };
         let told = Some(Arc::clone(&self.shared));
-        let begun = self.home.begin_segment(self.id(), next, first_seq, self.durability(), told, now)?;
+        let begun = self.home.begin_segment(self.id(), at, self.durability(), told, now);
+        let begun = begun.map_err(|error| match error {
+            StoreError::Failed(why) => self.fail(&why),
+            error => error,
+        })?;
         let old = std::mem::replace(&mut self.active, begun.clone());
         let mut catalog = self.shared.catalog_mut();
         let closed = (!self.home.is_memory()).then(|| catalog.close_only(old));

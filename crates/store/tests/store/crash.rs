@@ -19,12 +19,6 @@ fn enumerate(name: &'static str, workload: &Workload) {
     // What the others add is worth less than the time they take.
     (plan.prefixes, plan.randoms) = (2, 2);
     let began = std::time::Instant::now();
-    if std::env::var_os("MYELIN_CRASH_STEPS").is_some() {
-        let disk = myelin_store::disk::faulty::FaultyDisk::new(7);
-        if let Ok(point) = std::env::var("MYELIN_CRASH_POINT") { disk.fail_at(point.parse().unwrap(), myelin_store::disk::faulty::Fault::Error(std::io::ErrorKind::StorageFull)); }
-        crate::enumeration::Script::work(workload, &disk, &mut Default::default());
-        disk.journal().iter().for_each(|step| println!("{step}"));
-    }
     let summary = plan.run(workload).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{name}: {summary:?} in {:?}", began.elapsed());
     assert!(summary.points > 100);

@@ -465,6 +465,10 @@ impl Workload {
             expected.push((found.id, outcomes[0]));
             stream.flush().map_err(|error| words(&error))?;
             store.journal().round_now(&|| 60_000).map_err(|error| words(&error))?;
+            while let Some(job) = stream.next_job(60_000) {
+                let name = job.name();
+                stream.finish(job.run(), 60_000).map_err(|error| format!("{name}: {error}"))?;
+            }
         }
         drop(store);
         let disk = disk.power_cycle(myelin_store::disk::faulty::Survival::None);
@@ -472,7 +476,11 @@ impl Workload {
         for (id, outcome) in expected {
             let found = report.streams.iter().find(|found| found.id == id).ok_or("a stream has gone")?;
             let opened = store.open_stream(found.id, self.config(&found.meta.name), 60_000);
-            let last = opened.map_err(|error| words(&error))?.0.state().totals.last_seq;
+            let (stream, report) = opened.map_err(|error| words(&error))?;
+            if report.is_damaged() {
+                return Err(format!("after upkeep {} is called damaged: {report:?}", found.meta.name));
+            }
+            let last = stream.state().totals.last_seq;
             if outcome != Ok(last) {
                 return Err(format!("{} ends with {last}, and {outcome:?} was appended", found.meta.name));
             }
