@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 /// Arguments of `myelin store`.
 #[derive(Debug, Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     verb: Verb,
 }
@@ -30,7 +30,7 @@ enum Verb {
 const COULD_NOT: u8 = 2;
 
 /// Runs the verb. What it could not do is said here.
-pub fn run(arguments: Arguments) -> ExitCode {
+pub(crate) fn run(arguments: Arguments) -> ExitCode {
     let done = match arguments.verb {
         Verb::Check(arguments) => check::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),

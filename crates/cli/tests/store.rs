@@ -14,11 +14,21 @@ use myelin_store::{Admission, NewMessage, Store, StoreOptions, StreamConfig};
 
 /// A store with one stream of ten messages.
 fn store(root: &Path, keys: Option<Keys>) {
-    let options = StoreOptions { keys, headroom_bytes: 1 << 16, journal_file_bytes: 1 << 16, ..StoreOptions::new(root) };
+    let options = StoreOptions {
+        keys,
+        headroom_bytes: 1 << 16,
+        journal_file_bytes: 1 << 16,
+        ..StoreOptions::new(root)
+    };
     let (store, _) = Store::open(Arc::new(RealDisk), options, Arc::new(SeededEntropy::new(1))).unwrap();
     let mut stream = store.create_stream("A", "ORDERS", b"", StreamConfig::default(), 1).unwrap();
     for at in 1..=10 {
-        let message = NewMessage { subject: b"orders.new", payload: b"payload", timestamp: at, ..NewMessage::default() };
+        let message = NewMessage {
+            subject: b"orders.new",
+            payload: b"payload",
+            timestamp: at,
+            ..NewMessage::default()
+        };
         stream.append(&[message], Admission::Check, at, &mut Vec::new()).unwrap();
     }
     stream.close_segment(0, 11).unwrap();
@@ -48,7 +58,10 @@ fn a_sound_store_and_a_damaged_one() {
     let root = directory.path();
     store(root, None);
     let output = myelin(&["check"], root);
-    assert_eq!((output.status.code(), &*text(&output)), (Some(0), "sound: 1 streams, 2 segments, 10 messages; 0 damaged places, 0 suspicious, 0 notes\n"));
+    assert_eq!(
+        (output.status.code(), &*text(&output)),
+        (Some(0), "sound: 1 streams, 2 segments, 10 messages; 0 damaged places, 0 suspicious, 0 notes\n")
+    );
     let shown = text(&myelin(&["info"], root));
     assert!(shown.contains("A ORDERS: 10 messages, 470 bytes, 1 to 10, 1 subjects; 2 segments"), "{shown}");
 
@@ -79,7 +92,11 @@ fn an_encrypted_store_and_its_key() {
     let key = file.to_str().unwrap();
     let output = myelin(&["check", "--key-file", key, "--cipher", "aes"], &root);
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output).contains("10 messages; 0 damaged places, 0 suspicious, 0 notes"), "{}", text(&output));
+    assert!(
+        text(&output).contains("10 messages; 0 damaged places, 0 suspicious, 0 notes"),
+        "{}",
+        text(&output)
+    );
     let output = myelin(&["check"], &root);
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output).contains("no key was given"), "{}", text(&output));

@@ -15,7 +15,7 @@ use super::keys::KeyArguments;
 
 /// Arguments of `myelin store info`.
 #[derive(Debug, Args)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// The store's directory
     directory: PathBuf,
     /// One JSON object for the store, and one per stream
@@ -26,7 +26,7 @@ pub struct Arguments {
 }
 
 /// Looks, and prints.
-pub fn run(arguments: &Arguments) -> io::Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let keys = arguments.keys.keys()?;
     let root = std::path::absolute(&arguments.directory)?;

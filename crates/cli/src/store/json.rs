@@ -4,7 +4,7 @@ use myelin_store::verify::{Finding, Info, StreamInfo, Summary};
 use serde_json::{Value, json};
 
 /// A finding. What it does not have is `null`.
-pub fn finding(finding: &Finding) -> Value {
+pub(super) fn finding(finding: &Finding) -> Value {
     let range = finding.bytes.as_ref();
     let sequences = finding.sequences.as_ref();
     json!({
@@ -22,7 +22,7 @@ pub fn finding(finding: &Finding) -> Value {
 }
 
 /// The last line of a check.
-pub fn summary(summary: &Summary) -> Value {
+pub(super) fn summary(summary: &Summary) -> Value {
     json!({
         "type": "summary",
         "sound": summary.is_sound(),
@@ -37,7 +37,7 @@ pub fn summary(summary: &Summary) -> Value {
 }
 
 /// A store.
-pub fn store(info: &Info) -> Value {
+pub(super) fn store(info: &Info) -> Value {
     let id: String = info.id.iter().map(|byte| format!("{byte:02x}")).collect();
     json!({
         "type": "store",
@@ -50,7 +50,7 @@ pub fn store(info: &Info) -> Value {
 }
 
 /// A stream.
-pub fn stream(stream: &StreamInfo) -> Value {
+pub(super) fn stream(stream: &StreamInfo) -> Value {
     let totals = stream.totals.as_ref().ok();
     json!({
         "type": "stream",

@@ -9,7 +9,7 @@ use myelin_store::keys::{Keys, MasterKey};
 
 /// How to open what is encrypted.
 #[derive(Debug, Args)]
-pub struct KeyArguments {
+pub(super) struct KeyArguments {
     /// File with the key of an encrypted store, as the server's configuration has it
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -31,7 +31,7 @@ enum Cipher {
 
 impl KeyArguments {
     /// The keys, if there are any.
-    pub fn keys(&self) -> io::Result<Option<Keys>> {
+    pub(super) fn keys(&self) -> io::Result<Option<Keys>> {
         let Some(current) = &self.key_file else { return Ok(None) };
         let kind = match self.cipher {
             Cipher::Chacha => CipherKind::ChaCha20Poly1305,

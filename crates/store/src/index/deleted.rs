@@ -89,8 +89,11 @@ impl Deleted {
         }
     }
 
-    /// Drops everything behind `last`.
+    /// Drops everything behind `last`. Sequences there are given out again and may be deleted again, even if they were
+    /// before what [`Deleted::remove_below`] dropped.
     pub fn remove_above(&mut self, last: Seq) {
+        self.first = self.first.min(last.saturating_add(1));
+        self.cleared = self.cleared.min(self.first);
         if self.points.max().is_some_and(|seq| seq > last) {
             self.points.remove_range(last + 1..);
         }

@@ -2,8 +2,8 @@
 //! the old file held.
 //!
 //! Owns the choice of rows that stay. For a segment that the manifest covers these are the manifest's: what was deleted
-//! since is still in its state, and a restart may find no more than that. Of one behind the manifest only what was
-//! erased goes, and its footer goes on to say what it changed.
+//! since is still in its state, and a restart may find no more than that. Of one behind the manifest all stay, and its
+//! footer goes on to say what it changed. What is erased leaves an entry without content.
 
 use std::sync::Arc;
 
@@ -104,8 +104,7 @@ impl Compaction {
         });
         let nothing = Ranges::new();
         let (first, last, deleted) = listed.unwrap_or((0, Seq::MAX, &nothing));
-        let deleted = deleted.union(&self.erased);
-        live_rows(slots, first, last, &deleted).collect()
+        live_rows(slots, first, last, deleted).collect()
     }
 
     fn copy(&self, slots: &Slots, output: &mut Output) -> Result<Rest, JobError> {
@@ -114,23 +113,23 @@ impl Compaction {
         let mut rest = Rest { rows: Rows::default(), times: Times::default(), expiries: Vec::new() };
         let is_covered = self.covering().is_some();
         entries::walk(&self.segment, &mut |scanned| {
-            match &scanned.entry {
-                // What they did is in the manifest.
-                Entry::Control(_) if is_covered => Ok(()),
-                Entry::Control(control) => output.control(control, scanned.timestamp),
-                Entry::Erased { .. } => {
-                    kept.next_if(|row| u64::from(slots.offset(*row)) == scanned.offset);
-                    Ok(())
-                }
-                Entry::Message(message) => {
-                    let row = kept.next_if(|row| u64::from(slots.offset(*row)) == scanned.offset);
-                    let Some(row) = row else { return Ok(()) };
-                    rest.rows.push(slots, row, output.message(message)?);
-                    rest.times.add(scanned.timestamp);
-                    rest.expiries.extend(message.expires.map(|expires| (message.seq, expires)));
-                    Ok(())
-                }
+            if let Entry::Control(control) = &scanned.entry {
+                // What it did is in the manifest.
+                return if is_covered { Ok(()) } else { output.control(control, scanned.timestamp) };
             }
+            let row = kept.next_if(|row| u64::from(slots.offset(*row)) == scanned.offset);
+            let Some(row) = row else { return Ok(()) };
+            let offset = match &scanned.entry {
+                Entry::Message(message) if !self.erased.contains(message.seq) => {
+                    rest.expiries.extend(message.expires.map(|expires| (message.seq, expires)));
+                    output.message(message)?
+                }
+                // It stays a row: a restart finds it in the state of before, and then its deletion in the log.
+                _ => output.erased(slots.seq(row), scanned.timestamp)?,
+            };
+            rest.rows.push(slots, row, offset);
+            rest.times.add(scanned.timestamp);
+            Ok(())
         })?;
         match kept.peek() {
             None => Ok(rest),

@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{JobError, Site, entries};
-use crate::Timestamp;
 use crate::disk::File;
 use crate::document::UNFINISHED;
 use crate::pack::{FRAME_TARGET, FrameError, FrameTable, Packer};
-use crate::record::{Batch, Context, Control, Message};
+use crate::record::{self, Batch, Context, Control, Message};
 use crate::segment::{Footer, HEADER_BYTES, Header, encode_frames};
 use crate::stream::{SealedFile, Segment, Source, segment_name};
+use crate::{Seq, Timestamp};
 
 /// Bytes gathered before they are written.
 const PIECE: usize = 1 << 20;
@@ -87,6 +87,22 @@ impl Output {
         self.push(|batch| batch.message(message))
     }
 
+    /// Adds what stands for an erased message, as long as the log may still have to say that it is deleted; answers the
+    /// offset that its row names.
+    pub(super) fn erased(&mut self, seq: Seq, timestamp: Timestamp) -> Result<u32, JobError> {
+        let nothing = Message { seq, timestamp, expires: None, subject: b"", headers: b"", payload: b"" };
+        let mut entry = Vec::new();
+        let (begin, buffer, context) = self.next();
+        let at = begin + buffer.len() as u64;
+        let mut batch = Batch::begin(&mut entry, at, context);
+        let offset = batch.message(&nothing);
+        batch.finish();
+        record::erase(&mut entry, context).expect("it was just made");
+        buffer.extend_from_slice(&entry);
+        self.pushed()?;
+        Ok(offset)
+    }
+
     /// Adds a control.
     pub(super) fn control(&mut self, control: &Control<'_>, timestamp: Timestamp) -> Result<(), JobError> {
         self.push(|batch| batch.control(control, timestamp)).map(drop)
@@ -94,23 +110,30 @@ impl Output {
 
     /// Each entry is a batch of its own: the whole file is there, or none of it.
     fn push(&mut self, add: impl FnOnce(&mut Batch<'_>) -> u32) -> Result<u32, JobError> {
-        /// Entries in frames are not encrypted themselves.
-        const PLAIN: &Context = &Context { seed: 0, cipher: None };
-        let (buffer, begin, context) = match self.packer {
-            Some(_) => (&mut self.open, self.raw, PLAIN),
-            None => (&mut self.ready, self.at, &self.context),
-        };
+        let (begin, buffer, context) = self.next();
         let at = begin + buffer.len() as u64;
         let mut batch = Batch::begin(buffer, at, context);
         let offset = add(&mut batch);
         batch.finish();
+        self.pushed()?;
+        Ok(offset)
+    }
+
+    /// Where entries are gathered, and the offset of the first byte there.
+    fn next(&mut self) -> (u64, &mut Vec<u8>, &Context) {
+        /// Entries in frames are not encrypted themselves.
+        const PLAIN: &Context = &Context { seed: 0, cipher: None };
+        match self.packer {
+            Some(_) => (self.raw, &mut self.open, PLAIN),
+            None => (self.at, &mut self.ready, &self.context),
+        }
+    }
+
+    fn pushed(&mut self) -> Result<(), JobError> {
         if self.packer.is_some() && self.open.len() >= FRAME_TARGET {
             self.close_frame()?;
         }
-        if self.ready.len() >= PIECE {
-            self.flush()?;
-        }
-        Ok(offset)
+        if self.ready.len() >= PIECE { self.flush() } else { Ok(()) }
     }
 
     fn close_frame(&mut self) -> Result<(), JobError> {

@@ -16,8 +16,8 @@ use super::{JobError, Site};
 use crate::damage::Damage;
 use crate::index::SubjectId;
 use crate::ranges::Ranges;
-use crate::record::{Entry, HEAD_BYTES, peek};
-use crate::segment::{Changes, Footer, Slots, SubjectChange, SubjectChanges, Texts, Totals};
+use crate::record::{Batch, Control, Entry, HEAD_BYTES, peek};
+use crate::segment::{Changes, Footer, Slots, SubjectChange, SubjectChanges, TRAILER_BYTES, Texts, Totals};
 use crate::stream::{Closed, Rows, SealedFile, Segment, Source};
 use crate::{Seq, Timestamp};
 
@@ -65,24 +65,30 @@ impl Sealing {
         self.seal_in_place(site, &names)
     }
 
+    /// Three syncs, so that at no moment a loss of power leaves what could be taken for something else: first the entries
+    /// with a mark behind them that says that no more follow, then the sections, then the trailer that makes them count.
     fn seal_in_place(&self, site: &Site, names: &Names) -> Result<Sealed, JobError> {
         let Closed { active, rows, .. } = &self.closed;
         let file = &active.file;
         file.flush().map_err(io::Error::from)?;
-        let end = file.end();
+        let mark = self.mark();
+        let end = file.end() + mark.len() as u64;
         let footer = self.footer(names, rows, self.times()?);
         let bytes = footer.encode(end, &active.segment.context);
-        // The entries first: a footer that survives a loss of power says that they did.
-        file.file().sync().map_err(JobError::Lost)?;
-        site.files.ground.disk.sync_directory(&site.files.directory)?;
         let length = end + bytes.len() as u64;
-        let written = file.file().write_at(&bytes, end).and_then(|()| file.file().set_len(length));
-        if let Err(error) = written {
-            // What was written of it is no footer, and would be reported as a torn tail.
-            let _ = file.file().set_len(end);
-            return Err(JobError::Io(error));
+        let (sections, trailer) = bytes.split_at(bytes.len() - TRAILER_BYTES);
+        let raw = file.file();
+        self.write(&mark, file.end())?;
+        raw.sync().map_err(JobError::Lost)?;
+        site.files.ground.disk.sync_directory(&site.files.directory)?;
+        self.write(sections, end)?;
+        if let Err(error) = raw.set_len(length) {
+            let _ = raw.set_len(file.end());
+            return Err(error.into());
         }
-        file.file().sync().map_err(JobError::Lost)?;
+        raw.sync().map_err(JobError::Lost)?;
+        self.write(trailer, length - TRAILER_BYTES as u64)?;
+        raw.sync().map_err(JobError::Lost)?;
         let sealed = SealedFile::new(file.path(), &site.files.ground.handles, end, length);
         let before = &*active.segment;
         let segment = Segment {
@@ -94,6 +100,27 @@ impl Sealing {
             source: Source::Plain(sealed),
         };
         Ok(self.sealed(segment, footer))
+    }
+
+    /// The mark that ends the entries: that all before it was synced, in a batch of its own, which nothing else writes.
+    /// Recovery knows by it that what follows is a footer that was not finished. It says the same at each attempt.
+    fn mark(&self) -> Vec<u8> {
+        let active = &self.closed.active;
+        let (segment, offset) = (active.segment.no, active.file.end());
+        let mut mark = Vec::new();
+        let mut batch = Batch::begin(&mut mark, offset, &active.segment.context);
+        batch.control(&Control::Durable { segment, offset }, self.closed.totals.last_timestamp);
+        batch.finish();
+        mark
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<(), JobError> {
+        let file = &self.closed.active.file;
+        file.file().write_at(bytes, offset).map_err(|error| {
+            // What was written of it is nothing yet.
+            let _ = file.file().set_len(file.end());
+            JobError::Io(error)
+        })
     }
 
     /// The packed file has all entries and syncs itself: the one that was appended to need not become durable.
@@ -110,11 +137,13 @@ impl Sealing {
             if rows.offsets.get(row).is_none_or(|offset| u64::from(*offset) != scanned.offset) {
                 return Ok(());
             }
-            if let Entry::Message(message) = &scanned.entry {
-                let offset = output.message(message)?;
-                kept.push(rows.deltas[row], offset, rows.sizes[row], rows.subjects[row]);
-                times.add(scanned.timestamp);
-            }
+            let offset = match &scanned.entry {
+                Entry::Message(message) => output.message(message)?,
+                Entry::Erased { seq } => output.erased(*seq, scanned.timestamp)?,
+                Entry::Control(control) => return output.control(control, scanned.timestamp),
+            };
+            kept.push(rows.deltas[row], offset, rows.sizes[row], rows.subjects[row]);
+            times.add(scanned.timestamp);
             row += 1;
             Ok(())
         })?;

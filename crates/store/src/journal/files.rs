@@ -249,6 +249,8 @@ impl Files {
             Err(error) if is_full(&error) => {
                 let slot = self.create_file(PAGE as u64)?;
                 self.free.push(slot);
+                // It may have been sealed already.
+                self.builder.clear();
                 self.finish(&mut writing)?;
             }
             outcome => outcome?,

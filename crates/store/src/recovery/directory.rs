@@ -24,6 +24,8 @@ pub(super) struct Found {
 /// Lists the directory of a stream. Unfinished files are removed, foreign ones set aside.
 pub(super) fn read(files: &Files, report: &mut StreamReport) -> Result<Found, OpenError> {
     let disk = &*files.ground.disk;
+    // A process that was killed may have left names that are seen and not safe: what is decided by them must be.
+    disk.sync_directory(&files.directory).map_err(|error| OpenError::new("directory", error))?;
     let entries = disk.list(&files.directory).map_err(|error| OpenError::new("directory", error))?;
     let mut found = Found::default();
     for entry in entries {

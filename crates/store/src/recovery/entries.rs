@@ -48,14 +48,26 @@ impl Recovering<'_> {
         let mut extent = Extent { from: HEADER_BYTES as u64, to: length, durable: 0 };
         // First without a word to the catalog: only then is it known where the log ends.
         let mut proven = HEADER_BYTES as u64;
+        let mut sealing_from = None;
         let mut scan = walk(&*file, header, &context, extent, &mut |scanned| {
             if let Entry::Control(Control::Durable { segment, offset }) = scanned.entry
                 && segment == no
             {
                 proven = proven.max(offset);
+                // Seals write this, and nothing behind it but a footer.
+                sealing_from = (offset == scanned.offset).then_some(offset + scanned.size as u64);
             }
         })
         .map_err(fault)?;
+        if let ScanEnd::Torn { at, valid_after } = &scan.end
+            && sealing_from == Some(*at)
+            && valid_after.is_empty()
+        {
+            // A footer that was not finished: it would have said no more than the entries do.
+            let end = *at;
+            file.set_len(end).map_err(|error| fault(error.into()))?;
+            scan.end = ScanEnd::Clean { end };
+        }
         if matches!(scan.end, ScanEnd::Torn { .. }) && !behind.is_empty() {
             extent.durable = self.durables(behind).get(&no).copied().unwrap_or(0);
             scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;

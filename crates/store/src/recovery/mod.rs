@@ -91,7 +91,7 @@ struct Recovered {
     closed: Vec<Closed>,
     manifest: Option<Manifest>,
     report: StreamReport,
-    /// The highest number that a segment ever had.
+    /// The highest number of a segment that is there.
     last: SegmentNo,
 }
 
@@ -111,15 +111,15 @@ impl Recovering<'_> {
         }
         self.remove_obsolete(copies.best.as_ref(), &found);
         let newer: Vec<SegmentNo> = found.segments.iter().copied().filter(|no| *no > covers).collect();
-        self.replay(covers, &newer)?;
-        let last = newer.last().copied().unwrap_or(covers);
+        let last = self.replay(covers, &newer)?;
         let Self { catalog, open, closed, report, .. } = self;
         Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last })
     }
 
-    /// Goes through the segments behind the manifest.
-    fn replay(&mut self, covers: SegmentNo, newer: &[SegmentNo]) -> Result<(), OpenError> {
+    /// Goes through the segments behind the manifest; answers which is the last that stays.
+    fn replay(&mut self, covers: SegmentNo, newer: &[SegmentNo]) -> Result<SegmentNo, OpenError> {
         let mut expected = covers.0 + 1;
+        let mut last = covers;
         for (at, &no) in newer.iter().enumerate() {
             if no.0 != expected {
                 self.report.note(Notice::Missing { segments: SegmentNo(expected)..=SegmentNo(no.0 - 1) });
@@ -129,14 +129,23 @@ impl Recovering<'_> {
                 Ok((header, Some(trailer))) => self.apply_sealed(&header, &trailer, &newer[at + 1..])?,
                 Ok((header, None)) => {
                     if !self.walk_unsealed(&header, &newer[at + 1..])? {
-                        return Ok(());
+                        return Ok(no);
                     }
                 }
                 Err(Damage::Io(error)) => return Err(OpenError::new(format!("segment {}", no.0), error)),
+                Err(damage @ (Damage::Locked(_) | Damage::Version(..))) => {
+                    return Err(OpenError::new(format!("segment {}", no.0), damage));
+                }
+                // Its number is free again.
+                Err(damage) if at + 1 == newer.len() => {
+                    self.unreadable(no, &damage, &[]);
+                    return Ok(last);
+                }
                 Err(damage) => self.unreadable(no, &damage, &newer[at + 1..]),
             }
+            last = no;
         }
-        Ok(())
+        Ok(last)
     }
 
     /// A segment whose header is gone. At the end of the log it was begun and never synced; before others it is damage.

@@ -57,7 +57,7 @@ impl Recovering<'_> {
         };
         self.close_open();
         // After a truncation sequences begin again: those of before are gone, whatever became of them.
-        self.catalog.deleted.remove_above(header.first_seq - 1);
+        self.catalog.forget_above(header.first_seq - 1);
         self.apply_changes(header, &changes);
         let summary = &trailer.summary;
         self.catalog.add_sealed(Place {
@@ -81,7 +81,7 @@ impl Recovering<'_> {
     }
 
     fn apply_changes(&mut self, header: &Header, changes: &Changes) {
-        if changes.totals.first_seq >= header.first_seq {
+        if changes.totals.messages == 0 || changes.totals.first_seq >= header.first_seq {
             // No message of before is left, so whatever has one is named among the changes.
             self.catalog.replace_index();
         }

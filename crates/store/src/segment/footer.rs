@@ -210,6 +210,15 @@ pub fn read_trailer(file: &dyn File, context: &Context) -> Result<Option<Trailer
     Trailer::decode(&bytes, length, context).map(Some)
 }
 
+/// Whether the sections are what was written, which can be told without keys.
+///
+/// # Errors
+/// What is wrong with the first that is not.
+pub fn check_sections(file: &dyn File, trailer: &Trailer, context: &Context) -> Result<(), Damage> {
+    let context = Context { seed: context.seed, cipher: None };
+    Part::ALL.into_iter().try_for_each(|part| trailer.read_part(part, file, &context).map(drop))
+}
+
 fn read_texts(file: &dyn File, trailer: &Trailer, context: &Context) -> Result<Texts, Damage> {
     let bytes = trailer.read_part(Part::Dictionary, file, context)?;
     let mut input = &bytes[..];

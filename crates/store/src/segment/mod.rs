@@ -17,7 +17,7 @@ mod window;
 
 pub use changes::Changes;
 pub(crate) use changes::{decode_expiries, encode_expiries};
-pub use footer::{Footer, TRAILER_BYTES, Trailer, read_changes, read_slots, read_trailer};
+pub use footer::{Footer, TRAILER_BYTES, Trailer, check_sections, read_changes, read_slots, read_trailer};
 pub(crate) use frames::encode_frames;
 pub use frames::read_frames;
 pub use header::{HEADER_BYTES, Header};

@@ -127,9 +127,15 @@ impl Store {
         let store_id = identity::load(&*disk, &root, &*entropy)?;
         disk.sync_directory(&root).map_err(io("the store directory"))?;
         if let Some(parent) = root.parent() {
-            // Its own name has to survive as well. Where that directory may not be opened, it is not new either.
-            let _ = disk.sync_directory(parent);
+            // Its own name has to survive as well.
+            match disk.sync_directory(parent) {
+                // A directory that may not be opened is not new either.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                synced => synced.map_err(io("the directory above the store"))?,
+            }
         }
+        // So have those of streams that a process made or removed before it was killed.
+        disk.sync_directory(&streams).map_err(io("streams"))?;
         let mut report = StoreReport::default();
         list_root(&*disk, &root, &mut report).map_err(io("the store directory"))?;
         list_streams(&*disk, &root, &mut report).map_err(io("streams"))?;
@@ -200,13 +206,15 @@ impl Store {
         };
         let directory = stream_directory(&self.root, id);
         let io = |error: io::Error| OpenError::new("a new stream", error);
-        self.make_directory(&directory, &meta).map_err(io)?;
+        let made = self.make_directory(&directory, &meta);
+        made.inspect_err(|_| self.unmake_directory(&directory)).map_err(io)?;
         let files = Files { ground: Arc::clone(&self.ground), directory, key };
         let catalog = Catalog::new(self.index_seed, Arc::clone(&self.ground.slots), config.first_seq);
         let first_seq = catalog.next_seq();
         let shared = Shared::new(id, Storage::File, catalog);
         let told = Some(Arc::clone(&shared));
         let active = files.begin_segment(id, SegmentNo(1), first_seq, config.durability, told, now);
+        let active = active.inspect_err(|_| self.unmake_directory(&files.directory));
         let active: Active = active.map_err(|error| io(io::Error::other(error.to_string())))?;
         shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
         Ok(Stream::assemble(shared, config, Home::Files(files), active, Vec::new(), None))
@@ -227,6 +235,16 @@ impl Store {
         meta.write(disk, &unfinished)?;
         disk.rename(&unfinished, directory)?;
         disk.sync_directory(&self.root.join("streams"))
+    }
+
+    /// What could not be made in full must not be found. What cannot be removed now is removed at the next start, unless
+    /// a loss of power brings the name back: then it is an empty stream.
+    fn unmake_directory(&self, directory: &Path) {
+        let disk = &*self.ground.disk;
+        let unfinished = directory.with_extension("tmp");
+        let _ = disk.rename(directory, &unfinished);
+        let _ = remove_files(disk, &unfinished);
+        let _ = disk.sync_directory(&self.root.join("streams"));
     }
 
     /// Opens a stream that the report of [`Store::open`] names.

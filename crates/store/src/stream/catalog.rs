@@ -137,6 +137,8 @@ impl Catalog {
             form: Form::Active,
             removed: 0,
         });
+        // The one before may show nothing any more, and the first is the one that holds the oldest messages.
+        self.bury(self.totals.first_seq);
         closed
     }
 
@@ -575,15 +577,23 @@ impl Catalog {
             removed.bytes += one.bytes;
             seq -= 1;
         }
-        self.deleted.remove_above(last);
+        self.forget_above(last);
         self.forget_deletions_above(last);
-        self.lasting.split_off(&(last + 1));
-        self.forget_expiries_above(last);
+        self.expiries_here.retain(|&(seq, _)| seq <= last);
         self.totals.last_seq = last.min(self.totals.last_seq);
         if self.totals.messages == 0 {
             self.totals.first_seq = self.totals.last_seq + 1;
         }
         Ok(removed)
+    }
+
+    /// Sequences behind `last` are to be given out again: nothing that was known of them counts any more.
+    pub(crate) fn forget_above(&mut self, last: Seq) {
+        if last < self.totals.last_seq {
+            self.deleted.remove_above(last);
+            self.lasting.split_off(&(last + 1));
+            self.forget_expiries_above(last);
+        }
     }
 
     /// Nor may the next footer call them deleted.
@@ -596,7 +606,6 @@ impl Catalog {
 
     /// Sequences that are given out again must not inherit the lifetimes of those before.
     fn forget_expiries_above(&mut self, last: Seq) {
-        self.expiries_here.retain(|&(seq, _)| seq <= last);
         if self.expiry.is_empty() {
             return;
         }

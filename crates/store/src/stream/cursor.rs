@@ -184,6 +184,11 @@ impl Cursor {
             let head = match record::peek(bytes) {
                 None => return Ok(Found::More(HEAD_BYTES)),
                 Some(head) if head.size() > bytes.len() => return Ok(Found::More(head.size())),
+                // Shown by a later segment, in another message.
+                Some(head) if head.seq > self.last && head.kind == record::Kind::Message => {
+                    self.next = self.last + 1;
+                    return Ok(Found::Elsewhere);
+                }
                 // Not released yet: it may not be looked at, and its bytes may still change.
                 Some(head) if head.seq > released && head.kind == record::Kind::Message => {
                     return Ok(Found::Wait);
@@ -209,11 +214,6 @@ impl Cursor {
                 }
                 Entry::Control(_) => continue,
             };
-            if message.seq > self.last {
-                // Shown by a later segment, in another message.
-                self.next = self.last + 1;
-                return Ok(Found::Elsewhere);
-            }
             if message.seq < self.next {
                 continue;
             }

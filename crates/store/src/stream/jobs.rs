@@ -393,6 +393,8 @@ impl Catalog {
         if let Some(place) = self.places.iter_mut().find(|place| place.segment.no == segment.no) {
             place.segment = segment;
             place.form = Form::Sealed;
+            place.removed = 0;
+            self.forget_head();
         } else if let Some(dead) = self.dead.iter_mut().find(|dead| dead.no == segment.no) {
             *dead = segment;
         }

@@ -175,14 +175,9 @@ impl Stream {
             return Ok(Removed::default());
         }
         self.make_room_for_removal(CONTROL_ROOM, now)?;
-        let result = self.shared.catalog_mut().truncate(last);
-        let removed = match result {
-            Ok(removed) => removed,
-            Err(error) => return Err(self.fail(&error.to_string())),
-        };
-        self.shared.release.truncated(last);
         // Sequences are used again: they go to a new segment, whose beginning says what older ones still show.
-        self.roll(now).map_err(|error| self.fail(&error.to_string()))?;
+        let removed = self.roll_behind(Some(last), now)?;
+        self.shared.release.truncated(last);
         self.active.file.reserve(CONTROL_ROOM).map_err(|error| self.fail(&error.to_string()))?;
         self.log(&Control::Truncate { last }, now)?;
         Ok(removed)

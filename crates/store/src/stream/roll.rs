@@ -8,7 +8,7 @@ use crate::record::{Batch, Control};
 use crate::segment::Totals;
 use crate::{SegmentNo, Seq, Timestamp};
 
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Removed};
 use super::errors::StoreError;
 use super::place::Segment;
 use super::table::Rows;
@@ -62,26 +62,35 @@ impl Stream {
     /// # Errors
     /// Nothing has changed.
     pub(super) fn roll(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        self.roll_behind(None, now).map(drop)
+    }
+
+    /// As [`Stream::roll`]; what is behind `last` goes, and the new segment gives those sequences out again. The old one
+    /// is closed as it was, so that its footer says no more than its entries.
+    pub(super) fn roll_behind(&mut self, last: Option<Seq>, now: Timestamp) -> Result<Removed, StoreError> {
         let next = SegmentNo(self.active.segment.no.0 + 1);
-        let first_seq = self.shared.catalog().next_seq();
+        let first_seq = last.map_or_else(|| self.shared.catalog().next_seq(), |last| last + 1);
         let told = Some(Arc::clone(&self.shared));
         let begun = self.home.begin_segment(self.id(), next, first_seq, self.durability(), told, now)?;
         let old = std::mem::replace(&mut self.active, begun.clone());
         let mut catalog = self.shared.catalog_mut();
-        if self.home.is_memory() {
-            catalog.begin_segment(begun.segment);
+        let closed = (!self.home.is_memory()).then(|| catalog.close_only(old));
+        let cut = last.map_or(Ok(Removed::default()), |last| catalog.truncate(last));
+        catalog.begin_segment(begun.segment);
+        if closed.is_none() {
             // No footer will tell.
             let _ = catalog.index.take_touched();
             catalog.deleted_here.clear();
             catalog.expiries_here.clear();
-            return Ok(());
         }
-        let closed = catalog.close_segment(old, begun.segment);
         drop(catalog);
-        // What is still in memory is written by the round that makes it durable, or by the seal.
-        closed.active.file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
-        self.closed.push(closed);
-        Ok(())
+        let removed = cut.map_err(|error| self.fail(&error.to_string()))?;
+        if let Some(closed) = closed {
+            // What is still in memory is written by the round that makes it durable, or by the seal.
+            closed.active.file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
+            self.closed.push(closed);
+        }
+        Ok(removed)
     }
 
     /// Puts the index in order while there is time: a slice of work of well under a millisecond. Answers whether there

@@ -38,6 +38,20 @@ impl Counting {
         Self { state: State::new(next), is_trusted: true, is_ahead: false, is_too_large: false }
     }
 
+    /// A file that was written again has been walked, whose footer names `last_seq` as the last sequence.
+    pub(super) fn passed_rewritten(&mut self, has_gap: bool, last_seq: Seq) {
+        self.is_ahead |= has_gap || self.state.last_seq < last_seq;
+        self.state.skip(last_seq);
+    }
+
+    /// The next segment begins with `first_seq`. A stream is truncated first and gets a new segment then, so a footer
+    /// is that of the truncated stream.
+    pub(super) fn before(&mut self, first_seq: Seq) {
+        if first_seq <= self.state.last_seq {
+            self.state.truncate(first_seq.saturating_sub(1));
+        }
+    }
+
     /// Something that the count needs cannot be read.
     pub(super) fn distrust(&mut self) {
         self.is_trusted = false;
@@ -122,6 +136,8 @@ pub(super) struct Rows<'a> {
     pub(super) wrong: Option<(Seq, &'static str)>,
     /// The first message whose sequence does not grow.
     pub(super) disorder: Option<Seq>,
+    /// Whether sequences are passed over without a word.
+    pub(super) has_gap: bool,
     /// The last sequence that is used.
     pub(super) last_seq: Seq,
     /// Messages with a lifetime of their own.
@@ -139,6 +155,7 @@ impl<'a> Rows<'a> {
             unlisted: Vec::new(),
             wrong: None,
             disorder: None,
+            has_gap: false,
             last_seq: header.first_seq.saturating_sub(1),
             expiries: Vec::new(),
             times: (None, None),
@@ -177,6 +194,7 @@ impl<'a> Rows<'a> {
             self.disorder.get_or_insert(seq);
             return None;
         }
+        self.has_gap |= seq > self.last_seq + 1;
         self.last_seq = seq;
         let slots = self.slots?;
         let at = u32::try_from(seq - self.first_seq).ok().and_then(|delta| slots.find(delta));

@@ -98,7 +98,7 @@ fn read(
     }
     while let Some(expiries) = reader.next_expiries()? {
         let differs = |(seq, at): &(u64, i64)| state.expiries.get(seq).is_some_and(|known| known != at);
-        if counting.is_trusted && wrong.is_none() && expiries.iter().any(|one| differs(one)) {
+        if counting.is_trusted && wrong.is_none() && expiries.iter().any(differs) {
             wrong = Some("a lifetime in it is not that of the message".to_owned());
         }
     }

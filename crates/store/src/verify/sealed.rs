@@ -54,18 +54,8 @@ fn tell_section(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: &Trai
 
 /// Whether the sections are what was written, without the key to read them.
 pub(super) fn check_locked(checking: &mut Checking<'_, '_>, open: &Open<'_>, trailer: &Trailer) {
-    let results = [
-        segment::read_slots(&*open.file, trailer, &open.context).err(),
-        segment::read_changes(&*open.file, trailer, &open.context).err(),
-    ];
-    let told = |damage: &Damage| matches!(damage, Damage::Checksum(_) | Damage::Short(_) | Damage::Io(_));
-    let mut texts: Vec<String> = Vec::new();
-    for damage in results.into_iter().flatten().filter(told) {
-        // The dictionary belongs to both.
-        if !texts.contains(&damage.to_string()) {
-            texts.push(damage.to_string());
-            tell_section(checking, open, trailer, &damage);
-        }
+    if let Err(damage) = segment::check_sections(&*open.file, trailer, &open.context) {
+        tell_section(checking, open, trailer, &damage);
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Place<'a> {
     /// What the manifest says of it.
     pub(super) listed: Option<&'a SegmentEntry>,
     pub(super) role: Role<'a>,
+    /// The segment before it.
+    pub(super) before: Option<SegmentNo>,
     /// The segments that follow.
     pub(super) behind: &'a [SegmentNo],
     /// The sequence that the log goes on with, if that is known.
@@ -124,12 +126,13 @@ fn begins(checking: &mut Checking<'_, '_>, open: &Open<'_>, counting: &mut Count
         return;
     }
     if let Some(next) = open.place.next_seq.filter(|next| *next < first) {
-        let meaning = "The end of the segment before is missing; what was in it is lost.";
-        let finding = Finding::damage(&*open.path, "it does not begin where the one before ends", meaning);
+        let path = open.place.before.map_or_else(|| open.path.clone(), |no| checking.path(segment_name(no)));
+        let what = format!("its end is missing: segment {} does not begin where it ends", open.place.no.0);
+        let finding = Finding::damage(path, what, "What was in it is lost unless the file can be restored.");
         checking.tell(finding.messages(next, first - 1));
         counting.distrust();
     }
-    // Sealing a packed segment writes it once; only erasing writes it again before a manifest covers it.
+    // Packing writes it once, and leaves out what was erased; only erasing writes it again before a manifest covers it.
     counting.is_ahead |= open.header.generation > u64::from(open.header.packed);
     if counting.is_trusted {
         counting.state.begin_segment(first);
@@ -264,6 +267,16 @@ fn walk(
     }
     report(checking, open, &walked, &rows, has_lost_footer);
     rows_against_table(checking, open, &rows, walked.damaged.is_empty());
+    if counting.is_trusted && matches!(role, Role::Replayed) {
+        if open.header.packed {
+            counting.passed_rewritten(rows.has_gap, sections.last_seq());
+        }
+        let next = open.place.behind.first().and_then(|no| checking.header(*no));
+        // Recovery closes a segment before it truncates.
+        if let Some(next) = next.filter(|next| sections.last_seq() < next.first_seq) {
+            counting.before(next.first_seq);
+        }
+    }
     if let Some(trailer) = trailer {
         sealed::check(checking, open, trailer, sections, &rows, counting);
     }
@@ -297,7 +310,24 @@ fn proven(checking: &Checking<'_, '_>, open: &Open<'_>, to: u64) -> u64 {
             }
         });
     }
-    durable.min(to)
+    // Space that was allocated ahead was synced, too; that it lacks entries is seen where the next segment begins.
+    durable.min(used(&*open.file, to).unwrap_or(0))
+}
+
+/// Where the zeros at the end of a file begin.
+fn used(file: &dyn File, length: u64) -> std::io::Result<u64> {
+    let mut piece = vec![0; 1 << 16];
+    let mut end = length;
+    while end > 0 {
+        let begin = end.saturating_sub(piece.len() as u64);
+        let bytes = &mut piece[..(end - begin) as usize];
+        let read = file.read_at(bytes, begin)?;
+        if let Some(last) = bytes[..read].iter().rposition(|byte| *byte != 0) {
+            return Ok(begin + last as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
 }
 
 fn report(

@@ -252,7 +252,9 @@ impl Checking<'_, '_> {
                 (false, None) => Role::Ignored,
             };
             self.reporter.summary.segments += 1;
-            let place = segment::Place { no, listed, role, behind: &found.segments[at + 1..], next_seq };
+            let before = at.checked_sub(1).map(|at| found.segments[at]);
+            let place =
+                segment::Place { no, listed, role, before, behind: &found.segments[at + 1..], next_seq };
             next_seq = segment::check(self, &place, counting);
         }
         if let Some(manifest) = at_covers {

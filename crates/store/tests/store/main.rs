@@ -3,6 +3,7 @@
 //! `enumeration` is the machine that crashes a workload at every point; `toy` shows that it finds what it
 //! must find.
 
+mod crash;
 mod enumeration;
 mod model;
 mod subjects;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use myelin_store::{
-    Discard, Filter, Limits, Marker, NewMessage, Outcome, Purge, Refusal, Removed, Seq, Storage, Timestamp,
+    Discard, Filter, Limits, Marker, NewMessage, Outcome, Purge, Refusal, Removed, Seq, Storage, StoredMessage, Timestamp,
 };
 
 /// A stored message.
@@ -19,6 +19,18 @@ pub(crate) struct Kept {
     pub(crate) subject: Vec<u8>,
     pub(crate) headers: Vec<u8>,
     pub(crate) payload: Vec<u8>,
+}
+
+impl Kept {
+    pub(crate) fn of(message: &StoredMessage<'_>) -> Self {
+        Self {
+            timestamp: message.timestamp,
+            expires: message.expires,
+            subject: message.subject.to_vec(),
+            headers: message.headers.to_vec(),
+            payload: message.payload.to_vec(),
+        }
+    }
 }
 
 /// Short: payloads say nothing to who reads them.

@@ -65,6 +65,7 @@ proptest! {
                 }
                 Change::RemoveAbove(last) => {
                     deleted.remove_above(last);
+                    begin = begin.min(last.saturating_add(1));
                     plain.retain(|&seq| seq <= last);
                 }
                 Change::Optimize => deleted.optimize(),

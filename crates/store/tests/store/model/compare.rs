@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use myelin_stdx::rng::Rng;
-use myelin_store::{Filter, Reader, Seq, StoredMessage, Wait};
+use myelin_store::{Filter, Reader, Seq, Wait};
 
 use super::operation::filters;
 use super::world::{World, agree};
@@ -91,16 +91,6 @@ impl World {
     }
 }
 
-fn as_kept(message: &StoredMessage<'_>) -> Kept {
-    Kept {
-        timestamp: message.timestamp,
-        expires: message.expires,
-        subject: message.subject.to_vec(),
-        headers: message.headers.to_vec(),
-        payload: message.payload.to_vec(),
-    }
-}
-
 fn compare_messages(reader: &Reader, twin: &Twin) -> Result<(), String> {
     let mut buffer = Vec::new();
     let from = twin.first_seq().saturating_sub(10);
@@ -110,7 +100,7 @@ fn compare_messages(reader: &Reader, twin: &Twin) -> Result<(), String> {
         if found.is_some_and(|found| found.seq != seq) {
             return Err(format!("{seq} gives another message"));
         }
-        agree(&format!("message {seq}"), found.as_ref().map(as_kept), twin.messages.get(&seq).cloned())?;
+        agree(&format!("message {seq}"), found.as_ref().map(Kept::of), twin.messages.get(&seq).cloned())?;
     }
     Ok(())
 }
@@ -155,7 +145,7 @@ impl Look<'_> {
             .collect();
         for (seq, kept) in expected {
             let found = self.words("cursor", cursor.next(Wait::Allowed))?;
-            let found = found.map(|message| (message.seq, as_kept(&message)));
+            let found = found.map(|message| (message.seq, Kept::of(&message)));
             agree(&format!("a cursor from {from} of {:?}", self.filter), found, Some((seq, kept)))?;
         }
         let more = self.words("cursor", cursor.next(Wait::Allowed))?.map(|message| message.seq);

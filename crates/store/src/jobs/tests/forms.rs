@@ -1,0 +1,212 @@
+//! One job at a time.
+
+use super::*;
+
+fn text(n: u64) -> Vec<u8> {
+    format!("message number {n}, {}", "and more ".repeat(12)).into_bytes()
+}
+
+fn fill(bench: &mut Bench, count: u64) {
+    for n in 0..count {
+        bench.put(&format!("s.{}", n % 5), &text(n));
+    }
+}
+
+#[test]
+fn sealed_segments_read_as_before_on_a_real_disk() {
+    for shape in SHAPES {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bench = Bench::new(Arc::new(RealDisk), folder.path(), shape, 8000);
+        fill(&mut bench, 200);
+        let before = contents(bench.stream());
+        let unsealed = bench.bytes();
+        let names = bench.settle();
+        assert!(names.contains(&"seal"), "{shape:?}");
+        assert_eq!(contents(bench.stream()), before, "{shape:?}");
+        assert!(bench.bytes() < unsealed, "what was allocated ahead is cut: {shape:?}");
+        bench.reopen();
+        assert_eq!(contents(bench.stream()), before, "{shape:?}");
+        assert!(bench.names().iter().all(|name| !name.ends_with(".tmp")));
+    }
+}
+
+#[test]
+fn packed_segments_are_smaller() {
+    let sizes: Vec<u64> = SHAPES
+        .iter()
+        .map(|shape| {
+            let mut bench = Bench::in_memory(*shape, 40_000);
+            fill(&mut bench, 1000);
+            bench.stream().close_segment(0, 1).unwrap();
+            bench.settle();
+            bench.bytes()
+        })
+        .collect();
+    assert!(sizes[1] * 2 < sizes[0] && sizes[3] * 2 < sizes[2], "{sizes:?}");
+}
+
+#[test]
+fn a_cursor_goes_on_while_its_segment_is_replaced_and_removed() {
+    for shape in SHAPES {
+        let mut bench = Bench::in_memory(shape, 8000);
+        fill(&mut bench, 400);
+        bench.settle();
+        let reader = bench.stream().reader();
+        let mut cursor = reader.cursor(Filter::All, 0);
+        assert_eq!(cursor.next(Wait::Allowed).unwrap().unwrap().seq, 1);
+        for seq in 2..=400 {
+            if seq % 4 != 0 {
+                bench.stream().delete(seq, 1).unwrap();
+            }
+        }
+        for _ in 0..8 {
+            bench.put("other", b"");
+            bench.stream().close_segment(0, 1).unwrap();
+        }
+        let names = bench.settle();
+        assert!(names.contains(&"compact"), "{names:?}");
+        assert_eq!(cursor.next(Wait::Allowed).unwrap().unwrap().seq, 4);
+        while bench.stream().compact(390, 1000, 1).unwrap().more {}
+        for _ in 0..8 {
+            bench.put("other", b"");
+            bench.stream().close_segment(0, 1).unwrap();
+        }
+        let names = bench.settle();
+        assert!(names.contains(&"remove"), "{names:?}");
+        assert_eq!(cursor.next(Wait::Allowed).unwrap().unwrap().seq, 392);
+    }
+}
+
+#[test]
+fn a_merge_shortens_the_next_start_and_waits_for_eight_segments() {
+    let mut bench = Bench::in_memory(SHAPES[0], 1 << 20);
+    for n in 0..7 {
+        bench.put("a", &text(n));
+        bench.stream().close_segment(0, 1).unwrap();
+    }
+    assert_eq!(bench.settle(), ["seal"; 7]);
+    assert!(bench.manifest().is_none());
+    bench.put("a", &text(8));
+    bench.stream().close_segment(0, 1).unwrap();
+    assert_eq!(bench.settle(), ["seal", "merge"]);
+    let manifest = bench.manifest().unwrap();
+    assert_eq!((manifest.covers, manifest.totals.messages, manifest.segments.len()), (SegmentNo(8), 8, 8));
+    assert!(bench.names().contains(&crate::recovery::base_name(SegmentNo(8))));
+    assert_eq!(bench.settle(), [""; 0]);
+}
+
+#[test]
+fn files_of_dead_segments_go_after_the_manifest_and_not_before() {
+    let mut bench = Bench::in_memory(SHAPES[0], 2000);
+    fill(&mut bench, 200);
+    bench.settle();
+    let listed = bench.segments();
+    while bench.stream().compact(150, 1000, 1).unwrap().more {}
+    assert_eq!(bench.segments(), listed, "a trim alone removes nothing");
+    let mut names = Vec::new();
+    while bench.segments() == listed || names.last() != Some(&"remove") {
+        let before = bench.segments();
+        let name = bench.step().expect("dead segments are removed");
+        names.push(name);
+        if name != "remove" {
+            assert!(before.iter().all(|no| bench.segments().contains(no)), "{name} removed a file");
+            continue;
+        }
+        let manifest = bench.manifest().unwrap();
+        for no in before.iter().filter(|no| !bench.segments().contains(no)) {
+            assert!(manifest.segments.iter().all(|entry| entry.no.0 != *no), "segment {no} is listed");
+            assert!(*no <= manifest.covers.0);
+        }
+    }
+    let left = contents(bench.stream());
+    assert_eq!(left.len(), 51);
+    assert!(bench.segments().len() < listed.len() / 2);
+    bench.reopen();
+    assert_eq!(contents(bench.stream()), left);
+}
+
+#[test]
+fn a_purged_stream_gives_its_space_back() {
+    for shape in SHAPES {
+        let mut bench = Bench::in_memory(shape, 16 << 20);
+        for n in 0..100u64 {
+            let noise: Vec<u8> = (0..30_000u64).map(|at| ((at * at * (n + 7)) >> 7) as u8).collect();
+            bench.put("a", &noise);
+        }
+        bench.settle();
+        assert!(bench.bytes() > 2_000_000);
+        bench.stream().purge(&Purge::default(), 1000, 1).unwrap();
+        let names = bench.settle();
+        assert_eq!(names, ["seal", "merge", "remove"], "{shape:?}");
+        // The new segment is allocated ahead.
+        assert!(bench.bytes() < 70_000, "{} bytes are left", bench.bytes());
+        assert_eq!(bench.put("b", b"x"), 101);
+        bench.reopen();
+        assert_eq!(contents(bench.stream()).len(), 1);
+    }
+}
+
+#[test]
+fn erased_bytes_are_gone_from_open_closed_and_sealed_segments() {
+    let secret = b"the secret words of this test";
+    for shape in [SHAPES[0], SHAPES[2]] {
+        for sealed in [false, true] {
+            let mut bench = Bench::in_memory(shape, 1 << 20);
+            fill(&mut bench, 10);
+            let seq = bench.put("s.1", secret);
+            fill(&mut bench, 10);
+            assert_eq!(holds(&bench, secret), !shape.is_encrypted);
+            if sealed {
+                bench.stream().close_segment(0, 1).unwrap();
+                bench.settle();
+            }
+            let before = contents(bench.stream());
+            assert_eq!(bench.stream().erase(seq, 1).unwrap().messages, 1);
+            assert_eq!(bench.stream().erasing(), usize::from(sealed));
+            assert_eq!(bench.settle(), [""; 0], "not before the deletion is durable");
+            bench.round();
+            assert_eq!(bench.settle().len(), usize::from(sealed));
+            assert_eq!(bench.stream().erasing(), 0);
+            assert!(!holds(&bench, secret));
+            let mut left = before;
+            left.remove(&seq);
+            assert_eq!(contents(bench.stream()), left);
+            bench.reopen();
+            assert_eq!(contents(bench.stream()), left);
+        }
+    }
+}
+
+#[test]
+fn what_is_erased_while_a_job_copies_it_is_erased_in_the_copy() {
+    let mut bench = Bench::in_memory(SHAPES[1], 1 << 20);
+    fill(&mut bench, 10);
+    let seq = bench.put("s.1", b"incompressible secret 8f3a");
+    bench.stream().close_segment(0, 1).unwrap();
+    let job: Job = bench.stream().next_job(1).unwrap();
+    let done = job.run();
+    bench.stream().erase(seq, 1).unwrap();
+    bench.stream().finish(done, 1).unwrap();
+    assert_eq!(bench.stream().erasing(), 1);
+    bench.round();
+    assert_eq!(bench.settle(), ["compact"]);
+    assert!(!holds(&bench, b"secret 8f3a"));
+    assert_eq!(contents(bench.stream()).len(), 10);
+}
+
+#[test]
+fn a_damaged_base_is_made_again() {
+    let mut bench = Bench::in_memory(SHAPES[0], 2000);
+    fill(&mut bench, 100);
+    bench.stream().delete(7, 1).unwrap();
+    bench.settle();
+    let base = bench.manifest().unwrap().base.unwrap();
+    let path = bench.directory().join(crate::recovery::base_name(base.number));
+    let file = bench.disk.open(&path).unwrap();
+    file.write_at(b"damaged", base.file_len / 2).unwrap();
+    fill(&mut bench, 100);
+    assert!(bench.settle().contains(&"merge"));
+    let before = (contents(bench.stream()), bench.stream().reader().subjects(b">", None, 100));
+    bench.reopen();
+    assert_eq!((contents(bench.stream()), bench.stream().reader().subjects(b">", None, 100)), before);
+}

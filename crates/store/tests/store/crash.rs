@@ -1,0 +1,57 @@
+//! Crash enumeration of the store: a script that touches everything, ended at every point in every way.
+//!
+//! Each operation on a stream is one batch, so a stream has a history of states, and what a crash leaves must be one of
+//! them: none older than what was promised in the stream's mode, none newer than what was begun. That covers order and
+//! content, what was deleted, and gaps. Besides, nothing panics, nothing is called damaged, opening again finds the
+//! same, and messages can be appended.
+
+mod promise;
+mod script;
+
+use myelin_store::{Compression, Durability};
+use myelin_store::disk::faulty::Fault;
+
+use crate::enumeration::Enumeration;
+use script::{Rounds, Workload};
+
+fn enumerate(name: &'static str, workload: &Workload) {
+    let mut plan = Enumeration::new(name, 7);
+    // What the others add is worth less than the time they take.
+    (plan.prefixes, plan.randoms) = (2, 2);
+    let began = std::time::Instant::now();
+    if std::env::var_os("MYELIN_CRASH_STEPS").is_some() {
+        let disk = myelin_store::disk::faulty::FaultyDisk::new(7);
+        if let Ok(point) = std::env::var("MYELIN_CRASH_POINT") { disk.fail_at(point.parse().unwrap(), myelin_store::disk::faulty::Fault::Error(std::io::ErrorKind::StorageFull)); }
+        crate::enumeration::Script::work(workload, &disk, &mut Default::default());
+        disk.journal().iter().for_each(|step| println!("{step}"));
+    }
+    let summary = plan.run(workload).unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{name}: {summary:?} in {:?}", began.elapsed());
+    assert!(summary.points > 100);
+}
+
+#[test]
+fn written() {
+    enumerate("written", &Workload::new(Durability::Written, Rounds::Direct));
+}
+
+#[test]
+fn synced() {
+    enumerate("synced", &Workload::new(Durability::Synced, Rounds::Direct));
+}
+
+#[test]
+fn in_memory() {
+    enumerate("memory", &Workload::new(Durability::Memory, Rounds::Direct));
+}
+
+#[test]
+fn packed_and_encrypted() {
+    let workload = Workload::new(Durability::Synced, Rounds::Direct);
+    enumerate("encrypted", &Workload { compression: Compression::S2, is_encrypted: true, ..workload });
+}
+
+#[test]
+fn through_the_journal() {
+    enumerate("journal", &Workload::new(Durability::Synced, Rounds::Journal));
+}

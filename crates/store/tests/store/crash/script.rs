@@ -1,0 +1,482 @@
+//! The script: what is done to a store, with a note of each promise when it is made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use myelin_store::cipher::CipherKind;
+use myelin_store::disk::faulty::FaultyDisk;
+use myelin_store::entropy::SeededEntropy;
+use myelin_store::keys::{Keys, MasterKey};
+use myelin_store::{
+    Admission, Compression, Durability, Filter, Limits, Marker, Markers, NewMessage, Purge, Seq, Storage, Store,
+    StoreError, StoreOptions, StoreReport, StoredMessage, Stream, StreamConfig, Timestamp,
+};
+
+use super::promise::{Life, Promise, Promises, Shown};
+use crate::enumeration::{Loss, Script};
+use crate::twin::Twin;
+
+/// How rounds make things durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rounds {
+    /// Few files: each is synced.
+    Direct,
+    /// Many files: a block of the journal.
+    Journal,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Workload {
+    pub(super) durability: Durability,
+    pub(super) compression: Compression,
+    pub(super) is_encrypted: bool,
+    pub(super) rounds: Rounds,
+}
+
+/// Streams in use besides the two of the direct script: enough for rounds to go through the journal.
+const CROWD: [&str; 6] = ["c0", "c1", "c2", "c3", "c4", "c5"];
+const SEGMENT_BYTES: u32 = 700;
+
+impl Workload {
+    pub(super) fn new(durability: Durability, rounds: Rounds) -> Self {
+        Self { durability, compression: Compression::None, is_encrypted: false, rounds }
+    }
+
+    fn open(&self, disk: &FaultyDisk, turn: u64) -> Result<(Store, StoreReport), String> {
+        let keys = self.is_encrypted.then(|| Keys {
+            kind: CipherKind::ChaCha20Poly1305,
+            current: MasterKey::derive(b"a key"),
+            previous: None,
+        });
+        let options = StoreOptions {
+            keys,
+            headroom_bytes: 64 << 10,
+            journal_file_bytes: 64 << 10,
+            ..StoreOptions::new("/store")
+        };
+        let entropy = Arc::new(SeededEntropy::new(1000 + turn));
+        Store::open(Arc::new(disk.clone()), options, entropy).map_err(|error| error.to_string())
+    }
+
+    fn config(&self, name: &str) -> StreamConfig {
+        let limits = match name {
+            "limited" => Limits {
+                messages: Some(7),
+                messages_per_subject: Some(2),
+                age: Some(Duration::from_nanos(1000)),
+                ..Limits::default()
+            },
+            _ => Limits::default(),
+        };
+        StreamConfig {
+            storage: Storage::File,
+            limits,
+            durability: self.durability,
+            compression: self.compression,
+            first_seq: 1,
+            segment_bytes: Some(SEGMENT_BYTES),
+        }
+    }
+}
+
+/// A run of the script.
+struct Run<'a> {
+    workload: &'a Workload,
+    disk: &'a FaultyDisk,
+    promises: &'a mut Promises,
+    store: Store,
+    streams: Vec<(&'static str, Stream)>,
+    now: Timestamp,
+}
+
+/// The run is over: something failed for good.
+struct Over;
+
+#[derive(Debug)]
+struct Mark;
+
+fn marker() -> Marker {
+    Marker { headers: b"NATS/1.0\r\n\r\n".to_vec(), expires: Some(90_000) }
+}
+
+impl Markers for Mark {
+    fn marker(&self, last: &StoredMessage<'_>) -> Option<Marker> {
+        last.headers.is_empty().then(marker)
+    }
+}
+
+impl Run<'_> {
+    fn create(&mut self, name: &'static str) -> Result<(), Over> {
+        let config = self.workload.config(name);
+        let twin = Twin::new(Storage::File, config.limits, 1);
+        self.promises.streams.insert(name, Promise::new(config.durability, twin));
+        let created = self.store.create_stream("A", name, b"", config, self.now);
+        let stream = match created {
+            Ok(stream) => stream,
+            Err(_) if !self.disk.is_off() => {
+                // A full disk, or one bad moment.
+                self.disk.set_capacity(None);
+                self.store.create_stream("A", name, b"", config, self.now).map_err(|_| Over)?
+            }
+            Err(_) => return Err(Over),
+        };
+        let id = stream.id();
+        let promise = self.promise(name);
+        (promise.life, promise.id) = (Life::There, Some(id));
+        self.streams.push((name, stream));
+        Ok(())
+    }
+
+    fn promise(&mut self, name: &str) -> &mut Promise {
+        self.promises.streams.get_mut(name).expect("it was created")
+    }
+
+    fn delete(&mut self, name: &'static str) -> Result<(), Over> {
+        let Some(at) = self.streams.iter().position(|(other, _)| *other == name) else { return Ok(()) };
+        let (_, stream) = self.streams.remove(at);
+        self.promise(name).life = Life::Ending;
+        match self.store.delete_stream(stream) {
+            Ok(()) => self.promise(name).life = Life::Gone,
+            Err(_) if self.store.journal().check().is_err() => return Err(Over),
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// One batch: told to the twin first, so that it may be there from the moment it is begun.
+    fn batch(
+        &mut self,
+        name: &str,
+        twin: impl Fn(&mut Twin, Timestamp),
+        act: impl Fn(&mut Stream, Timestamp) -> Result<(), StoreError>,
+    ) {
+        self.now += 10;
+        let now = self.now;
+        let Some(at) = self.streams.iter().position(|(other, _)| *other == name) else { return };
+        let promise = self.promises.streams.get_mut(name).expect("it was created");
+        let mut next = Twin::clone(promise.history.last().expect("it began with one"));
+        twin(&mut next, now);
+        promise.history.push(Arc::new(next));
+        let stream = &mut self.streams[at].1;
+        let mut result = act(stream, now);
+        if matches!(result, Err(StoreError::Full)) {
+            self.disk.set_capacity(None);
+            result = act(stream, now);
+            assert!(
+                !matches!(result, Err(StoreError::Full)) || stream.failure().is_some(),
+                "there is room again, and {name} is full"
+            );
+        }
+        match result {
+            Ok(()) if promise.durability == Durability::Written => promise.released = promise.newest(),
+            Ok(()) => {}
+            Err(_) if stream.failure().is_some() => drop(self.streams.remove(at)),
+            // Nothing has changed.
+            Err(_) => drop(promise.history.pop()),
+        }
+    }
+
+    fn append(&mut self, name: &str, messages: &[(&str, usize)]) {
+        let sent = |now| -> Vec<(String, Vec<u8>, Option<Timestamp>)> {
+            let message = |(at, (subject, length)): (usize, &(&str, usize))| {
+                let payload = (0..*length).map(|byte| (byte as i64 + now + at as i64) as u8).collect();
+                let expires = subject.starts_with("short").then_some(now + 50);
+                ((*subject).to_owned(), payload, expires)
+            };
+            messages.iter().enumerate().map(message).collect()
+        };
+        let told = |now, each: &mut dyn FnMut(&[NewMessage<'_>])| {
+            let sent = sent(now);
+            let messages: Vec<_> = sent
+                .iter()
+                .map(|(subject, payload, expires)| NewMessage {
+                    timestamp: now,
+                    expires: *expires,
+                    subject: subject.as_bytes(),
+                    payload,
+                    ..NewMessage::default()
+                })
+                .collect();
+            each(&messages);
+        };
+        self.batch(
+            name,
+            |twin, now| told(now, &mut |messages| messages.iter().for_each(|one| drop(twin.append(one, true)))),
+            |stream, now| {
+                let mut result = Ok(());
+                told(now, &mut |messages| {
+                    result = stream.append(messages, Admission::Check, now, &mut Vec::new());
+                });
+                result
+            },
+        );
+    }
+
+    fn remove(&mut self, name: &str, seqs: &[Seq]) {
+        self.batch(name, |twin, _| drop(twin.remove(seqs)), |stream, now| stream.delete_many(seqs, now).map(drop));
+    }
+
+    fn purge(&mut self, name: &str, purge: &Purge) {
+        self.batch(name, |twin, _| drop(twin.purge(purge)), |stream, now| stream.purge(purge, 1000, now).map(drop));
+    }
+
+    fn truncate(&mut self, name: &str, last: Seq) {
+        self.batch(name, |twin, _| drop(twin.truncate(last)), |stream, now| stream.truncate(last, now).map(drop));
+    }
+
+    fn skip(&mut self, name: &str, last: Seq) {
+        self.batch(name, |twin, _| twin.skip(last), |stream, now| stream.skip(last, now));
+    }
+
+    fn expire(&mut self, name: &str, pause: Timestamp) {
+        self.now += pause;
+        self.batch(
+            name,
+            |twin, now| drop(twin.expire(now, |kept| kept.headers.is_empty().then(marker))),
+            |stream, now| stream.expire(now, 1000, Some(&Mark)).map(drop),
+        );
+    }
+
+    /// Makes everything durable.
+    fn round(&mut self) -> Result<(), Over> {
+        let now = self.now as u64;
+        for (_, stream) in &mut self.streams {
+            // Also what only memory has.
+            let _ = stream.flush();
+        }
+        let round = self.store.journal().round_now(&|| now);
+        if round.is_err() {
+            return Err(Over);
+        }
+        self.streams.retain(|(_, stream)| stream.failure().is_none());
+        for (name, stream) in &self.streams {
+            if stream.release().is_released(stream.ticket()) {
+                let promise = self.promises.streams.get_mut(name).expect("it was created");
+                promise.durable = promise.newest();
+                promise.released = promise.newest();
+            }
+        }
+        Ok(())
+    }
+
+    /// All upkeep that is due.
+    fn upkeep(&mut self) {
+        let now = self.now;
+        for (_, stream) in &mut self.streams {
+            while let Some(job) = stream.next_job(now) {
+                if stream.finish(job.run(), now).is_err() {
+                    break;
+                }
+            }
+        }
+        self.streams.retain(|(_, stream)| stream.failure().is_none());
+    }
+
+    fn close(&mut self, name: &str) {
+        let now = self.now;
+        if let Some((_, stream)) = self.streams.iter_mut().find(|(other, _)| *other == name) {
+            let _ = stream.close_segment(0, now);
+        }
+    }
+
+    fn direct(&mut self) -> Result<(), Over> {
+        self.create("plain")?;
+        self.append("plain", &[("a.1", 20), ("a.2", 30), ("short.1", 10)]);
+        self.round()?;
+        self.append("plain", &[("a.1", 200), ("b.2", 300)]);
+        self.create("limited")?;
+        self.append("limited", &[("k.1", 20), ("k.2", 20), ("k.1", 30), ("k.1", 40)]);
+        self.append("plain", &[("a.3", 250), ("a.3", 90)]);
+        self.remove("plain", &[2, 6]);
+        self.round()?;
+        self.append("limited", &[("k.3", 100), ("k.4", 100), ("k.2", 20), ("short.k", 20), ("k.5", 200)]);
+        self.expire("plain", 100);
+        self.upkeep();
+        self.truncate("plain", 6);
+        self.append("plain", &[("again", 60)]);
+        self.round()?;
+        self.append("plain", &[("again", 80), ("b.2", 220)]);
+        self.skip("plain", 14);
+        self.purge("plain", &Purge { filter: Some(Filter::new(b"a.*")), below: 0, keep: 1 });
+        self.expire("limited", 60);
+        self.close("plain");
+        self.upkeep();
+        self.append("limited", &[("k.6", 300), ("k.7", 300)]);
+        self.append("limited", &[("k.8", 300), ("k.9", 300)]);
+        self.round()?;
+        self.create("doomed")?;
+        self.append("doomed", &[("x", 40)]);
+        self.round()?;
+        self.append("doomed", &[("x", 40)]);
+        self.delete("doomed")?;
+        self.expire("limited", 2000);
+        self.upkeep();
+        self.append("plain", &[("end", 500)]);
+        self.purge("plain", &Purge::default());
+        self.append("plain", &[("new.1", 30)]);
+        self.round()?;
+        self.upkeep();
+        self.append("plain", &[("new.2", 30)]);
+        self.append("limited", &[("k.1", 30)]);
+        Ok(())
+    }
+
+    /// Many streams with little each; the journal is rotated several times.
+    fn journaled(&mut self) -> Result<(), Over> {
+        for name in CROWD {
+            self.create(name)?;
+        }
+        for turn in 0..5 {
+            for (at, name) in CROWD.iter().enumerate() {
+                let length = if turn == 2 { 3000 } else { 60 * at };
+                self.append(name, &[("a", 10), ("b", length)]);
+            }
+            if turn == 1 {
+                self.remove("c1", &[1]);
+                self.truncate("c2", 3);
+                self.append("c2", &[("c", 10)]);
+            }
+            if turn == 3 {
+                self.upkeep();
+                self.delete("c4")?;
+            }
+            self.round()?;
+        }
+        self.append("c0", &[("tail", 10)]);
+        let now = self.now as u64;
+        self.store.journal().close(&|| now).map_err(|_| Over)?;
+        self.append("c1", &[("tail", 10)]);
+        Ok(())
+    }
+}
+
+impl Script for Workload {
+    type Promises = Promises;
+
+    fn work(&self, disk: &FaultyDisk, promises: &mut Promises) {
+        let opened = match self.open(disk, 0) {
+            Err(_) if !disk.is_off() => {
+                disk.set_capacity(None);
+                self.open(disk, 1)
+            }
+            opened => opened,
+        };
+        let Ok((store, _)) = opened else { return };
+        let mut run = Run { workload: self, disk, promises, store, streams: Vec::new(), now: 1000 };
+        let _ = match self.rounds {
+            Rounds::Direct => run.direct(),
+            Rounds::Journal => run.journaled(),
+        };
+    }
+
+    fn recover(&self, disk: &FaultyDisk, promises: &mut Promises) {
+        let Ok((store, report)) = self.open(disk, 2) else { return };
+        for found in report.streams {
+            let mut streams = promises.streams.iter_mut();
+            let Some((name, promise)) = streams.find(|(name, _)| **name == found.meta.name) else { continue };
+            if promise.id.is_some_and(|id| id != found.id) {
+                continue;
+            }
+            let Ok((stream, _)) = store.open_stream(found.id, self.config(name), 50_000) else { continue };
+            let Ok(shown) = Shown::of(&stream) else { continue };
+            if let Ok(at) = promise.find(&shown, Loss::Power(myelin_store::disk::faulty::Survival::None))
+                && promise.life != Life::Ending
+            {
+                promise.is_shown(at);
+            }
+        }
+    }
+
+    fn check(&self, disk: &FaultyDisk, promises: &Promises, loss: Loss) -> Result<(), String> {
+        let is_full = loss == Loss::ProcessOnFullDisk;
+        let first = match self.look(disk, promises, loss, 3) {
+            Err(why) if is_full && why.contains("planned at") => return Ok(()),
+            Err(why) if is_full && (why.contains("no space") || why.contains("storage full")) => return Ok(()),
+            looked => looked?,
+        };
+        if is_full {
+            return Ok(());
+        }
+        let second = self.look(disk, promises, loss, 4)?;
+        if first != second {
+            return Err(format!("the second opening finds {second:?} instead of {first:?}"));
+        }
+        self.go_on(disk)
+    }
+}
+
+impl Workload {
+    /// Opens everything, and gives back what each stream shows.
+    fn look(
+        &self,
+        disk: &FaultyDisk,
+        promises: &Promises,
+        loss: Loss,
+        turn: u64,
+    ) -> Result<Vec<(&'static str, Shown)>, String> {
+        let (store, report) = self.open(disk, turn)?;
+        if !report.unreadable.is_empty() || !report.notices.is_empty() || !report.replay.problems.is_empty() {
+            return Err(format!("the store says {report:?}"));
+        }
+        let mut all = Vec::new();
+        for (&name, promise) in &promises.streams {
+            let mut found: Vec<_> = report.streams.iter().filter(|found| found.meta.name == name).collect();
+            if promise.life == Life::There {
+                // A name that came back after a creation that failed.
+                found.retain(|found| promise.id.is_none_or(|id| id == found.id));
+            }
+            let Some(found) = found.first() else {
+                if promise.life == Life::There {
+                    return Err(format!("{name} is not there"));
+                }
+                continue;
+            };
+            if promise.life == Life::Gone {
+                return Err(format!("{name} is there again"));
+            }
+            let opened = store.open_stream(found.id, self.config(name), 50_000);
+            let (stream, report) = opened.map_err(|error| format!("{name}: {error}"))?;
+            if report.is_damaged() {
+                return Err(format!("{name} is called damaged: {:?}", report.notices));
+            }
+            let shown = Shown::of(&stream).map_err(|error| format!("{name}: {error}"))?;
+            // What is being removed need not be whole.
+            if promise.life != Life::Ending {
+                promise.find(&shown, loss).map_err(|why| format!("{name}: {why}; {:?}", report.notices))?;
+            }
+            all.push((name, shown));
+        }
+        Ok(all)
+    }
+
+    /// New messages are taken, and are there after a loss of power.
+    fn go_on(&self, disk: &FaultyDisk) -> Result<(), String> {
+        let words = |error: &dyn std::fmt::Display| error.to_string();
+        let (store, report) = self.open(disk, 5)?;
+        let mut expected = Vec::new();
+        for found in &report.streams {
+            let opened = store.open_stream(found.id, self.config(&found.meta.name), 60_000);
+            let (mut stream, _) = opened.map_err(|error| words(&error))?;
+            let message = NewMessage { timestamp: 60_000, subject: b"more", ..NewMessage::default() };
+            let mut outcomes = Vec::new();
+            let appended = stream.append(&[message], Admission::Granted, 60_000, &mut outcomes);
+            appended.map_err(|error| words(&error))?;
+            expected.push((found.id, outcomes[0]));
+            stream.flush().map_err(|error| words(&error))?;
+            store.journal().round_now(&|| 60_000).map_err(|error| words(&error))?;
+        }
+        drop(store);
+        let disk = disk.power_cycle(myelin_store::disk::faulty::Survival::None);
+        let (store, report) = self.open(&disk, 6)?;
+        for (id, outcome) in expected {
+            let found = report.streams.iter().find(|found| found.id == id).ok_or("a stream has gone")?;
+            let opened = store.open_stream(found.id, self.config(&found.meta.name), 60_000);
+            let last = opened.map_err(|error| words(&error))?.0.state().totals.last_seq;
+            if outcome != Ok(last) {
+                return Err(format!("{} ends with {last}, and {outcome:?} was appended", found.meta.name));
+            }
+        }
+        Ok(())
+    }
+}
