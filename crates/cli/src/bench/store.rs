@@ -92,7 +92,7 @@ struct Row {
     measure: fn(&Settings, &Scratch) -> Result<Vec<Figure>, BenchError>,
 }
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 14] = [
     Row { name: "append", measure: append::beside_null },
     Row { name: "always-1", measure: always::one_stream },
     Row { name: "always-1000", measure: always::many_streams },
@@ -101,7 +101,11 @@ const ROWS: [Row; 10] = [
     Row { name: "read-file", measure: read::from_page_cache },
     Row { name: "read-memory", measure: read::from_memory },
     Row { name: "recovery", measure: recovery::after_kill },
-    Row { name: "limits", measure: append::at_limits },
+    Row { name: "limit-messages", measure: append::at_messages },
+    Row { name: "limit-bytes", measure: append::at_bytes },
+    Row { name: "limit-1-of-100k", measure: append::at_newest },
+    Row { name: "limit-1-of-1M", measure: append::at_newest_of_many },
+    Row { name: "limit-10-of-20k", measure: append::at_history },
     Row { name: "expiry", measure: expiry::pauses },
 ];
 

@@ -2,8 +2,9 @@
 //!
 //! One cache for all streams of a store, so that memory is bounded by one number and not by how many streams are read.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
 
 use crate::StreamId;
 use crate::segment::Slots;
@@ -23,7 +24,7 @@ pub(crate) struct SlotsCache {
 
 #[derive(Debug, Default)]
 struct Inner {
-    tables: HashMap<Key, Cached>,
+    tables: HashMap<Key, Cached, foldhash::fast::FixedState>,
     bytes: usize,
     clock: u64,
 }

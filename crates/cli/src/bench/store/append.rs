@@ -107,29 +107,40 @@ fn write(room: &Scratch, load: &Load, records: u64) -> Result<(u64, Spent), Benc
 }
 
 /// Streams at their limits, which remove as much as they store, beside one without.
-pub(crate) fn at_limits(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
-    let mut figures = Vec::new();
-    let few = Load::new(64, 128);
-    let kept = settings.divide(KEPT);
-    let messages = Limits { messages: Some(kept), ..Limits::default() };
-    figures.extend(limited(settings, scratch, &few, ("messages", messages))?);
-    let bytes = Limits { bytes: Some(kept * 178), ..Limits::default() };
-    figures.extend(limited(settings, scratch, &few, ("bytes", bytes))?);
-    let of_each = |most| Limits { messages_per_subject: Some(most), ..Limits::default() };
-    let many = Load::random(settings.divide(100_000) as usize, 128);
-    figures.extend(limited(settings, scratch, &many, ("1 per subject, 100,000 subjects", of_each(1)))?);
-    let all = Load::random(settings.divide(1_000_000) as usize, 128);
-    figures.extend(limited(settings, scratch, &all, ("1 per subject, 1,000,000 subjects", of_each(1)))?);
-    let some = Load::random(settings.divide(20_000) as usize, 128);
-    figures.extend(limited(settings, scratch, &some, ("10 per subject, 20,000 subjects", of_each(10)))?);
-    Ok(figures)
+pub(crate) fn at_messages(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
+    let limits = Limits { messages: Some(settings.divide(KEPT)), ..Limits::default() };
+    limited(settings, scratch, &Load::new(64, 128), limits)
+}
+
+pub(crate) fn at_bytes(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
+    let limits = Limits { bytes: Some(settings.divide(KEPT) * 178), ..Limits::default() };
+    limited(settings, scratch, &Load::new(64, 128), limits)
+}
+
+/// One message of each of 100,000 subjects.
+pub(crate) fn at_newest(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
+    limited(settings, scratch, &Load::random(settings.divide(100_000) as usize, 128), of_each(1))
+}
+
+/// One message of each of a million subjects.
+pub(crate) fn at_newest_of_many(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
+    limited(settings, scratch, &Load::random(settings.divide(1_000_000) as usize, 128), of_each(1))
+}
+
+/// Ten messages of each of 20,000 subjects.
+pub(crate) fn at_history(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
+    limited(settings, scratch, &Load::random(settings.divide(20_000) as usize, 128), of_each(10))
+}
+
+fn of_each(most: u64) -> Limits {
+    Limits { messages_per_subject: Some(most), ..Limits::default() }
 }
 
 fn limited(
     settings: &Settings,
     scratch: &Scratch,
     load: &Load,
-    (what, limits): (&str, Limits),
+    limits: Limits,
 ) -> Result<Vec<Figure>, BenchError> {
     let kept = settings.divide(KEPT);
     let records = settings.divide(BYTES / load.entry_bytes() as u64);
@@ -143,13 +154,12 @@ fn limited(
             if is_limited { &mut limited } else { &mut unlimited }.add(count, spent);
         }
     }
-    let name = |figure: &str| format!("{what}: {figure}");
     let rate = ratios(&unlimited.nanos, &limited.nanos).into_iter().map(|ratio| ratio * 100.0).collect();
     Ok(vec![
-        Figure::new(name("rate of the unlimited (by CPU)"), "%", rate).at_least(80.0),
-        Figure::new(name("CPU of a record"), "ns", limited.nanos),
-        Figure::new(name("CPU of a record, unlimited"), "ns", unlimited.nanos),
-        Figure::new(name("with the disk thread"), "ns", limited.process),
-        Figure::new(name("with the disk thread, unlimited"), "ns", unlimited.process),
+        Figure::new("rate of the unlimited (by CPU)", "%", rate).at_least(80.0),
+        Figure::new("CPU of a record", "ns", limited.nanos),
+        Figure::new("CPU of a record, unlimited", "ns", unlimited.nanos),
+        Figure::new("with the disk thread", "ns", limited.process),
+        Figure::new("with the disk thread, unlimited", "ns", unlimited.process),
     ])
 }
