@@ -78,6 +78,10 @@ impl Sealing {
         let length = end + bytes.len() as u64;
         let (sections, trailer) = bytes.split_at(bytes.len() - TRAILER_BYTES);
         let raw = file.file();
+        if file.durable() < file.end() {
+            // The mark says so, and may be found without what it speaks of.
+            raw.sync().map_err(JobError::Lost)?;
+        }
         self.write(&mark, file.end())?;
         raw.sync().map_err(JobError::Lost)?;
         site.files.ground.disk.sync_directory(&site.files.directory)?;
