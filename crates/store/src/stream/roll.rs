@@ -90,11 +90,13 @@ impl Stream {
             catalog.expiries_here.clear();
         }
         drop(catalog);
+        let file = closed.as_ref().map(|closed| Arc::clone(&closed.active.file));
+        // Whatever fails below: its file is still to be let go of.
+        self.closed.extend(closed);
         let removed = cut.map_err(|error| self.fail(&error.to_string()))?;
-        if let Some(closed) = closed {
+        if let Some(file) = file {
             // What is still in memory is written by the round that makes it durable, or by the seal.
-            closed.active.file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
-            self.closed.push(closed);
+            file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
         }
         Ok(removed)
     }

@@ -10,6 +10,8 @@ use crate::entropy::SeededEntropy;
 use crate::store::{Store, StoreOptions};
 use crate::{Disk, StreamReport};
 
+mod faults;
+
 /// A store on a disk in memory, which can be opened again.
 struct Bench {
     disk: Arc<dyn Disk>,
