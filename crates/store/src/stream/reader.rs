@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::damage::Damage;
 use crate::disk::File;
-use crate::pack::{FrameTable, read_frame};
+use crate::pack::{FrameTable, unpack_frame};
 use crate::record::{self, Context, Entry, HEAD_BYTES, Invalid};
 use crate::{Seq, Storage, Timestamp};
 
@@ -204,7 +204,7 @@ pub(super) fn timestamp_at(
 ) -> Result<Timestamp, ReadError> {
     if let Source::Packed(file, frames) = &segment.source {
         let file = file.open()?;
-        let from = unpack(segment, &*file, frames, offset, buffer)?;
+        let from = unpack(segment, &*file, frames, offset, Wait::Allowed, buffer)?;
         let head = buffer.get((offset - from) as usize..).and_then(record::peek);
         return head.map(|head| head.timestamp).ok_or_else(|| not_there(segment, offset));
     }
@@ -224,7 +224,7 @@ pub(super) fn fetch<'b>(
     let segment = &*located.segment;
     if let Source::Packed(file, frames) = &segment.source {
         let file = file.open()?;
-        let from = unpack(segment, &*file, frames, located.offset, buffer)?;
+        let from = unpack(segment, &*file, frames, located.offset, wait, buffer)?;
         let entry = buffer
             .get((located.offset - from) as usize..)
             .ok_or_else(|| not_there(segment, located.offset))?;
@@ -305,11 +305,22 @@ pub(super) fn unpack(
     file: &dyn File,
     frames: &FrameTable,
     offset: u64,
+    wait: Wait,
     buffer: &mut Vec<u8>,
 ) -> Result<u64, ReadError> {
+    let place = frames.find(offset).ok_or_else(|| not_there(segment, offset))?;
+    buffer.resize(place.size as usize, 0);
+    let read = match wait {
+        Wait::Allowed => file.read_at(buffer, place.file_offset)?,
+        Wait::Forbidden => file.read_cached_at(buffer, place.file_offset)?.ok_or(ReadError::WouldWait)?,
+    };
+    if read < buffer.len() {
+        return Err(not_there(segment, offset));
+    }
     let Context { seed, cipher } = &segment.context;
-    read_frame(file, frames, offset, *seed, cipher.as_ref(), buffer)
-        .map_err(|error| ReadError::Damaged(format!("segment {}: {error}", segment.no.0)))
+    unpack_frame(place, *seed, cipher.as_ref(), buffer)
+        .map_err(|error| ReadError::Damaged(format!("segment {}: {error}", segment.no.0)))?;
+    Ok(place.raw_offset)
 }
 
 pub(super) fn invalid(segment: &Segment, offset: u64, why: Invalid) -> ReadError {
