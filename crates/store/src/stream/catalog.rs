@@ -18,6 +18,7 @@ use crate::{Seq, Timestamp};
 
 use super::ReadError;
 use super::place::{Form, Place, Segment};
+use super::remove::MAX_SEQ;
 use super::slots_cache::SlotsCache;
 use super::table::{Rows, Table};
 
@@ -98,7 +99,7 @@ struct Head {
 
 impl Catalog {
     pub(crate) fn new(index_seed: u64, slots: Arc<SlotsCache>, first_seq: Seq) -> Self {
-        let first_seq = first_seq.max(1);
+        let first_seq = first_seq.clamp(1, MAX_SEQ);
         Self {
             index: SubjectIndex::new(index_seed),
             deleted: Deleted::new(),

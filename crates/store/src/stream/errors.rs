@@ -45,6 +45,8 @@ pub enum StoreError {
     Full,
     /// The stream does not work any more: what is in memory may differ from what is on disk. It must be opened anew.
     Failed(String),
+    /// The request names a sequence that no stream may reach.
+    SequenceTooHigh(Seq),
     /// The bytes that the request needs cannot be read.
     Read(ReadError),
     /// The operating system refused, and nothing has changed.
@@ -68,6 +70,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Full => f.write_str("no space left on the device"),
             Self::Failed(why) => write!(f, "the stream has failed: {why}"),
+            Self::SequenceTooHigh(seq) => write!(f, "sequence {seq} is too high"),
             Self::Read(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
         }
