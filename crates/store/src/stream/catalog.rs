@@ -129,12 +129,13 @@ impl Catalog {
         let first_seq = segment.first_seq;
         let closed = self.close_active();
         self.hide_from(first_seq);
+        let before = self.places.last().map_or(Timestamp::MIN, |before| before.last_timestamp);
         self.places.push(Place {
             segment,
             first_seq,
             last_seq: first_seq - 1,
             first_timestamp: self.totals.last_timestamp,
-            last_timestamp: self.totals.last_timestamp,
+            last_timestamp: self.totals.last_timestamp.max(before),
             form: Form::Active,
             removed: 0,
         });
@@ -217,7 +218,8 @@ impl Catalog {
         if self.rows.len() == 0 {
             active.first_timestamp = row.timestamp;
         }
-        active.last_timestamp = row.timestamp;
+        // Clocks may go back; whether a segment is wholly older than something must not.
+        active.last_timestamp = active.last_timestamp.max(row.timestamp);
         active.last_seq = row.seq;
         // A batch is checked against these bounds before anything of it is entered.
         let delta = u32::try_from(row.seq - active.segment.first_seq).expect("segments span few sequences");

@@ -53,3 +53,106 @@ fn sequences_that_leave_no_room_are_refused() {
     let config = StreamConfig { first_seq: Seq::MAX, ..StreamConfig::default() };
     assert_eq!(put(&mut Stream::in_memory(config, 1, 1), "a", "x", 1), Ok(HIGHEST));
 }
+
+#[test]
+fn tightened_limits_are_met_little_by_little() {
+    let everything = [
+        Limits { messages: Some(10), ..Limits::default() },
+        Limits { bytes: Some(400), ..Limits::default() },
+        Limits { messages_per_subject: Some(1), ..Limits::default() },
+    ];
+    for limits in everything {
+        everywhere(StreamConfig::default(), |stream| {
+            for n in 1..=1000 {
+                put(stream, "a", "x", n).unwrap();
+            }
+            stream.set_config(StreamConfig { limits, ..*stream.config() }, 1).unwrap();
+            put(stream, "a", "x", 1001).unwrap();
+            assert_eq!(stream.state().totals.messages, 1000 - 64);
+            assert_eq!(stream.evicted(), [1..=65]);
+            put(stream, "a", "x", 1002).unwrap();
+            assert_eq!((stream.state().totals.messages, stream.evicted()), (1000 - 128, &[66..=130][..]));
+            while stream.enforce(100, 1).unwrap() {}
+            put(stream, "a", "x", 1003).unwrap();
+            assert!(stream.state().totals.messages <= 20);
+            assert_eq!(stream.evicted().len(), 1, "as many go as come");
+            stream.set_config(StreamConfig { limits: Limits::default(), ..*stream.config() }, 1).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_large_message_takes_the_place_of_many_small_ones() {
+    let limits = Limits { bytes: Some(100_000), ..Limits::default() };
+    everywhere(StreamConfig { limits, ..StreamConfig::default() }, |stream| {
+        for n in 1..=2000 {
+            put(stream, "a", "x", n).unwrap();
+        }
+        put(stream, "a", &"x".repeat(90_000), 2001).unwrap();
+        assert!(stream.state().totals.bytes <= 100_000);
+    });
+}
+
+#[test]
+fn what_a_batch_evicts_is_told() {
+    let limits = Limits { messages: Some(6), messages_per_subject: Some(2), ..Limits::default() };
+    everywhere(StreamConfig { limits, ..StreamConfig::default() }, |stream| {
+        for (n, subject) in ["a", "b", "c", "c", "a"].into_iter().enumerate() {
+            put(stream, subject, "x", n as i64).unwrap();
+            assert_eq!(stream.evicted(), []);
+        }
+        put(stream, "c", "x", 6).unwrap();
+        assert_eq!(stream.evicted(), [3..=3]);
+        put(stream, "d", "x", 7).unwrap();
+        assert_eq!(stream.evicted(), []);
+        put(stream, "c", "x", 8).unwrap();
+        assert_eq!(stream.evicted(), [4..=4]);
+        put(stream, "d", "x", 9).unwrap();
+        assert_eq!(stream.evicted(), [1..=1]);
+        assert_eq!(stream.last_of(b"c").unwrap(), Some(8));
+        assert_eq!(stream.last_of(b"b").unwrap(), Some(2));
+        assert_eq!(stream.last_of(b"e").unwrap(), None);
+    });
+}
+
+#[test]
+fn the_last_of_a_subject_need_not_be_released() {
+    let bench = Bench::new();
+    let mut stream = bench.create(StreamConfig { durability: Durability::Synced, ..StreamConfig::default() });
+    put(&mut stream, "a", "x", 1).unwrap();
+    assert_eq!(stream.released(), 0);
+    assert_eq!(stream.last_of(b"a").unwrap(), Some(1));
+    assert_eq!(stream.reader().last_seq(&Filter::new(b"a")).unwrap(), None);
+}
+
+#[test]
+fn batches_larger_than_a_segment_are_refused() {
+    let payload = vec![0; 32 << 20];
+    let message = NewMessage { subject: b"a", payload: &payload, ..NewMessage::default() };
+    let mut stream = stream_of(StreamConfig::default(), 1);
+    let refused = stream.append(&[message; 130], Admission::Check, 1, &mut Vec::new());
+    assert!(matches!(refused, Err(StoreError::TooLarge)), "{refused:?}");
+    assert_eq!(put(&mut stream, "a", "x", 1), Ok(2));
+}
+
+#[test]
+fn a_message_without_a_subject_is_refused() {
+    everywhere(StreamConfig::default(), |stream| {
+        assert_eq!(put(stream, "", "x", 1), Err(Refusal::NoSubject));
+        assert_eq!(put(stream, "a", "x", 1), Ok(1));
+    });
+}
+
+#[test]
+fn a_clock_that_goes_back_hides_nothing() {
+    let mut stream = Stream::in_memory(StreamConfig { segment_bytes: Some(400), ..StreamConfig::default() }, 7, 1);
+    for timestamp in [10, 20, 90, 30, 40, 50, 60] {
+        put(&mut stream, "a", "x", timestamp).unwrap();
+    }
+    let times: Vec<_> =
+        stream.shared.catalog().places.iter().map(|place| place.last_timestamp).collect();
+    assert!(times.len() > 3 && times.is_sorted() && times.last() == Some(&90), "{times:?}");
+    assert_eq!(stream.state().totals.last_timestamp, 60);
+    assert_eq!(stream.reader().seq_at(15).unwrap(), 2);
+    assert_eq!(stream.reader().seq_at(35).unwrap(), 3);
+}
