@@ -64,7 +64,7 @@ impl Reader {
         Self { shared }
     }
 
-    /// The stream in numbers.
+    /// The stream in numbers, as of the last append, released or not.
     #[must_use]
     pub fn state(&self) -> StreamState {
         state_of(&self.shared)
@@ -128,15 +128,22 @@ impl Reader {
         lookup::previous(&catalog, filter, released)
     }
 
-    /// How many messages from `from` on pass.
+    /// How many released messages from `from` on pass.
     ///
     /// # Errors
     /// As [`Reader::next_seq`].
     pub fn pending(&self, filter: &Filter, from: Seq) -> Result<u64, ReadError> {
-        lookup::pending(&self.shared.catalog(), filter, from)
+        let catalog = self.shared.catalog();
+        let pending = lookup::pending(&catalog, filter, from)?;
+        let behind = self.shared.release.seq().saturating_add(1);
+        if behind > catalog.totals.last_seq {
+            return Ok(pending);
+        }
+        Ok(pending.saturating_sub(lookup::pending(&catalog, filter, from.max(behind))?))
     }
 
-    /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of them behind `after`.
+    /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of them behind `after`. As of
+    /// the last append, released or not.
     #[must_use]
     pub fn subjects(&self, pattern: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, u64)> {
         let catalog = self.shared.catalog();
@@ -161,13 +168,13 @@ impl Reader {
         self.shared.catalog().deleted.ranges().collect()
     }
 
-    /// The first message accepted at `time` or later; one behind the last if there is none.
+    /// The first released message accepted at `time` or later; one behind the last if there is none.
     ///
     /// # Errors
     /// As [`Reader::get`].
     pub fn seq_at(&self, time: Timestamp) -> Result<Seq, ReadError> {
         let catalog = self.shared.catalog();
-        let behind = catalog.totals.last_seq + 1;
+        let behind = catalog.totals.last_seq.min(self.shared.release.seq()) + 1;
         let at = catalog.places.partition_point(|place| place.last_timestamp < time);
         let Some(place) = catalog.places.get(at) else { return Ok(behind) };
         let table = catalog.table(at)?;

@@ -74,7 +74,7 @@ fn tightened_limits_are_met_little_by_little() {
             assert_eq!((stream.state().totals.messages, stream.evicted()), (1000 - 128, &[66..=130][..]));
             while stream.enforce(100, 1).unwrap() {}
             put(stream, "a", "x", 1003).unwrap();
-            assert!(stream.state().totals.messages <= 20);
+            assert!(stream.state().totals.messages <= 25);
             assert_eq!(stream.evicted().len(), 1, "as many go as come");
             stream.set_config(StreamConfig { limits: Limits::default(), ..*stream.config() }, 1).unwrap();
         });
@@ -155,4 +155,91 @@ fn a_clock_that_goes_back_hides_nothing() {
     assert_eq!(stream.state().totals.last_timestamp, 60);
     assert_eq!(stream.reader().seq_at(15).unwrap(), 2);
     assert_eq!(stream.reader().seq_at(35).unwrap(), 3);
+}
+
+#[test]
+fn lifetimes_of_messages_that_are_gone_are_forgotten() {
+    let limits = Limits { messages_per_subject: Some(1), ..Limits::default() };
+    let mut stream = Stream::in_memory(StreamConfig { limits, ..StreamConfig::default() }, 7, 1);
+    for n in 0..20_000 {
+        let subject = format!("a.{}", n % 100);
+        let message = NewMessage {
+            subject: subject.as_bytes(),
+            timestamp: n,
+            // Neither in the order of arrival nor in the reverse one.
+            expires: Some(1_000_000 + n * 7919 % 20_000),
+            ..NewMessage::default()
+        };
+        stream.append(&[message], Admission::Check, n, &mut Vec::new()).unwrap();
+    }
+    assert_eq!(stream.shared.catalog().expiry.len(), 20_000);
+    let mut slices = 1;
+    while stream.tidy() {
+        slices += 1;
+    }
+    assert!((5..100).contains(&slices), "{slices} slices");
+    assert_eq!(stream.shared.catalog().expiry.len(), 100);
+    assert_eq!(stream.expire(2_000_000, 1000, None).unwrap().removed.messages, 100);
+}
+
+#[test]
+fn messages_that_never_end_are_passed_over_once() {
+    let limits = Limits { age: Some(Duration::from_nanos(10)), ..Limits::default() };
+    everywhere(StreamConfig { limits, ..StreamConfig::default() }, |stream| {
+        let until = |stream: &Stream| stream.shared.catalog().lasting_until.load(Ordering::Relaxed);
+        let store = |stream: &mut Stream, timestamp, expires| {
+            let message = NewMessage { subject: b"a", timestamp, expires, ..NewMessage::default() };
+            stream.append(&[message], Admission::Check, timestamp, &mut Vec::new()).unwrap();
+        };
+        (1..=5).for_each(|n| store(stream, n, Some(Timestamp::MAX)));
+        assert_eq!((stream.next_expiry().unwrap(), until(stream)), (None, 6));
+        (6..=8).for_each(|n| store(stream, n, None));
+        assert_eq!((stream.next_expiry().unwrap(), until(stream)), (Some(16), 6));
+        assert_eq!(stream.expire(17, 10, None).unwrap().removed.messages, 2);
+        assert_eq!((stream.next_expiry().unwrap(), until(stream)), (Some(18), 8));
+        // Sequences that are given out again may end.
+        stream.truncate(3, 1).unwrap();
+        store(stream, 20, None);
+        assert_eq!((stream.next_expiry().unwrap(), until(stream)), (Some(30), 4));
+        assert_eq!(stream.expire(30, 10, None).unwrap().removed.messages, 1);
+        stream.delete(1, 1).unwrap();
+        assert_eq!(sequences(stream), [2, 3]);
+    });
+}
+
+#[test]
+fn the_table_of_a_head_that_rests_is_let_go_of() {
+    let limits = Limits { messages: Some(5), ..Limits::default() };
+    let mut stream = Stream::in_memory(StreamConfig { limits, segment_bytes: Some(400), ..StreamConfig::default() }, 7, 1);
+    for n in 1..=20 {
+        put(&mut stream, "a", "x", n).unwrap();
+    }
+    stream.tidy();
+    assert!(stream.shared.catalog().has_head());
+    stream.tidy();
+    assert!(!stream.shared.catalog().has_head());
+    assert_eq!(put(&mut stream, "a", "x", 21), Ok(21));
+    assert_eq!(sequences(&stream), [17, 18, 19, 20, 21]);
+}
+
+#[test]
+fn what_is_not_released_is_not_counted() {
+    let bench = Bench::new();
+    let mut stream = bench.create(StreamConfig { durability: Durability::Synced, ..StreamConfig::default() });
+    let reader = stream.reader();
+    let all = Filter::All;
+    let one = Filter::new(b"a.1");
+    for n in 1..=6 {
+        put(&mut stream, &format!("a.{}", n % 2), "x", n).unwrap();
+    }
+    assert_eq!((reader.pending(&all, 0).unwrap(), reader.seq_at(3).unwrap()), (0, 1));
+    bench.store.as_ref().unwrap().journal().round_now(&|| 1).unwrap();
+    assert_eq!((reader.pending(&all, 0).unwrap(), reader.seq_at(3).unwrap()), (6, 3));
+    for n in 7..=9 {
+        put(&mut stream, &format!("a.{}", n % 2), "x", n).unwrap();
+    }
+    assert_eq!(reader.pending(&all, 3).unwrap(), 4);
+    assert_eq!((reader.pending(&one, 0).unwrap(), reader.pending(&one, 5).unwrap()), (3, 1));
+    assert_eq!((reader.pending(&one, 7).unwrap(), reader.pending(&all, 100).unwrap()), (0, 0));
+    assert_eq!(reader.seq_at(8).unwrap(), 7);
 }
