@@ -336,9 +336,7 @@ impl Stream {
     pub fn set_config(&mut self, config: StreamConfig, now: Timestamp) -> Result<(), StoreError> {
         let StreamConfig { storage, first_seq, .. } = self.config;
         let before = std::mem::replace(&mut self.config, StreamConfig { storage, first_seq, ..config });
-        if before.durability != config.durability
-            && !self.home.is_memory()
-        {
+        if before.durability != config.durability && !self.home.is_memory() {
             let old = self.active.clone();
             if let Err(error) = self.roll(now) {
                 self.config = before;

@@ -161,8 +161,11 @@ impl Stream {
             return Ok(Progress::default());
         }
         // A stream that is emptied needs no look at each message.
-        let target =
-            if first > totals.last_seq { first } else { first.min(totals.first_seq.saturating_add(budget as u64)) };
+        let target = if first > totals.last_seq {
+            first
+        } else {
+            first.min(totals.first_seq.saturating_add(budget as u64))
+        };
         let result = catalog.trim(target);
         let reached = catalog.totals.first_seq;
         drop(catalog);

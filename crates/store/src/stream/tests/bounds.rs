@@ -62,7 +62,7 @@ fn tightened_limits_are_met_little_by_little() {
         Limits { messages_per_subject: Some(1), ..Limits::default() },
     ];
     for limits in everything {
-        everywhere(StreamConfig::default(), |stream| {
+        let story = |stream: &mut Stream| {
             for n in 1..=1000 {
                 put(stream, "a", "x", n).unwrap();
             }
@@ -77,20 +77,23 @@ fn tightened_limits_are_met_little_by_little() {
             assert!(stream.state().totals.messages <= 25);
             assert_eq!(stream.evicted().len(), 1, "as many go as come");
             stream.set_config(StreamConfig { limits: Limits::default(), ..*stream.config() }, 1).unwrap();
-        });
+        };
+        story(&mut Stream::in_memory(StreamConfig::default(), 7, 1));
+        story(&mut Bench::new().create(StreamConfig::default()));
     }
 }
 
 #[test]
 fn a_large_message_takes_the_place_of_many_small_ones() {
     let limits = Limits { bytes: Some(100_000), ..Limits::default() };
-    everywhere(StreamConfig { limits, ..StreamConfig::default() }, |stream| {
-        for n in 1..=2000 {
-            put(stream, "a", "x", n).unwrap();
-        }
-        put(stream, "a", &"x".repeat(90_000), 2001).unwrap();
-        assert!(stream.state().totals.bytes <= 100_000);
-    });
+    let mut stream = Bench::new().create(StreamConfig { limits, ..StreamConfig::default() });
+    // 32 bytes each.
+    for n in 1..=4000 {
+        put(&mut stream, "a", "x", n).unwrap();
+    }
+    assert_eq!(stream.state().totals.messages, 3125);
+    put(&mut stream, "a", &"x".repeat(90_000), 4001).unwrap();
+    assert!(stream.state().totals.bytes <= 100_000);
 }
 
 #[test]
@@ -145,12 +148,12 @@ fn a_message_without_a_subject_is_refused() {
 
 #[test]
 fn a_clock_that_goes_back_hides_nothing() {
-    let mut stream = Stream::in_memory(StreamConfig { segment_bytes: Some(400), ..StreamConfig::default() }, 7, 1);
+    let mut stream =
+        Stream::in_memory(StreamConfig { segment_bytes: Some(400), ..StreamConfig::default() }, 7, 1);
     for timestamp in [10, 20, 90, 30, 40, 50, 60] {
         put(&mut stream, "a", "x", timestamp).unwrap();
     }
-    let times: Vec<_> =
-        stream.shared.catalog().places.iter().map(|place| place.last_timestamp).collect();
+    let times: Vec<_> = stream.shared.catalog().places.iter().map(|place| place.last_timestamp).collect();
     assert!(times.len() > 3 && times.is_sorted() && times.last() == Some(&90), "{times:?}");
     assert_eq!(stream.state().totals.last_timestamp, 60);
     assert_eq!(stream.reader().seq_at(15).unwrap(), 2);
@@ -210,7 +213,8 @@ fn messages_that_never_end_are_passed_over_once() {
 #[test]
 fn the_table_of_a_head_that_rests_is_let_go_of() {
     let limits = Limits { messages: Some(5), ..Limits::default() };
-    let mut stream = Stream::in_memory(StreamConfig { limits, segment_bytes: Some(400), ..StreamConfig::default() }, 7, 1);
+    let mut stream =
+        Stream::in_memory(StreamConfig { limits, segment_bytes: Some(400), ..StreamConfig::default() }, 7, 1);
     for n in 1..=20 {
         put(&mut stream, "a", "x", n).unwrap();
     }
