@@ -12,8 +12,7 @@ use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
 use crate::stream::{
-    Active, Beginning, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared,
-    Source, size_of,
+    Active, Beginning, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared, Source, size_of,
 };
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 

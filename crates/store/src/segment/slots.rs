@@ -139,15 +139,7 @@ impl Slots {
         }
         subjects.iter_mut().for_each(|subject| *subject = numbers[*subject as usize]);
         let dictionary = Dictionary::new(sorted, &subjects);
-        Self {
-            first_seq,
-            deltas: unless_counting(deltas),
-            offsets,
-            sizes,
-            subjects,
-            dictionary,
-            successors: Successors::default(),
-        }
+        Self { first_seq, deltas: unless_counting(deltas), offsets, sizes, subjects, dictionary, successors: Successors::default() }
     }
 
     /// How many messages.
@@ -300,15 +292,7 @@ impl Slots {
             return None;
         }
         let dictionary = Dictionary::new(texts, &subjects);
-        Some(Self {
-            first_seq,
-            deltas: unless_counting(deltas),
-            offsets,
-            sizes,
-            subjects,
-            dictionary,
-            successors: Successors::default(),
-        })
+        Some(Self { first_seq, deltas: unless_counting(deltas), offsets, sizes, subjects, dictionary, successors: Successors::default() })
     }
 }
 

@@ -213,8 +213,7 @@ impl Store {
         let first_seq = catalog.next_seq();
         let shared = Shared::new(id, Storage::File, catalog);
         let told = Some(Arc::clone(&shared));
-        let active =
-            files.begin_segment(id, Beginning::anew(SegmentNo(1), first_seq), config.durability, told, now);
+        let active = files.begin_segment(id, Beginning::anew(SegmentNo(1), first_seq), config.durability, told, now);
         let active = active.inspect_err(|_| self.unmake_directory(&files.directory));
         let active: Active = active.map_err(|error| io(io::Error::other(error.to_string())))?;
         shared.catalog_mut().begin_segment(Arc::clone(&active.segment));

@@ -8,8 +8,8 @@
 mod promise;
 mod script;
 
-use myelin_store::disk::faulty::Fault;
 use myelin_store::{Compression, Durability};
+use myelin_store::disk::faulty::Fault;
 
 use crate::enumeration::Enumeration;
 use script::{Rounds, Workload};

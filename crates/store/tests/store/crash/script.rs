@@ -8,8 +8,8 @@ use myelin_store::disk::faulty::FaultyDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Compression, Durability, Filter, Limits, Marker, Markers, NewMessage, Purge, Seq, Storage,
-    Store, StoreError, StoreOptions, StoreReport, StoredMessage, Stream, StreamConfig, Timestamp,
+    Admission, Compression, Durability, Filter, Limits, Marker, Markers, NewMessage, Purge, Seq, Storage, Store,
+    StoreError, StoreOptions, StoreReport, StoredMessage, Stream, StreamConfig, Timestamp,
 };
 
 use super::promise::{Life, Promise, Promises, Shown};
@@ -202,9 +202,7 @@ impl Run<'_> {
         };
         self.batch(
             name,
-            |twin, now| {
-                told(now, &mut |messages| messages.iter().for_each(|one| drop(twin.append(one, true))))
-            },
+            |twin, now| told(now, &mut |messages| messages.iter().for_each(|one| drop(twin.append(one, true)))),
             |stream, now| {
                 let mut result = Ok(());
                 told(now, &mut |messages| {
@@ -216,27 +214,15 @@ impl Run<'_> {
     }
 
     fn remove(&mut self, name: &str, seqs: &[Seq]) {
-        self.batch(
-            name,
-            |twin, _| drop(twin.remove(seqs)),
-            |stream, now| stream.delete_many(seqs, now).map(drop),
-        );
+        self.batch(name, |twin, _| drop(twin.remove(seqs)), |stream, now| stream.delete_many(seqs, now).map(drop));
     }
 
     fn purge(&mut self, name: &str, purge: &Purge) {
-        self.batch(
-            name,
-            |twin, _| drop(twin.purge(purge)),
-            |stream, now| stream.purge(&mut purge.clone(), 1000, now).map(drop),
-        );
+        self.batch(name, |twin, _| drop(twin.purge(purge)), |stream, now| stream.purge(&mut purge.clone(), 1000, now).map(drop));
     }
 
     fn truncate(&mut self, name: &str, last: Seq) {
-        self.batch(
-            name,
-            |twin, _| drop(twin.truncate(last)),
-            |stream, now| stream.truncate(last, now).map(drop),
-        );
+        self.batch(name, |twin, _| drop(twin.truncate(last)), |stream, now| stream.truncate(last, now).map(drop));
     }
 
     fn skip(&mut self, name: &str, last: Seq) {
@@ -406,9 +392,7 @@ impl Script for Workload {
         let is_full = loss == Loss::ProcessOnFullDisk;
         let first = match self.look(disk, promises, loss, 3) {
             Err(why) if is_full && why.contains("planned at") => return Ok(()),
-            Err(why) if is_full && (why.contains("no space") || why.contains("storage full")) => {
-                return Ok(());
-            }
+            Err(why) if is_full && (why.contains("no space") || why.contains("storage full")) => return Ok(()),
             looked => looked?,
         };
         if is_full {
