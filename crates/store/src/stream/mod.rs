@@ -30,6 +30,7 @@ mod tests;
 mod usage;
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -83,6 +84,8 @@ pub struct Stream {
     /// Buffers kept between batches.
     buffer: Vec<u8>,
     evicted: Vec<Seq>,
+    /// What the last append evicted.
+    gone: Vec<RangeInclusive<Seq>>,
 }
 
 /// The segment that grows.
@@ -184,6 +187,7 @@ impl Stream {
             durable_mark,
             buffer: Vec::new(),
             evicted: Vec::new(),
+            gone: Vec::new(),
         }
     }
 
@@ -286,6 +290,10 @@ impl Stream {
 
     /// Sees to it that the active segment takes `bytes` more.
     fn make_room(&mut self, bytes: u64, now: Timestamp) -> Result<(), StoreError> {
+        // Tables say in 32 bits where an entry begins.
+        if bytes > u64::from(u32::MAX) - crate::segment::HEADER_BYTES as u64 {
+            return Err(StoreError::TooLarge);
+        }
         let end = self.active.file.end();
         let span = self.shared.catalog().next_seq() - self.active.segment.first_seq;
         let is_used = end > crate::segment::HEADER_BYTES as u64;
@@ -328,9 +336,7 @@ impl Stream {
     pub fn set_config(&mut self, config: StreamConfig, now: Timestamp) -> Result<(), StoreError> {
         let StreamConfig { storage, first_seq, .. } = self.config;
         let before = std::mem::replace(&mut self.config, StreamConfig { storage, first_seq, ..config });
-        if before.durability != config.durability
-            && !self.home.is_memory()
-        {
+        if before.durability != config.durability && !self.home.is_memory() {
             let old = self.active.clone();
             if let Err(error) = self.roll(now) {
                 self.config = before;

@@ -90,21 +90,24 @@ impl Stream {
             catalog.expiries_here.clear();
         }
         drop(catalog);
+        let file = closed.as_ref().map(|closed| Arc::clone(&closed.active.file));
+        // Whatever fails below: its file is still to be let go of.
+        self.closed.extend(closed);
         let removed = cut.map_err(|error| self.fail(&error.to_string()))?;
-        if let Some(closed) = closed {
+        if let Some(file) = file {
             // What is still in memory is written by the round that makes it durable, or by the seal.
-            closed.active.file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
-            self.closed.push(closed);
+            file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
         }
         Ok(removed)
     }
 
-    /// Puts the index in order while there is time: a slice of work of well under a millisecond. Answers whether there
+    /// Puts the index in order while there is time, and lets go of memory that nobody uses: a slice of work of well under a millisecond. Answers whether there
     /// is more to do.
     pub fn tidy(&mut self) -> bool {
         let mut catalog = self.shared.catalog_mut();
         let unsettled = catalog.index.settle(TIDY_STEP);
-        unsettled | catalog.recycle_subjects(TIDY_STEP)
+        catalog.rest_head();
+        unsettled | catalog.recycle_subjects(TIDY_STEP) | catalog.prune_expiry(TIDY_STEP)
     }
 
     /// Closes a segment of some size, so that a restart need not walk its entries.

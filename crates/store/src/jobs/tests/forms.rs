@@ -135,7 +135,7 @@ fn a_purged_stream_gives_its_space_back() {
         }
         bench.settle();
         assert!(bench.bytes() > 2_000_000);
-        bench.stream().purge(&Purge::default(), 1000, 1).unwrap();
+        bench.stream().purge(&mut Purge::default(), 1000, 1).unwrap();
         let names = bench.settle();
         assert_eq!(names, ["seal", "merge", "remove"], "{shape:?}");
         // The new segment is allocated ahead.

@@ -218,7 +218,7 @@ impl Run<'_> {
     }
 
     fn purge(&mut self, name: &str, purge: &Purge) {
-        self.batch(name, |twin, _| drop(twin.purge(purge)), |stream, now| stream.purge(purge, 1000, now).map(drop));
+        self.batch(name, |twin, _| drop(twin.purge(purge)), |stream, now| stream.purge(&mut purge.clone(), 1000, now).map(drop));
     }
 
     fn truncate(&mut self, name: &str, last: Seq) {
@@ -298,7 +298,7 @@ impl Run<'_> {
         self.round()?;
         self.append("plain", &[("again", 80), ("b.2", 220)]);
         self.skip("plain", 14);
-        self.purge("plain", &Purge { filter: Some(Filter::new(b"a.*")), below: 0, keep: 1 });
+        self.purge("plain", &Purge { filter: Some(Filter::new(b"a.*")), keep: 1, ..Purge::default() });
         self.expire("limited", 60);
         self.close("plain");
         self.upkeep();
