@@ -210,3 +210,53 @@ fn a_damaged_base_is_made_again() {
     bench.reopen();
     assert_eq!((contents(bench.stream()), bench.stream().reader().subjects(b">", None, 100)), before);
 }
+
+/// Number, generation and salt of each segment file.
+fn headers(bench: &Bench) -> Vec<(u64, u64, [u8; 16])> {
+    let header = |no: u64| {
+        let path = bench.directory().join(crate::stream::segment_name(SegmentNo(no)));
+        let header = crate::segment::Header::read(&*bench.disk.open(&path).unwrap()).unwrap();
+        (no, header.generation, header.salt)
+    };
+    bench.segments().into_iter().map(header).collect()
+}
+
+#[test]
+fn an_encrypted_segment_that_was_found_on_disk_is_sealed_in_a_new_file() {
+    for shape in SHAPES {
+        let mut bench = Bench::in_memory(shape, 1 << 20);
+        fill(&mut bench, 20);
+        let before = contents(bench.stream());
+        let old = headers(&bench)[0];
+        bench.reopen();
+        bench.stream().close_segment(0, 1).unwrap();
+        assert!(bench.settle().contains(&"seal"));
+        let new = headers(&bench)[0];
+        let is_rewritten = shape != SHAPES[0];
+        assert_eq!((new.0, new.1), (old.0, u64::from(is_rewritten)), "{shape:?}");
+        assert_eq!(new.2 != old.2, is_rewritten, "a key of its own: {shape:?}");
+        assert_eq!(contents(bench.stream()), before, "{shape:?}");
+        bench.reopen();
+        assert_eq!(contents(bench.stream()), before, "{shape:?}");
+    }
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_encrypted_segment_is_sealed_and_the_rest_kept_aside() {
+    for shape in [SHAPES[2], SHAPES[3]] {
+        let mut bench = Bench::in_memory(shape, 1 << 20);
+        fill(&mut bench, 20);
+        bench.reopen();
+        let path = bench.directory().join(crate::stream::segment_name(SegmentNo(1)));
+        bench.disk.open(&path).unwrap().write_at(b"damage", 1000).unwrap();
+        let old = headers(&bench)[0];
+        assert_eq!(bench.settle(), ["seal"]);
+        assert_ne!(headers(&bench)[0].2, old.2);
+        let aside = bench.disk.list(&bench.root.join(crate::recovery::QUARANTINE)).unwrap();
+        assert_eq!(aside.len(), 1);
+        assert!(aside[0].name.ends_with(".damaged"));
+        let reader = bench.stream().reader();
+        let lost = (1..=20).filter(|seq| reader.get(*seq, Wait::Allowed, &mut Vec::new()).is_err()).count();
+        assert!(lost == 1, "{lost} are lost: {shape:?}");
+    }
+}
