@@ -12,6 +12,7 @@ mod compact;
 mod entries;
 mod merge;
 mod output;
+mod overwrite;
 mod remove;
 mod seal;
 mod state;
@@ -29,6 +30,7 @@ use crate::stream::{Files, Segment, Shared, StoreError};
 pub(crate) use compact::{Compacted, Compaction};
 pub(crate) use merge::{Merged, Merging};
 pub(crate) use output::Packing;
+pub(crate) use overwrite::Overwriting;
 pub(crate) use remove::Removal;
 pub(crate) use seal::{Sealed, Sealing};
 
@@ -56,6 +58,8 @@ pub(crate) enum Task {
     Merge(Box<Merging>),
     /// A sealed segment is written again without messages that are gone.
     Compact(Box<Compaction>),
+    /// What held erased messages in a replaced file becomes zeros.
+    Overwrite(Overwriting),
     /// Files that no manifest lists any more are removed.
     Remove(Removal),
 }
@@ -73,6 +77,7 @@ pub(crate) enum Finished {
     Sealed(Box<Sealed>),
     Merged(Box<Merged>),
     Compacted(Box<Compacted>),
+    Overwritten,
     Removed,
 }
 
@@ -104,6 +109,7 @@ impl Job {
             Task::Compact(compaction) => {
                 compaction.run(&site).map(|compacted| Finished::Compacted(Box::new(compacted)))
             }
+            Task::Overwrite(overwriting) => overwriting.run(&site).map(|()| Finished::Overwritten),
             Task::Remove(removal) => removal.run(&site).map(|()| Finished::Removed),
         };
         Done { result: result.map_err(|error| Failed { task, error }) }
@@ -116,6 +122,7 @@ impl Job {
             Task::Seal(_) => "seal",
             Task::Merge(_) => "merge",
             Task::Compact(_) => "compact",
+            Task::Overwrite(_) => "overwrite",
             Task::Remove(_) => "remove",
         }
     }

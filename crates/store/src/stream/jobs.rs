@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::config::Compression;
 use crate::jobs::{
-    Compacted, Compaction, Done, Failed, Finished, Job, JobError, Merged, Merging, Packing, Removal, Sealed,
-    Sealing, Site, Task,
+    Compacted, Compaction, Done, Failed, Finished, Job, JobError, Merged, Merging, Overwriting, Packing,
+    Removal, Sealed, Sealing, Site, Task,
 };
 use crate::ranges::Ranges;
 use crate::record::{self, HEAD_BYTES};
@@ -44,6 +44,8 @@ pub(super) struct Upkeep {
     sparse: Vec<SegmentNo>,
     is_surveyed: bool,
     erasures: Vec<Erasure>,
+    /// The rest of erasures, once nobody reads the old files.
+    overwritings: Vec<Overwriting>,
     /// Subjects in footers behind the manifest.
     changed: u64,
 }
@@ -88,7 +90,9 @@ impl Stream {
             return None;
         }
         let sight = self.sight();
-        let is_waiting = !self.closed.is_empty() || !self.upkeep.erasures.is_empty();
+        let is_waiting = !self.closed.is_empty()
+            || !self.upkeep.erasures.is_empty()
+            || self.upkeep.overwritings.iter().any(Overwriting::is_free);
         if self.upkeep.idle == Some(sight) && !is_waiting {
             return None;
         }
@@ -101,7 +105,7 @@ impl Stream {
         self.upkeep.out = match &task {
             Task::Seal(sealing) => Out::Segment(sealing.closed.active.segment.no),
             Task::Compact(compaction) => Out::Segment(compaction.segment.no),
-            Task::Merge(_) | Task::Remove(_) => Out::Other,
+            Task::Merge(_) | Task::Overwrite(_) | Task::Remove(_) => Out::Other,
         };
         Some(Job { site: Site { files, shared: Arc::clone(&self.shared) }, task })
     }
@@ -120,6 +124,9 @@ impl Stream {
         }
         if !self.upkeep.doomed.is_empty() {
             return Some(Task::Remove(std::mem::take(&mut self.upkeep.doomed)));
+        }
+        if let Some(at) = self.upkeep.overwritings.iter().position(Overwriting::is_free) {
+            return Some(Task::Overwrite(self.upkeep.overwritings.swap_remove(at)));
         }
         self.erasure().or_else(|| self.merge()).or_else(|| self.compaction())
     }
@@ -247,7 +254,7 @@ impl Stream {
             Ok(Finished::Sealed(sealed)) => self.sealed(*sealed),
             Ok(Finished::Merged(merged)) => self.merged(*merged),
             Ok(Finished::Compacted(compacted)) => self.compacted(*compacted),
-            Ok(Finished::Removed) => {}
+            Ok(Finished::Overwritten | Finished::Removed) => {}
             Err(failed) => return Err(self.job_failed(failed, now)),
         }
         Ok(())
@@ -263,6 +270,7 @@ impl Stream {
 
     fn compacted(&mut self, compacted: Compacted) {
         self.replace(compacted.segment, compacted.slots);
+        self.upkeep.overwritings.extend(compacted.rest);
     }
 
     fn replace(&mut self, segment: Arc<Segment>, slots: Arc<Slots>) {
@@ -302,6 +310,7 @@ impl Stream {
                 }
                 self.closed.insert(0, sealing.closed);
             }
+            Task::Overwrite(overwriting) => self.upkeep.overwritings.push(overwriting),
             Task::Remove(removal) => self.upkeep.doomed = removal,
             Task::Compact(compaction) if !is_damaged => self.retry(&compaction),
             Task::Compact(_) | Task::Merge(_) => {}
@@ -326,8 +335,10 @@ impl Stream {
     ///
     /// On return nobody sees the message any more. Its bytes are overwritten with the next round if its segment is not
     /// sealed; else when a job has written the segment anew, which begins once the deletion is durable:
-    /// [`Stream::erasing`] says how many still wait. A loss of power before that leaves the bytes where they are, in a
-    /// message that is deleted. Copies in the journal, and in file systems that write elsewhere, are overwritten when
+    /// [`Stream::erasing`] says how many still wait. In a compressed segment a last job follows, when no cursor stands in
+    /// the old file any more. A loss of power, or a restart, before that leaves the bytes where they are, in a message
+    /// that is deleted (or in blocks that belong to no file): a stream that is opened cannot tell what was to be erased
+    /// from what was deleted, and does not go on with it. Copies in the journal, and in file systems that write elsewhere, are overwritten when
     /// their space is used again, not before.
     ///
     /// # Errors
@@ -350,10 +361,12 @@ impl Stream {
         Ok(removed)
     }
 
-    /// Messages that were erased and whose bytes are still in a sealed file.
+    /// Messages that were erased since the stream was opened, and whose bytes are still in a sealed file, or in one that
+    /// was replaced.
     #[must_use]
     pub fn erasing(&self) -> usize {
-        self.upkeep.erasures.len()
+        let replaced = self.upkeep.overwritings.iter().map(|rest| rest.messages as usize).sum::<usize>();
+        self.upkeep.erasures.len() + replaced
     }
 }
 

@@ -1,6 +1,7 @@
 //! One job at a time.
 
 use super::*;
+use crate::stream::Source;
 
 fn text(n: u64) -> Vec<u8> {
     format!("message number {n}, {}", "and more ".repeat(12)).into_bytes()
@@ -189,7 +190,7 @@ fn what_is_erased_while_a_job_copies_it_is_erased_in_the_copy() {
     bench.stream().finish(done, 1).unwrap();
     assert_eq!(bench.stream().erasing(), 1);
     bench.round();
-    assert_eq!(bench.settle(), ["compact"]);
+    assert_eq!(bench.settle(), ["compact", "overwrite"]);
     assert!(!holds(&bench, b"secret 8f3a"));
     assert_eq!(contents(bench.stream()).len(), 10);
 }
@@ -258,5 +259,44 @@ fn what_can_be_read_of_a_damaged_encrypted_segment_is_sealed_and_the_rest_kept_a
         let reader = bench.stream().reader();
         let lost = (1..=20).filter(|seq| reader.get(*seq, Wait::Allowed, &mut Vec::new()).is_err()).count();
         assert!(lost == 1, "{lost} are lost: {shape:?}");
+    }
+}
+
+#[test]
+fn what_shares_a_frame_with_an_erased_message_can_be_read_all_the_while() {
+    for shape in [SHAPES[1], SHAPES[3]] {
+        let mut bench = Bench::in_memory(shape, 1 << 20);
+        fill(&mut bench, 20);
+        bench.stream().close_segment(0, 1).unwrap();
+        bench.settle();
+        let mut cursor = bench.stream().reader().cursor(Filter::All, 0);
+        assert_eq!(cursor.next(Wait::Allowed).unwrap().unwrap().seq, 1);
+        let old = Arc::clone(&bench.stream().shared().catalog().places[0].segment);
+        bench.stream().erase(5, 1).unwrap();
+        bench.round();
+        let job = bench.stream().next_job(1).unwrap();
+        let done = job.run();
+        // The catalog has the old file still.
+        assert_eq!(contents(bench.stream()).len(), 19, "{shape:?}");
+        bench.stream().finish(done, 1).unwrap();
+        assert_eq!(contents(bench.stream()).len(), 19, "{shape:?}");
+        assert_eq!(bench.stream().erasing(), 1);
+        let Source::Packed(sealed, frames) = &old.source else { panic!("{shape:?} packs") };
+        let (file, at) = (sealed.open().unwrap(), frames.frames()[0].file());
+        let is_blank = || {
+            let mut bytes = vec![1; (at.end - at.start) as usize];
+            file.read_at(&mut bytes, at.start).unwrap();
+            bytes.iter().all(|byte| *byte == 0)
+        };
+        assert!(!is_blank());
+        assert_eq!(bench.settle(), [""; 0], "a cursor is in the old file");
+        for seq in (2..=20).filter(|seq| *seq != 5) {
+            assert_eq!(cursor.next(Wait::Allowed).unwrap().unwrap().seq, seq);
+        }
+        drop(cursor);
+        drop(old);
+        assert_eq!(bench.settle(), ["overwrite"]);
+        assert_eq!(bench.stream().erasing(), 0);
+        assert!(is_blank());
     }
 }
