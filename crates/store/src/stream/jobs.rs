@@ -79,6 +79,14 @@ struct Erasure {
     /// Where the log says that the message is deleted: that has to be durable first.
     log: Arc<AppendFile>,
     end: u64,
+    /// Not before: its segment is damaged.
+    rest_until: Timestamp,
+}
+
+impl Erasure {
+    fn is_ready(&self, now: Timestamp) -> bool {
+        self.log.durable() >= self.end && self.rest_until <= now
+    }
 }
 
 impl Stream {
@@ -91,12 +99,12 @@ impl Stream {
         }
         let sight = self.sight();
         let is_waiting = !self.closed.is_empty()
-            || !self.upkeep.erasures.is_empty()
+            || self.upkeep.erasures.iter().any(|erasure| erasure.is_ready(now))
             || self.upkeep.overwritings.iter().any(Overwriting::is_free);
         if self.upkeep.idle == Some(sight) && !is_waiting {
             return None;
         }
-        let task = self.next_task().or_else(|| self.close_for_removal(now));
+        let task = self.next_task(now).or_else(|| self.close_for_removal(now));
         let Some(task) = task else {
             self.upkeep.idle = Some(sight);
             return None;
@@ -118,7 +126,7 @@ impl Stream {
     }
 
     /// Seals come first: all else is about sealed segments.
-    fn next_task(&mut self) -> Option<Task> {
+    fn next_task(&mut self, now: Timestamp) -> Option<Task> {
         if !self.closed.is_empty() {
             return Some(self.seal());
         }
@@ -128,7 +136,7 @@ impl Stream {
         if let Some(at) = self.upkeep.overwritings.iter().position(Overwriting::is_free) {
             return Some(Task::Overwrite(self.upkeep.overwritings.swap_remove(at)));
         }
-        self.erasure().or_else(|| self.merge()).or_else(|| self.compaction())
+        self.erasure(now).or_else(|| self.merge()).or_else(|| self.compaction())
     }
 
     fn seal(&mut self) -> Task {
@@ -222,8 +230,8 @@ impl Stream {
         None
     }
 
-    fn erasure(&mut self) -> Option<Task> {
-        let is_ready = |erasure: &Erasure| erasure.log.durable() >= erasure.end;
+    fn erasure(&mut self, now: Timestamp) -> Option<Task> {
+        let is_ready = |erasure: &Erasure| erasure.is_ready(now);
         let catalog = self.shared.catalog();
         let segment = loop {
             let at = self.upkeep.erasures.iter().position(is_ready)?;
@@ -300,7 +308,9 @@ impl Stream {
             // A merge gives space back, and needs some itself.
             self.release_headroom();
         }
-        self.rest(now, if is_damaged { REST_DAMAGED } else { REST });
+        // An erasure rests by itself: other upkeep need not wait for it.
+        let is_erasing = matches!(&task, Task::Compact(compaction) if !compaction.erased.is_empty());
+        self.rest(now, if is_damaged && !is_erasing { REST_DAMAGED } else { REST });
         match task {
             Task::Seal(sealing) => {
                 if let JobError::Lost(error) = &error {
@@ -312,21 +322,25 @@ impl Stream {
             }
             Task::Overwrite(overwriting) => self.upkeep.overwritings.push(overwriting),
             Task::Remove(removal) => self.upkeep.doomed = removal,
-            Task::Compact(compaction) if !is_damaged => self.retry(&compaction),
-            Task::Compact(_) | Task::Merge(_) => {}
+            Task::Compact(compaction) if compaction.erased.is_empty() => {
+                if !is_damaged {
+                    self.upkeep.sparse.push(compaction.segment.no);
+                }
+            }
+            // What should be erased is still there, whatever the reason.
+            Task::Compact(compaction) => self.erase_again(&compaction, now, is_damaged),
+            Task::Merge(_) => {}
         }
         error.into_store_error()
     }
 
-    fn retry(&mut self, compaction: &Compaction) {
+    fn erase_again(&mut self, compaction: &Compaction, now: Timestamp, is_damaged: bool) {
         let no = compaction.segment.no;
-        if compaction.erased.is_empty() {
-            self.upkeep.sparse.push(no);
-        }
+        let rest_until = if is_damaged { now.saturating_add(REST_DAMAGED) } else { now };
         // That they are deleted is durable, wherever it was written.
         let log = &self.active.file;
-        let again =
-            compaction.erased.iter().flatten().map(|seq| Erasure { no, seq, log: Arc::clone(log), end: 0 });
+        let seqs = compaction.erased.iter().flatten();
+        let again = seqs.map(|seq| Erasure { no, seq, log: Arc::clone(log), end: 0, rest_until });
         self.upkeep.erasures.extend(again);
     }
 
@@ -356,7 +370,7 @@ impl Stream {
         // A job may have copied it already.
         if segment.is_sealed() || self.upkeep.out == Out::Segment(segment.no) {
             let (log, end) = (Arc::clone(&self.active.file), self.active.file.end());
-            self.upkeep.erasures.push(Erasure { no: segment.no, seq, log, end });
+            self.upkeep.erasures.push(Erasure { no: segment.no, seq, log, end, rest_until: Timestamp::MIN });
         }
         Ok(removed)
     }

@@ -300,3 +300,36 @@ fn what_shares_a_frame_with_an_erased_message_can_be_read_all_the_while() {
         assert!(is_blank());
     }
 }
+
+#[test]
+fn an_erasure_in_a_damaged_segment_is_not_forgotten_and_holds_nothing_up() {
+    let mut bench = Bench::in_memory(SHAPES[0], 2000);
+    fill(&mut bench, 100);
+    bench.settle();
+    let path = bench.directory().join(crate::stream::segment_name(SegmentNo(1)));
+    let file = bench.disk.open(&path).unwrap();
+    let mut sound = [0; 6];
+    file.read_at(&mut sound, 200).unwrap();
+    file.write_at(b"damage", 200).unwrap();
+    bench.stream().erase(5, 1).unwrap();
+    bench.round();
+    let job = bench.stream().next_job(1).unwrap();
+    let done = job.run();
+    assert!(bench.stream().finish(done, 1).is_err());
+    assert_eq!(bench.stream().erasing(), 1);
+    fill(&mut bench, 100);
+    let (soon, late) = (2_000_000_000, 100_000_000_000);
+    let job = bench.stream().next_job(soon).expect("other upkeep goes on");
+    assert_eq!(job.name(), "seal");
+    let done = job.run();
+    bench.stream().finish(done, soon).unwrap();
+    file.write_at(&sound, 200).unwrap();
+    let mut names = Vec::new();
+    while let Some(job) = bench.stream().next_job(late) {
+        names.push(job.name());
+        let done = job.run();
+        bench.stream().finish(done, late).unwrap();
+    }
+    assert!(names.contains(&"compact"), "{names:?}");
+    assert_eq!(bench.stream().erasing(), 0);
+}
