@@ -9,6 +9,7 @@
 //! one that nothing refers to), synced, and only then given its name, and what it replaces goes after that.
 
 mod compact;
+mod desk;
 mod entries;
 mod merge;
 mod output;
@@ -28,6 +29,7 @@ use crate::damage::Damage;
 use crate::stream::{Files, Segment, Shared, StoreError};
 
 pub(crate) use compact::{Compacted, Compaction};
+pub(crate) use desk::{Desk, Errand};
 pub(crate) use merge::{Merged, Merging};
 pub(crate) use output::Packing;
 pub(crate) use overwrite::Overwriting;
@@ -36,10 +38,10 @@ pub(crate) use seal::{Sealed, Sealing};
 
 /// One piece of upkeep of one stream. See the module.
 #[derive(Debug)]
-#[must_use = "a stream has one job out at a time: one that is dropped ends its upkeep"]
+#[must_use = "a stream has one job out at a time: one that is dropped makes its upkeep rest"]
 pub struct Job {
     pub(crate) site: Site,
-    pub(crate) task: Task,
+    pub(crate) errand: Errand,
 }
 
 /// Where a job works.
@@ -68,7 +70,8 @@ pub(crate) enum Task {
 #[derive(Debug)]
 #[must_use = "the stream has to be told"]
 pub struct Done {
-    pub(crate) result: Result<Finished, Failed>,
+    pub(crate) result: Result<Finished, JobError>,
+    pub(crate) errand: Errand,
 }
 
 /// A job that did what it was for.
@@ -81,13 +84,6 @@ pub(crate) enum Finished {
     Removed,
 }
 
-/// A job that did not, and what has to be tried again.
-#[derive(Debug)]
-pub(crate) struct Failed {
-    pub(crate) task: Task,
-    pub(crate) error: JobError,
-}
-
 /// Why a job failed.
 #[derive(Debug)]
 pub(crate) enum JobError {
@@ -97,13 +93,15 @@ pub(crate) enum JobError {
     Damage(SegmentNo, Damage),
     /// A sync of the only copy failed: nobody knows what the file holds.
     Lost(io::Error),
+    /// It panicked, or was dropped.
+    Left,
 }
 
 impl Job {
     /// Does it. Takes from a millisecond to seconds: reads and writes up to a few segments, and syncs them.
     pub fn run(self) -> Done {
-        let Self { site, task } = self;
-        let result = match &task {
+        let Self { site, errand } = self;
+        let result = match errand.task() {
             Task::Seal(sealing) => sealing.run(&site).map(|sealed| Finished::Sealed(Box::new(sealed))),
             Task::Merge(merging) => merging.run(&site).map(|merged| Finished::Merged(Box::new(merged))),
             Task::Compact(compaction) => {
@@ -112,13 +110,13 @@ impl Job {
             Task::Overwrite(overwriting) => overwriting.run(&site).map(|()| Finished::Overwritten),
             Task::Remove(removal) => removal.run(&site).map(|()| Finished::Removed),
         };
-        Done { result: result.map_err(|error| Failed { task, error }) }
+        Done { result, errand }
     }
 
     /// What it is, in a word, for logs and statistics.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        match self.task {
+        match self.errand.task() {
             Task::Seal(_) => "seal",
             Task::Merge(_) => "merge",
             Task::Compact(_) => "compact",
@@ -150,6 +148,7 @@ impl fmt::Display for JobError {
             Self::Io(error) => error.fmt(f),
             Self::Damage(no, damage) => write!(f, "segment {}: {damage}", no.0),
             Self::Lost(error) => write!(f, "a sync failed: {error}"),
+            Self::Left => f.write_str("a job did not come back"),
         }
     }
 }

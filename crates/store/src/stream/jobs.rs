@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::config::Compression;
 use crate::jobs::{
-    Compacted, Compaction, Done, Failed, Finished, Job, JobError, Merged, Merging, Overwriting, Packing,
+    Compacted, Compaction, Desk, Done, Finished, Job, JobError, Merged, Merging, Overwriting, Packing,
     Removal, Sealed, Sealing, Site, Task,
 };
 use crate::ranges::Ranges;
@@ -27,7 +27,7 @@ const MERGE_BEHIND: u64 = 8;
 const MERGE_SUBJECTS: u64 = 4096;
 /// Bytes of dead segments that an empty stream gives back at once.
 const PURGED_BYTES: u64 = 1 << 20;
-/// How long upkeep rests after a failure that may pass, and after damage, which does not pass by itself.
+/// How long upkeep rests after a failure that may pass, and after what does not pass by itself.
 const REST: i64 = 1_000_000_000;
 const REST_DAMAGED: i64 = 60 * REST;
 
@@ -35,6 +35,7 @@ const REST_DAMAGED: i64 = 60 * REST;
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
     out: Out,
+    desk: Desk,
     /// When there was nothing to do, what it was that had been looked at.
     idle: Option<Sight>,
     rest_until: Timestamp,
@@ -94,6 +95,10 @@ impl Stream {
     /// costs little when there is nothing. While a job is out there is no other one.
     pub fn next_job(&mut self, now: Timestamp) -> Option<Job> {
         let files = self.home.files()?.clone();
+        if let Some(task) = self.upkeep.desk.take() {
+            self.upkeep.out = Out::None;
+            let _ = self.job_failed(task, JobError::Left, now);
+        }
         if self.upkeep.out != Out::None || now < self.upkeep.rest_until || self.shared.failure().is_some() {
             return None;
         }
@@ -115,7 +120,8 @@ impl Stream {
             Task::Compact(compaction) => Out::Segment(compaction.segment.no),
             Task::Merge(_) | Task::Overwrite(_) | Task::Remove(_) => Out::Other,
         };
-        Some(Job { site: Site { files, shared: Arc::clone(&self.shared) }, task })
+        let errand = self.upkeep.desk.send(task);
+        Some(Job { site: Site { files, shared: Arc::clone(&self.shared) }, errand })
     }
 
     fn sight(&self) -> Sight {
@@ -258,12 +264,13 @@ impl Stream {
     /// The job failed. The stream is as before and tries again after a pause, unless it has failed itself.
     pub fn finish(&mut self, done: Done, now: Timestamp) -> Result<(), StoreError> {
         self.upkeep.out = Out::None;
+        let task = done.errand.end();
         match done.result {
             Ok(Finished::Sealed(sealed)) => self.sealed(*sealed),
             Ok(Finished::Merged(merged)) => self.merged(*merged),
             Ok(Finished::Compacted(compacted)) => self.compacted(*compacted),
             Ok(Finished::Overwritten | Finished::Removed) => {}
-            Err(failed) => return Err(self.job_failed(failed, now)),
+            Err(error) => return Err(self.job_failed(task, error, now)),
         }
         Ok(())
     }
@@ -301,9 +308,9 @@ impl Stream {
         self.manifest = Some(manifest);
     }
 
-    fn job_failed(&mut self, failed: Failed, now: Timestamp) -> StoreError {
-        let Failed { task, error } = failed;
-        let is_damaged = matches!(error, JobError::Damage(..));
+    fn job_failed(&mut self, task: Task, error: JobError, now: Timestamp) -> StoreError {
+        // What panics once does so again.
+        let is_damaged = matches!(error, JobError::Damage(..) | JobError::Left);
         if matches!(&error, JobError::Io(error) if is_full(error)) {
             // A merge gives space back, and needs some itself.
             self.release_headroom();

@@ -333,3 +333,28 @@ fn an_erasure_in_a_damaged_segment_is_not_forgotten_and_holds_nothing_up() {
     assert!(names.contains(&"compact"), "{names:?}");
     assert_eq!(bench.stream().erasing(), 0);
 }
+
+#[test]
+fn a_job_that_does_not_come_back_is_done_again() {
+    let late = 100_000_000_000;
+    let mut bench = Bench::in_memory(SHAPES[1], 2000);
+    fill(&mut bench, 100);
+    let before = contents(bench.stream());
+    drop(bench.stream().next_job(1).unwrap());
+    assert!(bench.stream().next_job(1).is_none(), "upkeep rests");
+    let job = bench.stream().next_job(late).unwrap();
+    assert_eq!(job.name(), "seal");
+    // What it did is not known to the stream.
+    drop(job.run());
+    assert!(bench.stream().next_job(late).is_none());
+    let mut names = Vec::new();
+    while let Some(job) = bench.stream().next_job(2 * late) {
+        names.push(job.name());
+        let done = job.run();
+        bench.stream().finish(done, 2 * late).unwrap();
+    }
+    assert!(names.contains(&"merge"), "no segment is missing: {names:?}");
+    assert_eq!(contents(bench.stream()), before);
+    bench.reopen();
+    assert_eq!(contents(bench.stream()), before);
+}
