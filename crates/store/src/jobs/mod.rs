@@ -95,13 +95,15 @@ pub(crate) enum JobError {
     Lost(io::Error),
     /// It panicked, or was dropped.
     Left,
+    /// The stream has failed, or is deleted, or was opened anew: its files are not this job's any more.
+    Stopped,
 }
 
 impl Job {
     /// Does it. Takes from a millisecond to seconds: reads and writes up to a few segments, and syncs them.
     pub fn run(self) -> Done {
         let Self { site, errand } = self;
-        let result = match errand.task() {
+        let result = site.check().and_then(|()| match errand.task() {
             Task::Seal(sealing) => sealing.run(&site).map(|sealed| Finished::Sealed(Box::new(sealed))),
             Task::Merge(merging) => merging.run(&site).map(|merged| Finished::Merged(Box::new(merged))),
             Task::Compact(compaction) => {
@@ -109,7 +111,7 @@ impl Job {
             }
             Task::Overwrite(overwriting) => overwriting.run(&site).map(|()| Finished::Overwritten),
             Task::Remove(removal) => removal.run(&site).map(|()| Finished::Removed),
-        };
+        });
         Done { result, errand }
     }
 
@@ -126,6 +128,19 @@ impl Job {
     }
 }
 
+impl Site {
+    /// To be asked before each step that changes a file.
+    ///
+    /// # Errors
+    /// `Stopped`.
+    fn check(&self) -> Result<(), JobError> {
+        match self.shared.failure() {
+            Some(_) => Err(JobError::Stopped),
+            None => Ok(()),
+        }
+    }
+}
+
 impl JobError {
     pub(crate) fn of(segment: &Segment, damage: Damage) -> Self {
         match damage {
@@ -137,6 +152,7 @@ impl JobError {
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::Io(error) => StoreError::from_io(error),
+            Self::Stopped => StoreError::Failed(self.to_string()),
             other => StoreError::Read(crate::ReadError::Damaged(other.to_string())),
         }
     }
@@ -148,6 +164,7 @@ impl fmt::Display for JobError {
             Self::Io(error) => error.fmt(f),
             Self::Damage(no, damage) => write!(f, "segment {}: {damage}", no.0),
             Self::Lost(error) => write!(f, "a sync failed: {error}"),
+            Self::Stopped => f.write_str("the stream has failed"),
             Self::Left => f.write_str("a job did not come back"),
         }
     }

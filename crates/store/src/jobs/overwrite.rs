@@ -30,7 +30,8 @@ impl Overwriting {
         Arc::strong_count(&self.segment) == 1
     }
 
-    pub(super) fn run(&self, _: &Site) -> Result<(), JobError> {
+    pub(super) fn run(&self, site: &Site) -> Result<(), JobError> {
+        site.check()?;
         let segment = &*self.segment;
         let sealed = segment.sealed().ok_or(JobError::Damage(segment.no, Damage::Content("segment")))?;
         let file = sealed.pin()?;

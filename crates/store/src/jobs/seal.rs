@@ -104,16 +104,16 @@ impl Sealing {
         let length = end + bytes.len() as u64;
         let (sections, trailer) = bytes.split_at(bytes.len() - TRAILER_BYTES);
         let raw = file.file();
-        self.write(&mark, file.end())?;
+        self.write(site, &mark, file.end())?;
         raw.sync().map_err(JobError::Lost)?;
         site.files.ground.disk.sync_directory(&site.files.directory)?;
-        self.write(sections, end)?;
+        self.write(site, sections, end)?;
         if let Err(error) = raw.set_len(length) {
             let _ = raw.set_len(file.end());
             return Err(error.into());
         }
         raw.sync().map_err(JobError::Lost)?;
-        self.write(trailer, length - TRAILER_BYTES as u64)?;
+        self.write(site, trailer, length - TRAILER_BYTES as u64)?;
         raw.sync().map_err(JobError::Lost)?;
         let sealed = SealedFile::new(file.path(), &site.files.ground.handles, end, length);
         let before = &*active.segment;
@@ -140,7 +140,8 @@ impl Sealing {
         mark
     }
 
-    fn write(&self, bytes: &[u8], offset: u64) -> Result<(), JobError> {
+    fn write(&self, site: &Site, bytes: &[u8], offset: u64) -> Result<(), JobError> {
+        site.check()?;
         let file = &self.closed.active.file;
         file.file().write_at(bytes, offset).map_err(|error| {
             // What was written of it is nothing yet.

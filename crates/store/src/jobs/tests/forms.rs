@@ -358,3 +358,35 @@ fn a_job_that_does_not_come_back_is_done_again() {
     bench.reopen();
     assert_eq!(contents(bench.stream()), before);
 }
+
+#[test]
+fn a_job_of_a_stream_that_has_failed_changes_nothing() {
+    for shape in SHAPES {
+        let mut bench = Bench::in_memory(shape, 2000);
+        let mut seen = Vec::new();
+        for round in 0..40 {
+            bench.put("s", &text(round));
+            while bench.stream().compact(round / 2, 100, 1).unwrap().more {}
+            let Some(job) = bench.stream().next_job(1) else { continue };
+            seen.push(job.name());
+            let before = everything(&bench);
+            bench.stream().shared().fail("a test");
+            let done = job.run();
+            assert_eq!(everything(&bench), before, "{seen:?}");
+            assert!(bench.stream().finish(done, 1).is_err());
+            bench.reopen();
+            bench.settle();
+        }
+        assert!(seen.contains(&"seal"), "{seen:?}");
+    }
+}
+
+fn everything(bench: &Bench) -> Vec<(String, Vec<u8>)> {
+    let read = |name: String| {
+        let file = bench.disk.open(&bench.directory().join(&name)).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        (name, bytes)
+    };
+    bench.names().into_iter().map(read).collect()
+}
