@@ -179,7 +179,7 @@ impl Recovering<'_> {
     /// Closes the open segment because another one comes behind it.
     pub(super) fn close_open(&mut self) {
         if let Some(open) = self.open.take() {
-            self.closed.push(self.catalog.close_only(open));
+            self.closed.push(self.catalog.close_only(open).recovered());
         }
     }
 
@@ -395,7 +395,7 @@ pub(super) fn resume(
         .begin_segment(shared.id, at, durability, Some(Arc::clone(shared)), now)
         .map_err(|error| OpenError::new("a new segment", std::io::Error::other(error.to_string())))?;
     let mut catalog = shared.catalog_mut();
-    let closed = open.map(|open| catalog.close_segment(open, Arc::clone(&begun.segment)));
+    let closed = open.map(|open| catalog.close_segment(open, Arc::clone(&begun.segment)).recovered());
     if closed.is_none() {
         catalog.begin_segment(Arc::clone(&begun.segment));
     }

@@ -56,7 +56,7 @@ pub use usage::Usage;
 pub(crate) use catalog::{Catalog, NewRow, size_of};
 pub(crate) use home::{Beginning, Files, Ground, Home, segment_name, segment_number};
 pub(crate) use place::{Form, Place, SealedFile, Segment, Source};
-pub(crate) use roll::Closed;
+pub(crate) use roll::{Closed, Origin};
 pub(crate) use slots_cache::SlotsCache;
 pub(crate) use table::Rows;
 

@@ -34,6 +34,23 @@ pub(crate) struct Closed {
     pub(crate) deleted: Vec<RangeInclusive<Seq>>,
     /// Lifetimes of its messages.
     pub(crate) expiries: Vec<(Seq, Timestamp)>,
+    pub(crate) origin: Origin,
+}
+
+/// Where a closed segment comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// This process wrote all of it.
+    Written,
+    /// It was found on disk: what stood behind its end before is not known.
+    Recovered,
+}
+
+impl Closed {
+    /// The same, as recovery found it.
+    pub(crate) fn recovered(self) -> Self {
+        Self { origin: Origin::Recovered, ..self }
+    }
 }
 
 impl Catalog {
@@ -53,7 +70,8 @@ impl Catalog {
         let expiries = std::mem::take(&mut self.expiries_here);
         let rows = self.close_active().unwrap_or_default();
         self.unsealed += 1;
-        Closed { active, rows, totals, touched, index_epoch, deleted, expiries }
+        let origin = Origin::Written;
+        Closed { active, rows, totals, touched, index_epoch, deleted, expiries, origin }
     }
 }
 
