@@ -101,6 +101,12 @@ impl Files {
         self.live.iter().chain(&self.retired).any(|live| live.streams.contains(&stream))
     }
 
+    /// Files of `stream` whose bytes the journal holds and that may not have been synced since.
+    pub(super) fn holders_of(&self, stream: StreamId) -> impl Iterator<Item = &Arc<AppendFile>> {
+        let live = self.live.iter().filter(move |live| live.streams.contains(&stream));
+        live.flat_map(|live| &live.holders).filter(move |file| file.id().stream == stream)
+    }
+
     pub(super) fn begin_round(&mut self) -> Writing {
         let round = self.next_round;
         self.next_round += 1;

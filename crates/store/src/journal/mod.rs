@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use crate::append_file::WriteFailed;
 use crate::disk::Disk;
-use crate::{AppendFile, StreamId};
+use crate::{AppendFile, FileKind, StreamId};
 use dirty::Dirty;
 use files::Files;
 use round::{Notice, Running};
@@ -289,6 +289,33 @@ impl Journal {
             running.files.finish(&mut writing)?;
             running.files.sync(&writing).map(drop)
         })?;
+        Ok(())
+    }
+
+    /// Lets go of the segments of `stream`, so that it can be opened anew from its files: between two rounds, what is in
+    /// memory only is written to them. `files` are those that the caller knows; the journal adds what it knows itself.
+    ///
+    /// # Errors
+    /// Released bytes could not be written. The journal still holds the files.
+    pub(crate) fn leave(&self, stream: StreamId, files: Vec<Arc<AppendFile>>) -> Result<(), WriteFailed> {
+        let failed = |failed: JournalFailed| failed.of(&self.directory);
+        let guard = self.lock().map_err(failed)?;
+        // What only a journal that has failed holds, the next start brings back.
+        self.check().map_err(failed)?;
+        let Some(journal) = guard.as_ref() else { return Ok(()) };
+        let mut files = files;
+        files.extend(self.shared.dirty.of_stream(stream));
+        files.extend(journal.holders_of(stream).cloned());
+        for file in files.iter().filter(|file| matches!(file.id().kind, FileKind::Segment(_))) {
+            // The journal forgets what it holds of it.
+            if file.is_unsettled()
+                && let Err(failed) = file.sync_directly(&*journal.disk, journal.current())
+            {
+                file.lose(&failed);
+                return Err(failed);
+            }
+            file.leave()?;
+        }
         Ok(())
     }
 

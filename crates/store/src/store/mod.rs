@@ -265,22 +265,25 @@ impl Store {
     }
 
     /// Opens a stream anew that has failed, from what is on disk: what was released is there, and the batch that failed is
-    /// not.
+    /// not. Takes the place of the old one in `stream`; readers and cursors have to be made anew. Waits for a round that
+    /// is on its way.
     ///
     /// # Errors
-    /// As [`Store::open_stream`]; or released bytes could not be written to the stream's files: only the journal has them,
-    /// and the next start of the process brings them back.
-    pub fn reopen_stream(
-        &self,
-        mut stream: Stream,
-        now: Timestamp,
-    ) -> Result<(Stream, StreamReport), OpenError> {
+    /// As [`Store::open_stream`]; or a job of the stream has not come back to [`Stream::finish`]; or released bytes could
+    /// not be written to the stream's files. `stream` is still the old one, has failed, and this may be repeated: until it
+    /// succeeds, memory or the journal may have the only copy of released bytes. The next start of the process brings
+    /// back those of the journal.
+    pub fn reopen_stream(&self, stream: &mut Stream, now: Timestamp) -> Result<StreamReport, OpenError> {
         let (id, config) = (stream.id(), *stream.config());
-        stream
-            .leave()
-            .map_err(|error| OpenError::new("a failed stream", io::Error::other(error.to_string())))?;
-        drop(stream);
-        self.open_stream(id, config, now)
+        let refused = |why| OpenError::new("a failed stream", io::Error::other(why));
+        if stream.has_job_out() {
+            return Err(refused("a job still works on its files: give it back to the stream first"));
+        }
+        let Some(files) = stream.files().cloned() else { return Err(refused("it is in memory only")) };
+        stream.leave().map_err(|error| OpenError::new("a failed stream", error.into_io()))?;
+        let (anew, report) = recovery::open_stream(id, files, config, self.index_seed, now)?;
+        *stream = anew;
+        Ok(report)
     }
 
     /// The key of the stream in `directory`. If it was sealed with the previous master key it is sealed anew.
