@@ -229,12 +229,17 @@ impl AppendFile {
 
     /// Whether journal file `number` holds nothing of it that could be needed again.
     pub(crate) fn is_settled(&self, number: u64) -> bool {
-        let tail = self.lock();
-        match tail.state {
-            State::Abandoned => true,
-            State::Lost(_) => false,
-            _ => !tail.unsettled || tail.synced_in > number,
+        self.lock().is_settled(number)
+    }
+
+    /// As [`AppendFile::is_settled`]; if so, journal file `number` may forget it: it enters anew with its next bytes.
+    pub(crate) fn leave_journal(&self, number: u64) -> bool {
+        let mut tail = self.lock();
+        let is_settled = tail.is_settled(number);
+        if is_settled && tail.journaled_in == number {
+            tail.journaled_in = 0;
         }
+        is_settled
     }
 
     /// Whether the journal holds bytes that the file itself may lose, and that a sync would settle.

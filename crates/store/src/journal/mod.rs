@@ -276,20 +276,31 @@ impl Journal {
         self.shared.dirty.has_relaxed().then(|| Duration::from_nanos(self.relaxed_due(now)))
     }
 
-    /// A stream was deleted on purpose: a replay will not ask for its files. To be called before its directory is
-    /// removed; on return the note is durable.
+    /// A stream was deleted on purpose: a replay will not ask for its files, and rounds leave alone those that are known
+    /// here. To be called before its directory is removed; on return the note is durable.
+    ///
+    /// # Errors
+    /// There is no note. Lack of space may pass, and is no failure of the journal; all else is final.
     pub fn note_dropped(&self, stream: StreamId) -> Result<(), JournalFailed> {
-        let mut notices = Vec::new();
-        self.with_files(&mut notices, |running| {
+        let mut full = None;
+        self.with_files(&mut Vec::new(), |running| {
+            self.shared.dirty.of_stream(stream).iter().for_each(|file| file.abandon());
+            running.files.abandon_stream(stream);
             if !running.files.may_hold(stream) {
                 return Ok(());
             }
             let mut writing = running.files.begin_round();
             running.files.add_dropped(stream);
-            running.files.finish(&mut writing)?;
-            running.files.sync(&writing).map(drop)
+            match running.files.finish(&mut writing) {
+                Err(error) if files::is_full(&error) => {
+                    running.files.abandon(&writing);
+                    full = Some(JournalFailed::new(&self.directory, &error));
+                    Ok(())
+                }
+                finished => finished.and_then(|()| running.files.sync(&writing).map(drop)),
+            }
         })?;
-        Ok(())
+        full.map_or(Ok(()), Err)
     }
 
     /// Lets go of the segments of `stream`, so that it can be opened anew from its files: between two rounds, what is in

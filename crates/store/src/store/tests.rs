@@ -109,15 +109,15 @@ fn a_failed_sync_fails_the_stream_and_releases_nothing() {
 fn deleted_streams_are_gone_and_strange_names_are_set_aside() {
     let disk = Arc::new(FaultyDisk::new(4));
     let (store, _) = open(&disk, 1);
-    let one = store.create_stream("A", "ONE", b"blob", StreamConfig::default(), 1).unwrap();
+    let mut one = store.create_stream("A", "ONE", b"blob", StreamConfig::default(), 1).unwrap();
     let mut two = store.create_stream("A", "TWO", b"", StreamConfig::default(), 1).unwrap();
     put(&mut two, b"kept", 1).unwrap();
     let id = two.id();
-    store.delete_stream(one).unwrap();
+    store.delete_stream(&mut one).unwrap();
     disk.create(Path::new("/store/streams/notes.txt")).unwrap();
     disk.create(&stream_directory(Path::new("/store"), id).join("0000.old")).unwrap();
     disk.create(Path::new("/store/elsewhere")).unwrap();
-    drop((two, store));
+    drop((one, two, store));
     let disk = Arc::new(disk.kill());
     let (store, report) = open(&disk, 2);
     let names: Vec<_> = report.streams.iter().map(|found| found.meta.name.as_str()).collect();
@@ -236,7 +236,9 @@ fn a_stream_that_is_opened_anew_during_a_round_loses_nothing_of_it() {
             .map(|n| store.create_stream("A", &n.to_string(), b"", config, 1).unwrap())
             .collect();
         store.journal().round_now(&|| 1).unwrap();
-        all.iter_mut().for_each(|stream| drop(put(stream, b"one", 1).unwrap()));
+        for stream in &mut all {
+            put(stream, b"one", 1).unwrap();
+        }
         let mut stream = all.remove(0);
         let (to_other, in_round) = std::sync::mpsc::channel();
         let (to_round, done) = std::sync::mpsc::channel();
@@ -311,7 +313,9 @@ fn a_stream_with_a_job_out_is_not_opened_anew() {
     let (store, _) = open(&Arc::new(FaultyDisk::new(8)), 1);
     let config = StreamConfig { segment_bytes: Some(128 << 10), ..StreamConfig::default() };
     let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
-    (0..30).for_each(|_| drop(put(&mut stream, &[1; 10_000], 1).unwrap()));
+    for _ in 0..30 {
+        put(&mut stream, &[1; 10_000], 1).unwrap();
+    }
     let job = stream.next_job(2).expect("a segment to seal");
     let error = store.reopen_stream(&mut stream, 2).unwrap_err();
     assert!(error.to_string().contains("job"), "{error}");
@@ -319,4 +323,53 @@ fn a_stream_with_a_job_out_is_not_opened_anew() {
     stream.finish(job.run(), 2).unwrap();
     store.reopen_stream(&mut stream, 2).unwrap();
     assert_eq!(payloads(&stream).len(), 30);
+}
+
+#[test]
+fn a_stream_that_could_not_be_deleted_goes_on() {
+    // The rename, and the sync behind it.
+    for point in 0..2 {
+        let disk = Arc::new(FaultyDisk::new(9));
+        let (store, _) = open(&disk, 1);
+        let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+        let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+        put(&mut stream, b"in memory", 1).unwrap();
+        disk.fail_at(disk.points() + point, Fault::Error(io::ErrorKind::Other));
+        store.delete_stream(&mut stream).unwrap_err();
+        disk.heal();
+        assert_eq!(stream.failure(), None);
+        put(&mut stream, b"two", 2).unwrap();
+        store.journal().round_now(&|| 2).unwrap();
+        assert_eq!(payloads(&stream), [b"in memory".to_vec(), b"two".to_vec()], "point {point}");
+        drop((stream, store));
+        let (store, report) = open(&Arc::new(disk.power_cycle(Survival::None)), 2);
+        let (mut stream, _) = store.open_stream(report.streams[0].id, config, 3).unwrap();
+        assert_eq!(payloads(&stream).len(), 2, "point {point}");
+        store.delete_stream(&mut stream).unwrap();
+        assert!(stream.failure().is_some());
+    }
+}
+
+/// The next round must not look for files of a deleted stream, nor a replay.
+#[test]
+fn a_deleted_stream_leaves_nothing_to_do() {
+    let disk = Arc::new(FaultyDisk::new(10));
+    let (store, _) = open(&disk, 1);
+    let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+    let mut all: Vec<_> =
+        (0..8).map(|n| store.create_stream("A", &n.to_string(), b"", config, 1).unwrap()).collect();
+    for stream in &mut all {
+            put(stream, b"one", 1).unwrap();
+        }
+    let (mut consumers, _) = store.open_consumers(all[0].id(), Durability::Synced).unwrap();
+    consumers.create("C", crate::consumer::Rules::default(), b"").unwrap();
+    consumers.flush(1).unwrap();
+    store.journal().round_now(&|| 2).unwrap();
+    put(&mut all[0], b"two", 3).unwrap();
+    store.delete_stream(&mut all[0]).unwrap();
+    let round = store.journal().round_now(&|| 4).unwrap();
+    assert_eq!((round.failed, round.journaled + round.direct), (0, 0));
+    drop((all, consumers, store));
+    let (_, report) = open(&Arc::new(disk.kill()), 2);
+    assert_eq!((report.streams.len(), report.replay.problems), (7, Vec::new()));
 }
