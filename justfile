@@ -33,6 +33,11 @@ bench-table *ARGS:
     cargo build --release -p myelin-server -p myelin-cli
     target/release/myelin bench table --ours target/release/myelin-server --reference nats-server {{ARGS}}
 
+# The store alone beside a null store, on the disk of the current directory (8 GB, some minutes)
+bench-store *ARGS:
+    cargo build --release -p myelin-cli
+    target/release/myelin bench store {{ARGS}}
+
 # Official clients in five languages against the server; SUITE is a checkout of nats.rs, whose own tests run then too
 conformance SERVER="target/release/myelin-server" SUITE="":
     cargo build --release -p myelin-server

@@ -226,6 +226,10 @@ pub fn read(disk: &dyn Disk, directory: &Path) -> Copies {
     if copies.faults.len() == COPIES.len() && copies.faults.iter().all(missing) {
         copies.faults.clear();
     }
+    if copies.best.as_ref().is_some_and(|manifest| manifest.generation == 1) {
+        // The first one is written copy by copy, too.
+        copies.faults.retain(|fault| !(fault.0 == COPIES[1] && missing(fault)));
+    }
     copies
 }
 

@@ -320,7 +320,7 @@ fn walk(
 /// and marked there as if it were on the device: a sync alone would do nothing. So it is written once more.
 fn write_again(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
     let mut at = from;
-    let mut piece = vec![0; 1 << 20];
+    let mut piece = vec![0; to.saturating_sub(from).min(1 << 20) as usize];
     while at < to {
         let wanted = piece.len().min((to - at) as usize);
         let read = file.read_at(&mut piece[..wanted], at)?;

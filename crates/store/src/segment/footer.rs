@@ -11,7 +11,7 @@
 //!                       72 3 x (u64 length, u32 checksum)  108 [8] 0  116 "MYELSEAL"  124 u32 checksum
 //! ```
 
-use super::{Changes, HEADER_BYTES, Slots, Texts, Totals};
+use super::{Changes, HEADER_BYTES, Sizes, Slots, Texts, Totals};
 use crate::cipher::Nonce;
 use crate::damage::Damage;
 use crate::disk::File;
@@ -234,6 +234,15 @@ pub fn read_changes(file: &dyn File, trailer: &Trailer, context: &Context) -> Re
     let texts = read_texts(file, trailer, context)?;
     let bytes = trailer.read_part(Part::Changes, file, context)?;
     Changes::decode(&bytes, texts).ok_or(Damage::Content(Part::Changes.name()))
+}
+
+/// Reads what the segment's messages count.
+///
+/// # Errors
+/// What is wrong with the section `slots`.
+pub fn read_sizes(file: &dyn File, trailer: &Trailer, context: &Context) -> Result<Sizes, Damage> {
+    let bytes = trailer.read_part(Part::Slots, file, context)?;
+    Sizes::decode(&bytes).ok_or(Damage::Content(Part::Slots.name()))
 }
 
 /// Reads where the segment's messages stand.

@@ -10,6 +10,7 @@ mod frames;
 mod header;
 mod resync;
 mod scan;
+mod sizes;
 mod slots;
 mod structure;
 mod subjects;
@@ -17,11 +18,14 @@ mod window;
 
 pub use changes::Changes;
 pub(crate) use changes::{decode_expiries, encode_expiries};
-pub use footer::{Footer, TRAILER_BYTES, Trailer, check_sections, read_changes, read_slots, read_trailer};
+pub use footer::{
+    Footer, TRAILER_BYTES, Trailer, check_sections, read_changes, read_sizes, read_slots, read_trailer,
+};
 pub(crate) use frames::encode_frames;
 pub use frames::read_frames;
 pub use header::{HEADER_BYTES, Header};
 pub use scan::{Damaged, Extent, Scan, ScanEnd, Scanned, scan};
+pub use sizes::Sizes;
 pub use slots::{Dictionary, Local, Slots};
 pub use structure::{Structure, check_structure};
 pub use subjects::{SubjectChange, SubjectChanges, Texts};

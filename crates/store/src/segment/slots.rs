@@ -139,7 +139,15 @@ impl Slots {
         }
         subjects.iter_mut().for_each(|subject| *subject = numbers[*subject as usize]);
         let dictionary = Dictionary::new(sorted, &subjects);
-        Self { first_seq, deltas: unless_counting(deltas), offsets, sizes, subjects, dictionary, successors: Successors::default() }
+        Self {
+            first_seq,
+            deltas: unless_counting(deltas),
+            offsets,
+            sizes,
+            subjects,
+            dictionary,
+            successors: Successors::default(),
+        }
     }
 
     /// How many messages.
@@ -292,12 +300,20 @@ impl Slots {
             return None;
         }
         let dictionary = Dictionary::new(texts, &subjects);
-        Some(Self { first_seq, deltas: unless_counting(deltas), offsets, sizes, subjects, dictionary, successors: Successors::default() })
+        Some(Self {
+            first_seq,
+            deltas: unless_counting(deltas),
+            offsets,
+            sizes,
+            subjects,
+            dictionary,
+            successors: Successors::default(),
+        })
     }
 }
 
 /// Deltas that are their indices need no memory.
-fn unless_counting(deltas: Vec<u32>) -> Vec<u32> {
+pub(super) fn unless_counting(deltas: Vec<u32>) -> Vec<u32> {
     let counting = deltas.iter().zip(0u32..).all(|(delta, index)| *delta == index);
     if counting { Vec::new() } else { deltas }
 }

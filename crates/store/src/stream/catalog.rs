@@ -283,36 +283,38 @@ impl Catalog {
 
     /// Removes one message. Says what went; nothing if there was none. One whose record was lost to damage has no bytes.
     pub(crate) fn remove(&mut self, seq: Seq) -> Result<Removed, ReadError> {
-        self.take_out(seq, |table, row, index| table.subject_in(row, index))
+        let found = self.locate(seq)?.map(|found| (found.size, found.subject));
+        Ok(self.take_out(seq, found))
     }
 
     /// As [`Catalog::remove`], of a message whose subject is known.
     ///
-    /// Perf: only its size is looked up, and that lies anywhere: a key-value store removes an old value with every new
-    /// one (`myelin bench store --rows limits`).
+    /// Perf: nothing but its size is looked up, and that lies anywhere: a key-value store removes an old value with
+    /// every new one (`myelin bench store --rows 'limit-1-*'`).
     pub(crate) fn remove_of(&mut self, subject: SubjectId, seq: Seq) -> Result<Removed, ReadError> {
-        self.take_out(seq, |_, _, _| Some(subject))
+        let size = if self.contains(seq) { self.size_of(seq)? } else { None };
+        Ok(self.take_out(seq, size.map(|size| (size, subject))))
     }
 
-    fn take_out(
-        &mut self,
-        seq: Seq,
-        subject: impl FnOnce(&Table<'_>, usize, &SubjectIndex) -> Option<SubjectId>,
-    ) -> Result<Removed, ReadError> {
-        if !self.contains(seq) {
-            return Ok(Removed::default());
+    fn size_of(&self, seq: Seq) -> Result<Option<u64>, ReadError> {
+        let Some(at) = self.place_of(seq) else { return Ok(None) };
+        let segment = &self.places[at].segment;
+        let delta = seq - segment.first_seq;
+        if matches!(self.places[at].form, Form::Sealed) {
+            let Ok(delta) = u32::try_from(delta) else { return Ok(None) };
+            return Ok(self.slots.size_of(segment, delta)?.map(u64::from));
         }
-        let at = self.place_of(seq);
-        let mut bytes = 0;
-        if let Some(at) = at {
-            let table = self.table(at)?;
-            let row = table.row_of(seq - self.places[at].segment.first_seq);
-            let found = row.and_then(|row| Some((table.size(row), subject(&table, row, &self.index)?)));
-            drop(table);
-            if let Some((size, subject)) = found {
-                self.index.removed(subject, seq);
-                bytes = size;
-            }
+        let table = self.table(at)?;
+        Ok(table.row_of(delta).map(|row| table.size(row)))
+    }
+
+    fn take_out(&mut self, seq: Seq, found: Option<(u64, SubjectId)>) -> Removed {
+        if found.is_none() && !self.contains(seq) {
+            return Removed::default();
+        }
+        let bytes = found.map_or(0, |(size, _)| size);
+        if let Some((_, subject)) = found {
+            self.index.removed(subject, seq);
         }
         self.totals.messages -= 1;
         self.totals.bytes -= bytes;
@@ -320,11 +322,11 @@ impl Catalog {
             self.advance_first(seq + 1);
         } else {
             self.mark_deleted(seq..=seq);
-            if let Some(at) = at {
+            if let Some(at) = self.place_of(seq) {
                 self.places[at].removed += 1;
             }
         }
-        Ok(Removed { messages: 1, bytes })
+        Removed { messages: 1, bytes }
     }
 
     /// The first message of a subject behind its message `seq`, not behind `last`. `None` also where that is not known

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hashbrown::HashMap;
 
 use crate::StreamId;
-use crate::segment::Slots;
+use crate::segment::{Sizes, Slots};
 
 use super::ReadError;
 use super::place::Segment;
-use super::tables::read_slots;
+use super::tables::{read_sizes, read_slots};
 
-type Key = (StreamId, u64, u64);
+/// A segment file as it is now.
+type Name = (StreamId, u64, u64);
 
 /// See the module.
 #[derive(Debug)]
@@ -24,15 +25,28 @@ pub(crate) struct SlotsCache {
 
 #[derive(Debug, Default)]
 struct Inner {
-    tables: HashMap<Key, Cached, foldhash::fast::FixedState>,
+    kept: HashMap<(Name, What), Kept, foldhash::fast::FixedState>,
     bytes: usize,
     clock: u64,
 }
 
+/// How much of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum What {
+    Whole,
+    Sizes,
+}
+
 #[derive(Debug)]
-struct Cached {
-    slots: Arc<Slots>,
+struct Kept {
+    item: Item,
     used: u64,
+}
+
+#[derive(Debug)]
+enum Item {
+    Whole(Arc<Slots>),
+    Sizes(Sizes),
 }
 
 impl SlotsCache {
@@ -44,19 +58,33 @@ impl SlotsCache {
     /// The table of a sealed segment, read from its footer if it is not at hand. Reads without holding the lock: two
     /// threads may both read a table that neither has found.
     pub(crate) fn load(&self, segment: &Segment) -> Result<Arc<Slots>, ReadError> {
-        let key = (segment.stream, segment.no.0, segment.generation);
-        if let Some(found) = self.lock().find(&key) {
-            return Ok(found);
+        if let Some(Item::Whole(found)) = self.lock().find((name(segment), What::Whole)) {
+            return Ok(Arc::clone(found));
         }
         let slots = Arc::new(read_slots(segment)?);
-        self.lock().keep(key, Arc::clone(&slots), self.budget);
+        self.insert(segment, Arc::clone(&slots));
         Ok(slots)
+    }
+
+    /// What the message with this delta counts, if the segment has it. For whoever asks about messages here and there.
+    pub(crate) fn size_of(&self, segment: &Segment, delta: u32) -> Result<Option<u32>, ReadError> {
+        let mut inner = self.lock();
+        if let Some(Item::Sizes(sizes)) = inner.find((name(segment), What::Sizes)) {
+            return Ok(sizes.find(delta));
+        }
+        if let Some(Item::Whole(slots)) = inner.find((name(segment), What::Whole)) {
+            return Ok(slots.find(delta).map(|row| slots.size(row)));
+        }
+        drop(inner);
+        let sizes = read_sizes(segment)?;
+        let found = sizes.find(delta);
+        self.lock().keep((name(segment), What::Sizes), Item::Sizes(sizes), self.budget);
+        Ok(found)
     }
 
     /// Keeps a table that was just made.
     pub(crate) fn insert(&self, segment: &Segment, slots: Arc<Slots>) {
-        let key = (segment.stream, segment.no.0, segment.generation);
-        self.lock().keep(key, slots, self.budget);
+        self.lock().keep((name(segment), What::Whole), Item::Whole(slots), self.budget);
     }
 
     /// Bytes in use.
@@ -70,29 +98,41 @@ impl SlotsCache {
     }
 }
 
+fn name(segment: &Segment) -> Name {
+    (segment.stream, segment.no.0, segment.generation)
+}
+
 impl Inner {
-    fn find(&mut self, key: &Key) -> Option<Arc<Slots>> {
+    fn find(&mut self, key: (Name, What)) -> Option<&Item> {
         self.clock += 1;
-        let cached = self.tables.get_mut(key)?;
-        cached.used = self.clock;
-        Some(Arc::clone(&cached.slots))
+        let kept = self.kept.get_mut(&key)?;
+        kept.used = self.clock;
+        Some(&kept.item)
     }
 
-    fn keep(&mut self, key: Key, slots: Arc<Slots>, budget: usize) {
-        self.bytes += slots.memory();
-        let cached = Cached { slots, used: self.clock };
-        if let Some(before) = self.tables.insert(key, cached) {
-            self.bytes -= before.slots.memory();
+    fn keep(&mut self, key: (Name, What), item: Item, budget: usize) {
+        self.bytes += item.memory();
+        if let Some(before) = self.kept.insert(key, Kept { item, used: self.clock }) {
+            self.bytes -= before.item.memory();
         }
-        while self.bytes > budget && self.tables.len() > 1 {
+        while self.bytes > budget && self.kept.len() > 1 {
             self.drop_oldest();
         }
     }
 
     fn drop_oldest(&mut self) {
-        let oldest = self.tables.iter().min_by_key(|(_, cached)| cached.used).map(|(key, _)| *key);
-        if let Some(gone) = oldest.and_then(|key| self.tables.remove(&key)) {
-            self.bytes -= gone.slots.memory();
+        let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);
+        if let Some(gone) = oldest.and_then(|key| self.kept.remove(&key)) {
+            self.bytes -= gone.item.memory();
+        }
+    }
+}
+
+impl Item {
+    fn memory(&self) -> usize {
+        match self {
+            Self::Whole(slots) => slots.memory(),
+            Self::Sizes(sizes) => sizes.memory(),
         }
     }
 }

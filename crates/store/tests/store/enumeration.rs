@@ -94,6 +94,8 @@ pub(crate) struct Enumeration {
     pub(crate) randoms: u64,
     /// Whether power is lost a second time: after every recovery, and at every point of those from a crash.
     pub(crate) crash_recovery: bool,
+    /// At every how many points of a recovery it is lost; where it begins rotates, so that all of them have their turn.
+    pub(crate) recovery_step: u64,
 }
 
 impl Enumeration {
@@ -106,7 +108,7 @@ impl Enumeration {
             Fault::FullAfter(0),
             Fault::FullAfter(8192),
         ];
-        Self { name, seed, faults, prefixes: 4, randoms: 4, crash_recovery: true }
+        Self { name, seed, faults, prefixes: 4, randoms: 4, crash_recovery: true, recovery_step: 1 }
     }
 
     /// Tries everything, until something goes wrong.
@@ -224,7 +226,9 @@ impl<S: Script> Run<'_, S> {
         if !matches!(case.fault, Some((_, Fault::Crash))) {
             return Ok(1);
         }
-        for point in 0..behind {
+        let step = self.plan.recovery_step;
+        let begin = case.fault.map_or(0, |(point, _)| point) % step;
+        for point in (begin..behind).step_by(step as usize) {
             // Rotates through the survivals: over all points each meets each.
             let turn = point + case.fault.map_or(0, |(point, _)| point);
             let survival = match turn % 3 {

@@ -109,40 +109,46 @@ fn write(room: &Scratch, load: &Load, records: u64) -> Result<(u64, Spent), Benc
 /// Streams at their limits, which remove as much as they store, beside one without.
 pub(crate) fn at_messages(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
     let limits = Limits { messages: Some(settings.divide(KEPT)), ..Limits::default() };
-    limited(settings, scratch, &Load::new(64, 128), limits)
+    limited(settings, scratch, &Load::new(64, 128), (limits, KEPT))
 }
 
 pub(crate) fn at_bytes(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
     let limits = Limits { bytes: Some(settings.divide(KEPT) * 178), ..Limits::default() };
-    limited(settings, scratch, &Load::new(64, 128), limits)
+    limited(settings, scratch, &Load::new(64, 128), (limits, KEPT))
 }
 
 /// One message of each of 100,000 subjects.
 pub(crate) fn at_newest(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
-    limited(settings, scratch, &Load::random(settings.divide(100_000) as usize, 128), of_each(1))
+    limited(settings, scratch, &Load::random(settings.divide(100_000) as usize, 128), (of_each(1), 300_000))
 }
 
 /// One message of each of a million subjects.
 pub(crate) fn at_newest_of_many(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
-    limited(settings, scratch, &Load::random(settings.divide(1_000_000) as usize, 128), of_each(1))
+    limited(
+        settings,
+        scratch,
+        &Load::random(settings.divide(1_000_000) as usize, 128),
+        (of_each(1), 3_000_000),
+    )
 }
 
 /// Ten messages of each of 20,000 subjects.
 pub(crate) fn at_history(settings: &Settings, scratch: &Scratch) -> Result<Vec<Figure>, BenchError> {
-    limited(settings, scratch, &Load::random(settings.divide(20_000) as usize, 128), of_each(10))
+    limited(settings, scratch, &Load::random(settings.divide(20_000) as usize, 128), (of_each(10), 400_000))
 }
 
 fn of_each(most: u64) -> Limits {
     Limits { messages_per_subject: Some(most), ..Limits::default() }
 }
 
+/// A stream with limits beside one without, after so many messages that the limits are reached.
 fn limited(
     settings: &Settings,
     scratch: &Scratch,
     load: &Load,
-    limits: Limits,
+    (limits, unmeasured): (Limits, u64),
 ) -> Result<Vec<Figure>, BenchError> {
-    let kept = settings.divide(KEPT);
+    let unmeasured = settings.divide(unmeasured);
     let records = settings.divide(BYTES / load.entry_bytes() as u64);
     let (mut limited, mut unlimited) = (Sample::default(), Sample::default());
     for round in 0..settings.rounds {
@@ -150,7 +156,7 @@ fn limited(
             let room = scratch.room("limit")?;
             let limits = if is_limited { limits } else { Limits::default() };
             let (count, spent) =
-                fill(&room, load, StreamConfig { limits, ..StreamConfig::default() }, (kept, records))?;
+                fill(&room, load, StreamConfig { limits, ..StreamConfig::default() }, (unmeasured, records))?;
             if is_limited { &mut limited } else { &mut unlimited }.add(count, spent);
         }
     }
