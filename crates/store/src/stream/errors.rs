@@ -63,6 +63,15 @@ impl StoreError {
     pub(crate) fn from_io(error: io::Error) -> Self {
         if is_full(&error) { Self::Full } else { Self::Io(error) }
     }
+
+    /// As an error of a system call, of the same kind.
+    pub(crate) fn into_io(self) -> io::Error {
+        match self {
+            Self::Full => io::ErrorKind::StorageFull.into(),
+            Self::Io(error) | Self::Read(ReadError::Io(error)) => error,
+            other => io::Error::other(other.to_string()),
+        }
+    }
 }
 
 /// Whether a system call failed for lack of space.

@@ -90,6 +90,13 @@ impl Erasure {
     }
 }
 
+impl Upkeep {
+    /// Whether a job works on files of the stream.
+    pub(super) fn is_out(&self) -> bool {
+        self.out != Out::None
+    }
+}
+
 impl Stream {
     /// The next piece of upkeep, if any is due. To be asked after appends and removals, and after [`Stream::finish`];
     /// costs little when there is nothing. While a job is out there is no other one.

@@ -31,7 +31,7 @@ mod usage;
 
 use std::io;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::append_file::{AppendFile, OnDurable};
@@ -106,6 +106,8 @@ pub(crate) struct Shared {
     removals: Arc<AtomicU64>,
     truncations: Arc<AtomicU64>,
     failure: OnceLock<String>,
+    /// Whether another has taken over the files: a round that ends now says nothing about this stream any more.
+    is_left: AtomicBool,
 }
 
 /// A stream in numbers.
@@ -134,6 +136,7 @@ impl Shared {
             catalog: RwLock::new(catalog),
             release: Release::new(released),
             failure: OnceLock::new(),
+            is_left: AtomicBool::new(false),
         })
     }
 
@@ -368,17 +371,26 @@ impl Stream {
         self.closed.iter().for_each(|closed| closed.active.file.abandon());
     }
 
-    /// Lets go of the files, so that another can open them. Everything that counts as durable is in them then.
+    /// Lets go of the files, so that another can open them. All that was released is in them then, and this stream
+    /// releases nothing more. May be repeated after an error.
     pub(crate) fn leave(&mut self) -> Result<(), StoreError> {
         self.shared.fail("the stream was opened anew");
-        let files = self.closed.iter().map(|closed| &closed.active.file).chain([&self.active.file]);
-        for file in files {
-            if file.written() < file.durable() {
-                file.flush().map_err(|error| StoreError::Failed(error.to_string()))?;
-            }
-            file.abandon();
-        }
+        let Some(files) = self.home.files() else { return Ok(()) };
+        let own = self.closed.iter().map(|closed| &closed.active.file).chain([&self.active.file]);
+        let left = files.ground.journal.leave(self.shared.id, own.cloned().collect());
+        left.map_err(|error| StoreError::from_io(error.to_io()))?;
+        self.shared.is_left.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Where its files are; `None` in memory.
+    pub(crate) fn files(&self) -> Option<&Files> {
+        self.home.files()
+    }
+
+    /// Whether a job works on its files.
+    pub(crate) fn has_job_out(&self) -> bool {
+        self.upkeep.is_out()
     }
 
     /// Gives memory of the tail to the operating system: what was appended in [`Durability::Memory`] is written.
@@ -398,7 +410,9 @@ pub(crate) fn nanos(now: Timestamp) -> u64 {
 
 impl OnDurable for Shared {
     fn durable(&self, file: FileId, offset: u64) {
-        if let FileKind::Segment(no) = file.kind {
+        if let FileKind::Segment(no) = file.kind
+            && !self.is_left.load(Ordering::Acquire)
+        {
             self.release.durable(no, offset);
         }
     }

@@ -134,9 +134,9 @@ impl Run<'_> {
 
     fn delete(&mut self, name: &'static str) -> Result<(), Over> {
         let Some(at) = self.streams.iter().position(|(other, _)| *other == name) else { return Ok(()) };
-        let (_, stream) = self.streams.remove(at);
+        let (_, mut stream) = self.streams.remove(at);
         self.promise(name).life = Life::Ending;
-        match self.store.delete_stream(stream) {
+        match self.store.delete_stream(&mut stream) {
             Ok(()) => self.promise(name).life = Life::Gone,
             Err(_) if self.store.journal().check().is_err() => return Err(Over),
             Err(_) => {}
