@@ -112,6 +112,10 @@ impl Job {
             Task::Overwrite(overwriting) => overwriting.run(&site).map(|()| Finished::Overwritten),
             Task::Remove(removal) => removal.run(&site).map(|()| Finished::Removed),
         });
+        if result.is_ok() {
+            // It may have made room; taken is only what leaves as much again.
+            site.files.ground.headroom.restore();
+        }
         Done { result, errand }
     }
 

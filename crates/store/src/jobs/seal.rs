@@ -22,7 +22,7 @@ use crate::ranges::Ranges;
 use crate::record::{Batch, Control, Entry, HEAD_BYTES, peek};
 use crate::recovery::{QUARANTINE, place_aside};
 use crate::segment::{Changes, Footer, Slots, SubjectChange, SubjectChanges, TRAILER_BYTES, Texts, Totals};
-use crate::stream::{Closed, Origin, Rows, SealedFile, Segment, Source, segment_name};
+use crate::stream::{Closed, Origin, Rows, SealedFile, Segment, Source, is_full, segment_name};
 use crate::{Seq, Timestamp};
 
 /// Texts read under one lock of the catalog.
@@ -71,6 +71,12 @@ impl Sealing {
             return self.seal_in_place(site, &names);
         }
         let mut sealed = self.rewrite(site, &names, Care::Whole);
+        let is_full = matches!(&sealed, Err(JobError::Io(error)) if is_full(error));
+        if is_full && self.may_be_added_to() {
+            // A footer takes less than a copy, and what was allocated ahead is given back.
+            Output::abandon(site, &self.closed.active.segment);
+            return self.seal_in_place(site, &names);
+        }
         if matches!(sealed, Err(JobError::Damage(..))) {
             if self.may_be_added_to() {
                 // What cannot be read now stays where it is: as it is, it can still be looked at.

@@ -390,3 +390,33 @@ fn everything(bench: &Bench) -> Vec<(String, Vec<u8>)> {
     };
     bench.names().into_iter().map(read).collect()
 }
+
+#[test]
+fn headroom_that_was_given_up_is_taken_back_after_a_job() {
+    let mut bench = Bench::in_memory(SHAPES[0], 2000);
+    fill(&mut bench, 100);
+    let job = bench.stream().next_job(1).unwrap();
+    let ground = Arc::clone(&job.site.files.ground);
+    assert!(ground.headroom.release().unwrap());
+    let done = job.run();
+    assert!(ground.headroom.is_held());
+    bench.stream().finish(done, 1).unwrap();
+}
+
+#[test]
+fn a_segment_that_cannot_be_packed_on_a_full_disk_is_sealed_as_it_is() {
+    use crate::disk::faulty::{Fault, FaultyDisk};
+    let disk = FaultyDisk::new(7);
+    disk.make_directory(Path::new("/store")).unwrap();
+    let mut bench = Bench::new(Arc::new(disk.clone()), Path::new("/store"), SHAPES[1], 1 << 20);
+    for n in 0..3u64 {
+        let noise: Vec<u8> = (0..30_000u64).map(|at| ((at * at * (n + 7)) >> 7) as u8).collect();
+        bench.put("a", &noise);
+    }
+    bench.stream().close_segment(0, 1).unwrap();
+    let before = contents(bench.stream());
+    disk.fail_at(disk.points(), Fault::FullAfter(2000));
+    assert_eq!(bench.step(), Some("seal"));
+    assert_eq!(headers(&bench)[0].1, 0, "it is the same file");
+    assert_eq!(contents(bench.stream()), before);
+}
