@@ -319,7 +319,7 @@ fn walk(
 
 /// Makes the end of a log durable. What the last process could not sync may be in the operating system's memory only,
 /// and marked there as if it were on the device: a sync alone would do nothing. So it is written once more.
-fn write_again(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
+pub(super) fn write_again(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
     let mut at = from;
     let mut piece = vec![0; to.saturating_sub(from).min(1 << 20) as usize];
     while at < to {

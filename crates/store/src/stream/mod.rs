@@ -364,7 +364,14 @@ impl Stream {
             return None;
         }
         self.durable_mark = (segment.0, offset);
-        Some(Control::Durable { segment, offset })
+        match self.closed.last().filter(|_| segment.0 != marked_segment) {
+            // Of a new segment nothing is synced yet. That the one before is shows what it is, should its header be lost.
+            Some(before) => {
+                let Active { segment, file } = &before.active;
+                Some(Control::Durable { segment: segment.no, offset: file.durable() })
+            }
+            None => Some(Control::Durable { segment, offset }),
+        }
     }
 
     /// Changes limits and the like from here on; what exceeds new limits goes with [`Stream::enforce`].

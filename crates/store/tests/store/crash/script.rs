@@ -202,7 +202,13 @@ impl Run<'_> {
         };
         self.batch(
             name,
-            |twin, now| told(now, &mut |messages| messages.iter().for_each(|one| drop(twin.append(one, true)))),
+            |twin, now| {
+                told(now, &mut |messages| {
+                    for one in messages {
+                        let _ = twin.append(one, true);
+                    }
+                });
+            },
             |stream, now| {
                 let mut result = Ok(());
                 told(now, &mut |messages| {
@@ -214,15 +220,15 @@ impl Run<'_> {
     }
 
     fn remove(&mut self, name: &str, seqs: &[Seq]) {
-        self.batch(name, |twin, _| drop(twin.remove(seqs)), |stream, now| stream.delete_many(seqs, now).map(drop));
+        self.batch(name, |twin, _| { twin.remove(seqs); }, |stream, now| stream.delete_many(seqs, now).map(drop));
     }
 
     fn purge(&mut self, name: &str, purge: &Purge) {
-        self.batch(name, |twin, _| drop(twin.purge(purge)), |stream, now| stream.purge(purge, 1000, now).map(drop));
+        self.batch(name, |twin, _| { twin.purge(purge); }, |stream, now| stream.purge(purge, 1000, now).map(drop));
     }
 
     fn truncate(&mut self, name: &str, last: Seq) {
-        self.batch(name, |twin, _| drop(twin.truncate(last)), |stream, now| stream.truncate(last, now).map(drop));
+        self.batch(name, |twin, _| { twin.truncate(last); }, |stream, now| stream.truncate(last, now).map(drop));
     }
 
     fn skip(&mut self, name: &str, last: Seq) {
@@ -233,7 +239,7 @@ impl Run<'_> {
         self.now += pause;
         self.batch(
             name,
-            |twin, now| drop(twin.expire(now, |kept| kept.headers.is_empty().then(marker))),
+            |twin, now| { twin.expire(now, |kept| kept.headers.is_empty().then(marker)); },
             |stream, now| stream.expire(now, 1000, Some(&Mark)).map(drop),
         );
     }
