@@ -12,7 +12,8 @@ use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
 use crate::stream::{
-    Active, Beginning, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared, Source, size_of,
+    Active, Beginning, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared,
+    Source, size_of,
 };
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
@@ -393,7 +394,7 @@ pub(super) fn resume(
     let at = Beginning { no, first_seq, before };
     let begun = files
         .begin_segment(shared.id, at, durability, Some(Arc::clone(shared)), now)
-        .map_err(|error| OpenError::new("a new segment", std::io::Error::other(error.to_string())))?;
+        .map_err(|error| OpenError::new("a new segment", error.into_io()))?;
     let mut catalog = shared.catalog_mut();
     let closed = open.map(|open| catalog.close_segment(open, Arc::clone(&begun.segment)).recovered());
     if closed.is_none() {

@@ -46,6 +46,12 @@ impl OpenError {
     pub(crate) fn new(what: impl Into<String>, damage: impl Into<Damage>) -> Self {
         Self { what: what.into(), damage: damage.into() }
     }
+
+    /// Whether the device is full. It may be tried again when there is space.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(&self.damage, Damage::Io(error) if crate::stream::is_full(error))
+    }
 }
 
 /// A stream on its way back.

@@ -213,9 +213,10 @@ impl Store {
         let first_seq = catalog.next_seq();
         let shared = Shared::new(id, Storage::File, catalog);
         let told = Some(Arc::clone(&shared));
-        let active = files.begin_segment(id, Beginning::anew(SegmentNo(1), first_seq), config.durability, told, now);
+        let active =
+            files.begin_segment(id, Beginning::anew(SegmentNo(1), first_seq), config.durability, told, now);
         let active = active.inspect_err(|_| self.unmake_directory(&files.directory));
-        let active: Active = active.map_err(|error| io(io::Error::other(error.to_string())))?;
+        let active: Active = active.map_err(|error| io(error.into_io()))?;
         shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
         Ok(Stream::assemble(shared, config, Home::Files(files), active, Vec::new(), None))
     }
@@ -282,7 +283,7 @@ impl Store {
         let Some(files) = stream.files().cloned() else { return Err(refused("it is in memory only")) };
         stream.leave().map_err(|error| OpenError::new("a failed stream", error.into_io()))?;
         let (anew, report) = recovery::open_stream(id, files, config, self.index_seed, now)?;
-
+        stream.hand_on(&anew);
         *stream = anew;
         Ok(report)
     }

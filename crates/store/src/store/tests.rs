@@ -232,9 +232,8 @@ fn a_stream_that_is_opened_anew_during_a_round_loses_nothing_of_it() {
         let (store_here, _) = opened.unwrap();
         let store = &store_here;
         let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
-        let mut all: Vec<_> = (0..streams)
-            .map(|n| store.create_stream("A", &n.to_string(), b"", config, 1).unwrap())
-            .collect();
+        let mut all: Vec<_> =
+            (0..streams).map(|n| store.create_stream("A", &n.to_string(), b"", config, 1).unwrap()).collect();
         store.journal().round_now(&|| 1).unwrap();
         for stream in &mut all {
             put(stream, b"one", 1).unwrap();
@@ -359,8 +358,8 @@ fn a_deleted_stream_leaves_nothing_to_do() {
     let mut all: Vec<_> =
         (0..8).map(|n| store.create_stream("A", &n.to_string(), b"", config, 1).unwrap()).collect();
     for stream in &mut all {
-            put(stream, b"one", 1).unwrap();
-        }
+        put(stream, b"one", 1).unwrap();
+    }
     let (mut consumers, _) = store.open_consumers(all[0].id(), Durability::Synced).unwrap();
     consumers.create("C", crate::consumer::Rules::default(), b"").unwrap();
     consumers.flush(1).unwrap();
@@ -372,4 +371,54 @@ fn a_deleted_stream_leaves_nothing_to_do() {
     drop((all, consumers, store));
     let (_, report) = open(&Arc::new(disk.kill()), 2);
     assert_eq!((report.streams.len(), report.replay.problems), (7, Vec::new()));
+}
+
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl crate::stream::OnRelease for Told {
+    fn released(&self, _: StreamId, seq: u64, ticket: crate::stream::Ticket) {
+        self.0.lock().unwrap().push(format!("released {seq} ticket {}", ticket.0));
+    }
+    fn failed(&self, _: StreamId, why: &str) {
+        self.0.lock().unwrap().push(format!("failed {why}"));
+    }
+}
+
+#[test]
+fn who_waits_for_a_release_is_told() {
+    let (store, _) = open(&Arc::new(FaultyDisk::new(11)), 1);
+    let told = Arc::new(Told::default());
+    let take = || std::mem::take(&mut *told.0.lock().unwrap());
+    let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+    let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+    stream.on_release(Arc::clone(&told) as Arc<dyn crate::stream::OnRelease>);
+    put(&mut stream, b"one", 1).unwrap();
+    put(&mut stream, b"two", 1).unwrap();
+    assert_eq!(take(), [""; 0], "not before the round");
+    store.journal().round_now(&|| 2).unwrap();
+    assert_eq!(take(), ["released 2 ticket 2"]);
+    put(&mut stream, b"three", 3).unwrap();
+    store.reopen_stream(&mut stream, 4).unwrap();
+    assert_eq!(take(), ["failed the stream was opened anew"]);
+    put(&mut stream, b"four", 5).unwrap();
+    let weaker = StreamConfig { durability: Durability::Written, ..config };
+    stream.set_config(weaker, 6).unwrap();
+    put(&mut stream, b"five", 7).unwrap();
+    assert_eq!(take().len(), 1, "what waited is released by the weaker mode, and told");
+    put(&mut stream, b"six", 8).unwrap();
+    assert_eq!(take(), [""; 0], "released at once");
+}
+
+#[test]
+fn a_full_disk_is_told_from_other_errors() {
+    let disk = Arc::new(FaultyDisk::new(12));
+    let (store, _) = open(&disk, 1);
+    disk.set_capacity(Some(disk.used()));
+    let full = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap_err();
+    assert!(full.is_full(), "{full}");
+    disk.set_capacity(None);
+    disk.fail_at(disk.points(), Fault::Error(io::ErrorKind::Other));
+    let other = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap_err();
+    assert!(!other.is_full(), "{other}");
 }

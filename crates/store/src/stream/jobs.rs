@@ -285,7 +285,7 @@ impl Stream {
     fn sealed(&mut self, sealed: Sealed) {
         let Sealed { segment, slots, subjects, appended } = sealed;
         self.upkeep.changed += subjects;
-        self.shared.release.durable(segment.no, appended);
+        self.shared.durable_to(segment.no, appended);
         self.replace(segment, slots);
         self.shared.catalog_mut().sealed_one();
     }

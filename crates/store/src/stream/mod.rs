@@ -29,6 +29,7 @@ mod tables;
 mod tests;
 mod usage;
 
+use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,7 +50,7 @@ pub use errors::{ReadError, Refusal, StoreError};
 pub use expire::{Expired, Marker, Markers};
 pub use lookup::Filter;
 pub use reader::{Reader, StoredMessage, Wait};
-pub use release::{Release, Ticket};
+pub use release::{OnRelease, Release, Ticket};
 pub use remove::{Progress, Purge};
 pub use usage::Usage;
 
@@ -108,6 +109,15 @@ pub(crate) struct Shared {
     failure: OnceLock<String>,
     /// Whether another has taken over the files: a round that ends now says nothing about this stream any more.
     is_left: AtomicBool,
+    on_release: OnceLock<Listener>,
+}
+
+struct Listener(Arc<dyn OnRelease>);
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
 }
 
 /// A stream in numbers.
@@ -137,6 +147,7 @@ impl Shared {
             release: Release::new(released),
             failure: OnceLock::new(),
             is_left: AtomicBool::new(false),
+            on_release: OnceLock::new(),
         })
     }
 
@@ -158,9 +169,28 @@ impl Shared {
         self.truncations.load(Ordering::Acquire)
     }
 
-    /// Marks the stream as failed; the first reason stays.
+    /// Marks the stream as failed; the first reason stays. Not to be called under the catalog's lock.
     pub(crate) fn fail(&self, why: &str) {
-        let _ = self.failure.set(why.to_owned());
+        if self.failure.set(why.to_owned()).is_ok()
+            && let Some(Listener(listener)) = self.on_release.get()
+        {
+            listener.failed(self.id, why);
+        }
+    }
+
+    /// A segment is synced up to `offset`.
+    pub(crate) fn durable_to(&self, no: SegmentNo, offset: u64) {
+        if self.release.durable(no, offset) {
+            self.tell_released();
+        }
+    }
+
+    fn tell_released(&self) {
+        if let Some(Listener(listener)) = self.on_release.get() {
+            // In this order, no sequence is told before its time: the position may only have grown in between.
+            let ticket = self.release.ticket();
+            listener.released(self.id, self.release.seq(), ticket);
+        }
     }
 
     pub(crate) fn failure(&self) -> Option<&str> {
@@ -254,6 +284,19 @@ impl Stream {
         &self.shared.release
     }
 
+    /// Has `listener` told when batches that had to wait are released. Before the first append; the first one stays.
+    /// [`Store::reopen_stream`](crate::store::Store::reopen_stream) gives it to the stream that it opens.
+    pub fn on_release(&self, listener: Arc<dyn OnRelease>) {
+        let _ = self.shared.on_release.set(Listener(listener));
+    }
+
+    /// Hands the listener on to the stream that takes the place of this one.
+    pub(crate) fn hand_on(&self, to: &Self) {
+        if let Some(Listener(listener)) = self.shared.on_release.get() {
+            to.on_release(Arc::clone(listener));
+        }
+    }
+
     /// Why the stream has failed, if it has.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
@@ -282,11 +325,13 @@ impl Stream {
         let last = self.shared.catalog().totals.last_seq;
         let release = &self.shared.release;
         if self.home.is_memory() || append::is_released_at_once(self.config.durability) {
-            release.at_once(last);
+            if release.at_once(last) {
+                self.shared.tell_released();
+            }
         } else {
             release.appended(self.active.segment.no, end, last);
             // A round may have synced the batch before it was entered here.
-            release.durable(self.active.segment.no, self.active.file.durable());
+            self.shared.durable_to(self.active.segment.no, self.active.file.durable());
         }
         Ok(())
     }
@@ -363,7 +408,7 @@ impl Stream {
         if self.config.durability == Durability::Synced {
             let (no, release) = (old.segment.no, &self.shared.release);
             release.appended(no, old.file.end(), release.seq());
-            release.durable(no, old.file.durable());
+            self.shared.durable_to(no, old.file.durable());
         }
     }
 
@@ -420,7 +465,7 @@ impl OnDurable for Shared {
         if let FileKind::Segment(no) = file.kind
             && !self.is_left.load(Ordering::Acquire)
         {
-            self.release.durable(no, offset);
+            self.durable_to(no, offset);
         }
     }
 
