@@ -10,8 +10,11 @@
 mod base;
 mod directory;
 mod entries;
+mod packed;
 mod report;
 mod sealed;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -127,6 +130,7 @@ impl Recovering<'_> {
             expected = no.0 + 1;
             match self.read_ends(no) {
                 Ok((header, Some(trailer))) => self.apply_sealed(&header, &trailer, &newer[at + 1..])?,
+                Ok((header, None)) if header.packed => self.walk_packed(&header, None)?,
                 Ok((header, None)) => {
                     if !self.walk_unsealed(&header, &newer[at + 1..])? {
                         return Ok(no);
