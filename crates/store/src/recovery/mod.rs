@@ -102,7 +102,12 @@ impl Recovering<'_> {
     fn run(mut self) -> Result<Recovered, OpenError> {
         let found = directory::read(self.files, &mut self.report)?;
         let copies = manifest::read(&*self.files.ground.disk, &self.files.directory);
-        for (name, damage) in &copies.faults {
+        // Without its twin it is the first that was ever written, and a crash came before the second.
+        let is_unfinished = |damage: &Damage| {
+            matches!(damage, Damage::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
+                && copies.best.is_some()
+        };
+        for (name, damage) in copies.faults.iter().filter(|(_, damage)| !is_unfinished(damage)) {
             self.report.note(Notice::Damaged { file: (*name).to_owned(), what: damage.to_string() });
         }
         if copies.best.is_none() && !copies.faults.is_empty() {
@@ -112,11 +117,24 @@ impl Recovering<'_> {
         if let Some(manifest) = &copies.best {
             self.load_manifest(manifest, &found)?;
         }
-        self.remove_obsolete(copies.best.as_ref(), &found);
+        if self.heal_manifest(&copies) {
+            self.remove_obsolete(copies.best.as_ref(), &found);
+        }
         let newer: Vec<SegmentNo> = found.segments.iter().copied().filter(|no| *no > covers).collect();
         let last = self.replay(covers, &newer)?;
         let Self { catalog, open, closed, report, .. } = self;
         Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last })
+    }
+
+    /// Makes both copies of the manifest say the same. Answers whether they do: else the worse one may list files that
+    /// the better one does not, and would be in force if that were lost.
+    fn heal_manifest(&mut self, copies: &manifest::Copies) -> bool {
+        let Some(best) = copies.best.as_ref().filter(|_| !copies.equal) else { return true };
+        let written = best.write(&*self.files.ground.disk, &self.files.directory);
+        if let Err(error) = &written {
+            self.report.note(Notice::Left { what: format!("cannot write the manifest: {error}") });
+        }
+        written.is_ok()
     }
 
     /// Goes through the segments behind the manifest; answers which is the last that stays.

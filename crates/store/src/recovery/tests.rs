@@ -81,3 +81,27 @@ fn packed_segments_with_a_damaged_trailer_keep_their_messages() {
     assert_eq!(disk.open(&path).unwrap().len().unwrap(), length, "nothing was cut");
     assert_eq!(sequences(&stream), (1..=MESSAGES).collect::<Vec<_>>(), "{:?}", report.notices);
 }
+
+#[test]
+fn a_missing_copy_of_a_manifest_is_written_and_is_no_damage() {
+    let (disk, id) = written(Compression::None);
+    let directory = stream_directory(std::path::Path::new("/store"), id);
+    let manifest = Manifest {
+        generation: 2,
+        stream: id,
+        covers: SegmentNo(0),
+        base: None,
+        totals: crate::segment::Totals { first_seq: 1, ..crate::segment::Totals::default() },
+        epoch: 0,
+        term: 0,
+        deleted: crate::ranges::Ranges::default(),
+        segments: Vec::new(),
+    };
+    manifest.write(&*disk, &directory).unwrap();
+    let second = directory.join(manifest::COPIES[1]);
+    disk.remove_file(&second).unwrap();
+    let store = open(&disk, 2);
+    let (_, report) = store.open_stream(id, config(Compression::None), 5).unwrap();
+    assert!(!report.is_damaged(), "{:?}", report.notices);
+    assert!(manifest::read(&*disk, &directory).equal);
+}
