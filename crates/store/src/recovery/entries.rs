@@ -10,7 +10,7 @@ use crate::damage::Damage;
 use crate::disk::File;
 use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
-use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
+use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, MAX_SEQ, ScanEnd, Scanned};
 use crate::stream::{
     Active, Beginning, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared,
     Source, size_of,
@@ -350,7 +350,8 @@ pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<(), 
     match &scanned.entry {
         Entry::Message(message) => {
             // A message that is there already can only come from bytes that were written twice.
-            if message.seq <= catalog.totals.last_seq {
+            // And one far from where its segment begins was never written by an append.
+            if message.seq <= catalog.totals.last_seq || !is_in_span(catalog, message.seq) {
                 return Ok(());
             }
             let size = size_of(Storage::File, message.subject, message.headers, message.payload);
@@ -363,22 +364,34 @@ pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<(), 
                 size,
             });
         }
-        Entry::Erased { seq } => catalog.skip(*seq),
+        Entry::Erased { seq } if *seq <= MAX_SEQ => catalog.skip(*seq),
         Entry::Control(Control::Delete(ranges)) => {
-            for seq in ranges.iter().flatten() {
-                catalog.remove(seq)?;
+            let (first, last) = (catalog.totals.first_seq, catalog.totals.last_seq);
+            for range in ranges.iter() {
+                let last = (*range.end()).min(last);
+                let mut seq = catalog.deleted.next_live((*range.start()).max(first));
+                while seq <= last {
+                    catalog.remove(seq)?;
+                    seq = catalog.deleted.next_live(seq + 1);
+                }
             }
         }
-        Entry::Control(Control::Trim { first }) => {
+        Entry::Control(Control::Trim { first }) if *first <= MAX_SEQ => {
             catalog.trim(*first)?;
         }
         Entry::Control(Control::Truncate { last }) => {
             catalog.truncate(*last)?;
         }
-        Entry::Control(Control::Skip { last }) => catalog.skip(*last),
-        Entry::Control(Control::Durable { .. } | Control::Term { .. }) => {}
+        Entry::Control(Control::Skip { last }) if *last <= MAX_SEQ => catalog.skip(*last),
+        Entry::Erased { .. } | Entry::Control(_) => {}
     }
     Ok(())
+}
+
+/// Whether the active segment's table can name a sequence.
+fn is_in_span(catalog: &Catalog, seq: Seq) -> bool {
+    let first = catalog.places.last().map_or(0, |place| place.segment.first_seq);
+    seq <= MAX_SEQ && seq.checked_sub(first).is_some_and(|delta| u32::try_from(delta).is_ok())
 }
 
 /// Makes the last segment grow again, or begins a new one.

@@ -105,3 +105,29 @@ fn a_missing_copy_of_a_manifest_is_written_and_is_no_damage() {
     assert!(!report.is_damaged(), "{:?}", report.notices);
     assert!(manifest::read(&*disk, &directory).equal);
 }
+
+#[test]
+fn entries_that_no_append_writes_are_passed_over() {
+    use crate::record::{Control, Entry, Message};
+    use crate::segment::Scanned;
+    let (disk, id) = written(Compression::None);
+    let store = open(&disk, 2);
+    let (stream, _) = store.open_stream(id, config(Compression::None), 5).unwrap();
+    let shared = Arc::clone(stream.shared());
+    let mut catalog = shared.catalog_mut();
+    let mut apply = |entry| {
+        entries::apply(&mut catalog, &Scanned { offset: 128, size: 40, timestamp: 1, entry }).unwrap();
+        (catalog.totals.last_seq, catalog.totals.messages)
+    };
+    let before = (MESSAGES, MESSAGES);
+    for seq in [u64::MAX, 1 << 40] {
+        let message = Message { seq, timestamp: 1, expires: None, subject: b"a", headers: b"", payload: b"" };
+        assert_eq!(apply(Entry::Message(message)), before);
+    }
+    assert_eq!(apply(Entry::Erased { seq: u64::MAX }), before);
+    assert_eq!(apply(Entry::Control(Control::Skip { last: u64::MAX })), before);
+    assert_eq!(apply(Entry::Control(Control::Trim { first: u64::MAX })), before);
+    let mut all = crate::ranges::Ranges::default();
+    all.push(1..=u64::MAX);
+    assert_eq!(apply(Entry::Control(Control::Delete(std::borrow::Cow::Owned(all)))), (MESSAGES, 0));
+}

@@ -20,6 +20,7 @@ pub(crate) use changes::{decode_expiries, encode_expiries};
 pub use footer::{Footer, TRAILER_BYTES, Trailer, check_sections, read_changes, read_slots, read_trailer};
 pub(crate) use frames::encode_frames;
 pub use frames::read_frames;
+pub(crate) use header::MAX_SEQ;
 pub use header::{HEADER_BYTES, Header};
 pub use scan::{Damaged, Extent, Scan, ScanEnd, Scanned, scan};
 pub use slots::{Dictionary, Local, Slots};
