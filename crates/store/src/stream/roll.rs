@@ -73,6 +73,14 @@ impl Catalog {
         let origin = Origin::Written;
         Closed { active, rows, totals, touched, index_epoch, deleted, expiries, origin }
     }
+
+    /// Closes the active segment, which is not to be sealed: it is a sealed file that has lost its footer.
+    pub(crate) fn close_walked(&mut self) {
+        let _ = self.index.take_touched();
+        self.deleted_here.clear();
+        self.expiries_here.clear();
+        let _ = self.close_active();
+    }
 }
 
 impl Stream {

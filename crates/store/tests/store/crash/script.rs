@@ -8,8 +8,8 @@ use myelin_store::disk::faulty::FaultyDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Compression, Durability, Filter, Limits, Marker, Markers, NewMessage, Purge, Seq, Storage, Store,
-    StoreError, StoreOptions, StoreReport, StoredMessage, Stream, StreamConfig, Timestamp,
+    Admission, Compression, Durability, Filter, Limits, Marker, Markers, NewMessage, Purge, Seq, Storage,
+    Store, StoreError, StoreOptions, StoreReport, StoredMessage, Stream, StreamConfig, Timestamp,
 };
 
 use super::promise::{Life, Promise, Promises, Shown};
@@ -220,7 +220,13 @@ impl Run<'_> {
     }
 
     fn remove(&mut self, name: &str, seqs: &[Seq]) {
-        self.batch(name, |twin, _| { twin.remove(seqs); }, |stream, now| stream.delete_many(seqs, now).map(drop));
+        self.batch(
+            name,
+            |twin, _| {
+                twin.remove(seqs);
+            },
+            |stream, now| stream.delete_many(seqs, now).map(drop),
+        );
     }
 
     fn purge(&mut self, name: &str, purge: &Purge) {
@@ -234,7 +240,13 @@ impl Run<'_> {
     }
 
     fn truncate(&mut self, name: &str, last: Seq) {
-        self.batch(name, |twin, _| { twin.truncate(last); }, |stream, now| stream.truncate(last, now).map(drop));
+        self.batch(
+            name,
+            |twin, _| {
+                twin.truncate(last);
+            },
+            |stream, now| stream.truncate(last, now).map(drop),
+        );
     }
 
     fn skip(&mut self, name: &str, last: Seq) {
@@ -245,7 +257,9 @@ impl Run<'_> {
         self.now += pause;
         self.batch(
             name,
-            |twin, now| { twin.expire(now, |kept| kept.headers.is_empty().then(marker)); },
+            |twin, now| {
+                twin.expire(now, |kept| kept.headers.is_empty().then(marker));
+            },
             |stream, now| stream.expire(now, 1000, Some(&Mark)).map(drop),
         );
     }
@@ -404,7 +418,9 @@ impl Script for Workload {
         let is_full = loss == Loss::ProcessOnFullDisk;
         let first = match self.look(disk, promises, loss, 3) {
             Err(why) if is_full && why.contains("planned at") => return Ok(()),
-            Err(why) if is_full && (why.contains("no space") || why.contains("storage full")) => return Ok(()),
+            Err(why) if is_full && (why.contains("no space") || why.contains("storage full")) => {
+                return Ok(());
+            }
             looked => looked?,
         };
         if is_full {
