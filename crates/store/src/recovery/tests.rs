@@ -87,7 +87,7 @@ fn a_missing_copy_of_a_manifest_is_written_and_is_no_damage() {
     let (disk, id) = written(Compression::None);
     let directory = stream_directory(std::path::Path::new("/store"), id);
     let manifest = Manifest {
-        generation: 2,
+        generation: 1,
         stream: id,
         covers: SegmentNo(0),
         base: None,

@@ -16,7 +16,7 @@ use super::{Stream, lookup};
 
 /// Streams move on to this sequence at the request of a client, and no further: counting messages from here on never
 /// overflows.
-pub(super) const MAX_SEQ: Seq = 1 << 63;
+pub(super) const MAX_SEQ: Seq = 1 << 62;
 /// Bytes that the entry of a removal takes at most, unless it names many sequences.
 const CONTROL_ROOM: u64 = 256;
 
