@@ -49,6 +49,9 @@ impl Recovering<'_> {
             }
             Err(damage) => {
                 self.note_damaged(header.segment, &damage);
+                if header.packed {
+                    return self.walk_packed(header, Some(trailer));
+                }
                 return self.walk_unsealed(header, behind).map(|_| ());
             }
         };

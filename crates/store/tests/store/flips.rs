@@ -10,7 +10,8 @@ use myelin_store::disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Compression, Durability, NewMessage, Seq, Store, StoreOptions, StoreReport, Stream, StreamConfig, Wait,
+    Admission, Compression, Durability, NewMessage, Seq, Store, StoreOptions, StoreReport, Stream,
+    StreamConfig, Wait,
 };
 
 use crate::twin::Kept;
@@ -127,7 +128,8 @@ fn flip_everywhere(kind: Kind) {
     assert_eq!((told.as_str(), whole.errors.len()), ("", 0));
     let (mut flips, mut reports, mut lost) = (0, 0, 0);
     for (path, length) in healthy.files() {
-        for offset in (0..length).step_by(STEP as usize).take_while(|offset| *offset < used(&healthy, &path)) {
+        for offset in (0..length).step_by(STEP as usize).take_while(|offset| *offset < used(&healthy, &path))
+        {
             let disk = healthy.power_cycle(Survival::None);
             disk.flip_bit(&path, offset, (offset % 8) as u8).expect("there is such a byte");
             let (seen, told) = look(kind, &disk);

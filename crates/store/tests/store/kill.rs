@@ -13,9 +13,7 @@ use std::time::Duration;
 use myelin_stdx::rng::Rng;
 use myelin_store::disk::real::RealDisk;
 use myelin_store::entropy::SeededEntropy;
-use myelin_store::{
-    Admission, Durability, NewMessage, Seq, Store, StoreOptions, Stream, StreamConfig, Wait,
-};
+use myelin_store::{Admission, Durability, NewMessage, Seq, Store, StoreOptions, Stream, StreamConfig, Wait};
 
 /// In the child's environment: where its store is.
 const ROOT: &str = "MYELIN_KILL_ROOT";
@@ -127,7 +125,8 @@ fn check(root: &Path, turn: u64, released: Seq) -> Seq {
     assert_eq!((totals.first_seq, totals.messages), (1, totals.last_seq));
     let (reader, mut buffer) = (stream.reader(), Vec::new());
     for seq in 1..=totals.last_seq {
-        let message = reader.get(seq, Wait::Allowed, &mut buffer).expect("it can be read").expect("it is there");
+        let message =
+            reader.get(seq, Wait::Allowed, &mut buffer).expect("it can be read").expect("it is there");
         assert_eq!(message.payload, payload(seq), "message {seq}");
     }
     totals.last_seq
