@@ -111,13 +111,19 @@ impl Recovering<'_> {
     fn compare_end(&mut self, no: SegmentNo, found: ScanEnd, behind: &[SegmentNo]) -> ScanEnd {
         let next = behind.first().filter(|next| next.0 == no.0 + 1);
         let header = next.and_then(|next| self.read_ends(*next).ok());
-        let Some(expected) = header.map(|(header, _)| header.before).filter(|before| *before > 0) else { return found };
+        let Some(expected) = header.map(|(header, _)| header.before).filter(|before| *before > 0) else {
+            return found;
+        };
         match found {
             ScanEnd::Clean { end } if end < expected => {
                 if !self.was_synced(no, expected, behind) {
                     return ScanEnd::Torn { at: end, valid_after: Vec::new() };
                 }
-                self.report.note(Notice::DamagedEntries { segment: no, bytes: end..expected, sequences: None });
+                self.report.note(Notice::DamagedEntries {
+                    segment: no,
+                    bytes: end..expected,
+                    sequences: None,
+                });
                 ScanEnd::Clean { end }
             }
             ScanEnd::Torn { at, .. } if at >= expected => ScanEnd::Clean { end: at },

@@ -177,7 +177,8 @@ impl Recovering<'_> {
     /// Whether a segment had been synced up to `end`: what is known to be synced of later ones was so after it.
     pub(super) fn was_synced(&self, no: SegmentNo, end: u64, behind: &[SegmentNo]) -> bool {
         let is_sealed = |later: &SegmentNo| matches!(self.read_ends(*later), Ok((_, Some(_))));
-        behind.iter().any(is_sealed) || self.durables(behind).range(no..).any(|(&of, &to)| to > 0 && (of > no || to >= end))
+        behind.iter().any(is_sealed)
+            || self.durables(behind).range(no..).any(|(&of, &to)| to > 0 && (of > no || to >= end))
     }
 
     /// A segment that was begun and never synced: the log ends before it.
