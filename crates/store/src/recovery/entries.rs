@@ -1,7 +1,6 @@
 //! Segments without a footer: their entries are walked one by one.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
@@ -75,15 +74,11 @@ impl Recovering<'_> {
             extent.durable = self.durables(behind).get(&no).copied().unwrap_or(0);
             scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
         }
+        scan.end = self.compare_end(no, scan.end, behind);
         if let ScanEnd::Clean { end } = scan.end
-            && let Some(lost) = self.lost_tail(no, end, behind)
+            && !behind.is_empty()
         {
-            if self.was_synced(no, behind) {
-                let sequences = None;
-                self.report.note(Notice::DamagedEntries { segment: no, bytes: lost, sequences });
-            } else {
-                scan.end = ScanEnd::Torn { at: end, valid_after: Vec::new() };
-            }
+            file.set_len(end).map_err(|error| fault(error.into()))?;
         }
         let end = scan.end.offset();
         let unread = |error: ReadError| fault(std::io::Error::other(error.to_string()).into());
@@ -111,11 +106,29 @@ impl Recovering<'_> {
         Ok(whole)
     }
 
-    /// What should follow the entries of a segment, as the next one says. A tail that reads as zeros looks like none.
-    fn lost_tail(&self, no: SegmentNo, end: u64, behind: &[SegmentNo]) -> Option<Range<u64>> {
-        let next = behind.first().filter(|next| next.0 == no.0 + 1)?;
-        let (header, _) = self.read_ends(*next).ok()?;
-        (header.before > end).then_some(end..header.before)
+    /// The end of a segment in the light of what the next one says: a tail that reads as zeros looks like none, and a
+    /// footer that was begun like a torn one.
+    fn compare_end(&mut self, no: SegmentNo, found: ScanEnd, behind: &[SegmentNo]) -> ScanEnd {
+        let next = behind.first().filter(|next| next.0 == no.0 + 1);
+        let header = next.and_then(|next| self.read_ends(*next).ok());
+        let Some(expected) = header.map(|(header, _)| header.before).filter(|before| *before > 0) else {
+            return found;
+        };
+        match found {
+            ScanEnd::Clean { end } if end < expected => {
+                if !self.was_synced(no, expected, behind) {
+                    return ScanEnd::Torn { at: end, valid_after: Vec::new() };
+                }
+                self.report.note(Notice::DamagedEntries {
+                    segment: no,
+                    bytes: end..expected,
+                    sequences: None,
+                });
+                ScanEnd::Clean { end }
+            }
+            ScanEnd::Torn { at, .. } if at >= expected => ScanEnd::Clean { end: at },
+            found => found,
+        }
     }
 
     /// What the entries of later segments say of what was synced.

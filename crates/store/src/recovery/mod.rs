@@ -21,7 +21,7 @@ use std::sync::Arc;
 use crate::config::StreamConfig;
 use crate::damage::Damage;
 use crate::manifest::{self, Manifest};
-use crate::segment::{self, Header, Trailer};
+use crate::segment::{self, HEADER_BYTES, Header, Trailer};
 use crate::stream::{Active, Catalog, Closed, Files, Home, Shared, Stream};
 use crate::{SegmentNo, StreamId, Timestamp};
 
@@ -161,7 +161,7 @@ impl Recovering<'_> {
                 }
                 Err(damage) => {
                     let behind = &newer[at + 1..];
-                    if !self.was_synced(no, behind) {
+                    if !self.was_synced(no, HEADER_BYTES as u64, behind) {
                         self.unsynced(no, behind);
                         // Their numbers are free again.
                         return Ok(last);
@@ -174,10 +174,11 @@ impl Recovering<'_> {
         Ok(last)
     }
 
-    /// Whether a segment whose header is gone had been synced: what is known to be synced of later ones was so after it.
-    pub(super) fn was_synced(&self, no: SegmentNo, behind: &[SegmentNo]) -> bool {
+    /// Whether a segment had been synced up to `end`: what is known to be synced of later ones was so after it.
+    pub(super) fn was_synced(&self, no: SegmentNo, end: u64, behind: &[SegmentNo]) -> bool {
         let is_sealed = |later: &SegmentNo| matches!(self.read_ends(*later), Ok((_, Some(_))));
-        behind.iter().any(is_sealed) || self.durables(behind).range(no..).any(|(_, offset)| *offset > 0)
+        behind.iter().any(is_sealed)
+            || self.durables(behind).range(no..).any(|(&of, &to)| to > 0 && (of > no || to >= end))
     }
 
     /// A segment that was begun and never synced: the log ends before it.

@@ -21,7 +21,8 @@ fn enumerate(name: &'static str, workload: &Workload) {
     if std::env::var_os("MYELIN_CRASH_DEEP").is_none() {
         // What is left out finds little that this does not.
         plan.faults.retain(|fault| *fault != Fault::Error(ErrorKind::StorageFull));
-        (plan.prefixes, plan.randoms, plan.recovery_step) = (1, 1, 23);
+        (plan.prefixes, plan.randoms) = (1, 1);
+        (plan.fault_step, plan.recovery_step) = (4, 29);
     }
     let began = std::time::Instant::now();
     let summary = plan.run(workload).unwrap_or_else(|failure| panic!("{failure}"));

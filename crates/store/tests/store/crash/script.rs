@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myelin_store::cipher::CipherKind;
-use myelin_store::disk::faulty::FaultyDisk;
+use myelin_store::disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
@@ -406,7 +406,7 @@ impl Script for Workload {
             }
             let Ok((stream, _)) = store.open_stream(found.id, self.config(name), 50_000) else { continue };
             let Ok(shown) = Shown::of(&stream) else { continue };
-            if let Ok(at) = promise.find(&shown, Loss::Power(myelin_store::disk::faulty::Survival::None))
+            if let Ok(at) = promise.find(&shown, Loss::Power(Survival::None))
                 && promise.life != Life::Ending
             {
                 promise.is_shown(at);
@@ -423,7 +423,8 @@ impl Script for Workload {
             }
             looked => looked?,
         };
-        if is_full {
+        // A mixture is worth a closer look than what is whole.
+        if is_full || matches!(loss, Loss::Power(Survival::All | Survival::Prefix(_))) {
             return Ok(());
         }
         let second = self.look(disk, promises, loss, 4)?;
@@ -499,7 +500,7 @@ impl Workload {
             }
         }
         drop(store);
-        let disk = disk.power_cycle(myelin_store::disk::faulty::Survival::None);
+        let disk = disk.power_cycle(Survival::None);
         let (store, report) = self.open(&disk, 6)?;
         for (id, outcome) in expected {
             let found = report.streams.iter().find(|found| found.id == id).ok_or("a stream has gone")?;
