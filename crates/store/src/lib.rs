@@ -41,6 +41,7 @@ pub use jobs::{Done, Job};
 pub use recovery::{Notice, OpenError, StreamReport};
 pub use store::{FoundStream, Store, StoreOptions, StoreReport};
 pub use stream::{
-    Admission, Cursor, Expired, Filter, Marker, Markers, NewMessage, Outcome, Progress, Purge, ReadError,
-    Reader, Refusal, Release, Removed, StoreError, StoredMessage, Stream, StreamState, Ticket, Usage, Wait,
+    Admission, Cursor, Expired, Filter, Marker, Markers, NewMessage, OnRelease, Outcome, Progress, Purge,
+    ReadError, Reader, Refusal, Release, Removed, StoreError, StoredMessage, Stream, StreamState, Ticket,
+    Usage, Wait,
 };

@@ -205,15 +205,19 @@ pub struct Copies {
     pub best: Option<Manifest>,
     /// Copies that are there and not valid, or missing beside the other.
     pub faults: Vec<(&'static str, Damage)>,
+    /// Whether both are valid and say the same: else only one of them may list a file.
+    pub equal: bool,
 }
 
 /// Reads both copies. Nothing is returned as an error: without a valid copy, the faults say why.
 #[must_use]
 pub fn read(disk: &dyn Disk, directory: &Path) -> Copies {
     let mut copies = Copies::default();
+    let mut valid = Vec::new();
     for name in COPIES {
         match FILE.read(disk, &directory.join(name)).and_then(|bytes| Manifest::decode(&bytes)) {
             Ok(manifest) => {
+                valid.push(manifest.generation);
                 let newer = copies.best.as_ref().is_none_or(|best| best.generation < manifest.generation);
                 if newer {
                     copies.best = Some(manifest);
@@ -222,6 +226,7 @@ pub fn read(disk: &dyn Disk, directory: &Path) -> Copies {
             Err(damage) => copies.faults.push((name, damage)),
         }
     }
+    copies.equal = valid.len() == COPIES.len() && valid.iter().all(|generation| *generation == valid[0]);
     let missing = |(_, damage): &(_, Damage)| matches!(damage, Damage::Io(error) if error.kind() == io::ErrorKind::NotFound);
     if copies.faults.len() == COPIES.len() && copies.faults.iter().all(missing) {
         copies.faults.clear();

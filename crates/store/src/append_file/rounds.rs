@@ -209,14 +209,43 @@ impl AppendFile {
         is_first
     }
 
+    /// Writes what is in memory only, and takes part in nothing any more: another takes over the file. The journal must
+    /// not have a round on its way. An error says that released bytes are in memory or in the journal only.
+    pub(crate) fn leave(&self) -> Result<(), WriteFailed> {
+        let mut tail = self.lock();
+        if matches!(tail.state, State::Abandoned) {
+            return Ok(());
+        }
+        let kept = tail.check_kept().and_then(|()| self.write_tail(&mut tail));
+        if self.written() < self.releasable().max(self.durable()) {
+            kept?;
+        }
+        // A lost file takes part in nothing either, and the journal keeps what it has of it.
+        if !matches!(tail.state, State::Lost(_)) {
+            tail.state = State::Abandoned;
+        }
+        Ok(())
+    }
+
     /// Whether journal file `number` holds nothing of it that could be needed again.
     pub(crate) fn is_settled(&self, number: u64) -> bool {
-        let tail = self.lock();
-        match tail.state {
-            State::Abandoned => true,
-            State::Lost(_) => false,
-            _ => !tail.unsettled || tail.synced_in > number,
+        self.lock().is_settled(number)
+    }
+
+    /// As [`AppendFile::is_settled`]; if so, journal file `number` may forget it: it enters anew with its next bytes.
+    pub(crate) fn leave_journal(&self, number: u64) -> bool {
+        let mut tail = self.lock();
+        let is_settled = tail.is_settled(number);
+        if is_settled && tail.journaled_in == number {
+            tail.journaled_in = 0;
         }
+        is_settled
+    }
+
+    /// Whether the journal holds bytes that the file itself may lose, and that a sync would settle.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        let tail = self.lock();
+        tail.unsettled && tail.check_kept().is_ok()
     }
 
     /// Whether its bytes can never be settled.

@@ -116,6 +116,15 @@ impl Tail {
         }
     }
 
+    /// Whether journal file `number` holds nothing of the file that could be needed again.
+    pub(super) fn is_settled(&self, number: u64) -> bool {
+        match self.state {
+            State::Abandoned => true,
+            State::Lost(_) => false,
+            _ => !self.unsettled || self.synced_in > number,
+        }
+    }
+
     /// Forgets `bytes`, which are in the file now.
     pub(super) fn clear_written(&mut self, length: u64) {
         self.start += length;

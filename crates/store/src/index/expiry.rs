@@ -110,6 +110,33 @@ impl Expiry {
         self.next_deadline().is_some_and(|at| at <= now)
     }
 
+    /// Drops messages that are not to be kept, from the pair `from` on; about `limit` are looked at. Answers where to go on,
+    /// if there are more.
+    pub fn retain_some(
+        &mut self,
+        from: (Timestamp, Seq),
+        limit: usize,
+        mut keep: impl FnMut(Seq) -> bool,
+    ) -> Option<(Timestamp, Seq)> {
+        let mut next = Some(self.bound_for(from).unwrap_or(from));
+        let mut seen = 0;
+        while let Some(bound) = next {
+            let (&bound, bucket) = self.buckets.range_mut(bound..).next()?;
+            if seen >= limit {
+                return Some(bound);
+            }
+            let before = bucket.len();
+            seen += before;
+            bucket.retain(|&(_, seq)| keep(seq));
+            self.len -= before - bucket.len();
+            if bucket.is_empty() {
+                self.buckets.remove(&bound);
+            }
+            next = bound.1.checked_add(1).map(|seq| (bound.0, seq));
+        }
+        None
+    }
+
     /// About how much memory this takes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

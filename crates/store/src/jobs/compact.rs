@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::entries::{self, Times};
 use super::output::{Output, Packing};
+use super::overwrite::Overwriting;
 use super::state::{live_rows, read_table};
 use super::{JobError, Site};
 use crate::damage::Damage;
@@ -21,9 +22,6 @@ use crate::segment::{
 };
 use crate::stream::{SealedFile, Segment, Source};
 use crate::{Seq, Timestamp};
-
-/// Bytes of zeros written at once.
-const ZEROS: usize = 1 << 16;
 
 /// A segment to be written again.
 #[derive(Debug)]
@@ -40,6 +38,8 @@ pub(crate) struct Compaction {
 pub(crate) struct Compacted {
     pub(crate) segment: Arc<Segment>,
     pub(crate) slots: Arc<Slots>,
+    /// What is left to do for what was erased.
+    pub(crate) rest: Option<Overwriting>,
 }
 
 /// Rows of a table, as they are gathered.
@@ -79,8 +79,8 @@ impl Compaction {
         let rest = self.copy(&footer.slots, &mut output)?;
         let new = self.footer(&footer, rest);
         let segment = output.finish(&new, || self.erase_entries(&footer.slots, &*old))?;
-        self.erase_frames(&footer.slots, &*old)?;
-        Ok(Compacted { segment: Arc::new(segment), slots: Arc::new(new.slots) })
+        let rest = self.erased_frames(&footer.slots);
+        Ok(Compacted { segment: Arc::new(segment), slots: Arc::new(new.slots), rest })
     }
 
     fn read_footer(&self, file: &dyn File) -> Result<Footer, JobError> {
@@ -202,25 +202,15 @@ impl Compaction {
         Ok(true)
     }
 
-    /// Turns the frames that hold erased messages into zeros. Others of their messages are needed until the new file
-    /// has the name, so this comes last: a crash before it leaves them in blocks that belong to no file.
-    fn erase_frames(&self, slots: &Slots, old: &dyn File) -> Result<(), JobError> {
-        let Source::Packed(_, frames) = &self.segment.source else { return Ok(()) };
-        let mut any = false;
-        for offset in self.erased_rows(slots) {
-            let Some(frame) = frames.find(offset) else { continue };
-            let range = frame.file();
-            let zeros = vec![0; ZEROS.min(frame.size as usize)];
-            for at in range.clone().step_by(zeros.len().max(1)) {
-                let length = zeros.len().min((range.end - at) as usize);
-                old.write_at(&zeros[..length], at)?;
-            }
-            any = true;
-        }
-        if any {
-            old.sync()?;
-        }
-        Ok(())
+    /// Frames of the old file that hold erased messages. Others of their messages are read there until the new file is in
+    /// the catalog, and by whoever has the old one: so they are overwritten by a job of their own, after that.
+    fn erased_frames(&self, slots: &Slots) -> Option<Overwriting> {
+        let Source::Packed(_, frames) = &self.segment.source else { return None };
+        let found = self.erased_rows(slots).filter_map(|offset| frames.find(offset));
+        let mut ranges: Vec<_> = found.map(|frame| frame.file()).collect();
+        ranges.dedup();
+        let (segment, messages) = (Arc::clone(&self.segment), self.erased.count());
+        (!ranges.is_empty()).then_some(Overwriting { segment, ranges, messages })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::damage::Damage;
 use crate::disk::File;
 use crate::pack::{FrameTable, read_frame};
 use crate::record;
-use crate::segment::{self, Extent, HEADER_BYTES, Header, Scanned};
+use crate::segment::{self, Extent, HEADER_BYTES, Header, Scan, Scanned};
 use crate::stream::{Segment, Source};
 
 const WHAT: &str = "segment";
@@ -23,9 +23,21 @@ pub(super) fn walk(
     visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
 ) -> Result<(), JobError> {
     match &segment.source {
-        Source::Appended(file) => scan(segment, &Appended(Arc::clone(file)), file.end(), visit),
-        Source::Plain(file) => scan(segment, &*file.open()?, file.records_end, visit),
+        Source::Appended(file) => scan_whole(segment, &Appended(Arc::clone(file)), file.end(), visit),
+        Source::Plain(file) => scan_whole(segment, &*file.open()?, file.records_end, visit),
         Source::Packed(file, frames) => unpack(segment, &*file.open()?, frames, visit),
+    }
+}
+
+/// As [`walk`], of a segment that may be damaged: what can be read of it. One that is packed is read as a whole.
+pub(super) fn walk_sound(
+    segment: &Segment,
+    visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
+) -> Result<(), JobError> {
+    match &segment.source {
+        Source::Appended(file) => scan(segment, &Appended(Arc::clone(file)), file.end(), visit).map(drop),
+        Source::Plain(file) => scan(segment, &*file.open()?, file.records_end, visit).map(drop),
+        Source::Packed(..) => walk(segment, visit),
     }
 }
 
@@ -38,12 +50,25 @@ pub(super) fn header(segment: &Segment) -> Result<Header, JobError> {
     header.map_err(|damage| JobError::of(segment, damage))
 }
 
-fn scan(
+fn scan_whole(
     segment: &Segment,
     file: &dyn File,
     end: u64,
     visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
 ) -> Result<(), JobError> {
+    let scan = scan(segment, file, end, visit)?;
+    if scan.damaged.is_empty() && scan.end.offset() == end {
+        return Ok(());
+    }
+    Err(JobError::Damage(segment.no, Damage::Checksum(WHAT)))
+}
+
+fn scan(
+    segment: &Segment,
+    file: &dyn File,
+    end: u64,
+    visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
+) -> Result<Scan, JobError> {
     let header = header(segment)?;
     let mut result = Ok(());
     let extent = Extent { from: HEADER_BYTES as u64, to: end, durable: end };
@@ -53,11 +78,7 @@ fn scan(
         }
     });
     let scan = scan.map_err(|damage| JobError::of(segment, damage))?;
-    result?;
-    if scan.damaged.is_empty() && scan.end.offset() == end {
-        return Ok(());
-    }
-    Err(JobError::Damage(segment.no, Damage::Checksum(WHAT)))
+    result.map(|()| scan)
 }
 
 fn unpack(

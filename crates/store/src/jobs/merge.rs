@@ -58,6 +58,7 @@ impl Merging {
         let covers = last.no;
         let header = entries::header(last)?;
         let generation = self.old.as_ref().map_or(0, |old| old.generation) + 1;
+        site.check()?;
         let base = NewBase { site, stream: self.stream, covers, generation };
         let base = self.write_base(&base, newer, &segments, &visible)?;
         let dead = self.dead(&segments);
@@ -73,6 +74,7 @@ impl Merging {
             deleted,
             segments,
         };
+        site.check()?;
         manifest.write(&*site.files.ground.disk, &site.files.directory)?;
         let old_base = self.old.as_ref().and_then(|old| old.base).filter(|old| old.number != covers);
         let old_base = old_base.map(|old| site.files.directory.join(base_name(old.number)));

@@ -9,9 +9,11 @@
 //! one that nothing refers to), synced, and only then given its name, and what it replaces goes after that.
 
 mod compact;
+mod desk;
 mod entries;
 mod merge;
 mod output;
+mod overwrite;
 mod remove;
 mod seal;
 mod state;
@@ -27,17 +29,19 @@ use crate::damage::Damage;
 use crate::stream::{Files, Segment, Shared, StoreError};
 
 pub(crate) use compact::{Compacted, Compaction};
+pub(crate) use desk::{Desk, Errand};
 pub(crate) use merge::{Merged, Merging};
 pub(crate) use output::Packing;
+pub(crate) use overwrite::Overwriting;
 pub(crate) use remove::Removal;
 pub(crate) use seal::{Sealed, Sealing};
 
 /// One piece of upkeep of one stream. See the module.
 #[derive(Debug)]
-#[must_use = "a stream has one job out at a time: one that is dropped ends its upkeep"]
+#[must_use = "a stream has one job out at a time: one that is dropped makes its upkeep rest"]
 pub struct Job {
     pub(crate) site: Site,
-    pub(crate) task: Task,
+    pub(crate) errand: Errand,
 }
 
 /// Where a job works.
@@ -56,6 +60,8 @@ pub(crate) enum Task {
     Merge(Box<Merging>),
     /// A sealed segment is written again without messages that are gone.
     Compact(Box<Compaction>),
+    /// What held erased messages in a replaced file becomes zeros.
+    Overwrite(Overwriting),
     /// Files that no manifest lists any more are removed.
     Remove(Removal),
 }
@@ -64,7 +70,8 @@ pub(crate) enum Task {
 #[derive(Debug)]
 #[must_use = "the stream has to be told"]
 pub struct Done {
-    pub(crate) result: Result<Finished, Failed>,
+    pub(crate) result: Result<Finished, JobError>,
+    pub(crate) errand: Errand,
 }
 
 /// A job that did what it was for.
@@ -73,14 +80,8 @@ pub(crate) enum Finished {
     Sealed(Box<Sealed>),
     Merged(Box<Merged>),
     Compacted(Box<Compacted>),
+    Overwritten,
     Removed,
-}
-
-/// A job that did not, and what has to be tried again.
-#[derive(Debug)]
-pub(crate) struct Failed {
-    pub(crate) task: Task,
-    pub(crate) error: JobError,
 }
 
 /// Why a job failed.
@@ -92,31 +93,54 @@ pub(crate) enum JobError {
     Damage(SegmentNo, Damage),
     /// A sync of the only copy failed: nobody knows what the file holds.
     Lost(io::Error),
+    /// It panicked, or was dropped.
+    Left,
+    /// The stream has failed, or is deleted, or was opened anew: its files are not this job's any more.
+    Stopped,
 }
 
 impl Job {
     /// Does it. Takes from a millisecond to seconds: reads and writes up to a few segments, and syncs them.
     pub fn run(self) -> Done {
-        let Self { site, task } = self;
-        let result = match &task {
+        let Self { site, errand } = self;
+        let result = site.check().and_then(|()| match errand.task() {
             Task::Seal(sealing) => sealing.run(&site).map(|sealed| Finished::Sealed(Box::new(sealed))),
             Task::Merge(merging) => merging.run(&site).map(|merged| Finished::Merged(Box::new(merged))),
             Task::Compact(compaction) => {
                 compaction.run(&site).map(|compacted| Finished::Compacted(Box::new(compacted)))
             }
+            Task::Overwrite(overwriting) => overwriting.run(&site).map(|()| Finished::Overwritten),
             Task::Remove(removal) => removal.run(&site).map(|()| Finished::Removed),
-        };
-        Done { result: result.map_err(|error| Failed { task, error }) }
+        });
+        if result.is_ok() {
+            // It may have made room; taken is only what leaves as much again.
+            site.files.ground.headroom.restore();
+        }
+        Done { result, errand }
     }
 
     /// What it is, in a word, for logs and statistics.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        match self.task {
+        match self.errand.task() {
             Task::Seal(_) => "seal",
             Task::Merge(_) => "merge",
             Task::Compact(_) => "compact",
+            Task::Overwrite(_) => "overwrite",
             Task::Remove(_) => "remove",
+        }
+    }
+}
+
+impl Site {
+    /// To be asked before each step that changes a file.
+    ///
+    /// # Errors
+    /// `Stopped`.
+    fn check(&self) -> Result<(), JobError> {
+        match self.shared.failure() {
+            Some(_) => Err(JobError::Stopped),
+            None => Ok(()),
         }
     }
 }
@@ -132,6 +156,7 @@ impl JobError {
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::Io(error) => StoreError::from_io(error),
+            Self::Stopped => StoreError::Failed(self.to_string()),
             other => StoreError::Read(crate::ReadError::Damaged(other.to_string())),
         }
     }
@@ -143,6 +168,8 @@ impl fmt::Display for JobError {
             Self::Io(error) => error.fmt(f),
             Self::Damage(no, damage) => write!(f, "segment {}: {damage}", no.0),
             Self::Lost(error) => write!(f, "a sync failed: {error}"),
+            Self::Stopped => f.write_str("the stream has failed"),
+            Self::Left => f.write_str("a job did not come back"),
         }
     }
 }

@@ -63,6 +63,7 @@ impl Output {
         let path = site.files.directory.join(&name);
         let unfinished = site.files.directory.join(name + UNFINISHED);
         let disk = &site.files.ground.disk;
+        site.check()?;
         // What an attempt before left; nothing refers to it.
         let _ = disk.remove_file(&unfinished);
         let file = disk.create(&unfinished)?;
@@ -167,6 +168,7 @@ impl Output {
         self.ready.extend_from_slice(&footer.encode(records_end, &self.context));
         self.flush()?;
         self.file.sync()?;
+        self.site.check()?;
         before()?;
         self.publish()?;
         Ok(self.segment(records_end, frames))
@@ -175,6 +177,7 @@ impl Output {
     /// Until the directory is synced a crash may leave the old file or the new one: both are whole, and say the same.
     fn publish(&self) -> Result<(), JobError> {
         let ground = &self.site.files.ground;
+        self.site.check()?;
         ground.disk.rename(&self.unfinished, &self.path)?;
         // Who opens the path from here on gets the new file; those that have the old one go on with it.
         ground.handles.forget(&self.path);
@@ -199,6 +202,9 @@ impl Output {
 
     /// Gives up. What cannot be removed now is removed by recovery.
     pub(super) fn abandon(site: &Site, segment: &Segment) {
+        if site.check().is_err() {
+            return;
+        }
         let unfinished = site.files.directory.join(segment_name(segment.no) + UNFINISHED);
         let _ = site.files.ground.disk.remove_file(&unfinished);
     }

@@ -37,6 +37,7 @@ impl Removal {
         let ground = &site.files.ground;
         let segments = self.numbers.iter().map(|no| site.files.segment_path(*no));
         for path in segments.chain(self.files.iter().cloned()) {
+            site.check()?;
             match ground.disk.remove_file(&path) {
                 // Removed by an attempt before.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),

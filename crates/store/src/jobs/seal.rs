@@ -3,6 +3,9 @@
 //! Owns what a footer says of a segment that was closed here. All of it is as of the moment of closing; the stream has
 //! gone on since, and later segments say how.
 //!
+//! An encrypted segment that was found on disk is written again, not added to: a footer would stand where a torn batch
+//! stood, sealed with the same nonces, and the batch may still lie in the journal or in quarantine.
+//!
 //! Perf: subjects' texts are copied out of the catalog a thousand at a time, so that an append waits for some 20 us.
 
 use std::io;
@@ -17,18 +20,31 @@ use crate::damage::Damage;
 use crate::index::SubjectId;
 use crate::ranges::Ranges;
 use crate::record::{Batch, Control, Entry, HEAD_BYTES, peek};
+use crate::recovery::{QUARANTINE, place_aside};
 use crate::segment::{Changes, Footer, Slots, SubjectChange, SubjectChanges, TRAILER_BYTES, Texts, Totals};
-use crate::stream::{Closed, Rows, SealedFile, Segment, Source};
+use crate::stream::{Closed, Origin, Rows, SealedFile, Segment, Source, is_full, segment_name};
 use crate::{Seq, Timestamp};
 
 /// Texts read under one lock of the catalog.
 const SLICE: usize = 1000;
+
+/// Bytes copied at once.
+const PIECE: usize = 1 << 20;
 
 /// A segment to be sealed.
 #[derive(Debug)]
 pub(crate) struct Sealing {
     pub(crate) closed: Closed,
     pub(crate) packing: Packing,
+}
+
+/// What is to be made of a damaged file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Care {
+    /// Nothing.
+    Whole,
+    /// A file with what can be read of it; the damaged one is kept in quarantine.
+    Salvage,
 }
 
 /// A segment with its footer on disk.
@@ -51,18 +67,34 @@ struct Names {
 impl Sealing {
     pub(super) fn run(&self, site: &Site) -> Result<Sealed, JobError> {
         let names = self.names(site);
-        if self.packing == Packing::Packed {
-            match self.pack(site, &names) {
-                // What cannot be read now stays where it is: as it is, it can still be looked at.
-                Err(JobError::Damage(..)) => Output::abandon(site, &self.closed.active.segment),
-                Err(error) => {
-                    Output::abandon(site, &self.closed.active.segment);
-                    return Err(error);
-                }
-                sealed => return sealed,
-            }
+        if self.packing == Packing::Plain && self.may_be_added_to() {
+            return self.seal_in_place(site, &names);
         }
-        self.seal_in_place(site, &names)
+        let mut sealed = self.rewrite(site, &names, Care::Whole);
+        let is_full = matches!(&sealed, Err(JobError::Io(error)) if is_full(error));
+        if is_full && self.may_be_added_to() {
+            // A footer takes less than a copy, and what was allocated ahead is given back.
+            Output::abandon(site, &self.closed.active.segment);
+            return self.seal_in_place(site, &names);
+        }
+        if matches!(sealed, Err(JobError::Damage(..))) {
+            if self.may_be_added_to() {
+                // What cannot be read now stays where it is: as it is, it can still be looked at.
+                Output::abandon(site, &self.closed.active.segment);
+                return self.seal_in_place(site, &names);
+            }
+            sealed = self.rewrite(site, &names, Care::Salvage);
+        }
+        if sealed.is_err() {
+            Output::abandon(site, &self.closed.active.segment);
+        }
+        sealed
+    }
+
+    /// Whether nothing was ever encrypted for a place behind the entries.
+    fn may_be_added_to(&self) -> bool {
+        let Closed { active, origin, .. } = &self.closed;
+        active.segment.context.cipher.is_none() || *origin == Origin::Written
     }
 
     /// Three syncs, so that at no moment a loss of power leaves what could be taken for something else: first the entries
@@ -82,16 +114,16 @@ impl Sealing {
             // The mark says so, and may be found without what it speaks of.
             raw.sync().map_err(JobError::Lost)?;
         }
-        self.write(&mark, file.end())?;
+        self.write(site, &mark, file.end())?;
         raw.sync().map_err(JobError::Lost)?;
         site.files.ground.disk.sync_directory(&site.files.directory)?;
-        self.write(sections, end)?;
+        self.write(site, sections, end)?;
         if let Err(error) = raw.set_len(length) {
             let _ = raw.set_len(file.end());
             return Err(error.into());
         }
         raw.sync().map_err(JobError::Lost)?;
-        self.write(trailer, length - TRAILER_BYTES as u64)?;
+        self.write(site, trailer, length - TRAILER_BYTES as u64)?;
         raw.sync().map_err(JobError::Lost)?;
         let sealed = SealedFile::new(file.path(), &site.files.ground.handles, end, length);
         let before = &*active.segment;
@@ -118,7 +150,8 @@ impl Sealing {
         mark
     }
 
-    fn write(&self, bytes: &[u8], offset: u64) -> Result<(), JobError> {
+    fn write(&self, site: &Site, bytes: &[u8], offset: u64) -> Result<(), JobError> {
+        site.check()?;
         let file = &self.closed.active.file;
         file.file().write_at(bytes, offset).map_err(|error| {
             // What was written of it is nothing yet.
@@ -127,15 +160,23 @@ impl Sealing {
         })
     }
 
-    /// The packed file has all entries and syncs itself: the one that was appended to need not become durable.
-    fn pack(&self, site: &Site, names: &Names) -> Result<Sealed, JobError> {
+    /// The new file has all entries and syncs itself: the one that was appended to need not become durable.
+    fn rewrite(&self, site: &Site, names: &Names, care: Care) -> Result<Sealed, JobError> {
         let before = &*self.closed.active.segment;
-        let mut output = Output::begin(site, before, Packing::Packed)?;
+        let mut output = Output::begin(site, before, self.packing)?;
         let (rows, mut kept) = (&*self.closed.rows, Rows::default());
         let (mut row, mut times) = (0, Times::default());
-        entries::walk(before, &mut |scanned| {
+        let walk = match care {
+            Care::Whole => entries::walk,
+            Care::Salvage => entries::walk_sound,
+        };
+        walk(before, &mut |scanned| {
             if let Entry::Control(control) = &scanned.entry {
                 return output.control(control, scanned.timestamp);
+            }
+            if care == Care::Salvage {
+                let lost = |offset: &&u32| u64::from(**offset) < scanned.offset;
+                row += rows.offsets[row..].iter().take_while(lost).count();
             }
             // Without a row: from before a purge of everything.
             if rows.offsets.get(row).is_none_or(|offset| u64::from(*offset) != scanned.offset) {
@@ -151,12 +192,43 @@ impl Sealing {
             row += 1;
             Ok(())
         })?;
-        if row < rows.len() {
+        if row < rows.len() && care == Care::Whole {
             return Err(JobError::Damage(before.no, Damage::Content("segment")));
         }
         let footer = self.footer(names, &kept, times);
-        let segment = output.finish(&footer, || Ok(()))?;
+        let segment = output.finish(&footer, || match care {
+            Care::Whole => Ok(()),
+            Care::Salvage => self.keep_damaged(site),
+        })?;
         Ok(self.sealed(segment, footer))
+    }
+
+    /// Copies the file to quarantine, as it is: the one that replaces it has less.
+    fn keep_damaged(&self, site: &Site) -> Result<(), JobError> {
+        let active = &self.closed.active;
+        let disk = &*site.files.ground.disk;
+        let root = site.files.directory.ancestors().nth(2).unwrap_or(&site.files.directory);
+        let stream = format!("{:016x}", active.segment.stream.0);
+        let name = format!("{}.damaged", segment_name(active.segment.no));
+        let path = place_aside(disk, root, &stream, &name)?;
+        let copied = disk.create(&path).and_then(|copy| {
+            let (mut at, mut piece) = (0, vec![0; PIECE]);
+            while at < active.file.end() {
+                let wanted = PIECE.min((active.file.end() - at) as usize);
+                let read = active.file.read_at(&mut piece[..wanted], at)?;
+                if read == 0 {
+                    break;
+                }
+                copy.write_at(&piece[..read], at)?;
+                at += read as u64;
+            }
+            copy.sync()?;
+            disk.sync_directory(&root.join(QUARANTINE))
+        });
+        copied.map_err(|error| {
+            let _ = disk.remove_file(&path);
+            JobError::Io(error)
+        })
     }
 
     fn sealed(&self, segment: Segment, footer: Footer) -> Sealed {

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::AppendFile;
+use crate::{AppendFile, StreamId};
 
 /// Why [`super::Journal::wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,13 @@ impl Dirty {
             files.append(&mut state.relaxed);
         }
         files
+    }
+
+    /// The dirty files of a stream. They stay dirty.
+    pub(super) fn of_stream(&self, stream: StreamId) -> Vec<Arc<AppendFile>> {
+        let state = self.lock();
+        let files = state.urgent.iter().chain(&state.relaxed);
+        files.filter(|file| file.id().stream == stream).cloned().collect()
     }
 
     /// Whether somebody waits, and whether anything is dirty.

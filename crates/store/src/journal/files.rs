@@ -73,6 +73,8 @@ pub(super) struct Files {
     /// Numbers in the names of files: for the next one.
     pub(super) next_name: u64,
     pub(super) builder: Builder,
+    /// Where [`Files::forget_settled`] goes on: the number of a file, and which of its holders.
+    pub(super) looked_at: (u64, usize),
 }
 
 impl Files {
@@ -99,6 +101,42 @@ impl Files {
     /// Whether a replay would find bytes of `stream`.
     pub(super) fn may_hold(&self, stream: StreamId) -> bool {
         self.live.iter().chain(&self.retired).any(|live| live.streams.contains(&stream))
+    }
+
+    /// Files of `stream` whose bytes the journal holds and that may not have been synced since.
+    pub(super) fn holders_of(&self, stream: StreamId) -> impl Iterator<Item = &Arc<AppendFile>> {
+        let live = self.live.iter().filter(move |live| live.streams.contains(&stream));
+        live.flat_map(|live| &live.holders).filter(move |file| file.id().stream == stream)
+    }
+
+    /// Nothing of `stream` is needed any more.
+    pub(super) fn abandon_stream(&mut self, stream: StreamId) {
+        for live in self.live.iter_mut().filter(|live| live.streams.contains(&stream)) {
+            let dropped = live.holders.extract_if(.., |file| file.id().stream == stream);
+            dropped.for_each(|file| file.abandon());
+        }
+    }
+
+    /// Looks at the next `count` holders, and forgets those that were settled by others than the journal: it would
+    /// keep them open until it comes to its file.
+    pub(super) fn forget_settled(&mut self, count: usize) {
+        for _ in 0..count {
+            let (number, at) = self.looked_at;
+            let next = self.live.partition_point(|live| live.number < number);
+            let Some(live) = self.live.get_mut(next) else {
+                self.looked_at = (0, 0);
+                return;
+            };
+            let at = if live.number == number { at } else { 0 };
+            self.looked_at = match live.holders.get(at) {
+                None => (live.number + 1, 0),
+                Some(file) if file.leave_journal(live.number) => {
+                    live.holders.swap_remove(at);
+                    (live.number, at)
+                }
+                Some(_) => (live.number, at + 1),
+            };
+        }
     }
 
     pub(super) fn begin_round(&mut self) -> Writing {

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use crate::append_file::WriteFailed;
 use crate::disk::Disk;
-use crate::{AppendFile, StreamId};
+use crate::{AppendFile, FileKind, StreamId};
 use dirty::Dirty;
 use files::Files;
 use round::{Notice, Running};
@@ -276,19 +276,57 @@ impl Journal {
         self.shared.dirty.has_relaxed().then(|| Duration::from_nanos(self.relaxed_due(now)))
     }
 
-    /// A stream was deleted on purpose: a replay will not ask for its files. To be called before its directory is
-    /// removed; on return the note is durable.
+    /// A stream was deleted on purpose: a replay will not ask for its files, and rounds leave alone those that are known
+    /// here. To be called before its directory is removed; on return the note is durable.
+    ///
+    /// # Errors
+    /// There is no note. Lack of space may pass, and is no failure of the journal; all else is final.
     pub fn note_dropped(&self, stream: StreamId) -> Result<(), JournalFailed> {
-        let mut notices = Vec::new();
-        self.with_files(&mut notices, |running| {
+        let mut full = None;
+        self.with_files(&mut Vec::new(), |running| {
+            self.shared.dirty.of_stream(stream).iter().for_each(|file| file.abandon());
+            running.files.abandon_stream(stream);
             if !running.files.may_hold(stream) {
                 return Ok(());
             }
             let mut writing = running.files.begin_round();
             running.files.add_dropped(stream);
-            running.files.finish(&mut writing)?;
-            running.files.sync(&writing).map(drop)
+            match running.files.finish(&mut writing) {
+                Err(error) if files::is_full(&error) => {
+                    running.files.abandon(&writing);
+                    full = Some(JournalFailed::new(&self.directory, &error));
+                    Ok(())
+                }
+                finished => finished.and_then(|()| running.files.sync(&writing).map(drop)),
+            }
         })?;
+        full.map_or(Ok(()), Err)
+    }
+
+    /// Lets go of the segments of `stream`, so that it can be opened anew from its files: between two rounds, what is in
+    /// memory only is written to them. `files` are those that the caller knows; the journal adds what it knows itself.
+    ///
+    /// # Errors
+    /// Released bytes could not be written. The journal still holds the files.
+    pub(crate) fn leave(&self, stream: StreamId, files: Vec<Arc<AppendFile>>) -> Result<(), WriteFailed> {
+        let failed = |failed: JournalFailed| failed.of(&self.directory);
+        let guard = self.lock().map_err(failed)?;
+        // What only a journal that has failed holds, the next start brings back.
+        self.check().map_err(failed)?;
+        let Some(journal) = guard.as_ref() else { return Ok(()) };
+        let mut files = files;
+        files.extend(self.shared.dirty.of_stream(stream));
+        files.extend(journal.holders_of(stream).cloned());
+        for file in files.iter().filter(|file| matches!(file.id().kind, FileKind::Segment(_))) {
+            // The journal forgets what it holds of it.
+            if file.is_unsettled()
+                && let Err(failed) = file.sync_directly(&*journal.disk, journal.current())
+            {
+                file.lose(&failed);
+                return Err(failed);
+            }
+            file.leave()?;
+        }
         Ok(())
     }
 

@@ -206,6 +206,7 @@ impl Replay {
             recorded: sequence.needed,
             next_name: scan.next_name,
             builder: Builder::default(),
+            looked_at: (0, 0),
         };
         let mut aside = Vec::new();
         for (index, scanned) in scan.files.into_iter().enumerate() {

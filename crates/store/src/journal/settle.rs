@@ -12,11 +12,14 @@ use crate::AppendFile;
 /// Files synced after one round, unless the journal is full.
 const SLICE: u64 = 16;
 const SLICE_WHEN_FULL: u64 = 128;
+/// Files looked at after one round, whether they need no sync any more.
+const LOOK: usize = 32;
 
 impl Running<'_> {
     /// Syncs some files of the oldest journal file, as many as the pace of writing needs; `written` bytes went into
     /// the journal in this round.
     pub(super) fn settle_slice(&mut self, written: u64) -> io::Result<()> {
+        self.files.forget_settled(LOOK);
         let is_soon_full = self.files.live.len() * 2 > self.files.wanted;
         if self.files.live.len() < 2 || !is_soon_full {
             return Ok(());

@@ -7,7 +7,7 @@ use crate::damage::Damage;
 use crate::index::{Deleted, SubjectState};
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::segment::SubjectChange;
-use crate::stream::{Form, Place, segment_name};
+use crate::stream::{Form, Place, Rows, segment_name};
 use crate::{SegmentNo, Seq, Timestamp};
 
 use super::directory::{Found, base_name};
@@ -113,15 +113,33 @@ impl Recovering<'_> {
 
     /// Counts the subjects anew from the tables of all segments that the manifest covers.
     fn rebuild_index(&mut self) -> Result<(), OpenError> {
-        self.catalog.replace_index();
-        for at in 0..self.catalog.places.len() {
-            let place = self.catalog.places[at].clone();
-            let found = self.catalog.messages_of(at).map_err(|error| {
+        // Rows that were read from entries name subjects by their numbers in the index that goes.
+        let mut messages = Vec::new();
+        let mut texts: Vec<Option<Vec<Box<[u8]>>>> = Vec::new();
+        for (at, place) in self.catalog.places.iter().enumerate() {
+            messages.push(self.catalog.messages_of(at).map_err(|error| {
                 OpenError::new(segment_name(place.segment.no), std::io::Error::other(error.to_string()))
-            })?;
-            for (seq, text) in found {
-                let id = self.catalog.index.enter(&text);
-                self.catalog.index.appended(id, seq);
+            })?);
+            texts.push(match &place.form {
+                Form::Closed(rows) => {
+                    Some(rows.subjects.iter().map(|&id| Box::from(self.catalog.index.text(id))).collect())
+                }
+                Form::Active | Form::Sealed => None,
+            });
+        }
+        self.catalog.replace_index();
+        for (seq, text) in messages.into_iter().flatten() {
+            let id = self.catalog.index.enter(&text);
+            self.catalog.index.appended(id, seq);
+        }
+        for (at, texts) in texts.into_iter().enumerate() {
+            if let (Some(texts), Form::Closed(rows)) = (texts, self.catalog.places[at].form.clone()) {
+                let mut renumbered = Rows::default();
+                for (row, text) in texts.iter().enumerate() {
+                    let id = self.catalog.index.enter(text);
+                    renumbered.push(rows.deltas[row], rows.offsets[row], rows.sizes[row], id);
+                }
+                self.catalog.places[at].form = Form::Closed(Arc::new(renumbered));
             }
         }
         let _ = self.catalog.index.take_touched();

@@ -1,7 +1,6 @@
 //! Segments without a footer: their entries are walked one by one.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
@@ -10,13 +9,15 @@ use crate::damage::Damage;
 use crate::disk::File;
 use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
-use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
+use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, MAX_SEQ, ScanEnd, Scanned};
 use crate::stream::{
-    Active, Beginning, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared, Source, size_of,
+    Active, Beginning, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared,
+    Source, size_of,
 };
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
 use super::directory::{place_aside, set_aside};
+use super::packed::each_entry;
 use super::{Notice, OpenError, Recovering};
 
 /// How far later segments say that a file was synced.
@@ -73,15 +74,11 @@ impl Recovering<'_> {
             extent.durable = self.durables(behind).get(&no).copied().unwrap_or(0);
             scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
         }
+        scan.end = self.compare_end(no, scan.end, behind);
         if let ScanEnd::Clean { end } = scan.end
-            && let Some(lost) = self.lost_tail(no, end, behind)
+            && !behind.is_empty()
         {
-            if self.was_synced(no, behind) {
-                let sequences = None;
-                self.report.note(Notice::DamagedEntries { segment: no, bytes: lost, sequences });
-            } else {
-                scan.end = ScanEnd::Torn { at: end, valid_after: Vec::new() };
-            }
+            file.set_len(end).map_err(|error| fault(error.into()))?;
         }
         let end = scan.end.offset();
         let unread = |error: ReadError| fault(std::io::Error::other(error.to_string()).into());
@@ -109,11 +106,29 @@ impl Recovering<'_> {
         Ok(whole)
     }
 
-    /// What should follow the entries of a segment, as the next one says. A tail that reads as zeros looks like none.
-    fn lost_tail(&self, no: SegmentNo, end: u64, behind: &[SegmentNo]) -> Option<Range<u64>> {
-        let next = behind.first().filter(|next| next.0 == no.0 + 1)?;
-        let (header, _) = self.read_ends(*next).ok()?;
-        (header.before > end).then_some(end..header.before)
+    /// The end of a segment in the light of what the next one says: a tail that reads as zeros looks like none, and a
+    /// footer that was begun like a torn one.
+    fn compare_end(&mut self, no: SegmentNo, found: ScanEnd, behind: &[SegmentNo]) -> ScanEnd {
+        let next = behind.first().filter(|next| next.0 == no.0 + 1);
+        let header = next.and_then(|next| self.read_ends(*next).ok());
+        let Some(expected) = header.map(|(header, _)| header.before).filter(|before| *before > 0) else {
+            return found;
+        };
+        match found {
+            ScanEnd::Clean { end } if end < expected => {
+                if !self.was_synced(no, expected, behind) {
+                    return ScanEnd::Torn { at: end, valid_after: Vec::new() };
+                }
+                self.report.note(Notice::DamagedEntries {
+                    segment: no,
+                    bytes: end..expected,
+                    sequences: None,
+                });
+                ScanEnd::Clean { end }
+            }
+            ScanEnd::Torn { at, .. } if at >= expected => ScanEnd::Clean { end: at },
+            found => found,
+        }
     }
 
     /// What the entries of later segments say of what was synced.
@@ -166,20 +181,26 @@ impl Recovering<'_> {
             context,
             source: Source::Appended(Arc::clone(&file)),
         });
-        self.close_open();
-        if header.first_seq <= self.catalog.totals.last_seq {
-            // Sequences that begin again are the sign of a truncation.
-            self.catalog.truncate(header.first_seq - 1)?;
-        }
-        self.catalog.begin_segment(Arc::clone(&segment));
+        self.begin_walked(Arc::clone(&segment))?;
         self.open = Some(Active { segment, file });
+        Ok(())
+    }
+
+    /// Makes a segment the one that entries go into.
+    pub(super) fn begin_walked(&mut self, segment: Arc<Segment>) -> Result<(), ReadError> {
+        self.close_open();
+        if segment.first_seq <= self.catalog.totals.last_seq {
+            // Sequences that begin again are the sign of a truncation.
+            self.catalog.truncate(segment.first_seq - 1)?;
+        }
+        self.catalog.begin_segment(segment);
         Ok(())
     }
 
     /// Closes the open segment because another one comes behind it.
     pub(super) fn close_open(&mut self) {
         if let Some(open) = self.open.take() {
-            self.closed.push(self.catalog.close_only(open));
+            self.closed.push(self.catalog.close_only(open).recovered());
         }
     }
 
@@ -255,19 +276,13 @@ impl Recovering<'_> {
             file: crate::stream::segment_name(no),
             what: "it has lost its footer; its entries were read instead".to_owned(),
         });
-        if header.packed {
-            return Ok(());
-        }
         let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
-        let file =
-            self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
-        let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
-        let to = file.len().map_err(|error| fault(error.into()))?;
-        let extent = Extent { from: HEADER_BYTES as u64, to, durable: entry.file_len.min(to) };
         let mut rows = Rows::default();
         let (mut first_timestamp, mut last_timestamp) = (None, 0);
+        let segment =
+            if header.packed { Some(self.packed_segment(header, None).map_err(fault)?) } else { None };
         let catalog = &mut self.catalog;
-        let scan = walk(&*file, header, &context, extent, &mut |scanned| {
+        let mut enter = |scanned: Scanned<'_>| {
             let Entry::Message(message) = &scanned.entry else { return };
             let size = size_of(Storage::File, message.subject, message.headers, message.payload);
             let (Ok(delta), Ok(offset), Ok(size)) = (
@@ -280,21 +295,31 @@ impl Recovering<'_> {
             first_timestamp.get_or_insert(message.timestamp);
             last_timestamp = message.timestamp;
             rows.push_if_ascending(delta, offset, size, catalog.index.enter(message.subject));
-        })
-        .map_err(fault)?;
-        self.report_damaged(no, &scan.damaged);
-        let path = self.files.segment_path(no);
-        let sealed = SealedFile::new(&path, &self.files.ground.handles, scan.end.offset(), to);
-        let segment = Segment {
-            stream: self.id,
-            no,
-            generation: header.generation,
-            first_seq: header.first_seq,
-            context,
-            source: Source::Plain(sealed),
+        };
+        let segment = if let Some(segment) = segment {
+            let damaged = each_entry(&segment, &mut enter).map_err(fault)?;
+            self.note_frames(header, &damaged);
+            segment
+        } else {
+            let path = self.files.segment_path(no);
+            let file = self.files.ground.disk.open(&path).map_err(|error| fault(error.into()))?;
+            let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
+            let to = file.len().map_err(|error| fault(error.into()))?;
+            let extent = Extent { from: HEADER_BYTES as u64, to, durable: entry.file_len.min(to) };
+            let scan = walk(&*file, header, &context, extent, &mut enter).map_err(fault)?;
+            self.report_damaged(no, &scan.damaged);
+            let sealed = SealedFile::new(&path, &self.files.ground.handles, scan.end.offset(), to);
+            Arc::new(Segment {
+                stream: self.id,
+                no,
+                generation: header.generation,
+                first_seq: header.first_seq,
+                context,
+                source: Source::Plain(sealed),
+            })
         };
         self.catalog.add_sealed(Place {
-            segment: Arc::new(segment),
+            segment,
             first_seq: entry.first_seq,
             last_seq: entry.last_seq,
             first_timestamp: first_timestamp.unwrap_or(0),
@@ -318,9 +343,9 @@ fn walk(
 
 /// Makes the end of a log durable. What the last process could not sync may be in the operating system's memory only,
 /// and marked there as if it were on the device: a sync alone would do nothing. So it is written once more.
-fn write_again(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
+pub(super) fn write_again(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
     let mut at = from;
-    let mut piece = vec![0; 1 << 20];
+    let mut piece = vec![0; to.saturating_sub(from).min(1 << 20) as usize];
     while at < to {
         let wanted = piece.len().min((to - at) as usize);
         let read = file.read_at(&mut piece[..wanted], at)?;
@@ -334,11 +359,12 @@ fn write_again(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
 }
 
 /// Replays one entry.
-fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<(), ReadError> {
+pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<(), ReadError> {
     match &scanned.entry {
         Entry::Message(message) => {
             // A message that is there already can only come from bytes that were written twice.
-            if message.seq <= catalog.totals.last_seq {
+            // And one far from where its segment begins was never written by an append.
+            if message.seq <= catalog.totals.last_seq || !is_in_span(catalog, message.seq) {
                 return Ok(());
             }
             let size = size_of(Storage::File, message.subject, message.headers, message.payload);
@@ -351,22 +377,34 @@ fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<(), ReadError> 
                 size,
             });
         }
-        Entry::Erased { seq } => catalog.skip(*seq),
+        Entry::Erased { seq } if *seq <= MAX_SEQ => catalog.skip(*seq),
         Entry::Control(Control::Delete(ranges)) => {
-            for seq in ranges.iter().flatten() {
-                catalog.remove(seq)?;
+            let (first, last) = (catalog.totals.first_seq, catalog.totals.last_seq);
+            for range in ranges.iter() {
+                let last = (*range.end()).min(last);
+                let mut seq = catalog.deleted.next_live((*range.start()).max(first));
+                while seq <= last {
+                    catalog.remove(seq)?;
+                    seq = catalog.deleted.next_live(seq + 1);
+                }
             }
         }
-        Entry::Control(Control::Trim { first }) => {
+        Entry::Control(Control::Trim { first }) if *first <= MAX_SEQ => {
             catalog.trim(*first)?;
         }
         Entry::Control(Control::Truncate { last }) => {
             catalog.truncate(*last)?;
         }
-        Entry::Control(Control::Skip { last }) => catalog.skip(*last),
-        Entry::Control(Control::Durable { .. } | Control::Term { .. }) => {}
+        Entry::Control(Control::Skip { last }) if *last <= MAX_SEQ => catalog.skip(*last),
+        Entry::Erased { .. } | Entry::Control(_) => {}
     }
     Ok(())
+}
+
+/// Whether the active segment's table can name a sequence.
+fn is_in_span(catalog: &Catalog, seq: Seq) -> bool {
+    let first = catalog.places.last().map_or(0, |place| place.segment.first_seq);
+    seq <= MAX_SEQ && seq.checked_sub(first).is_some_and(|delta| u32::try_from(delta).is_ok())
 }
 
 /// Makes the last segment grow again, or begins a new one.
@@ -393,9 +431,9 @@ pub(super) fn resume(
     let at = Beginning { no, first_seq, before };
     let begun = files
         .begin_segment(shared.id, at, durability, Some(Arc::clone(shared)), now)
-        .map_err(|error| OpenError::new("a new segment", std::io::Error::other(error.to_string())))?;
+        .map_err(|error| OpenError::new("a new segment", error.into_io()))?;
     let mut catalog = shared.catalog_mut();
-    let closed = open.map(|open| catalog.close_segment(open, Arc::clone(&begun.segment)));
+    let closed = open.map(|open| catalog.close_segment(open, Arc::clone(&begun.segment)).recovered());
     if closed.is_none() {
         catalog.begin_segment(Arc::clone(&begun.segment));
     }

@@ -10,15 +10,18 @@
 mod base;
 mod directory;
 mod entries;
+mod packed;
 mod report;
 mod sealed;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use crate::config::StreamConfig;
 use crate::damage::Damage;
 use crate::manifest::{self, Manifest};
-use crate::segment::{self, Header, Trailer};
+use crate::segment::{self, HEADER_BYTES, Header, Trailer};
 use crate::stream::{Active, Catalog, Closed, Files, Home, Shared, Stream};
 use crate::{SegmentNo, StreamId, Timestamp};
 
@@ -45,6 +48,12 @@ impl std::error::Error for OpenError {}
 impl OpenError {
     pub(crate) fn new(what: impl Into<String>, damage: impl Into<Damage>) -> Self {
         Self { what: what.into(), damage: damage.into() }
+    }
+
+    /// Whether the device is full. It may be tried again when there is space.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(&self.damage, Damage::Io(error) if crate::stream::is_full(error))
     }
 }
 
@@ -109,11 +118,24 @@ impl Recovering<'_> {
         if let Some(manifest) = &copies.best {
             self.load_manifest(manifest, &found)?;
         }
-        self.remove_obsolete(copies.best.as_ref(), &found);
+        if self.heal_manifest(&copies) {
+            self.remove_obsolete(copies.best.as_ref(), &found);
+        }
         let newer: Vec<SegmentNo> = found.segments.iter().copied().filter(|no| *no > covers).collect();
         let last = self.replay(covers, &newer)?;
         let Self { catalog, open, closed, report, .. } = self;
         Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last })
+    }
+
+    /// Makes both copies of the manifest say the same. Answers whether they do: else the worse one may list files that
+    /// the better one does not, and would be in force if that were lost.
+    fn heal_manifest(&mut self, copies: &manifest::Copies) -> bool {
+        let Some(best) = copies.best.as_ref().filter(|_| !copies.equal) else { return true };
+        let written = best.write(&*self.files.ground.disk, &self.files.directory);
+        if let Err(error) = &written {
+            self.report.note(Notice::Left { what: format!("cannot write the manifest: {error}") });
+        }
+        written.is_ok()
     }
 
     /// Goes through the segments behind the manifest; answers which is the last that stays.
@@ -127,6 +149,7 @@ impl Recovering<'_> {
             expected = no.0 + 1;
             match self.read_ends(no) {
                 Ok((header, Some(trailer))) => self.apply_sealed(&header, &trailer, &newer[at + 1..])?,
+                Ok((header, None)) if header.packed => self.walk_packed(&header, None)?,
                 Ok((header, None)) => {
                     if !self.walk_unsealed(&header, &newer[at + 1..])? {
                         return Ok(no);
@@ -138,7 +161,7 @@ impl Recovering<'_> {
                 }
                 Err(damage) => {
                     let behind = &newer[at + 1..];
-                    if !self.was_synced(no, behind) {
+                    if !self.was_synced(no, HEADER_BYTES as u64, behind) {
                         self.unsynced(no, behind);
                         // Their numbers are free again.
                         return Ok(last);
@@ -151,10 +174,11 @@ impl Recovering<'_> {
         Ok(last)
     }
 
-    /// Whether a segment whose header is gone had been synced: what is known to be synced of later ones was so after it.
-    pub(super) fn was_synced(&self, no: SegmentNo, behind: &[SegmentNo]) -> bool {
+    /// Whether a segment had been synced up to `end`: what is known to be synced of later ones was so after it.
+    pub(super) fn was_synced(&self, no: SegmentNo, end: u64, behind: &[SegmentNo]) -> bool {
         let is_sealed = |later: &SegmentNo| matches!(self.read_ends(*later), Ok((_, Some(_))));
-        behind.iter().any(is_sealed) || self.durables(behind).range(no..).any(|(_, offset)| *offset > 0)
+        behind.iter().any(is_sealed)
+            || self.durables(behind).range(no..).any(|(&of, &to)| to > 0 && (of > no || to >= end))
     }
 
     /// A segment that was begun and never synced: the log ends before it.

@@ -8,6 +8,7 @@ use crate::stream::{Form, Place, SealedFile, Segment, Source};
 use crate::{SegmentNo, Seq};
 
 use super::base::state_of;
+use super::entries::write_again;
 use super::{OpenError, Recovering};
 
 impl Recovering<'_> {
@@ -48,6 +49,9 @@ impl Recovering<'_> {
             }
             Err(damage) => {
                 self.note_damaged(header.segment, &damage);
+                if header.packed {
+                    return self.walk_packed(header, Some(trailer));
+                }
                 return self.walk_unsealed(header, behind).map(|_| ());
             }
         };
@@ -55,6 +59,9 @@ impl Recovering<'_> {
             Ok(segment) => Arc::new(segment),
             Err(damage) => return Err(OpenError::new(format!("segment {}", header.segment.0), damage)),
         };
+        if let Err(error) = self.keep_footer(header, trailer) {
+            return Err(OpenError::new(format!("segment {}", header.segment.0), error));
+        }
         self.close_open();
         // After a truncation sequences begin again: those of before are gone, whatever became of them.
         self.catalog.forget_above(header.first_seq - 1);
@@ -72,6 +79,16 @@ impl Recovering<'_> {
         self.catalog.bury_dead();
         let _ = self.catalog.index.take_touched();
         Ok(())
+    }
+
+    /// A process that was killed while it sealed may have left a footer that is seen and not safe. A manifest is going to
+    /// count on it. One of a packed file was safe before the file had its name.
+    fn keep_footer(&self, header: &Header, trailer: &Trailer) -> std::io::Result<()> {
+        if header.packed {
+            return Ok(());
+        }
+        let file = self.files.ground.disk.open(&self.files.segment_path(header.segment))?;
+        write_again(&*file, trailer.records_end, trailer.file_len())
     }
 
     fn read_changes(&self, header: &Header, trailer: &Trailer) -> Result<Changes, Damage> {

@@ -11,6 +11,9 @@ use crate::{SegmentNo, Seq, StreamId};
 /// Bytes of the header; the first entry follows.
 pub const HEADER_BYTES: usize = 128;
 
+/// Sequences in files end here: so what is added to one does not overflow.
+pub(crate) const MAX_SEQ: Seq = 1 << 63;
+
 const MAGIC: [u8; 8] = *b"MYELSEG1";
 const VERSION: u32 = 1;
 const PACKED: u32 = 1;
@@ -97,6 +100,9 @@ impl Header {
         };
         let mut unused = bytes[89..96].iter().chain(&bytes[104..124]);
         if word(3) & !PACKED != 0 || unused.any(|byte| *byte != 0) || number(5) < number(3) {
+            return Err(Damage::Content(WHAT));
+        }
+        if !(1..=MAX_SEQ).contains(&number(6)) {
             return Err(Damage::Content(WHAT));
         }
         let mut salt = [0; 16];

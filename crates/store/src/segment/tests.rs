@@ -336,7 +336,13 @@ fn a_header_says_what_it_is() {
     assert!(matches!(renumbered(12, 2), Err(Damage::Content(_))));
     assert!(matches!(renumbered(40, 2), Err(Damage::Content(_))));
     assert!(matches!(renumbered(88, 3), Err(Damage::Content(_))));
-    assert!(matches!(renumbered(104, 1), Err(Damage::Content(_))));
+    assert!(matches!(renumbered(110, 1), Err(Damage::Content(_))));
+    for first_seq in [0, MAX_SEQ + 1] {
+        assert!(matches!(
+            Header::decode(&Header { first_seq, ..header() }.encode()),
+            Err(Damage::Content(_))
+        ));
+    }
     assert!(renumbered(72, 1).unwrap().seed() != header().seed());
 }
 

@@ -37,7 +37,12 @@ impl Store {
             key: kind.zip(key),
         };
         let opened = Consumers::open(place);
-        opened.map_err(|error| OpenError::new("consumers", io::Error::other(error.to_string())))
+        let words = |error: consumer::OpenError| match error {
+            // Its kind says whether the disk is full.
+            consumer::OpenError::Io(error) => error,
+            other => io::Error::other(other.to_string()),
+        };
+        opened.map_err(|error| OpenError::new("consumers", words(error)))
     }
 }
 

@@ -213,9 +213,10 @@ impl Store {
         let first_seq = catalog.next_seq();
         let shared = Shared::new(id, Storage::File, catalog);
         let told = Some(Arc::clone(&shared));
-        let active = files.begin_segment(id, Beginning::anew(SegmentNo(1), first_seq), config.durability, told, now);
+        let active =
+            files.begin_segment(id, Beginning::anew(SegmentNo(1), first_seq), config.durability, told, now);
         let active = active.inspect_err(|_| self.unmake_directory(&files.directory));
-        let active: Active = active.map_err(|error| io(io::Error::other(error.to_string())))?;
+        let active: Active = active.map_err(|error| io(error.into_io()))?;
         shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
         Ok(Stream::assemble(shared, config, Home::Files(files), active, Vec::new(), None))
     }
@@ -265,22 +266,26 @@ impl Store {
     }
 
     /// Opens a stream anew that has failed, from what is on disk: what was released is there, and the batch that failed is
-    /// not.
+    /// not. Takes the place of the old one in `stream`; readers and cursors have to be made anew. Waits for a round that
+    /// is on its way.
     ///
     /// # Errors
-    /// As [`Store::open_stream`]; or released bytes could not be written to the stream's files: only the journal has them,
-    /// and the next start of the process brings them back.
-    pub fn reopen_stream(
-        &self,
-        mut stream: Stream,
-        now: Timestamp,
-    ) -> Result<(Stream, StreamReport), OpenError> {
+    /// As [`Store::open_stream`]; or a job of the stream has not come back to [`Stream::finish`]; or released bytes could
+    /// not be written to the stream's files. `stream` is still the old one, has failed, and this may be repeated: until it
+    /// succeeds, memory or the journal may have the only copy of released bytes. The next start of the process brings
+    /// back those of the journal.
+    pub fn reopen_stream(&self, stream: &mut Stream, now: Timestamp) -> Result<StreamReport, OpenError> {
         let (id, config) = (stream.id(), *stream.config());
-        stream
-            .leave()
-            .map_err(|error| OpenError::new("a failed stream", io::Error::other(error.to_string())))?;
-        drop(stream);
-        self.open_stream(id, config, now)
+        let refused = |why| OpenError::new("a failed stream", io::Error::other(why));
+        if stream.has_job_out() {
+            return Err(refused("a job still works on its files: give it back to the stream first"));
+        }
+        let Some(files) = stream.files().cloned() else { return Err(refused("it is in memory only")) };
+        stream.leave().map_err(|error| OpenError::new("a failed stream", error.into_io()))?;
+        let (anew, report) = recovery::open_stream(id, files, config, self.index_seed, now)?;
+        stream.hand_on(&anew);
+        *stream = anew;
+        Ok(report)
     }
 
     /// The key of the stream in `directory`. If it was sealed with the previous master key it is sealed anew.
@@ -317,24 +322,52 @@ impl Store {
     }
 
     /// Removes a stream and all its data. It is gone for good once this returns, even if files are left over: those go
-    /// at the next start.
+    /// at the next start. Its consumers must not be used any more.
     ///
     /// # Errors
-    /// The stream is still there.
-    pub fn delete_stream(&self, mut stream: Stream) -> Result<(), OpenError> {
+    /// The stream is still there as it was, and this may be repeated. But if [`Stream::failure`] says that it was deleted,
+    /// the disk does not say which: the next start finds all of it or nothing.
+    pub fn delete_stream(&self, stream: &mut Stream) -> Result<(), OpenError> {
         let id = stream.id();
-        stream.abandon();
         let directory = stream_directory(&self.root, id);
         let doomed = directory.with_extension("tmp");
+        let failed = |error| OpenError::new("a stream to delete", error);
         let disk = &*self.ground.disk;
-        let gone =
-            disk.rename(&directory, &doomed).and_then(|()| disk.sync_directory(&self.root.join("streams")));
-        gone.map_err(|error| OpenError::new("a stream to delete", error))?;
-        let noted = self.ground.journal.note_dropped(id);
-        noted.map_err(|error| OpenError::new("journal", io::Error::other(error.to_string())))?;
+        disk.rename(&directory, &doomed).map_err(failed)?;
+        let streams = self.root.join("streams");
+        if let Err(error) = disk.sync_directory(&streams) {
+            // Back for sure, or else nothing more may be promised of it.
+            let back = disk.rename(&doomed, &directory).and_then(|()| disk.sync_directory(&streams));
+            back.unwrap_or_else(|_| stream.abandon());
+            return Err(failed(error));
+        }
+        // From here on nothing needs its files, nor could they be made durable: the directory has another name.
+        stream.abandon();
+        let has_note = self.note_dropped(id);
         // What cannot be removed now is removed at the next start.
-        let _ = remove_tree(disk, &doomed, &self.ground.handles);
+        let _ = self.remove_content(&directory, &doomed);
+        if has_note {
+            // Without a note it has to tell a replay that the stream is gone.
+            let _ = disk.remove_directory(&doomed);
+        }
         Ok(())
+    }
+
+    /// Removes the files of the stream that was in `directory` and is in `doomed`.
+    fn remove_content(&self, directory: &Path, doomed: &Path) -> io::Result<()> {
+        for entry in self.ground.disk.list(doomed)? {
+            // It was opened under its old name.
+            self.ground.handles.forget(&directory.join(&entry.name));
+            self.ground.disk.remove_file(&doomed.join(&entry.name))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the journal says that the stream is gone. One that has failed says so to everybody.
+    fn note_dropped(&self, id: StreamId) -> bool {
+        let journal = &self.ground.journal;
+        let noted = journal.note_dropped(id).is_ok();
+        noted || (self.ground.headroom.release().unwrap_or(false) && journal.note_dropped(id).is_ok())
     }
 }
 
@@ -393,13 +426,6 @@ fn remove_unfinished(disk: &dyn Disk, streams: &Path, report: &mut StoreReport) 
         }
     }
     Ok(())
-}
-
-fn remove_tree(disk: &dyn Disk, directory: &Path, handles: &Handles) -> io::Result<()> {
-    for entry in disk.list(directory)? {
-        handles.forget(&directory.join(&entry.name));
-    }
-    remove_files(disk, directory)
 }
 
 fn remove_files(disk: &dyn Disk, directory: &Path) -> io::Result<()> {

@@ -1,8 +1,11 @@
 //! A store on disks that fill up and fail.
 
+use std::sync::Mutex;
+
 use super::*;
 use crate::config::Durability;
-use crate::disk::faulty::{Fault, FaultyDisk};
+use crate::disk::faulty::{Fault, FaultyDisk, Survival};
+use crate::disk::{DirectoryEntry, File};
 use crate::entropy::SeededEntropy;
 use crate::stream::{Admission, Filter, NewMessage, StoreError, Wait};
 
@@ -78,7 +81,7 @@ fn a_failed_write_refuses_its_batch_and_the_stream_can_be_opened_anew() {
     assert!(matches!(put(&mut stream, b"two", 2), Err(StoreError::Failed(_))));
     assert!(matches!(put(&mut stream, b"three", 2), Err(StoreError::Failed(_))), "it stays failed");
     disk.heal();
-    let (mut stream, _) = store.reopen_stream(stream, 3).unwrap();
+    store.reopen_stream(&mut stream, 3).unwrap();
     assert_eq!(put(&mut stream, b"four", 3).unwrap(), 2);
     assert_eq!(payloads(&stream), [b"one".to_vec(), b"four".to_vec()]);
 }
@@ -106,15 +109,15 @@ fn a_failed_sync_fails_the_stream_and_releases_nothing() {
 fn deleted_streams_are_gone_and_strange_names_are_set_aside() {
     let disk = Arc::new(FaultyDisk::new(4));
     let (store, _) = open(&disk, 1);
-    let one = store.create_stream("A", "ONE", b"blob", StreamConfig::default(), 1).unwrap();
+    let mut one = store.create_stream("A", "ONE", b"blob", StreamConfig::default(), 1).unwrap();
     let mut two = store.create_stream("A", "TWO", b"", StreamConfig::default(), 1).unwrap();
     put(&mut two, b"kept", 1).unwrap();
     let id = two.id();
-    store.delete_stream(one).unwrap();
+    store.delete_stream(&mut one).unwrap();
     disk.create(Path::new("/store/streams/notes.txt")).unwrap();
     disk.create(&stream_directory(Path::new("/store"), id).join("0000.old")).unwrap();
     disk.create(Path::new("/store/elsewhere")).unwrap();
-    drop((two, store));
+    drop((one, two, store));
     let disk = Arc::new(disk.kill());
     let (store, report) = open(&disk, 2);
     let names: Vec<_> = report.streams.iter().map(|found| found.meta.name.as_str()).collect();
@@ -127,4 +130,295 @@ fn deleted_streams_are_gone_and_strange_names_are_set_aside() {
         disk.files().into_keys().filter(|path| path.starts_with("/store/quarantine")).collect();
     assert_eq!(aside.len(), 2, "{aside:?}");
     assert!(disk.files().contains_key(Path::new("/store/elsewhere")), "left where it is");
+}
+
+/// A disk that does something else in the middle of a write or sync, once.
+#[derive(Clone, Debug)]
+struct Interrupted {
+    disk: Arc<FaultyDisk>,
+    hook: Hook,
+}
+
+#[derive(Clone, Default)]
+struct Hook(Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+
+impl Hook {
+    fn set(&self, act: impl FnOnce() + Send + 'static) {
+        *self.0.lock().unwrap() = Some(Box::new(act));
+    }
+
+    fn run(&self) {
+        let hook = self.0.lock().unwrap().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+    }
+}
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+#[derive(Debug)]
+struct InterruptedFile(Arc<dyn File>, Hook);
+
+impl Interrupted {
+    fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(InterruptedFile(file, self.hook.clone()))
+    }
+}
+
+impl Disk for Interrupted {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(self.file(self.disk.create(path)?))
+    }
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(self.file(self.disk.open(path)?))
+    }
+    fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
+        self.disk.list(directory)
+    }
+    fn make_directory(&self, path: &Path) -> io::Result<()> {
+        self.disk.make_directory(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_file(path)
+    }
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_directory(path)
+    }
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.disk.sync_directory(directory)
+    }
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.disk.free_bytes(path)
+    }
+}
+
+impl File for InterruptedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.1.run();
+        self.0.write_at(bytes, offset)
+    }
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        self.0.allocate(length)
+    }
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.1.run();
+        self.0.sync()
+    }
+}
+
+/// A round that syncs files themselves, and one that writes them into the journal.
+#[test]
+fn a_stream_that_is_opened_anew_during_a_round_loses_nothing_of_it() {
+    for streams in [1, 8] {
+        let disk = Interrupted { disk: Arc::new(FaultyDisk::new(5)), hook: Hook::default() };
+        let opened = Store::open(Arc::new(disk.clone()), options(), Arc::new(SeededEntropy::new(1)));
+        let (store_here, _) = opened.unwrap();
+        let store = &store_here;
+        let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+        let mut all: Vec<_> =
+            (0..streams).map(|n| store.create_stream("A", &n.to_string(), b"", config, 1).unwrap()).collect();
+        store.journal().round_now(&|| 1).unwrap();
+        for stream in &mut all {
+            put(stream, b"one", 1).unwrap();
+        }
+        let mut stream = all.remove(0);
+        let (to_other, in_round) = std::sync::mpsc::channel();
+        let (to_round, done) = std::sync::mpsc::channel();
+        disk.hook.set(move || {
+            to_other.send(()).unwrap();
+            // It must wait for the round, which therefore cannot wait for it for long.
+            let _ = done.recv_timeout(std::time::Duration::from_millis(50));
+        });
+        let stream = std::thread::scope(|scope| {
+            let other = scope.spawn(move || {
+                in_round.recv().unwrap();
+                store.reopen_stream(&mut stream, 2).unwrap();
+                let _ = to_round.send(());
+                put(&mut stream, b"two", 3).unwrap();
+                stream
+            });
+            store.journal().round_now(&|| 2).unwrap();
+            other.join().unwrap()
+        });
+        assert_eq!(payloads(&stream), [b"one".to_vec()], "{streams} streams: what the round took");
+        store.journal().round_now(&|| 4).unwrap();
+        assert_eq!(payloads(&stream), [b"one".to_vec(), b"two".to_vec()]);
+        let number = stream.id();
+        drop((stream, all, store_here));
+        let (store, _) = open(&Arc::new(disk.disk.power_cycle(Survival::None)), 2);
+        let (stream, report) = store.open_stream(number, config, 5).unwrap();
+        assert_eq!(report.notices, []);
+        assert_eq!(payloads(&stream), [b"one".to_vec(), b"two".to_vec()]);
+    }
+}
+
+/// The clock is asked between the round's end and its news.
+#[test]
+fn news_of_a_round_do_not_move_a_stream_that_was_left() {
+    let disk = Arc::new(FaultyDisk::new(6));
+    let (store, _) = open(&disk, 1);
+    let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+    let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+    put(&mut stream, b"one", 1).unwrap();
+    let old = Arc::clone(stream.shared());
+    let stream = std::cell::RefCell::new(stream);
+    let asked = std::cell::Cell::new(0);
+    let clock = || {
+        asked.set(asked.get() + 1);
+        if asked.get() == 2 {
+            store.reopen_stream(&mut stream.borrow_mut(), 2).unwrap();
+        }
+        asked.get()
+    };
+    store.journal().round_now(&clock).unwrap();
+    assert_eq!(old.release.seq(), 0);
+    let stream = stream.into_inner();
+    assert_eq!((stream.released(), payloads(&stream)), (1, vec![b"one".to_vec()]));
+}
+
+#[test]
+fn what_waits_in_memory_survives_that_a_stream_is_opened_anew() {
+    let (store, _) = open(&Arc::new(FaultyDisk::new(7)), 1);
+    for durability in [Durability::Memory, Durability::Synced, Durability::Written] {
+        let config = StreamConfig { durability, ..StreamConfig::default() };
+        let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+        put(&mut stream, b"one", 1).unwrap();
+        store.reopen_stream(&mut stream, 2).unwrap();
+        assert_eq!(put(&mut stream, b"two", 2).unwrap(), 2);
+        store.journal().round_now(&|| 3).unwrap();
+        assert_eq!(payloads(&stream), [b"one".to_vec(), b"two".to_vec()], "{durability:?}");
+    }
+}
+
+#[test]
+fn a_stream_with_a_job_out_is_not_opened_anew() {
+    let (store, _) = open(&Arc::new(FaultyDisk::new(8)), 1);
+    let config = StreamConfig { segment_bytes: Some(128 << 10), ..StreamConfig::default() };
+    let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+    for _ in 0..30 {
+        put(&mut stream, &[1; 10_000], 1).unwrap();
+    }
+    let job = stream.next_job(2).expect("a segment to seal");
+    let error = store.reopen_stream(&mut stream, 2).unwrap_err();
+    assert!(error.to_string().contains("job"), "{error}");
+    assert_eq!(stream.failure(), None, "nothing has changed");
+    stream.finish(job.run(), 2).unwrap();
+    store.reopen_stream(&mut stream, 2).unwrap();
+    assert_eq!(payloads(&stream).len(), 30);
+}
+
+#[test]
+fn a_stream_that_could_not_be_deleted_goes_on() {
+    // The rename, and the sync behind it.
+    for point in 0..2 {
+        let disk = Arc::new(FaultyDisk::new(9));
+        let (store, _) = open(&disk, 1);
+        let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+        let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+        put(&mut stream, b"in memory", 1).unwrap();
+        disk.fail_at(disk.points() + point, Fault::Error(io::ErrorKind::Other));
+        store.delete_stream(&mut stream).unwrap_err();
+        disk.heal();
+        assert_eq!(stream.failure(), None);
+        put(&mut stream, b"two", 2).unwrap();
+        store.journal().round_now(&|| 2).unwrap();
+        assert_eq!(payloads(&stream), [b"in memory".to_vec(), b"two".to_vec()], "point {point}");
+        drop((stream, store));
+        let (store, report) = open(&Arc::new(disk.power_cycle(Survival::None)), 2);
+        let (mut stream, _) = store.open_stream(report.streams[0].id, config, 3).unwrap();
+        assert_eq!(payloads(&stream).len(), 2, "point {point}");
+        store.delete_stream(&mut stream).unwrap();
+        assert!(stream.failure().is_some());
+    }
+}
+
+/// The next round must not look for files of a deleted stream, nor a replay.
+#[test]
+fn a_deleted_stream_leaves_nothing_to_do() {
+    let disk = Arc::new(FaultyDisk::new(10));
+    let (store, _) = open(&disk, 1);
+    let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+    let mut all: Vec<_> =
+        (0..8).map(|n| store.create_stream("A", &n.to_string(), b"", config, 1).unwrap()).collect();
+    for stream in &mut all {
+        put(stream, b"one", 1).unwrap();
+    }
+    let (mut consumers, _) = store.open_consumers(all[0].id(), Durability::Synced).unwrap();
+    consumers.create("C", crate::consumer::Rules::default(), b"").unwrap();
+    consumers.flush(1).unwrap();
+    store.journal().round_now(&|| 2).unwrap();
+    put(&mut all[0], b"two", 3).unwrap();
+    store.delete_stream(&mut all[0]).unwrap();
+    let round = store.journal().round_now(&|| 4).unwrap();
+    assert_eq!((round.failed, round.journaled + round.direct), (0, 0));
+    drop((all, consumers, store));
+    let (_, report) = open(&Arc::new(disk.kill()), 2);
+    assert_eq!((report.streams.len(), report.replay.problems), (7, Vec::new()));
+}
+
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl crate::stream::OnRelease for Told {
+    fn released(&self, _: StreamId, seq: u64, ticket: crate::stream::Ticket) {
+        self.0.lock().unwrap().push(format!("released {seq} ticket {}", ticket.0));
+    }
+    fn failed(&self, _: StreamId, why: &str) {
+        self.0.lock().unwrap().push(format!("failed {why}"));
+    }
+}
+
+#[test]
+fn who_waits_for_a_release_is_told() {
+    let (store, _) = open(&Arc::new(FaultyDisk::new(11)), 1);
+    let told = Arc::new(Told::default());
+    let take = || std::mem::take(&mut *told.0.lock().unwrap());
+    let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+    let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+    stream.on_release(Arc::clone(&told) as Arc<dyn crate::stream::OnRelease>);
+    put(&mut stream, b"one", 1).unwrap();
+    put(&mut stream, b"two", 1).unwrap();
+    assert_eq!(take(), [""; 0], "not before the round");
+    store.journal().round_now(&|| 2).unwrap();
+    assert_eq!(take(), ["released 2 ticket 2"]);
+    put(&mut stream, b"three", 3).unwrap();
+    store.reopen_stream(&mut stream, 4).unwrap();
+    assert_eq!(take(), ["failed the stream was opened anew"]);
+    put(&mut stream, b"four", 5).unwrap();
+    let weaker = StreamConfig { durability: Durability::Written, ..config };
+    stream.set_config(weaker, 6).unwrap();
+    put(&mut stream, b"five", 7).unwrap();
+    assert_eq!(take().len(), 1, "what waited is released by the weaker mode, and told");
+    put(&mut stream, b"six", 8).unwrap();
+    assert_eq!(take(), [""; 0], "released at once");
+}
+
+#[test]
+fn a_full_disk_is_told_from_other_errors() {
+    let disk = Arc::new(FaultyDisk::new(12));
+    let (store, _) = open(&disk, 1);
+    disk.set_capacity(Some(disk.used()));
+    let full = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap_err();
+    assert!(full.is_full(), "{full}");
+    disk.set_capacity(None);
+    disk.fail_at(disk.points(), Fault::Error(io::ErrorKind::Other));
+    let other = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap_err();
+    assert!(!other.is_full(), "{other}");
 }

@@ -7,6 +7,7 @@
 //! reserved before anything is decided, so a full disk refuses a batch and leaves the stream as it was.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use crate::config::{Discard, Durability, Limits};
 use crate::index::{SubjectId, SubjectState};
@@ -14,7 +15,7 @@ use crate::ranges::Ranges;
 use crate::record::{self, Batch, Control};
 use crate::{Seq, Timestamp};
 
-use super::catalog::{Catalog, NewRow, size_of};
+use super::catalog::{Catalog, NewRow, Removed, size_of};
 use super::errors::{Refusal, StoreError};
 use super::{Active, Stream, lookup};
 
@@ -22,6 +23,9 @@ use super::{Active, Stream, lookup};
 pub(super) const SEGMENT_SPAN: u64 = 1 << 31;
 /// How far the synced part must have grown since the log last said so.
 const DURABLE_STEP: u64 = 64 << 10;
+/// How many messages a batch evicts beyond as many as it has: what limits that were made tighter leave over goes little by
+/// little.
+const SURPLUS: u64 = 64;
 /// Messages whose subjects are brought near together.
 const WARM: usize = 32;
 /// Subjects from which on that is worth it.
@@ -32,7 +36,8 @@ const MANY_SUBJECTS: usize = 4096;
 pub struct NewMessage<'a> {
     /// The sequence that it must get; 0 for the next one.
     pub seq: Seq,
-    /// When it was accepted. Never less than that of the message before.
+    /// When it was accepted. Where it is less than that of a message before, [`Reader::seq_at`](super::Reader::seq_at) and
+    /// limits of age know of it only about where it is.
     pub timestamp: Timestamp,
     /// When it ends: `None` with the stream's own limit of age, `Timestamp::MAX` never.
     pub expires: Option<Timestamp>,
@@ -63,11 +68,14 @@ impl Stream {
     /// Stores messages, in order, as one batch: after a crash all of those that were taken are there, or none.
     /// `outcomes` is emptied and gets one entry per message.
     ///
+    /// Where limits were made tighter, a batch evicts only little more than it adds: [`Stream::enforce`] does the rest.
+    ///
     /// A sequence says what the message *will* have; that it is stored is known when [`Stream::released`] has reached
     /// it, in the default mode at once.
     ///
     /// # Errors
-    /// None of the messages is stored. After [`StoreError::Full`] the stream is unchanged and may be asked again.
+    /// None of the messages is stored. After [`StoreError::Full`] the stream is unchanged and may be asked again; after
+    /// [`StoreError::TooLarge`] in smaller batches.
     pub fn append(
         &mut self,
         messages: &[NewMessage<'_>],
@@ -76,16 +84,20 @@ impl Stream {
         outcomes: &mut Vec<Outcome>,
     ) -> Result<(), StoreError> {
         outcomes.clear();
+        self.gone.clear();
         self.check()?;
         if messages.is_empty() {
             return Ok(());
         }
-        self.make_room(room_for(messages), now)?;
+        self.make_room(room_for(messages, &self.config.limits), now)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let result = self.encode(messages, admission, now, &mut buffer, outcomes);
         let result = result.and_then(|()| self.write(&buffer, now));
         self.buffer = buffer;
+        if result.is_err() {
+            self.gone.clear();
+        }
         result
     }
 
@@ -109,7 +121,9 @@ impl Stream {
             storage: self.config.storage,
             admission,
             first_before: 0,
+            allowance: Allowance { messages: SURPLUS, bytes: 0 },
             deleted: &mut self.evicted,
+            gone: &mut self.gone,
         };
         entering.deleted.clear();
         entering.first_before = entering.catalog.totals.first_seq;
@@ -134,6 +148,25 @@ impl Stream {
 }
 
 impl Stream {
+    /// Sequences that went in the last call of [`Stream::append`] because of limits, ascending. Some of them may have had
+    /// no message before. Nothing after an error.
+    #[must_use]
+    pub fn evicted(&self) -> &[RangeInclusive<Seq>] {
+        &self.gone
+    }
+
+    /// The last message of a subject, released or not: what the next message on it would follow.
+    ///
+    /// # Errors
+    /// A table of the stream cannot be read.
+    pub fn last_of(&self, subject: &[u8]) -> Result<Option<Seq>, StoreError> {
+        let catalog = self.shared.catalog();
+        match catalog.index.find(subject) {
+            Some(id) => Ok(lookup::last_of(&catalog, id)?),
+            None => Ok(None),
+        }
+    }
+
     /// Removes what exceeds the limits, after they were made tighter: about `budget` messages in one call. Answers
     /// whether to call again.
     ///
@@ -203,13 +236,34 @@ impl Stream {
 }
 
 /// The most bytes that a batch can take, with everything that it evicts.
-fn room_for(messages: &[NewMessage<'_>]) -> u64 {
-    const CONTROLS: usize = 3 * 128;
-    const RANGE: usize = 20;
+fn room_for(messages: &[NewMessage<'_>], limits: &Limits) -> u64 {
+    const CONTROLS: u64 = 3 * 128;
+    const RANGE: u64 = 20;
     let sizes = messages
         .iter()
-        .map(|m| record::max_message_len(m.subject.len(), m.headers.len(), m.payload.len()) + RANGE);
-    (sizes.sum::<usize>() + CONTROLS) as u64
+        // What fits nowhere is refused by itself.
+        .filter(|m| record::fits(m.subject.len(), m.headers.len(), m.payload.len()))
+        .map(|m| record::max_message_len(m.subject.len(), m.headers.len(), m.payload.len()) as u64 + RANGE);
+    let surplus = if limits.messages_per_subject.is_some() { SURPLUS * RANGE } else { 0 };
+    sizes.sum::<u64>() + CONTROLS + surplus
+}
+
+/// What a batch may still evict: as much as it adds, and [`SURPLUS`] messages.
+struct Allowance {
+    messages: u64,
+    bytes: u64,
+}
+
+impl Allowance {
+    fn add(&mut self, size: u64) {
+        self.messages += 1;
+        self.bytes += size;
+    }
+
+    fn take(&mut self, removed: Removed) {
+        self.messages = self.messages.saturating_sub(removed.messages);
+        self.bytes = self.bytes.saturating_sub(removed.bytes);
+    }
 }
 
 /// One batch on its way into the catalog.
@@ -219,8 +273,11 @@ struct Entering<'a> {
     storage: crate::Storage,
     admission: Admission,
     first_before: Seq,
+    allowance: Allowance,
     /// Sequences evicted because of limits per subject.
     deleted: &'a mut Vec<Seq>,
+    /// All that were evicted, at the end.
+    gone: &'a mut Vec<RangeInclusive<Seq>>,
 }
 
 impl Entering<'_> {
@@ -260,6 +317,7 @@ impl Entering<'_> {
             offset: u64::from(offset),
             size,
         });
+        self.allowance.add(size);
         self.evict_of_subject(id)?;
         if self.limits.discard == Discard::Old {
             self.evict_oldest()?;
@@ -273,6 +331,9 @@ impl Entering<'_> {
             || !record::fits(message.subject.len(), message.headers.len(), message.payload.len());
         if too_large {
             return Err(Refusal::TooLarge);
+        }
+        if message.subject.is_empty() {
+            return Err(Refusal::NoSubject);
         }
         let last = self.catalog.totals.last_seq;
         if message.seq != 0 && message.seq != last + 1 {
@@ -314,13 +375,14 @@ impl Entering<'_> {
         let Some(max) = self.limits.messages_per_subject else { return Ok(()) };
         loop {
             let state = self.catalog.index.state(id);
-            if state.count <= max.max(1) {
+            if state.count <= max.max(1) || self.allowance.messages == 0 {
                 return Ok(());
             }
             let Some(first) = lookup::first_of(self.catalog, id)? else { return Ok(()) };
             // Of two messages the other one is known.
             let next = if state.count > 2 { self.catalog.next_of(id, first, state.last)? } else { None };
-            self.catalog.remove_of(id, first)?;
+            let removed = self.catalog.remove_of(id, first)?;
+            self.allowance.take(removed);
             self.deleted.push(first);
             if let Some(next) = next {
                 let state = self.catalog.index.state(id);
@@ -332,8 +394,12 @@ impl Entering<'_> {
     fn evict_oldest(&mut self) -> Result<(), StoreError> {
         let messages = self.limits.messages.unwrap_or(u64::MAX);
         let bytes = self.limits.bytes.unwrap_or(u64::MAX);
-        while self.catalog.totals.messages > messages || self.catalog.totals.bytes > bytes {
-            self.catalog.remove_head()?;
+        while (self.catalog.totals.messages > messages || self.catalog.totals.bytes > bytes)
+            // A large message may take the place of any number of small ones.
+            && (self.allowance.messages > 0 || self.allowance.bytes > 0)
+        {
+            let removed = self.catalog.remove_head()?;
+            self.allowance.take(removed);
         }
         Ok(())
     }
@@ -345,8 +411,12 @@ impl Entering<'_> {
             self.catalog.settle_head();
         }
         self.deleted.retain(|&seq| seq >= first);
+        if first != self.first_before {
+            self.gone.push(self.first_before..=first - 1);
+        }
         if !self.deleted.is_empty() {
             let ranges = Ranges::from_unsorted(std::mem::take(self.deleted));
+            self.gone.extend(ranges.iter());
             batch.control(&Control::Delete(Cow::Owned(ranges)), now);
         }
         if first != self.first_before {

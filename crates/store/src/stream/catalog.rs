@@ -18,8 +18,12 @@ use crate::{Seq, Timestamp};
 
 use super::ReadError;
 use super::place::{Form, Place, Segment};
+use super::remove::MAX_SEQ;
 use super::slots_cache::SlotsCache;
 use super::table::{Rows, Table};
+
+/// Lifetimes of messages that are gone may be so many, and as many as there are messages twice.
+const EXPIRY_SLACK: u64 = 1024;
 
 /// See the module.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(crate) struct Catalog {
     pub(crate) deleted: Deleted,
     /// Messages with a lifetime of their own; may name messages that are gone.
     pub(crate) expiry: Expiry,
+    /// Where a pass that drops those from it goes on.
+    pruning: Option<(Timestamp, Seq)>,
     pub(crate) totals: Totals,
     /// Visible segments, oldest first. The last is the active one.
     pub(crate) places: Vec<Place>,
@@ -40,6 +46,8 @@ pub(crate) struct Catalog {
     pub(crate) keeps_dead: bool,
     /// Messages that no limit of age concerns.
     pub(crate) lasting: BTreeSet<Seq>,
+    /// From the first message up to here `lasting` has all messages: a start for whoever looks for another one.
+    pub(crate) lasting_until: AtomicU64,
     /// What the active segment's footer will say: removed sequences (in no order) and lifetimes of its messages.
     pub(crate) deleted_here: Vec<RangeInclusive<Seq>>,
     pub(crate) expiries_here: Vec<(Seq, Timestamp)>,
@@ -92,23 +100,27 @@ pub struct Removed {
 #[derive(Debug, Default)]
 struct Head {
     table: Option<(u64, Table<'static>)>,
+    /// Whether it was of use since the last tidying.
+    is_used: bool,
     /// Stream-wide numbers of a sealed table's subjects, as far as they were looked up.
     subjects: Vec<Option<SubjectId>>,
 }
 
 impl Catalog {
     pub(crate) fn new(index_seed: u64, slots: Arc<SlotsCache>, first_seq: Seq) -> Self {
-        let first_seq = first_seq.max(1);
+        let first_seq = first_seq.clamp(1, MAX_SEQ);
         Self {
             index: SubjectIndex::new(index_seed),
             deleted: Deleted::new(),
             expiry: Expiry::new(),
+            pruning: None,
             totals: Totals { first_seq, last_seq: first_seq - 1, ..Totals::default() },
             places: Vec::new(),
             rows: Rows::default(),
             dead: Vec::new(),
             keeps_dead: true,
             lasting: BTreeSet::new(),
+            lasting_until: AtomicU64::new(0),
             deleted_here: Vec::new(),
             expiries_here: Vec::new(),
             removals: Arc::default(),
@@ -128,12 +140,13 @@ impl Catalog {
         let first_seq = segment.first_seq;
         let closed = self.close_active();
         self.hide_from(first_seq);
+        let before = self.places.last().map_or(Timestamp::MIN, |before| before.last_timestamp);
         self.places.push(Place {
             segment,
             first_seq,
             last_seq: first_seq - 1,
             first_timestamp: self.totals.last_timestamp,
-            last_timestamp: self.totals.last_timestamp,
+            last_timestamp: self.totals.last_timestamp.max(before),
             form: Form::Active,
             removed: 0,
         });
@@ -216,7 +229,8 @@ impl Catalog {
         if self.rows.len() == 0 {
             active.first_timestamp = row.timestamp;
         }
-        active.last_timestamp = row.timestamp;
+        // Clocks may go back; whether a segment is wholly older than something must not.
+        active.last_timestamp = active.last_timestamp.max(row.timestamp);
         active.last_seq = row.seq;
         // A batch is checked against these bounds before anything of it is entered.
         let delta = u32::try_from(row.seq - active.segment.first_seq).expect("segments span few sequences");
@@ -232,6 +246,19 @@ impl Catalog {
         } else {
             self.expiry.insert(seq, at);
         }
+    }
+
+    /// Drops lifetimes of messages that are gone, if there are many: about `limit` are looked at. Answers whether there is
+    /// more to do.
+    pub(crate) fn prune_expiry(&mut self, limit: usize) -> bool {
+        if self.pruning.is_none() && self.expiry.len() as u64 <= 2 * self.totals.messages + EXPIRY_SLACK {
+            return false;
+        }
+        let mut expiry = std::mem::take(&mut self.expiry);
+        let from = self.pruning.unwrap_or((Timestamp::MIN, 0));
+        self.pruning = expiry.retain_some(from, limit, |seq| self.contains(seq));
+        self.expiry = expiry;
+        self.pruning.is_some()
     }
 
     /// Index in `places` of the segment that shows `seq`.
@@ -515,6 +542,7 @@ impl Catalog {
             return Ok(Some((u64::from(self.rows.sizes[row]), self.rows.subjects[row])));
         }
         self.load_head(at)?;
+        self.head.is_used = true;
         let Some((_, table)) = &self.head.table else { return Ok(None) };
         let Some(row) = table.row_of(seq - first) else { return Ok(None) };
         let size = table.size(row);
@@ -558,6 +586,18 @@ impl Catalog {
         Ok(())
     }
 
+    /// Lets go of the table of the first segment if nobody trimmed since the last call.
+    pub(crate) fn rest_head(&mut self) {
+        if !std::mem::take(&mut self.head.is_used) {
+            self.forget_head();
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_head(&self) -> bool {
+        self.head.table.is_some()
+    }
+
     /// The table of the first segment was replaced.
     pub(crate) fn forget_head(&mut self) {
         self.head = Head::default();
@@ -594,6 +634,7 @@ impl Catalog {
         if last < self.totals.last_seq {
             self.deleted.remove_above(last);
             self.lasting.split_off(&(last + 1));
+            self.lasting_until.fetch_min(last + 1, Ordering::Relaxed);
             self.forget_expiries_above(last);
         }
     }

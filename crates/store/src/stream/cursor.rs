@@ -97,8 +97,19 @@ impl Cursor {
     /// The next message that passes. `None` at the release position: ask again when it has moved.
     ///
     /// # Errors
-    /// A message that is in the stream cannot be read; [`Cursor::skip`] passes over it.
+    /// A message that is in the stream cannot be read: asking again tries it again, [`Cursor::skip`] passes over it.
     pub fn next(&mut self, wait: Wait) -> Result<Option<StoredMessage<'_>>, ReadError> {
+        match self.advance(wait) {
+            Ok(parts) => Ok(parts.map(|parts| self.message(parts))),
+            Err(error) => {
+                // The next call finds the place anew: what is at hand may be half read.
+                self.segment = None;
+                Err(error)
+            }
+        }
+    }
+
+    fn advance(&mut self, wait: Wait) -> Result<Option<Parts>, ReadError> {
         loop {
             if self.next > self.reader.shared.release.seq() {
                 return Ok(None);
@@ -110,7 +121,7 @@ impl Cursor {
                 return Ok(None);
             }
             match self.find()? {
-                Found::Message(parts) => return Ok(Some(self.message(parts))),
+                Found::Message(parts) => return Ok(Some(parts)),
                 Found::Wait => return Ok(None),
                 Found::Elsewhere => self.segment = None,
                 Found::More(bytes) => {
@@ -132,7 +143,7 @@ impl Cursor {
 
     /// Goes on behind `seq`, whatever is there.
     pub fn skip(&mut self, seq: Seq) {
-        self.next = seq + 1;
+        self.next = seq.saturating_add(1);
         self.segment = None;
     }
 
@@ -237,7 +248,7 @@ impl Cursor {
                 return Ok(false);
             }
             let file = file.open()?;
-            let from = unpack(&segment, &*file, frames, self.offset, &mut self.piece)?;
+            let from = unpack(&segment, &*file, frames, self.offset, wait, &mut self.piece)?;
             self.at = (self.offset - from) as usize;
             self.offset = from;
             return Ok(self.piece.len() - self.at >= bytes);

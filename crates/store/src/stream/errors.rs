@@ -16,6 +16,8 @@ pub enum Refusal {
     MaxMessagesPerSubject,
     /// Headers and payload are larger than the stream allows, or than an entry can be.
     TooLarge,
+    /// It has no subject.
+    NoSubject,
     /// The caller named a sequence, and it is not the next one.
     WrongSequence {
         /// The last sequence of the stream.
@@ -31,6 +33,7 @@ impl fmt::Display for Refusal {
             Self::MaxBytes => f.write_str("maximum bytes exceeded"),
             Self::MaxMessagesPerSubject => f.write_str("maximum messages per subject exceeded"),
             Self::TooLarge => f.write_str("message size exceeds maximum allowed"),
+            Self::NoSubject => f.write_str("a message needs a subject"),
             Self::WrongSequence { last } => write!(f, "wrong sequence: the stream's last is {last}"),
         }
     }
@@ -45,6 +48,10 @@ pub enum StoreError {
     Full,
     /// The stream does not work any more: what is in memory may differ from what is on disk. It must be opened anew.
     Failed(String),
+    /// A batch is larger than a segment can be (4 GiB). Nothing has changed.
+    TooLarge,
+    /// The request names a sequence that no stream may reach.
+    SequenceTooHigh(Seq),
     /// The bytes that the request needs cannot be read.
     Read(ReadError),
     /// The operating system refused, and nothing has changed.
@@ -55,6 +62,15 @@ impl StoreError {
     /// Sorts an error of a system call that changed nothing.
     pub(crate) fn from_io(error: io::Error) -> Self {
         if is_full(&error) { Self::Full } else { Self::Io(error) }
+    }
+
+    /// As an error of a system call, of the same kind.
+    pub(crate) fn into_io(self) -> io::Error {
+        match self {
+            Self::Full => io::ErrorKind::StorageFull.into(),
+            Self::Io(error) | Self::Read(ReadError::Io(error)) => error,
+            other => io::Error::other(other.to_string()),
+        }
     }
 }
 
@@ -68,6 +84,8 @@ impl fmt::Display for StoreError {
         match self {
             Self::Full => f.write_str("no space left on the device"),
             Self::Failed(why) => write!(f, "the stream has failed: {why}"),
+            Self::TooLarge => f.write_str("the batch is larger than a segment can be"),
+            Self::SequenceTooHigh(seq) => write!(f, "sequence {seq} is too high"),
             Self::Read(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
         }

@@ -4,6 +4,7 @@
 //! like any removal, so replay needs no clock.
 
 use std::borrow::Cow;
+use std::sync::atomic::Ordering;
 
 use crate::index::SubjectId;
 use crate::ranges::Ranges;
@@ -241,13 +242,21 @@ fn room_for(ended: &[Ended]) -> u64 {
 
 /// The first message at or behind `from` that the limit of age concerns, and when it was accepted.
 fn first_aging(catalog: &Catalog, from: Seq) -> Result<Option<(Seq, Timestamp)>, StoreError> {
-    let mut seq = from;
+    // Messages that never end gather at a stream's beginning: nobody walks through them twice.
+    let known = catalog.lasting_until.load(Ordering::Relaxed).max(catalog.totals.first_seq);
+    let mut seq = from.max(catalog.totals.first_seq);
+    let is_gapless = seq <= known;
+    seq = if is_gapless { known } else { seq };
     while seq <= catalog.totals.last_seq {
         seq = catalog.deleted.next_live(seq);
         if !catalog.lasting.contains(&seq) {
             break;
         }
         seq += 1;
+    }
+    if is_gapless {
+        let behind = catalog.totals.last_seq + 1;
+        catalog.lasting_until.store(seq.min(behind), Ordering::Relaxed);
     }
     let Some(located) = catalog.locate(seq)? else { return Ok(None) };
     let timestamp = reader::timestamp_at(&located.segment, located.offset, &mut Vec::new())?;

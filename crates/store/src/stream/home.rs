@@ -192,7 +192,10 @@ impl Files {
             file.abandon();
             // One that stays may end the segments before it, when the stream is opened again.
             self.ground.disk.remove_file(&path).map_err(|left| {
-                StoreError::Failed(format!("segment {} could not be begun ({error}) nor removed: {left}", no.0))
+                StoreError::Failed(format!(
+                    "segment {} could not be begun ({error}) nor removed: {left}",
+                    no.0
+                ))
             })?;
             return Err(StoreError::from_io(error));
         }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::config::Compression;
 use crate::jobs::{
-    Compacted, Compaction, Done, Failed, Finished, Job, JobError, Merged, Merging, Packing, Removal, Sealed,
-    Sealing, Site, Task,
+    Compacted, Compaction, Desk, Done, Finished, Job, JobError, Merged, Merging, Overwriting, Packing,
+    Removal, Sealed, Sealing, Site, Task,
 };
 use crate::ranges::Ranges;
 use crate::record::{self, HEAD_BYTES};
@@ -27,7 +27,7 @@ const MERGE_BEHIND: u64 = 8;
 const MERGE_SUBJECTS: u64 = 4096;
 /// Bytes of dead segments that an empty stream gives back at once.
 const PURGED_BYTES: u64 = 1 << 20;
-/// How long upkeep rests after a failure that may pass, and after damage, which does not pass by itself.
+/// How long upkeep rests after a failure that may pass, and after what does not pass by itself.
 const REST: i64 = 1_000_000_000;
 const REST_DAMAGED: i64 = 60 * REST;
 
@@ -35,6 +35,7 @@ const REST_DAMAGED: i64 = 60 * REST;
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
     out: Out,
+    desk: Desk,
     /// When there was nothing to do, what it was that had been looked at.
     idle: Option<Sight>,
     rest_until: Timestamp,
@@ -44,6 +45,8 @@ pub(super) struct Upkeep {
     sparse: Vec<SegmentNo>,
     is_surveyed: bool,
     erasures: Vec<Erasure>,
+    /// The rest of erasures, once nobody reads the old files.
+    overwritings: Vec<Overwriting>,
     /// Subjects in footers behind the manifest.
     changed: u64,
 }
@@ -77,6 +80,21 @@ struct Erasure {
     /// Where the log says that the message is deleted: that has to be durable first.
     log: Arc<AppendFile>,
     end: u64,
+    /// Not before: its segment is damaged.
+    rest_until: Timestamp,
+}
+
+impl Erasure {
+    fn is_ready(&self, now: Timestamp) -> bool {
+        self.log.durable() >= self.end && self.rest_until <= now
+    }
+}
+
+impl Upkeep {
+    /// Whether a job works on files of the stream.
+    pub(super) fn is_out(&self) -> bool {
+        self.out != Out::None
+    }
 }
 
 impl Stream {
@@ -84,15 +102,21 @@ impl Stream {
     /// costs little when there is nothing. While a job is out there is no other one.
     pub fn next_job(&mut self, now: Timestamp) -> Option<Job> {
         let files = self.home.files()?.clone();
+        if let Some(task) = self.upkeep.desk.take() {
+            self.upkeep.out = Out::None;
+            let _ = self.job_failed(task, JobError::Left, now);
+        }
         if self.upkeep.out != Out::None || now < self.upkeep.rest_until || self.shared.failure().is_some() {
             return None;
         }
         let sight = self.sight();
-        let is_waiting = !self.closed.is_empty() || !self.upkeep.erasures.is_empty();
+        let is_waiting = !self.closed.is_empty()
+            || self.upkeep.erasures.iter().any(|erasure| erasure.is_ready(now))
+            || self.upkeep.overwritings.iter().any(Overwriting::is_free);
         if self.upkeep.idle == Some(sight) && !is_waiting {
             return None;
         }
-        let task = self.next_task().or_else(|| self.close_for_removal(now));
+        let task = self.next_task(now).or_else(|| self.close_for_removal(now));
         let Some(task) = task else {
             self.upkeep.idle = Some(sight);
             return None;
@@ -101,9 +125,10 @@ impl Stream {
         self.upkeep.out = match &task {
             Task::Seal(sealing) => Out::Segment(sealing.closed.active.segment.no),
             Task::Compact(compaction) => Out::Segment(compaction.segment.no),
-            Task::Merge(_) | Task::Remove(_) => Out::Other,
+            Task::Merge(_) | Task::Overwrite(_) | Task::Remove(_) => Out::Other,
         };
-        Some(Job { site: Site { files, shared: Arc::clone(&self.shared) }, task })
+        let errand = self.upkeep.desk.send(task);
+        Some(Job { site: Site { files, shared: Arc::clone(&self.shared) }, errand })
     }
 
     fn sight(&self) -> Sight {
@@ -114,14 +139,17 @@ impl Stream {
     }
 
     /// Seals come first: all else is about sealed segments.
-    fn next_task(&mut self) -> Option<Task> {
+    fn next_task(&mut self, now: Timestamp) -> Option<Task> {
         if !self.closed.is_empty() {
             return Some(self.seal());
         }
         if !self.upkeep.doomed.is_empty() {
             return Some(Task::Remove(std::mem::take(&mut self.upkeep.doomed)));
         }
-        self.erasure().or_else(|| self.merge()).or_else(|| self.compaction())
+        if let Some(at) = self.upkeep.overwritings.iter().position(Overwriting::is_free) {
+            return Some(Task::Overwrite(self.upkeep.overwritings.swap_remove(at)));
+        }
+        self.erasure(now).or_else(|| self.merge()).or_else(|| self.compaction())
     }
 
     fn seal(&mut self) -> Task {
@@ -215,8 +243,8 @@ impl Stream {
         None
     }
 
-    fn erasure(&mut self) -> Option<Task> {
-        let is_ready = |erasure: &Erasure| erasure.log.durable() >= erasure.end;
+    fn erasure(&mut self, now: Timestamp) -> Option<Task> {
+        let is_ready = |erasure: &Erasure| erasure.is_ready(now);
         let catalog = self.shared.catalog();
         let segment = loop {
             let at = self.upkeep.erasures.iter().position(is_ready)?;
@@ -243,12 +271,13 @@ impl Stream {
     /// The job failed. The stream is as before and tries again after a pause, unless it has failed itself.
     pub fn finish(&mut self, done: Done, now: Timestamp) -> Result<(), StoreError> {
         self.upkeep.out = Out::None;
+        let task = done.errand.end();
         match done.result {
             Ok(Finished::Sealed(sealed)) => self.sealed(*sealed),
             Ok(Finished::Merged(merged)) => self.merged(*merged),
             Ok(Finished::Compacted(compacted)) => self.compacted(*compacted),
-            Ok(Finished::Removed) => {}
-            Err(failed) => return Err(self.job_failed(failed, now)),
+            Ok(Finished::Overwritten | Finished::Removed) => {}
+            Err(error) => return Err(self.job_failed(task, error, now)),
         }
         Ok(())
     }
@@ -256,13 +285,14 @@ impl Stream {
     fn sealed(&mut self, sealed: Sealed) {
         let Sealed { segment, slots, subjects, appended } = sealed;
         self.upkeep.changed += subjects;
-        self.shared.release.durable(segment.no, appended);
+        self.shared.durable_to(segment.no, appended);
         self.replace(segment, slots);
         self.shared.catalog_mut().sealed_one();
     }
 
     fn compacted(&mut self, compacted: Compacted) {
         self.replace(compacted.segment, compacted.slots);
+        self.upkeep.overwritings.extend(compacted.rest);
     }
 
     fn replace(&mut self, segment: Arc<Segment>, slots: Arc<Slots>) {
@@ -285,14 +315,16 @@ impl Stream {
         self.manifest = Some(manifest);
     }
 
-    fn job_failed(&mut self, failed: Failed, now: Timestamp) -> StoreError {
-        let Failed { task, error } = failed;
-        let is_damaged = matches!(error, JobError::Damage(..));
+    fn job_failed(&mut self, task: Task, error: JobError, now: Timestamp) -> StoreError {
+        // What panics once does so again.
+        let is_damaged = matches!(error, JobError::Damage(..) | JobError::Left);
         if matches!(&error, JobError::Io(error) if is_full(error)) {
             // A merge gives space back, and needs some itself.
             self.release_headroom();
         }
-        self.rest(now, if is_damaged { REST_DAMAGED } else { REST });
+        // An erasure rests by itself: other upkeep need not wait for it.
+        let is_erasing = matches!(&task, Task::Compact(compaction) if !compaction.erased.is_empty());
+        self.rest(now, if is_damaged && !is_erasing { REST_DAMAGED } else { REST });
         match task {
             Task::Seal(sealing) => {
                 if let JobError::Lost(error) = &error {
@@ -302,22 +334,27 @@ impl Stream {
                 }
                 self.closed.insert(0, sealing.closed);
             }
+            Task::Overwrite(overwriting) => self.upkeep.overwritings.push(overwriting),
             Task::Remove(removal) => self.upkeep.doomed = removal,
-            Task::Compact(compaction) if !is_damaged => self.retry(&compaction),
-            Task::Compact(_) | Task::Merge(_) => {}
+            Task::Compact(compaction) if compaction.erased.is_empty() => {
+                if !is_damaged {
+                    self.upkeep.sparse.push(compaction.segment.no);
+                }
+            }
+            // What should be erased is still there, whatever the reason.
+            Task::Compact(compaction) => self.erase_again(&compaction, now, is_damaged),
+            Task::Merge(_) => {}
         }
         error.into_store_error()
     }
 
-    fn retry(&mut self, compaction: &Compaction) {
+    fn erase_again(&mut self, compaction: &Compaction, now: Timestamp, is_damaged: bool) {
         let no = compaction.segment.no;
-        if compaction.erased.is_empty() {
-            self.upkeep.sparse.push(no);
-        }
+        let rest_until = if is_damaged { now.saturating_add(REST_DAMAGED) } else { now };
         // That they are deleted is durable, wherever it was written.
         let log = &self.active.file;
-        let again =
-            compaction.erased.iter().flatten().map(|seq| Erasure { no, seq, log: Arc::clone(log), end: 0 });
+        let seqs = compaction.erased.iter().flatten();
+        let again = seqs.map(|seq| Erasure { no, seq, log: Arc::clone(log), end: 0, rest_until });
         self.upkeep.erasures.extend(again);
     }
 
@@ -326,8 +363,10 @@ impl Stream {
     ///
     /// On return nobody sees the message any more. Its bytes are overwritten with the next round if its segment is not
     /// sealed; else when a job has written the segment anew, which begins once the deletion is durable:
-    /// [`Stream::erasing`] says how many still wait. A loss of power before that leaves the bytes where they are, in a
-    /// message that is deleted. Copies in the journal, and in file systems that write elsewhere, are overwritten when
+    /// [`Stream::erasing`] says how many still wait. In a compressed segment a last job follows, when no cursor stands in
+    /// the old file any more. A loss of power, or a restart, before that leaves the bytes where they are, in a message
+    /// that is deleted (or in blocks that belong to no file): a stream that is opened cannot tell what was to be erased
+    /// from what was deleted, and does not go on with it. Copies in the journal, and in file systems that write elsewhere, are overwritten when
     /// their space is used again, not before.
     ///
     /// # Errors
@@ -345,15 +384,17 @@ impl Stream {
         // A job may have copied it already.
         if segment.is_sealed() || self.upkeep.out == Out::Segment(segment.no) {
             let (log, end) = (Arc::clone(&self.active.file), self.active.file.end());
-            self.upkeep.erasures.push(Erasure { no: segment.no, seq, log, end });
+            self.upkeep.erasures.push(Erasure { no: segment.no, seq, log, end, rest_until: Timestamp::MIN });
         }
         Ok(removed)
     }
 
-    /// Messages that were erased and whose bytes are still in a sealed file.
+    /// Messages that were erased since the stream was opened, and whose bytes are still in a sealed file, or in one that
+    /// was replaced.
     #[must_use]
     pub fn erasing(&self) -> usize {
-        self.upkeep.erasures.len()
+        let replaced = self.upkeep.overwritings.iter().map(|rest| rest.messages as usize).sum::<usize>();
+        self.upkeep.erasures.len() + replaced
     }
 }
 

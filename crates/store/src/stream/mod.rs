@@ -29,8 +29,10 @@ mod tables;
 mod tests;
 mod usage;
 
+use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::append_file::{AppendFile, OnDurable};
@@ -48,14 +50,14 @@ pub use errors::{ReadError, Refusal, StoreError};
 pub use expire::{Expired, Marker, Markers};
 pub use lookup::Filter;
 pub use reader::{Reader, StoredMessage, Wait};
-pub use release::{Release, Ticket};
+pub use release::{OnRelease, Release, Ticket};
 pub use remove::{Progress, Purge};
 pub use usage::Usage;
 
 pub(crate) use catalog::{Catalog, NewRow, size_of};
 pub(crate) use home::{Beginning, Files, Ground, Home, segment_name, segment_number};
 pub(crate) use place::{Form, Place, SealedFile, Segment, Source};
-pub(crate) use roll::Closed;
+pub(crate) use roll::{Closed, Origin};
 pub(crate) use slots_cache::SlotsCache;
 pub(crate) use table::Rows;
 
@@ -83,6 +85,8 @@ pub struct Stream {
     /// Buffers kept between batches.
     buffer: Vec<u8>,
     evicted: Vec<Seq>,
+    /// What the last append evicted.
+    gone: Vec<RangeInclusive<Seq>>,
 }
 
 /// The segment that grows.
@@ -103,6 +107,17 @@ pub(crate) struct Shared {
     removals: Arc<AtomicU64>,
     truncations: Arc<AtomicU64>,
     failure: OnceLock<String>,
+    /// Whether another has taken over the files: a round that ends now says nothing about this stream any more.
+    is_left: AtomicBool,
+    on_release: OnceLock<Listener>,
+}
+
+struct Listener(Arc<dyn OnRelease>);
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
 }
 
 /// A stream in numbers.
@@ -131,6 +146,8 @@ impl Shared {
             catalog: RwLock::new(catalog),
             release: Release::new(released),
             failure: OnceLock::new(),
+            is_left: AtomicBool::new(false),
+            on_release: OnceLock::new(),
         })
     }
 
@@ -152,9 +169,28 @@ impl Shared {
         self.truncations.load(Ordering::Acquire)
     }
 
-    /// Marks the stream as failed; the first reason stays.
+    /// Marks the stream as failed; the first reason stays. Not to be called under the catalog's lock.
     pub(crate) fn fail(&self, why: &str) {
-        let _ = self.failure.set(why.to_owned());
+        if self.failure.set(why.to_owned()).is_ok()
+            && let Some(Listener(listener)) = self.on_release.get()
+        {
+            listener.failed(self.id, why);
+        }
+    }
+
+    /// A segment is synced up to `offset`.
+    pub(crate) fn durable_to(&self, no: SegmentNo, offset: u64) {
+        if self.release.durable(no, offset) {
+            self.tell_released();
+        }
+    }
+
+    fn tell_released(&self) {
+        if let Some(Listener(listener)) = self.on_release.get() {
+            // In this order, no sequence is told before its time: the position may only have grown in between.
+            let ticket = self.release.ticket();
+            listener.released(self.id, self.release.seq(), ticket);
+        }
     }
 
     pub(crate) fn failure(&self) -> Option<&str> {
@@ -184,6 +220,7 @@ impl Stream {
             durable_mark,
             buffer: Vec::new(),
             evicted: Vec::new(),
+            gone: Vec::new(),
         }
     }
 
@@ -247,6 +284,19 @@ impl Stream {
         &self.shared.release
     }
 
+    /// Has `listener` told when batches that had to wait are released. Before the first append; the first one stays.
+    /// [`Store::reopen_stream`](crate::store::Store::reopen_stream) gives it to the stream that it opens.
+    pub fn on_release(&self, listener: Arc<dyn OnRelease>) {
+        let _ = self.shared.on_release.set(Listener(listener));
+    }
+
+    /// Hands the listener on to the stream that takes the place of this one.
+    pub(crate) fn hand_on(&self, to: &Self) {
+        if let Some(Listener(listener)) = self.shared.on_release.get() {
+            to.on_release(Arc::clone(listener));
+        }
+    }
+
     /// Why the stream has failed, if it has.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
@@ -275,17 +325,23 @@ impl Stream {
         let last = self.shared.catalog().totals.last_seq;
         let release = &self.shared.release;
         if self.home.is_memory() || append::is_released_at_once(self.config.durability) {
-            release.at_once(last);
+            if release.at_once(last) {
+                self.shared.tell_released();
+            }
         } else {
             release.appended(self.active.segment.no, end, last);
             // A round may have synced the batch before it was entered here.
-            release.durable(self.active.segment.no, self.active.file.durable());
+            self.shared.durable_to(self.active.segment.no, self.active.file.durable());
         }
         Ok(())
     }
 
     /// Sees to it that the active segment takes `bytes` more.
     fn make_room(&mut self, bytes: u64, now: Timestamp) -> Result<(), StoreError> {
+        // Tables say in 32 bits where an entry begins.
+        if bytes > u64::from(u32::MAX) - crate::segment::HEADER_BYTES as u64 {
+            return Err(StoreError::TooLarge);
+        }
         let end = self.active.file.end();
         let span = self.shared.catalog().next_seq() - self.active.segment.first_seq;
         let is_used = end > crate::segment::HEADER_BYTES as u64;
@@ -316,7 +372,14 @@ impl Stream {
             return None;
         }
         self.durable_mark = (segment.0, offset);
-        Some(Control::Durable { segment, offset })
+        match self.closed.last().filter(|_| segment.0 != marked_segment) {
+            // Of a new segment nothing is synced yet. That the one before is shows what it is, should its header be lost.
+            Some(before) => {
+                let Active { segment, file } = &before.active;
+                Some(Control::Durable { segment: segment.no, offset: file.durable() })
+            }
+            None => Some(Control::Durable { segment, offset }),
+        }
     }
 
     /// Changes limits and the like from here on; what exceeds new limits goes with [`Stream::enforce`].
@@ -328,9 +391,7 @@ impl Stream {
     pub fn set_config(&mut self, config: StreamConfig, now: Timestamp) -> Result<(), StoreError> {
         let StreamConfig { storage, first_seq, .. } = self.config;
         let before = std::mem::replace(&mut self.config, StreamConfig { storage, first_seq, ..config });
-        if before.durability != config.durability
-            && !self.home.is_memory()
-        {
+        if before.durability != config.durability && !self.home.is_memory() {
             let old = self.active.clone();
             if let Err(error) = self.roll(now) {
                 self.config = before;
@@ -347,7 +408,7 @@ impl Stream {
         if self.config.durability == Durability::Synced {
             let (no, release) = (old.segment.no, &self.shared.release);
             release.appended(no, old.file.end(), release.seq());
-            release.durable(no, old.file.durable());
+            self.shared.durable_to(no, old.file.durable());
         }
     }
 
@@ -362,17 +423,26 @@ impl Stream {
         self.closed.iter().for_each(|closed| closed.active.file.abandon());
     }
 
-    /// Lets go of the files, so that another can open them. Everything that counts as durable is in them then.
+    /// Lets go of the files, so that another can open them. All that was released is in them then, and this stream
+    /// releases nothing more. May be repeated after an error.
     pub(crate) fn leave(&mut self) -> Result<(), StoreError> {
         self.shared.fail("the stream was opened anew");
-        let files = self.closed.iter().map(|closed| &closed.active.file).chain([&self.active.file]);
-        for file in files {
-            if file.written() < file.durable() {
-                file.flush().map_err(|error| StoreError::Failed(error.to_string()))?;
-            }
-            file.abandon();
-        }
+        let Some(files) = self.home.files() else { return Ok(()) };
+        let own = self.closed.iter().map(|closed| &closed.active.file).chain([&self.active.file]);
+        let left = files.ground.journal.leave(self.shared.id, own.cloned().collect());
+        left.map_err(|error| StoreError::from_io(error.to_io()))?;
+        self.shared.is_left.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Where its files are; `None` in memory.
+    pub(crate) fn files(&self) -> Option<&Files> {
+        self.home.files()
+    }
+
+    /// Whether a job works on its files.
+    pub(crate) fn has_job_out(&self) -> bool {
+        self.upkeep.is_out()
     }
 
     /// Gives memory of the tail to the operating system: what was appended in [`Durability::Memory`] is written.
@@ -392,8 +462,10 @@ pub(crate) fn nanos(now: Timestamp) -> u64 {
 
 impl OnDurable for Shared {
     fn durable(&self, file: FileId, offset: u64) {
-        if let FileKind::Segment(no) = file.kind {
-            self.release.durable(no, offset);
+        if let FileKind::Segment(no) = file.kind
+            && !self.is_left.load(Ordering::Acquire)
+        {
+            self.durable_to(no, offset);
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::damage::Damage;
 use crate::disk::File;
-use crate::pack::{FrameTable, read_frame};
+use crate::pack::{FrameTable, unpack_frame};
 use crate::record::{self, Context, Entry, HEAD_BYTES, Invalid};
 use crate::{Seq, Storage, Timestamp};
 
@@ -64,7 +64,7 @@ impl Reader {
         Self { shared }
     }
 
-    /// The stream in numbers.
+    /// The stream in numbers, as of the last append, released or not.
     #[must_use]
     pub fn state(&self) -> StreamState {
         state_of(&self.shared)
@@ -128,15 +128,22 @@ impl Reader {
         lookup::previous(&catalog, filter, released)
     }
 
-    /// How many messages from `from` on pass.
+    /// How many released messages from `from` on pass.
     ///
     /// # Errors
     /// As [`Reader::next_seq`].
     pub fn pending(&self, filter: &Filter, from: Seq) -> Result<u64, ReadError> {
-        lookup::pending(&self.shared.catalog(), filter, from)
+        let catalog = self.shared.catalog();
+        let pending = lookup::pending(&catalog, filter, from)?;
+        let behind = self.shared.release.seq().saturating_add(1);
+        if behind > catalog.totals.last_seq {
+            return Ok(pending);
+        }
+        Ok(pending.saturating_sub(lookup::pending(&catalog, filter, from.max(behind))?))
     }
 
-    /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of them behind `after`.
+    /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of them behind `after`. As of
+    /// the last append, released or not.
     #[must_use]
     pub fn subjects(&self, pattern: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, u64)> {
         let catalog = self.shared.catalog();
@@ -161,13 +168,13 @@ impl Reader {
         self.shared.catalog().deleted.ranges().collect()
     }
 
-    /// The first message accepted at `time` or later; one behind the last if there is none.
+    /// The first released message accepted at `time` or later; one behind the last if there is none.
     ///
     /// # Errors
     /// As [`Reader::get`].
     pub fn seq_at(&self, time: Timestamp) -> Result<Seq, ReadError> {
         let catalog = self.shared.catalog();
-        let behind = catalog.totals.last_seq + 1;
+        let behind = catalog.totals.last_seq.min(self.shared.release.seq()) + 1;
         let at = catalog.places.partition_point(|place| place.last_timestamp < time);
         let Some(place) = catalog.places.get(at) else { return Ok(behind) };
         let table = catalog.table(at)?;
@@ -204,7 +211,7 @@ pub(super) fn timestamp_at(
 ) -> Result<Timestamp, ReadError> {
     if let Source::Packed(file, frames) = &segment.source {
         let file = file.open()?;
-        let from = unpack(segment, &*file, frames, offset, buffer)?;
+        let from = unpack(segment, &*file, frames, offset, Wait::Allowed, buffer)?;
         let head = buffer.get((offset - from) as usize..).and_then(record::peek);
         return head.map(|head| head.timestamp).ok_or_else(|| not_there(segment, offset));
     }
@@ -224,7 +231,7 @@ pub(super) fn fetch<'b>(
     let segment = &*located.segment;
     if let Source::Packed(file, frames) = &segment.source {
         let file = file.open()?;
-        let from = unpack(segment, &*file, frames, located.offset, buffer)?;
+        let from = unpack(segment, &*file, frames, located.offset, wait, buffer)?;
         let entry = buffer
             .get((located.offset - from) as usize..)
             .ok_or_else(|| not_there(segment, located.offset))?;
@@ -305,11 +312,22 @@ pub(super) fn unpack(
     file: &dyn File,
     frames: &FrameTable,
     offset: u64,
+    wait: Wait,
     buffer: &mut Vec<u8>,
 ) -> Result<u64, ReadError> {
+    let place = frames.find(offset).ok_or_else(|| not_there(segment, offset))?;
+    buffer.resize(place.size as usize, 0);
+    let read = match wait {
+        Wait::Allowed => file.read_at(buffer, place.file_offset)?,
+        Wait::Forbidden => file.read_cached_at(buffer, place.file_offset)?.ok_or(ReadError::WouldWait)?,
+    };
+    if read < buffer.len() {
+        return Err(not_there(segment, offset));
+    }
     let Context { seed, cipher } = &segment.context;
-    read_frame(file, frames, offset, *seed, cipher.as_ref(), buffer)
-        .map_err(|error| ReadError::Damaged(format!("segment {}: {error}", segment.no.0)))
+    unpack_frame(place, *seed, cipher.as_ref(), buffer)
+        .map_err(|error| ReadError::Damaged(format!("segment {}: {error}", segment.no.0)))?;
+    Ok(place.raw_offset)
 }
 
 pub(super) fn invalid(segment: &Segment, offset: u64, why: Invalid) -> ReadError {

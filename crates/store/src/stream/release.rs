@@ -7,11 +7,25 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{SegmentNo, Seq};
+use crate::{SegmentNo, Seq, StreamId};
 
 /// Names a batch of a stream. Tickets grow by one with each batch, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
+
+/// Who wants to know that batches which had to wait are released, or never will be. Called outside of all locks: from
+/// the thread of a round, or from a call of the stream itself if a round was faster than the append. Must not wait, nor
+/// call the stream or the journal. Calls may overtake each other: the highest position counts.
+///
+/// Batches that are released when they are appended (in memory, [`Durability::Written`](crate::Durability::Written),
+/// [`Durability::Memory`](crate::Durability::Memory)) are not told.
+pub trait OnRelease: Send + Sync {
+    /// Messages up to `seq`, and the batch of `ticket` and all before it, are released.
+    fn released(&self, stream: StreamId, seq: Seq, ticket: Ticket);
+    /// The stream has failed, was deleted, or opened anew. What waits may never be released, though some of it may be
+    /// on disk.
+    fn failed(&self, stream: StreamId, why: &str);
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -53,6 +67,12 @@ impl Release {
         self.seq.load(Ordering::Acquire)
     }
 
+    /// The ticket of the last batch that is released; 0: none.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        Ticket(self.ticket.load(Ordering::Acquire))
+    }
+
     /// Whether the batch with this ticket, and all before it, are released.
     #[must_use]
     pub fn is_released(&self, ticket: Ticket) -> bool {
@@ -66,12 +86,14 @@ impl Release {
     }
 
     /// A batch that counts as stored already. Those that still wait are older and now covered, too: this is what a
-    /// change from `always` to a weaker mode means.
-    pub(crate) fn at_once(&self, last_seq: Seq) {
+    /// change from `always` to a weaker mode means. Answers whether there were any.
+    pub(crate) fn at_once(&self, last_seq: Seq) -> bool {
         let mut waiting = self.lock();
+        let have_waited = !waiting.batches.is_empty();
         waiting.batches.clear();
         let ticket = self.last_ticket.fetch_add(1, Ordering::AcqRel) + 1;
         self.move_to(last_seq, Ticket(ticket));
+        have_waited
     }
 
     /// Sequences behind `last` are gone, and those that are given out again are not released before their batches.

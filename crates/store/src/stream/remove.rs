@@ -14,6 +14,9 @@ use super::errors::StoreError;
 use super::lookup::Filter;
 use super::{Stream, lookup};
 
+/// Streams move on to this sequence at the request of a client, and no further: counting messages from here on never
+/// overflows.
+pub(super) const MAX_SEQ: Seq = 1 << 62;
 /// Bytes that the entry of a removal takes at most, unless it names many sequences.
 const CONTROL_ROOM: u64 = 256;
 
@@ -26,6 +29,9 @@ pub struct Purge {
     pub below: Seq,
     /// How many of the newest to spare.
     pub keep: u64,
+    /// The last sequence that it concerns; 0 stands for the stream's last one when the first slice runs, which notes it
+    /// here.
+    pub through: Seq,
 }
 
 /// How far a removal in slices has come.
@@ -77,22 +83,32 @@ impl Stream {
         Ok(removed)
     }
 
-    /// Removes messages of a stream, at most about `budget` in one call.
+    /// Removes messages of a stream, at most about `budget` in one call. What is stored between two slices stays, and
+    /// counts for nothing: further slices take the same `purge`.
     ///
     /// Compat: without a filter `keep` counts over all messages, and a bound is a [`Stream::compact`]; with both a filter
     /// and a bound `keep` spares the newest of all that match, as the reference does.
     ///
     /// # Errors
     /// What earlier slices removed stays removed.
-    pub fn purge(&mut self, purge: &Purge, budget: usize, now: Timestamp) -> Result<Progress, StoreError> {
+    pub fn purge(
+        &mut self,
+        purge: &mut Purge,
+        budget: usize,
+        now: Timestamp,
+    ) -> Result<Progress, StoreError> {
         self.check()?;
+        check_seq(purge.below)?;
         if purge.below == 1 {
             return Ok(Progress::default());
         }
+        let last = self.shared.catalog().totals.last_seq;
+        if purge.through == 0 || purge.through > last {
+            purge.through = last;
+        }
         let all = purge.filter.as_ref().is_none_or(Filter::is_all);
         if all && purge.below == 0 && purge.keep == 0 {
-            let first = self.shared.catalog().next_seq();
-            return self.trim(first, budget, now);
+            return self.trim(purge.through + 1, budget, now);
         }
         if all && purge.below > 1 {
             return self.trim(purge.below, budget, now);
@@ -110,14 +126,15 @@ impl Stream {
     /// The oldest messages that a purge with a filter removes, and whether there are more.
     fn doomed(&self, filter: &Filter, purge: &Purge, budget: usize) -> Result<(Vec<Seq>, bool), StoreError> {
         let catalog = self.shared.catalog();
-        let matching = lookup::count(&catalog, filter);
+        let newer = lookup::pending(&catalog, filter, purge.through.saturating_add(1))?;
+        let matching = lookup::count(&catalog, filter).saturating_sub(newer);
         if matching <= purge.keep {
             return Ok((Vec::new(), false));
         }
         let surplus = matching - purge.keep;
         let limit = budget.min(usize::try_from(surplus).unwrap_or(usize::MAX));
-        let bound = if purge.below == 0 { Seq::MAX } else { purge.below };
-        let doomed = lookup::collect(&catalog, filter, 0, bound - 1, limit)?;
+        let last = if purge.below == 0 { purge.through } else { purge.through.min(purge.below - 1) };
+        let doomed = lookup::collect(&catalog, filter, 0, last, limit)?;
         let more = doomed.len() == limit && (limit as u64) < surplus;
         Ok((doomed, more))
     }
@@ -128,6 +145,7 @@ impl Stream {
     /// What earlier slices removed stays removed.
     pub fn compact(&mut self, first: Seq, budget: usize, now: Timestamp) -> Result<Progress, StoreError> {
         self.check()?;
+        check_seq(first)?;
         if first == 0 {
             let next = self.shared.catalog().next_seq();
             return self.trim(next, budget, now);
@@ -143,8 +161,11 @@ impl Stream {
             return Ok(Progress::default());
         }
         // A stream that is emptied needs no look at each message.
-        let target =
-            if first > totals.last_seq { first } else { first.min(totals.first_seq + budget as u64) };
+        let target = if first > totals.last_seq {
+            first
+        } else {
+            first.min(totals.first_seq.saturating_add(budget as u64))
+        };
         let result = catalog.trim(target);
         let reached = catalog.totals.first_seq;
         drop(catalog);
@@ -189,6 +210,7 @@ impl Stream {
     /// Nothing has changed, unless the stream has failed.
     pub fn skip(&mut self, last: Seq, now: Timestamp) -> Result<(), StoreError> {
         self.check()?;
+        check_seq(last)?;
         if last < self.shared.catalog().next_seq() {
             return Ok(());
         }
@@ -209,6 +231,11 @@ impl Stream {
     pub(super) fn release_headroom(&self) -> bool {
         self.home.files().is_some_and(|files| files.ground.headroom.release().unwrap_or(false))
     }
+}
+
+/// Refuses sequences so high that counting on from them would overflow.
+fn check_seq(seq: Seq) -> Result<(), StoreError> {
+    if seq > MAX_SEQ { Err(StoreError::SequenceTooHigh(seq)) } else { Ok(()) }
 }
 
 impl Removed {

@@ -34,6 +34,23 @@ pub(crate) struct Closed {
     pub(crate) deleted: Vec<RangeInclusive<Seq>>,
     /// Lifetimes of its messages.
     pub(crate) expiries: Vec<(Seq, Timestamp)>,
+    pub(crate) origin: Origin,
+}
+
+/// Where a closed segment comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// This process wrote all of it.
+    Written,
+    /// It was found on disk: what stood behind its end before is not known.
+    Recovered,
+}
+
+impl Closed {
+    /// The same, as recovery found it.
+    pub(crate) fn recovered(self) -> Self {
+        Self { origin: Origin::Recovered, ..self }
+    }
 }
 
 impl Catalog {
@@ -53,7 +70,16 @@ impl Catalog {
         let expiries = std::mem::take(&mut self.expiries_here);
         let rows = self.close_active().unwrap_or_default();
         self.unsealed += 1;
-        Closed { active, rows, totals, touched, index_epoch, deleted, expiries }
+        let origin = Origin::Written;
+        Closed { active, rows, totals, touched, index_epoch, deleted, expiries, origin }
+    }
+
+    /// Closes the active segment, which is not to be sealed: it is a sealed file that has lost its footer.
+    pub(crate) fn close_walked(&mut self) {
+        let _ = self.index.take_touched();
+        self.deleted_here.clear();
+        self.expiries_here.clear();
+        let _ = self.close_active();
     }
 }
 
@@ -90,21 +116,24 @@ impl Stream {
             catalog.expiries_here.clear();
         }
         drop(catalog);
+        let file = closed.as_ref().map(|closed| Arc::clone(&closed.active.file));
+        // Whatever fails below: its file is still to be let go of.
+        self.closed.extend(closed);
         let removed = cut.map_err(|error| self.fail(&error.to_string()))?;
-        if let Some(closed) = closed {
+        if let Some(file) = file {
             // What is still in memory is written by the round that makes it durable, or by the seal.
-            closed.active.file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
-            self.closed.push(closed);
+            file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
         }
         Ok(removed)
     }
 
-    /// Puts the index in order while there is time: a slice of work of well under a millisecond. Answers whether there
+    /// Puts the index in order while there is time, and lets go of memory that nobody uses: a slice of work of well under a millisecond. Answers whether there
     /// is more to do.
     pub fn tidy(&mut self) -> bool {
         let mut catalog = self.shared.catalog_mut();
         let unsettled = catalog.index.settle(TIDY_STEP);
-        unsettled | catalog.recycle_subjects(TIDY_STEP)
+        catalog.rest_head();
+        unsettled | catalog.recycle_subjects(TIDY_STEP) | catalog.prune_expiry(TIDY_STEP)
     }
 
     /// Closes a segment of some size, so that a restart need not walk its entries.

@@ -10,6 +10,9 @@ use crate::entropy::SeededEntropy;
 use crate::store::{Store, StoreOptions};
 use crate::{Disk, StreamReport};
 
+mod bounds;
+mod faults;
+
 /// A store on a disk in memory, which can be opened again.
 struct Bench {
     disk: Arc<dyn Disk>,
@@ -163,8 +166,8 @@ fn removed_messages_stay_removed() {
         stream.delete(20, 1).unwrap();
         stream.delete(1, 1).unwrap();
         assert_eq!(stream.delete(5, 1).unwrap(), Removed::default());
-        let purge = Purge { filter: Some(Filter::new(b"a.2")), below: 12, keep: 0 };
-        while stream.purge(&purge, 2, 1).unwrap().more {}
+        let mut purge = Purge { filter: Some(Filter::new(b"a.2")), below: 12, ..Purge::default() };
+        while stream.purge(&mut purge, 2, 1).unwrap().more {}
         assert_eq!(sequences(stream), [3, 4, 6, 7, 9, 10, 12, 13, 14, 15, 16, 17, 18, 19]);
         assert!(!stream.compact(10, 100, 1).unwrap().more);
         assert_eq!(sequences(stream), [10, 12, 13, 14, 15, 16, 17, 18, 19]);
@@ -182,7 +185,7 @@ fn a_purged_stream_goes_on() {
         for n in 1..=9 {
             put(stream, "a", "x", n).unwrap();
         }
-        assert_eq!(stream.purge(&Purge::default(), 2, 1).unwrap().removed.messages, 9);
+        assert_eq!(stream.purge(&mut Purge::default(), 2, 1).unwrap().removed.messages, 9);
         assert_eq!(stream.state().totals.first_seq, 10);
         assert_eq!(put(stream, "b", "x", 10), Ok(10));
         assert_eq!(stream.state().subjects, 1);
@@ -246,6 +249,6 @@ fn memory_of_removed_messages_comes_back() {
     assert!(held(&stream) < before / 5, "{} of {before} bytes", held(&stream));
     assert_eq!(contents(&stream), contents_before);
     assert_eq!(stream.reader().next_seq(&Filter::new(b"stays.40"), 0).unwrap(), Some(41));
-    stream.purge(&Purge::default(), 10, 1).unwrap();
+    stream.purge(&mut Purge::default(), 10, 1).unwrap();
     assert!(held(&stream) < 5000);
 }

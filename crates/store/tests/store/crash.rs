@@ -8,18 +8,21 @@
 mod promise;
 mod script;
 
-use myelin_store::{Compression, Durability};
+use std::io::ErrorKind;
+
 use myelin_store::disk::faulty::Fault;
+use myelin_store::{Compression, Durability};
 
 use crate::enumeration::Enumeration;
 use script::{Rounds, Workload};
 
 fn enumerate(name: &'static str, workload: &Workload) {
     let mut plan = Enumeration::new(name, 7);
-    // What the others add is worth less than the time they take.
-    (plan.prefixes, plan.randoms) = (2, 2);
-    if std::env::var_os("MYELIN_CRASH_ONCE").is_some() {
-        plan.crash_recovery = false;
+    if std::env::var_os("MYELIN_CRASH_DEEP").is_none() {
+        // What is left out finds little that this does not.
+        plan.faults.retain(|fault| *fault != Fault::Error(ErrorKind::StorageFull));
+        (plan.prefixes, plan.randoms) = (1, 1);
+        (plan.fault_step, plan.recovery_step) = (4, 29);
     }
     let began = std::time::Instant::now();
     let summary = plan.run(workload).unwrap_or_else(|failure| panic!("{failure}"));

@@ -94,6 +94,10 @@ pub(crate) struct Enumeration {
     pub(crate) randoms: u64,
     /// Whether power is lost a second time: after every recovery, and at every point of those from a crash.
     pub(crate) crash_recovery: bool,
+    /// At every how many points faults other than a crash strike; each at points of its own.
+    pub(crate) fault_step: u64,
+    /// At every how many points of a recovery it is lost; where it begins rotates, so that all of them have their turn.
+    pub(crate) recovery_step: u64,
 }
 
 impl Enumeration {
@@ -106,7 +110,16 @@ impl Enumeration {
             Fault::FullAfter(0),
             Fault::FullAfter(8192),
         ];
-        Self { name, seed, faults, prefixes: 4, randoms: 4, crash_recovery: true }
+        Self {
+            name,
+            seed,
+            faults,
+            prefixes: 4,
+            randoms: 4,
+            crash_recovery: true,
+            fault_step: 1,
+            recovery_step: 1,
+        }
     }
 
     /// Tries everything, until something goes wrong.
@@ -146,7 +159,10 @@ impl<S: Script> Run<'_, S> {
         let mut summary = Summary { points: healthy.points(), runs: 2, ..Summary::default() };
         self.settle_all(&healthy, &promises, None, &mut summary)?;
         for point in 0..summary.points {
-            for fault in &self.plan.faults {
+            for (at, fault) in (0..).zip(&self.plan.faults) {
+                if *fault != Fault::Crash && (point + at) % self.plan.fault_step > 0 {
+                    continue;
+                }
                 let fault = Some((point, *fault));
                 let (disk, promises) = self.work(fault)?;
                 summary.runs += 1;
@@ -224,7 +240,9 @@ impl<S: Script> Run<'_, S> {
         if !matches!(case.fault, Some((_, Fault::Crash))) {
             return Ok(1);
         }
-        for point in 0..behind {
+        let step = self.plan.recovery_step;
+        let begin = case.fault.map_or(0, |(point, _)| point) % step;
+        for point in (begin..behind).step_by(step as usize) {
             // Rotates through the survivals: over all points each meets each.
             let turn = point + case.fault.map_or(0, |(point, _)| point);
             let survival = match turn % 3 {

@@ -5,6 +5,8 @@
 
 mod crash;
 mod enumeration;
+mod flips;
+mod kill;
 mod model;
 mod subjects;
 mod toy;

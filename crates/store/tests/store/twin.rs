@@ -8,7 +8,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use myelin_store::{
-    Discard, Filter, Limits, Marker, NewMessage, Outcome, Purge, Refusal, Removed, Seq, Storage, StoredMessage, Timestamp,
+    Discard, Filter, Limits, Marker, NewMessage, Outcome, Purge, Refusal, Removed, Seq, Storage,
+    StoredMessage, Timestamp,
 };
 
 /// A stored message.

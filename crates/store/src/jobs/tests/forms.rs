@@ -1,6 +1,7 @@
 //! One job at a time.
 
 use super::*;
+use crate::stream::Source;
 
 fn text(n: u64) -> Vec<u8> {
     format!("message number {n}, {}", "and more ".repeat(12)).into_bytes()
@@ -135,7 +136,7 @@ fn a_purged_stream_gives_its_space_back() {
         }
         bench.settle();
         assert!(bench.bytes() > 2_000_000);
-        bench.stream().purge(&Purge::default(), 1000, 1).unwrap();
+        bench.stream().purge(&mut Purge::default(), 1000, 1).unwrap();
         let names = bench.settle();
         assert_eq!(names, ["seal", "merge", "remove"], "{shape:?}");
         // The new segment is allocated ahead.
@@ -189,7 +190,7 @@ fn what_is_erased_while_a_job_copies_it_is_erased_in_the_copy() {
     bench.stream().finish(done, 1).unwrap();
     assert_eq!(bench.stream().erasing(), 1);
     bench.round();
-    assert_eq!(bench.settle(), ["compact"]);
+    assert_eq!(bench.settle(), ["compact", "overwrite"]);
     assert!(!holds(&bench, b"secret 8f3a"));
     assert_eq!(contents(bench.stream()).len(), 10);
 }
@@ -209,4 +210,213 @@ fn a_damaged_base_is_made_again() {
     let before = (contents(bench.stream()), bench.stream().reader().subjects(b">", None, 100));
     bench.reopen();
     assert_eq!((contents(bench.stream()), bench.stream().reader().subjects(b">", None, 100)), before);
+}
+
+/// Number, generation and salt of each segment file.
+fn headers(bench: &Bench) -> Vec<(u64, u64, [u8; 16])> {
+    let header = |no: u64| {
+        let path = bench.directory().join(crate::stream::segment_name(SegmentNo(no)));
+        let header = crate::segment::Header::read(&*bench.disk.open(&path).unwrap()).unwrap();
+        (no, header.generation, header.salt)
+    };
+    bench.segments().into_iter().map(header).collect()
+}
+
+#[test]
+fn an_encrypted_segment_that_was_found_on_disk_is_sealed_in_a_new_file() {
+    for shape in SHAPES {
+        let mut bench = Bench::in_memory(shape, 1 << 20);
+        fill(&mut bench, 20);
+        let before = contents(bench.stream());
+        let old = headers(&bench)[0];
+        bench.reopen();
+        bench.stream().close_segment(0, 1).unwrap();
+        assert!(bench.settle().contains(&"seal"));
+        let new = headers(&bench)[0];
+        let is_rewritten = shape != SHAPES[0];
+        assert_eq!((new.0, new.1), (old.0, u64::from(is_rewritten)), "{shape:?}");
+        assert_eq!(new.2 != old.2, is_rewritten, "a key of its own: {shape:?}");
+        assert_eq!(contents(bench.stream()), before, "{shape:?}");
+        bench.reopen();
+        assert_eq!(contents(bench.stream()), before, "{shape:?}");
+    }
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_encrypted_segment_is_sealed_and_the_rest_kept_aside() {
+    for shape in [SHAPES[2], SHAPES[3]] {
+        let mut bench = Bench::in_memory(shape, 1 << 20);
+        fill(&mut bench, 20);
+        bench.reopen();
+        let path = bench.directory().join(crate::stream::segment_name(SegmentNo(1)));
+        bench.disk.open(&path).unwrap().write_at(b"damage", 1000).unwrap();
+        let old = headers(&bench)[0];
+        assert_eq!(bench.settle(), ["seal"]);
+        assert_ne!(headers(&bench)[0].2, old.2);
+        let aside = bench.disk.list(&bench.root.join(crate::recovery::QUARANTINE)).unwrap();
+        assert_eq!(aside.len(), 1);
+        assert!(aside[0].name.ends_with(".damaged"));
+        let reader = bench.stream().reader();
+        let lost = (1..=20).filter(|seq| reader.get(*seq, Wait::Allowed, &mut Vec::new()).is_err()).count();
+        assert!(lost == 1, "{lost} are lost: {shape:?}");
+    }
+}
+
+#[test]
+fn what_shares_a_frame_with_an_erased_message_can_be_read_all_the_while() {
+    for shape in [SHAPES[1], SHAPES[3]] {
+        let mut bench = Bench::in_memory(shape, 1 << 20);
+        fill(&mut bench, 20);
+        bench.stream().close_segment(0, 1).unwrap();
+        bench.settle();
+        let mut cursor = bench.stream().reader().cursor(Filter::All, 0);
+        assert_eq!(cursor.next(Wait::Allowed).unwrap().unwrap().seq, 1);
+        let old = Arc::clone(&bench.stream().shared().catalog().places[0].segment);
+        bench.stream().erase(5, 1).unwrap();
+        bench.round();
+        let job = bench.stream().next_job(1).unwrap();
+        let done = job.run();
+        // The catalog has the old file still.
+        assert_eq!(contents(bench.stream()).len(), 19, "{shape:?}");
+        bench.stream().finish(done, 1).unwrap();
+        assert_eq!(contents(bench.stream()).len(), 19, "{shape:?}");
+        assert_eq!(bench.stream().erasing(), 1);
+        let Source::Packed(sealed, frames) = &old.source else { panic!("{shape:?} packs") };
+        let (file, at) = (sealed.open().unwrap(), frames.frames()[0].file());
+        let is_blank = || {
+            let mut bytes = vec![1; (at.end - at.start) as usize];
+            file.read_at(&mut bytes, at.start).unwrap();
+            bytes.iter().all(|byte| *byte == 0)
+        };
+        assert!(!is_blank());
+        assert_eq!(bench.settle(), [""; 0], "a cursor is in the old file");
+        for seq in (2..=20).filter(|seq| *seq != 5) {
+            assert_eq!(cursor.next(Wait::Allowed).unwrap().unwrap().seq, seq);
+        }
+        drop(cursor);
+        drop(old);
+        assert_eq!(bench.settle(), ["overwrite"]);
+        assert_eq!(bench.stream().erasing(), 0);
+        assert!(is_blank());
+    }
+}
+
+#[test]
+fn an_erasure_in_a_damaged_segment_is_not_forgotten_and_holds_nothing_up() {
+    let mut bench = Bench::in_memory(SHAPES[0], 2000);
+    fill(&mut bench, 100);
+    bench.settle();
+    let path = bench.directory().join(crate::stream::segment_name(SegmentNo(1)));
+    let file = bench.disk.open(&path).unwrap();
+    let mut sound = [0; 6];
+    file.read_at(&mut sound, 200).unwrap();
+    file.write_at(b"damage", 200).unwrap();
+    bench.stream().erase(5, 1).unwrap();
+    bench.round();
+    let job = bench.stream().next_job(1).unwrap();
+    let done = job.run();
+    assert!(bench.stream().finish(done, 1).is_err());
+    assert_eq!(bench.stream().erasing(), 1);
+    fill(&mut bench, 100);
+    let (soon, late) = (2_000_000_000, 100_000_000_000);
+    let job = bench.stream().next_job(soon).expect("other upkeep goes on");
+    assert_eq!(job.name(), "seal");
+    let done = job.run();
+    bench.stream().finish(done, soon).unwrap();
+    file.write_at(&sound, 200).unwrap();
+    let mut names = Vec::new();
+    while let Some(job) = bench.stream().next_job(late) {
+        names.push(job.name());
+        let done = job.run();
+        bench.stream().finish(done, late).unwrap();
+    }
+    assert!(names.contains(&"compact"), "{names:?}");
+    assert_eq!(bench.stream().erasing(), 0);
+}
+
+#[test]
+fn a_job_that_does_not_come_back_is_done_again() {
+    let late = 100_000_000_000;
+    let mut bench = Bench::in_memory(SHAPES[1], 2000);
+    fill(&mut bench, 100);
+    let before = contents(bench.stream());
+    drop(bench.stream().next_job(1).unwrap());
+    assert!(bench.stream().next_job(1).is_none(), "upkeep rests");
+    let job = bench.stream().next_job(late).unwrap();
+    assert_eq!(job.name(), "seal");
+    // What it did is not known to the stream.
+    drop(job.run());
+    assert!(bench.stream().next_job(late).is_none());
+    let mut names = Vec::new();
+    while let Some(job) = bench.stream().next_job(2 * late) {
+        names.push(job.name());
+        let done = job.run();
+        bench.stream().finish(done, 2 * late).unwrap();
+    }
+    assert!(names.contains(&"merge"), "no segment is missing: {names:?}");
+    assert_eq!(contents(bench.stream()), before);
+    bench.reopen();
+    assert_eq!(contents(bench.stream()), before);
+}
+
+#[test]
+fn a_job_of_a_stream_that_has_failed_changes_nothing() {
+    for shape in SHAPES {
+        let mut bench = Bench::in_memory(shape, 2000);
+        let mut seen = Vec::new();
+        for round in 0..40 {
+            bench.put("s", &text(round));
+            while bench.stream().compact(round / 2, 100, 1).unwrap().more {}
+            let Some(job) = bench.stream().next_job(1) else { continue };
+            seen.push(job.name());
+            let before = everything(&bench);
+            bench.stream().shared().fail("a test");
+            let done = job.run();
+            assert_eq!(everything(&bench), before, "{seen:?}");
+            assert!(bench.stream().finish(done, 1).is_err());
+            bench.reopen();
+            bench.settle();
+        }
+        assert!(seen.contains(&"seal"), "{seen:?}");
+    }
+}
+
+fn everything(bench: &Bench) -> Vec<(String, Vec<u8>)> {
+    let read = |name: String| {
+        let file = bench.disk.open(&bench.directory().join(&name)).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        (name, bytes)
+    };
+    bench.names().into_iter().map(read).collect()
+}
+
+#[test]
+fn headroom_that_was_given_up_is_taken_back_after_a_job() {
+    let mut bench = Bench::in_memory(SHAPES[0], 2000);
+    fill(&mut bench, 100);
+    let job = bench.stream().next_job(1).unwrap();
+    let ground = Arc::clone(&job.site.files.ground);
+    assert!(ground.headroom.release().unwrap());
+    let done = job.run();
+    assert!(ground.headroom.is_held());
+    bench.stream().finish(done, 1).unwrap();
+}
+
+#[test]
+fn a_segment_that_cannot_be_packed_on_a_full_disk_is_sealed_as_it_is() {
+    use crate::disk::faulty::{Fault, FaultyDisk};
+    let disk = FaultyDisk::new(7);
+    disk.make_directory(Path::new("/store")).unwrap();
+    let mut bench = Bench::new(Arc::new(disk.clone()), Path::new("/store"), SHAPES[1], 1 << 20);
+    for n in 0..3u64 {
+        let noise: Vec<u8> = (0..30_000u64).map(|at| ((at * at * (n + 7)) >> 7) as u8).collect();
+        bench.put("a", &noise);
+    }
+    bench.stream().close_segment(0, 1).unwrap();
+    let before = contents(bench.stream());
+    disk.fail_at(disk.points(), Fault::FullAfter(2000));
+    assert_eq!(bench.step(), Some("seal"));
+    assert_eq!(headers(&bench)[0].1, 0, "it is the same file");
+    assert_eq!(contents(bench.stream()), before);
 }

@@ -81,8 +81,8 @@ fn apply(bench: &mut Bench, twin: &mut Twin, step: &Step) {
         }
         Step::PurgeSubject(subject) => {
             let subject = format!("s.{subject}");
-            let purge = Purge { filter: Some(Filter::new(subject.as_bytes())), ..Purge::default() };
-            while bench.stream().purge(&purge, 3, 1).unwrap().more {}
+            let mut purge = Purge { filter: Some(Filter::new(subject.as_bytes())), ..Purge::default() };
+            while bench.stream().purge(&mut purge, 3, 1).unwrap().more {}
             twin.remove(|_, message| message.0 == subject);
         }
         Step::Trim(choice) => {
@@ -92,7 +92,7 @@ fn apply(bench: &mut Bench, twin: &mut Twin, step: &Step) {
             twin.last = twin.last.max(first - 1);
         }
         Step::PurgeAll => {
-            while bench.stream().purge(&Purge::default(), 3, 1).unwrap().more {}
+            while bench.stream().purge(&mut Purge::default(), 3, 1).unwrap().more {}
             twin.messages.clear();
         }
         Step::Truncate(choice) => {

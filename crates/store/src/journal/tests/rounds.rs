@@ -213,6 +213,45 @@ fn an_abandoned_file_is_not_synced() {
     assert_eq!(world.listener.of(id(1, 1)).durable, 0);
 }
 
+fn holders(world: &World) -> usize {
+    let rounds = world.journal.rounds.lock().unwrap();
+    rounds.as_ref().unwrap().live.iter().map(|live| live.holders.len()).sum()
+}
+
+#[test]
+fn files_of_deleted_streams_are_let_go() {
+    let mut world = world();
+    for stream in 1..6 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+    }
+    world.round().unwrap();
+    world.append(0, 10).unwrap();
+    assert_eq!(holders(&world), 5);
+    world.journal.note_dropped(crate::StreamId(1)).unwrap();
+    assert_eq!(holders(&world), 4);
+    assert_eq!(world.round().unwrap(), super::super::Round::default(), "what was dirty is not wanted");
+    assert_eq!(Arc::strong_count(&world.files[0].1), 1, "the journal has let go of it");
+}
+
+#[test]
+fn files_that_were_settled_otherwise_are_let_go_and_come_back() {
+    let mut world = world();
+    for stream in 1..6 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+    }
+    world.round().unwrap();
+    world.append(0, 10).unwrap();
+    assert_eq!(world.round().unwrap().direct, 1, "it is synced itself");
+    world.files[1].1.abandon();
+    world.round().unwrap();
+    assert_eq!(holders(&world), 3);
+    for file in [0, 2, 3, 4] {
+        world.append(file, 10).unwrap();
+    }
+    assert_eq!(world.round().unwrap().journaled, 4);
+    assert_eq!(holders(&world), 4, "the journal holds bytes of it again");
+}
+
 #[test]
 fn space_is_reserved_ahead_in_growing_steps() {
     let mut world = world();

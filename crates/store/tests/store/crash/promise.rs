@@ -54,7 +54,14 @@ impl fmt::Debug for Promises {
 
 impl Promise {
     pub(super) fn new(durability: Durability, first: Twin) -> Self {
-        Self { life: Life::Begun, id: None, durability, history: vec![Arc::new(first)], released: 0, durable: 0 }
+        Self {
+            life: Life::Begun,
+            id: None,
+            durability,
+            history: vec![Arc::new(first)],
+            released: 0,
+            durable: 0,
+        }
     }
 
     pub(super) fn newest(&self) -> usize {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myelin_store::cipher::CipherKind;
-use myelin_store::disk::faulty::FaultyDisk;
+use myelin_store::disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Compression, Durability, Filter, Limits, Marker, Markers, NewMessage, Purge, Seq, Storage, Store,
-    StoreError, StoreOptions, StoreReport, StoredMessage, Stream, StreamConfig, Timestamp,
+    Admission, Compression, Durability, Filter, Limits, Marker, Markers, NewMessage, Purge, Seq, Storage,
+    Store, StoreError, StoreOptions, StoreReport, StoredMessage, Stream, StreamConfig, Timestamp,
 };
 
 use super::promise::{Life, Promise, Promises, Shown};
@@ -134,9 +134,9 @@ impl Run<'_> {
 
     fn delete(&mut self, name: &'static str) -> Result<(), Over> {
         let Some(at) = self.streams.iter().position(|(other, _)| *other == name) else { return Ok(()) };
-        let (_, stream) = self.streams.remove(at);
+        let (_, mut stream) = self.streams.remove(at);
         self.promise(name).life = Life::Ending;
-        match self.store.delete_stream(stream) {
+        match self.store.delete_stream(&mut stream) {
             Ok(()) => self.promise(name).life = Life::Gone,
             Err(_) if self.store.journal().check().is_err() => return Err(Over),
             Err(_) => {}
@@ -202,7 +202,13 @@ impl Run<'_> {
         };
         self.batch(
             name,
-            |twin, now| told(now, &mut |messages| messages.iter().for_each(|one| drop(twin.append(one, true)))),
+            |twin, now| {
+                told(now, &mut |messages| {
+                    for one in messages {
+                        let _ = twin.append(one, true);
+                    }
+                });
+            },
             |stream, now| {
                 let mut result = Ok(());
                 told(now, &mut |messages| {
@@ -214,15 +220,33 @@ impl Run<'_> {
     }
 
     fn remove(&mut self, name: &str, seqs: &[Seq]) {
-        self.batch(name, |twin, _| drop(twin.remove(seqs)), |stream, now| stream.delete_many(seqs, now).map(drop));
+        self.batch(
+            name,
+            |twin, _| {
+                twin.remove(seqs);
+            },
+            |stream, now| stream.delete_many(seqs, now).map(drop),
+        );
     }
 
     fn purge(&mut self, name: &str, purge: &Purge) {
-        self.batch(name, |twin, _| drop(twin.purge(purge)), |stream, now| stream.purge(purge, 1000, now).map(drop));
+        self.batch(
+            name,
+            |twin, _| {
+                twin.purge(purge);
+            },
+            |stream, now| stream.purge(&mut purge.clone(), 1000, now).map(drop),
+        );
     }
 
     fn truncate(&mut self, name: &str, last: Seq) {
-        self.batch(name, |twin, _| drop(twin.truncate(last)), |stream, now| stream.truncate(last, now).map(drop));
+        self.batch(
+            name,
+            |twin, _| {
+                twin.truncate(last);
+            },
+            |stream, now| stream.truncate(last, now).map(drop),
+        );
     }
 
     fn skip(&mut self, name: &str, last: Seq) {
@@ -233,7 +257,9 @@ impl Run<'_> {
         self.now += pause;
         self.batch(
             name,
-            |twin, now| drop(twin.expire(now, |kept| kept.headers.is_empty().then(marker))),
+            |twin, now| {
+                twin.expire(now, |kept| kept.headers.is_empty().then(marker));
+            },
             |stream, now| stream.expire(now, 1000, Some(&Mark)).map(drop),
         );
     }
@@ -298,7 +324,7 @@ impl Run<'_> {
         self.round()?;
         self.append("plain", &[("again", 80), ("b.2", 220)]);
         self.skip("plain", 14);
-        self.purge("plain", &Purge { filter: Some(Filter::new(b"a.*")), below: 0, keep: 1 });
+        self.purge("plain", &Purge { filter: Some(Filter::new(b"a.*")), keep: 1, ..Purge::default() });
         self.expire("limited", 60);
         self.close("plain");
         self.upkeep();
@@ -380,7 +406,7 @@ impl Script for Workload {
             }
             let Ok((stream, _)) = store.open_stream(found.id, self.config(name), 50_000) else { continue };
             let Ok(shown) = Shown::of(&stream) else { continue };
-            if let Ok(at) = promise.find(&shown, Loss::Power(myelin_store::disk::faulty::Survival::None))
+            if let Ok(at) = promise.find(&shown, Loss::Power(Survival::None))
                 && promise.life != Life::Ending
             {
                 promise.is_shown(at);
@@ -392,10 +418,13 @@ impl Script for Workload {
         let is_full = loss == Loss::ProcessOnFullDisk;
         let first = match self.look(disk, promises, loss, 3) {
             Err(why) if is_full && why.contains("planned at") => return Ok(()),
-            Err(why) if is_full && (why.contains("no space") || why.contains("storage full")) => return Ok(()),
+            Err(why) if is_full && (why.contains("no space") || why.contains("storage full")) => {
+                return Ok(());
+            }
             looked => looked?,
         };
-        if is_full {
+        // A mixture is worth a closer look than what is whole.
+        if is_full || matches!(loss, Loss::Power(Survival::All | Survival::Prefix(_))) {
             return Ok(());
         }
         let second = self.look(disk, promises, loss, 4)?;
@@ -471,7 +500,7 @@ impl Workload {
             }
         }
         drop(store);
-        let disk = disk.power_cycle(myelin_store::disk::faulty::Survival::None);
+        let disk = disk.power_cycle(Survival::None);
         let (store, report) = self.open(&disk, 6)?;
         for (id, outcome) in expected {
             let found = report.streams.iter().find(|found| found.id == id).ok_or("a stream has gone")?;

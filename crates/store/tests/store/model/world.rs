@@ -208,8 +208,9 @@ impl World {
             }
             Operation::Purge { filter, below, keep, budget } => {
                 let filter = filter.map(|at| operation::filters()[at].clone());
-                let purge = Purge { filter, below: *below, keep: *keep };
-                self.slices(|stream, now| stream.purge(&purge, *budget, now), |twin| twin.purge(&purge))?;
+                let whole = Purge { filter, below: *below, keep: *keep, ..Purge::default() };
+                let mut purge = whole.clone();
+                self.slices(|stream, now| stream.purge(&mut purge, *budget, now), |twin| twin.purge(&whole))?;
             }
             Operation::Compact { first, budget } => {
                 self.slices(|stream, now| stream.compact(*first, *budget, now), |twin| twin.compact(*first))?;
@@ -273,7 +274,7 @@ impl World {
     /// Does something in slices, and at once to the twin.
     fn slices(
         &mut self,
-        slice: impl Fn(&mut Stream, Timestamp) -> Result<Progress, myelin_store::StoreError>,
+        mut slice: impl FnMut(&mut Stream, Timestamp) -> Result<Progress, myelin_store::StoreError>,
         whole: impl Fn(&mut Twin) -> Removed,
     ) -> Result<(), String> {
         let mut removed = Removed::default();

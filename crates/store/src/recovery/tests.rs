@@ -1,0 +1,133 @@
+//! Opening streams whose files are damaged.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::*;
+use crate::config::Compression;
+use crate::disk::Disk;
+use crate::disk::faulty::FaultyDisk;
+use crate::entropy::SeededEntropy;
+use crate::stream::{Admission, Filter, NewMessage, Wait};
+use crate::{Store, StoreOptions};
+
+const MESSAGES: u64 = 60;
+
+fn config(compression: Compression) -> StreamConfig {
+    StreamConfig { segment_bytes: Some(16 << 10), compression, ..StreamConfig::default() }
+}
+
+fn open(disk: &Arc<FaultyDisk>, seed: u64) -> Store {
+    let options =
+        StoreOptions { journal_file_bytes: 256 << 10, headroom_bytes: 0, ..StoreOptions::new("/store") };
+    let disk = Arc::clone(disk) as Arc<dyn Disk>;
+    Store::open(disk, options, Arc::new(SeededEntropy::new(seed))).unwrap().0
+}
+
+/// A stream of a few sealed segments, and what is on the disk behind it.
+fn written(compression: Compression) -> (Arc<FaultyDisk>, StreamId) {
+    let disk = Arc::new(FaultyDisk::new(9));
+    let store = open(&disk, 1);
+    let mut stream = store.create_stream("A", "S", b"", config(compression), 1).unwrap();
+    for n in 0..MESSAGES {
+        let payload = vec![b'a' + (n % 7) as u8; 1000];
+        let subject = format!("s.{}", n % 5);
+        let message = NewMessage {
+            subject: subject.as_bytes(),
+            payload: &payload,
+            timestamp: 2,
+            ..NewMessage::default()
+        };
+        stream.append(&[message], Admission::Check, 2, &mut Vec::new()).unwrap();
+    }
+    store.journal().round(&|| 3).unwrap();
+    while let Some(job) = stream.next_job(3) {
+        let _ = stream.finish(job.run(), 3);
+    }
+    store.journal().round(&|| 4).unwrap();
+    let id = stream.id();
+    drop((stream, store));
+    (Arc::new(disk.kill()), id)
+}
+
+fn flip(disk: &FaultyDisk, path: &PathBuf, from_end: u64) {
+    let file = disk.open(path).unwrap();
+    let at = file.len().unwrap() - from_end;
+    let mut byte = [0];
+    file.read_at(&mut byte, at).unwrap();
+    file.write_at(&[byte[0] ^ 0x40], at).unwrap();
+}
+
+fn sequences(stream: &Stream) -> Vec<u64> {
+    let mut cursor = stream.reader().cursor(Filter::All, 0);
+    let mut all = Vec::new();
+    while let Some(message) = cursor.next(Wait::Allowed).unwrap() {
+        all.push(message.seq);
+    }
+    all
+}
+
+#[test]
+fn packed_segments_with_a_damaged_trailer_keep_their_messages() {
+    let (disk, id) = written(Compression::S2);
+    let path =
+        stream_directory(std::path::Path::new("/store"), id).join(crate::stream::segment_name(SegmentNo(2)));
+    assert!(Header::read(&*disk.open(&path).unwrap()).unwrap().packed);
+    let length = disk.open(&path).unwrap().len().unwrap();
+    flip(&disk, &path, 60);
+    let store = open(&disk, 2);
+    let (stream, report) = store.open_stream(id, config(Compression::S2), 5).unwrap();
+    assert!(report.is_damaged());
+    assert_eq!(disk.open(&path).unwrap().len().unwrap(), length, "nothing was cut");
+    assert_eq!(sequences(&stream), (1..=MESSAGES).collect::<Vec<_>>(), "{:?}", report.notices);
+}
+
+#[test]
+fn a_missing_copy_of_a_manifest_is_written_and_is_no_damage() {
+    let (disk, id) = written(Compression::None);
+    let directory = stream_directory(std::path::Path::new("/store"), id);
+    let manifest = Manifest {
+        generation: 1,
+        stream: id,
+        covers: SegmentNo(0),
+        base: None,
+        totals: crate::segment::Totals { first_seq: 1, ..crate::segment::Totals::default() },
+        epoch: 0,
+        term: 0,
+        deleted: crate::ranges::Ranges::default(),
+        segments: Vec::new(),
+    };
+    manifest.write(&*disk, &directory).unwrap();
+    let second = directory.join(manifest::COPIES[1]);
+    disk.remove_file(&second).unwrap();
+    let store = open(&disk, 2);
+    let (_, report) = store.open_stream(id, config(Compression::None), 5).unwrap();
+    assert!(!report.is_damaged(), "{:?}", report.notices);
+    assert!(manifest::read(&*disk, &directory).equal);
+}
+
+#[test]
+fn entries_that_no_append_writes_are_passed_over() {
+    use crate::record::{Control, Entry, Message};
+    use crate::segment::Scanned;
+    let (disk, id) = written(Compression::None);
+    let store = open(&disk, 2);
+    let (stream, _) = store.open_stream(id, config(Compression::None), 5).unwrap();
+    let shared = Arc::clone(stream.shared());
+    let mut catalog = shared.catalog_mut();
+    let mut apply = |entry| {
+        entries::apply(&mut catalog, &Scanned { offset: 128, size: 40, timestamp: 1, entry }).unwrap();
+        (catalog.totals.last_seq, catalog.totals.messages)
+    };
+    let before = (MESSAGES, MESSAGES);
+    for seq in [u64::MAX, 1 << 40] {
+        let message = Message { seq, timestamp: 1, expires: None, subject: b"a", headers: b"", payload: b"" };
+        assert_eq!(apply(Entry::Message(message)), before);
+    }
+    assert_eq!(apply(Entry::Erased { seq: u64::MAX }), before);
+    assert_eq!(apply(Entry::Control(Control::Skip { last: u64::MAX })), before);
+    assert_eq!(apply(Entry::Control(Control::Trim { first: u64::MAX })), before);
+    let mut all = crate::ranges::Ranges::default();
+    all.push(1..=u64::MAX);
+    assert_eq!(apply(Entry::Control(Control::Delete(std::borrow::Cow::Owned(all)))), (MESSAGES, 0));
+}
