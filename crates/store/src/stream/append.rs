@@ -382,6 +382,15 @@ impl Entering<'_> {
             // Of two messages the other one is known.
             let next = if state.count > 2 { self.catalog.next_of(id, first, state.last)? } else { None };
             let removed = self.catalog.remove_of(id, first)?;
+            if removed.messages == 0 {
+                // What the index took for the first message is none (it was lost to damage): it is behind that.
+                let first = first.saturating_add(1);
+                self.catalog.index.set(id, SubjectState { first, first_exact: false, ..state });
+                if first > state.last {
+                    return Ok(());
+                }
+                continue;
+            }
             self.allowance.take(removed);
             self.deleted.push(first);
             if let Some(next) = next {

@@ -310,8 +310,13 @@ impl Catalog {
 
     /// Removes one message. Says what went; nothing if there was none. One whose record was lost to damage has no bytes.
     pub(crate) fn remove(&mut self, seq: Seq) -> Result<Removed, ReadError> {
-        let found = self.locate(seq)?.map(|found| (found.size, found.subject));
-        Ok(self.take_out(seq, found))
+        if !self.contains(seq) {
+            return Ok(Removed::default());
+        }
+        Ok(match self.locate(seq)? {
+            Some(found) => self.take_out(seq, found.size, Some(found.subject)),
+            None => self.take_out(seq, 0, None),
+        })
     }
 
     /// As [`Catalog::remove`], of a message whose subject is known.
@@ -319,8 +324,11 @@ impl Catalog {
     /// Perf: nothing but its size is looked up, and that lies anywhere: a key-value store removes an old value with
     /// every new one (`myelin bench store --rows 'limit-1-*'`).
     pub(crate) fn remove_of(&mut self, subject: SubjectId, seq: Seq) -> Result<Removed, ReadError> {
-        let size = if self.contains(seq) { self.size_of(seq)? } else { None };
-        Ok(self.take_out(seq, size.map(|size| (size, subject))))
+        if !self.contains(seq) {
+            return Ok(Removed::default());
+        }
+        let size = self.size_of(seq)?;
+        Ok(self.take_out(seq, size.unwrap_or(0), Some(subject)))
     }
 
     fn size_of(&self, seq: Seq) -> Result<Option<u64>, ReadError> {
@@ -335,12 +343,9 @@ impl Catalog {
         Ok(table.row_of(delta).map(|row| table.size(row)))
     }
 
-    fn take_out(&mut self, seq: Seq, found: Option<(u64, SubjectId)>) -> Removed {
-        if found.is_none() && !self.contains(seq) {
-            return Removed::default();
-        }
-        let bytes = found.map_or(0, |(size, _)| size);
-        if let Some((_, subject)) = found {
+    /// Removes a message that is there.
+    fn take_out(&mut self, seq: Seq, bytes: u64, subject: Option<SubjectId>) -> Removed {
+        if let Some(subject) = subject {
             self.index.removed(subject, seq);
         }
         self.totals.messages -= 1;
