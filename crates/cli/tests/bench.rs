@@ -235,7 +235,8 @@ fn the_store_is_measured_and_leaves_nothing_behind() {
     assert_eq!(left, 0);
     assert!(!table.contains("failed: "), "{table}");
     let rows = ["append", "always-1", "always-1000", "always-single", "subjects", "read-file", "read-memory"];
-    let others = ["recovery", "limit-messages", "limit-bytes", "limit-1-of-100k", "limit-10-of-20k", "expiry"];
+    let others =
+        ["recovery", "limit-messages", "limit-bytes", "limit-1-of-100k", "limit-10-of-20k", "expiry"];
     for row in rows.iter().chain(&others) {
         assert!(table.contains(&format!("| {row} | ")), "{row}: {table}");
     }

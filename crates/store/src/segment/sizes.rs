@@ -33,8 +33,8 @@ impl Sizes {
         let most = sizes.iter().copied().max().unwrap_or(0) - least;
         let above = match most {
             0 => Above::Nothing,
-            0..=0xff => Above::Bytes(sizes.iter().map(|size| (size - least) as u8).collect()),
-            0..=0xffff => Above::Halves(sizes.iter().map(|size| (size - least) as u16).collect()),
+            1..=0xff => Above::Bytes(sizes.iter().map(|size| (size - least) as u8).collect()),
+            0x100..=0xffff => Above::Halves(sizes.iter().map(|size| (size - least) as u16).collect()),
             _ => Above::Words(sizes.iter().map(|size| size - least).collect()),
         };
         Self { deltas: unless_counting(deltas), least, above, count: sizes.len() }
