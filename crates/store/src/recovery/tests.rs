@@ -1,6 +1,6 @@
 //! Opening streams whose files are damaged.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::*;
@@ -50,7 +50,7 @@ fn written(compression: Compression) -> (Arc<FaultyDisk>, StreamId) {
     (Arc::new(disk.kill()), id)
 }
 
-fn flip(disk: &FaultyDisk, path: &PathBuf, from_end: u64) {
+fn flip(disk: &FaultyDisk, path: &Path, from_end: u64) {
     let file = disk.open(path).unwrap();
     let at = file.len().unwrap() - from_end;
     let mut byte = [0];

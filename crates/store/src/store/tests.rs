@@ -140,7 +140,9 @@ struct Interrupted {
 }
 
 #[derive(Clone, Default)]
-struct Hook(Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+struct Hook(Arc<Mutex<Option<Once>>>);
+
+type Once = Box<dyn FnOnce() + Send>;
 
 impl Hook {
     fn set(&self, act: impl FnOnce() + Send + 'static) {
