@@ -1,6 +1,6 @@
 //! Opening streams whose files are damaged.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
