@@ -23,7 +23,7 @@ use crate::record::{Batch, Control, Entry, HEAD_BYTES, peek};
 use crate::recovery::{QUARANTINE, place_aside};
 use crate::segment::{Changes, Footer, Slots, SubjectChange, SubjectChanges, TRAILER_BYTES, Texts, Totals};
 use crate::stream::{Closed, Origin, Rows, SealedFile, Segment, Source, is_full, segment_name};
-use crate::{Seq, Timestamp};
+use crate::{Seq, Timestamp, WriteFailed};
 
 /// Texts read under one lock of the catalog.
 const SLICE: usize = 1000;
@@ -97,6 +97,15 @@ impl Sealing {
         active.segment.context.cipher.is_none() || *origin == Origin::Written
     }
 
+    /// After a failure the journal must keep what it holds of the file: another sync would save nothing.
+    fn sync_entries(&self) -> Result<(), JobError> {
+        let file = &self.closed.active.file;
+        file.file().sync().map_err(|error| {
+            file.lose(&WriteFailed::new(file.path(), &error));
+            JobError::Lost(error)
+        })
+    }
+
     /// Three syncs, so that at no moment a loss of power leaves what could be taken for something else: first the entries
     /// with a mark behind them that says that no more follow, then the sections, then the trailer that makes them count.
     fn seal_in_place(&self, site: &Site, names: &Names) -> Result<Sealed, JobError> {
@@ -112,10 +121,10 @@ impl Sealing {
         let raw = file.file();
         if file.durable() < file.end() {
             // The mark says so, and may be found without what it speaks of.
-            raw.sync().map_err(JobError::Lost)?;
+            self.sync_entries()?;
         }
         self.write(site, &mark, file.end())?;
-        raw.sync().map_err(JobError::Lost)?;
+        self.sync_entries()?;
         site.files.ground.disk.sync_directory(&site.files.directory)?;
         self.write(site, sections, end)?;
         if let Err(error) = raw.set_len(length) {
