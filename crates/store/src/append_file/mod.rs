@@ -14,7 +14,7 @@ mod tail;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::disk::File;
 use crate::journal::{Journal, Shared};
@@ -53,7 +53,7 @@ pub struct AppendFileOptions {
     pub durability: Durability,
     /// Length beyond which `reserve` does not allocate ahead.
     pub bound: u64,
-    /// Who is told.
+    /// Who is told, for as long as somebody else keeps it.
     pub on_durable: Option<Arc<dyn OnDurable>>,
 }
 
@@ -65,7 +65,8 @@ pub struct AppendFile {
     path: PathBuf,
     durability: Durability,
     bound: u64,
-    on_durable: Option<Arc<dyn OnDurable>>,
+    /// Not kept alive by this: a stream knows its segments, and they would keep each other for ever.
+    on_durable: Option<Weak<dyn OnDurable>>,
     journal: Option<Arc<Shared>>,
     tail: Mutex<Tail>,
     /// Told when a tail that was being written has arrived.
@@ -111,7 +112,7 @@ impl AppendFile {
             path: options.path,
             durability: options.durability,
             bound: options.bound,
-            on_durable: options.on_durable,
+            on_durable: options.on_durable.as_ref().map(Arc::downgrade),
             journal,
             tail: Mutex::new(Tail::new(end, options.is_new)),
             landed: Condvar::new(),

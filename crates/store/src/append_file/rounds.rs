@@ -263,8 +263,8 @@ impl AppendFile {
         self.landed.notify_all();
     }
 
-    pub(crate) fn listener(&self) -> Option<&Arc<dyn OnDurable>> {
-        self.on_durable.as_ref()
+    pub(crate) fn listener(&self) -> Option<Arc<dyn OnDurable>> {
+        self.on_durable.as_ref()?.upgrade()
     }
 }
 

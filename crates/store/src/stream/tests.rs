@@ -100,6 +100,20 @@ fn everywhere(config: StreamConfig, story: impl Fn(&mut Stream)) {
 }
 
 #[test]
+fn a_stream_that_nobody_has_any_more_takes_no_memory() {
+    let bench = Bench::new();
+    let mut stream = bench.create(StreamConfig { segment_bytes: Some(400), ..StreamConfig::default() });
+    for n in 1..=20 {
+        put(&mut stream, "a", "x", n).unwrap();
+    }
+    let (shared, file) = (Arc::downgrade(stream.shared()), Arc::downgrade(&stream.active.file));
+    drop(stream);
+    assert!(shared.upgrade().is_none(), "its last segment keeps it");
+    drop(bench);
+    assert!(file.upgrade().is_none(), "the journal keeps it");
+}
+
+#[test]
 fn messages_come_back_in_order() {
     everywhere(StreamConfig::default(), |stream| {
         for n in 1..=20 {
