@@ -49,13 +49,11 @@ impl Recovering<'_> {
         let length = file.len().map_err(|error| fault(error.into()))?;
         let mut extent = Extent { from: HEADER_BYTES as u64, to: length, durable: 0 };
         // First without a word to the catalog: only then is it known where the log ends.
-        let mut proven = 0;
         let mut sealing_from = None;
         let mut scan = walk(&*file, header, &context, extent, &mut |scanned| {
             if let Entry::Control(Control::Durable { segment, offset }) = scanned.entry
                 && segment == no
             {
-                proven = proven.max(offset);
                 // Seals write this, and nothing behind it but a footer.
                 sealing_from = (offset == scanned.offset).then_some(offset + scanned.size as u64);
             }
@@ -102,7 +100,8 @@ impl Recovering<'_> {
         self.report_damaged(no, &scan.damaged);
         let whole =
             self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))?;
-        write_again(&*file, proven.min(end), end).map_err(|error| fault(error.into()))?;
+        // From its beginning: what the log calls synced may have been so in the journal only.
+        write_again(&*file, 0, end).map_err(|error| fault(error.into()))?;
         Ok(whole)
     }
 
