@@ -22,11 +22,6 @@ impl WriteFailed {
         self.kind
     }
 
-    /// Whether it was lack of space.
-    pub fn is_full(&self) -> bool {
-        matches!(self.kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-    }
-
     /// As an error of the operating system.
     pub fn to_io(&self) -> io::Error {
         io::Error::new(self.kind, self.text.clone())

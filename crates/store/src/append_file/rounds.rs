@@ -220,11 +220,17 @@ impl AppendFile {
         if self.written() < self.releasable().max(self.durable()) {
             kept?;
         }
-        // A lost file takes part in nothing either, and the journal keeps what it has of it.
-        if !matches!(tail.state, State::Lost(_)) {
-            tail.state = State::Abandoned;
-        }
+        tail.state = State::Abandoned;
         Ok(())
+    }
+
+    /// Writes what memory has of a lost file, as far as it was appended.
+    pub(crate) fn write_memory(&self) -> io::Result<()> {
+        let tail = self.lock();
+        if let Some(flight) = &tail.flight {
+            self.file.write_at(&flight.bytes, flight.start)?;
+        }
+        self.file.write_at(&tail.bytes, tail.start)
     }
 
     /// Whether journal file `number` holds nothing of it that could be needed again.

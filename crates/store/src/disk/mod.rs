@@ -45,6 +45,12 @@ pub trait Disk: Send + Sync + Debug {
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
 }
 
+/// Whether an error is one of a full disk: it may pass, and nothing else is wrong.
+#[must_use]
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// An open file. Reads and writes name their place; several threads may use one file.
 pub trait File: Send + Sync + Debug {
     /// Length in bytes, allocated but unwritten parts included.

@@ -17,12 +17,13 @@ use super::entries::{self, Times};
 use super::output::{Output, Packing};
 use super::{JobError, Site};
 use crate::damage::Damage;
+use crate::disk::is_full;
 use crate::index::SubjectId;
 use crate::ranges::Ranges;
 use crate::record::{Batch, Control, Entry, HEAD_BYTES, peek};
 use crate::recovery::{QUARANTINE, place_aside};
 use crate::segment::{Changes, Footer, Slots, SubjectChange, SubjectChanges, TRAILER_BYTES, Texts, Totals};
-use crate::stream::{Closed, Origin, Rows, SealedFile, Segment, Source, is_full, segment_name};
+use crate::stream::{Closed, Origin, Rows, SealedFile, Segment, Source, segment_name};
 use crate::{Seq, Timestamp, WriteFailed};
 
 /// Texts read under one lock of the catalog.

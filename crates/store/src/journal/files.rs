@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::block::{BLOCK_BYTES, Builder, Head, PAGE, Place};
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, File, is_full};
 use crate::{AppendFile, StreamId};
 
 /// A file of the journal that may be written from its beginning.
@@ -27,9 +27,9 @@ pub(super) struct Live {
     pub(super) used: u64,
     /// Files whose bytes it holds and that may not have been synced since.
     pub(super) holders: Vec<Arc<AppendFile>>,
+    /// Those of them that can never be synced: the only sure copy of their bytes is here.
+    pub(super) lost: Vec<Arc<AppendFile>>,
     pub(super) streams: HashSet<StreamId>,
-    /// Whether it holds the only copy of something: then it is set aside, never written again.
-    pub(super) is_kept: bool,
 }
 
 impl Live {
@@ -46,7 +46,7 @@ pub(super) struct Writing {
     files: Vec<Arc<AppendFile>>,
     /// Bytes written in blocks.
     pub(super) written: u64,
-    first_number: u64,
+    pub(super) first_number: u64,
     /// Where an abandoned round is to be taken back to.
     began_in: usize,
     began_at: u64,
@@ -106,14 +106,17 @@ impl Files {
     /// Files of `stream` whose bytes the journal holds and that may not have been synced since.
     pub(super) fn holders_of(&self, stream: StreamId) -> impl Iterator<Item = &Arc<AppendFile>> {
         let live = self.live.iter().filter(move |live| live.streams.contains(&stream));
-        live.flat_map(|live| &live.holders).filter(move |file| file.id().stream == stream)
+        live.flat_map(|live| live.holders.iter().chain(&live.lost))
+            .filter(move |file| file.id().stream == stream)
     }
 
     /// Nothing of `stream` is needed any more.
     pub(super) fn abandon_stream(&mut self, stream: StreamId) {
         for live in self.live.iter_mut().filter(|live| live.streams.contains(&stream)) {
-            let dropped = live.holders.extract_if(.., |file| file.id().stream == stream);
-            dropped.for_each(|file| file.abandon());
+            for files in [&mut live.holders, &mut live.lost] {
+                let dropped = files.extract_if(.., |file| file.id().stream == stream);
+                dropped.for_each(|file| file.abandon());
+            }
         }
     }
 
@@ -260,8 +263,8 @@ impl Files {
             number,
             used: 0,
             holders: Vec::new(),
+            lost: Vec::new(),
             streams: HashSet::new(),
-            is_kept: false,
         });
         Ok(())
     }
@@ -308,8 +311,8 @@ impl Files {
             number,
             used: 0,
             holders: Vec::new(),
+            lost: Vec::new(),
             streams: HashSet::new(),
-            is_kept: false,
         });
     }
 
@@ -320,17 +323,8 @@ impl Files {
     }
 
     /// The oldest file is not needed any more.
-    pub(super) fn retire_oldest(&mut self) -> io::Result<bool> {
-        let Some(live) = self.live.front() else { return Ok(false) };
-        let is_kept = live.is_kept;
-        if is_kept {
-            set_aside(&*self.disk, &self.directory, &live.slot.path, live.number)?;
-        }
-        match self.live.pop_front() {
-            Some(live) if !is_kept => self.retired.push(live),
-            _ => {}
-        }
-        Ok(is_kept)
+    pub(super) fn retire_oldest(&mut self) {
+        self.retired.extend(self.live.pop_front());
     }
 }
 
@@ -340,8 +334,4 @@ pub(super) fn set_aside(disk: &dyn Disk, directory: &Path, path: &Path, number: 
     disk.rename(path, &kept)?;
     disk.sync_directory(directory)?;
     Ok(kept)
-}
-
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

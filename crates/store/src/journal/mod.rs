@@ -6,6 +6,7 @@
 //! failed.
 
 mod block;
+mod carry;
 mod dirty;
 mod files;
 mod inspect;
@@ -25,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use crate::append_file::WriteFailed;
-use crate::disk::Disk;
+use crate::disk::{Disk, is_full};
 use crate::{AppendFile, FileKind, StreamId};
 use dirty::Dirty;
 use files::Files;
@@ -292,7 +293,7 @@ impl Journal {
             let mut writing = running.files.begin_round();
             running.files.add_dropped(stream);
             match running.files.finish(&mut writing) {
-                Err(error) if files::is_full(&error) => {
+                Err(error) if is_full(&error) => {
                     running.files.abandon(&writing);
                     full = Some(JournalFailed::new(&self.directory, &error));
                     Ok(())
@@ -310,15 +311,22 @@ impl Journal {
     /// Released bytes could not be written. The journal still holds the files.
     pub(crate) fn leave(&self, stream: StreamId, files: Vec<Arc<AppendFile>>) -> Result<(), WriteFailed> {
         let failed = |failed: JournalFailed| failed.of(&self.directory);
-        let guard = self.lock().map_err(failed)?;
+        let mut guard = self.lock().map_err(failed)?;
         // What only a journal that has failed holds, the next start brings back.
         self.check().map_err(failed)?;
-        let Some(journal) = guard.as_ref() else { return Ok(()) };
+        let Some(journal) = guard.as_mut() else { return Ok(()) };
         let mut files = files;
         files.extend(self.shared.dirty.of_stream(stream));
         files.extend(journal.holders_of(stream).cloned());
         for file in files.iter().filter(|file| matches!(file.id().kind, FileKind::Segment(_))) {
             // The journal forgets what it holds of it.
+            if file.is_lost() {
+                let restored = file.write_memory().and_then(|()| journal.restore(file));
+                let synced = restored.and_then(|()| file.file().sync());
+                synced.map_err(|error| WriteFailed::new(file.path(), &error))?;
+                file.abandon();
+                continue;
+            }
             if file.is_unsettled()
                 && let Err(failed) = file.sync_directly(&*journal.disk, journal.current())
             {

@@ -7,10 +7,11 @@
 use std::io;
 use std::sync::Arc;
 
-use super::files::{Files, Writing, is_full};
+use super::files::{Files, Writing};
 use super::statistics::{Counters, add};
 use super::{Journal, JournalConfig};
 use crate::append_file::{Taken, WriteFailed};
+use crate::disk::is_full;
 use crate::{AppendFile, Durability};
 
 /// What a round did.

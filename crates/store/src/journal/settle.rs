@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::round::Running;
 use super::statistics::add;
 use crate::AppendFile;
+use crate::disk::is_full;
 
 /// Files synced after one round, unless the journal is full.
 const SLICE: u64 = 16;
@@ -34,50 +35,66 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Syncs up to `budget` files of the oldest journal file; whether that one is not needed any more.
-    pub(super) fn settle_oldest(&mut self, mut budget: u64) -> io::Result<bool> {
-        loop {
-            let Some(live) = self.files.live.front_mut() else { return Ok(false) };
-            let number = live.number;
-            let Some(file) = live.holders.pop() else { break };
-            if !file.is_settled(number) {
-                if budget == 0 {
-                    live.holders.push(file);
-                    return Ok(false);
+    /// Syncs up to `budget` files of the oldest journal file. Lets go of that one if it is not needed any more.
+    pub(super) fn settle_oldest(&mut self, budget: u64) -> io::Result<()> {
+        if !self.settle_front(budget) || self.files.live.len() < 2 {
+            return Ok(());
+        }
+        if let Some(live) = self.files.live.front()
+            && !live.lost.is_empty()
+        {
+            let lost = live.lost.clone();
+            match self.files.carry(&lost) {
+                Ok((bytes, syncs)) => {
+                    add(&self.counters().carried_bytes, bytes);
+                    add(&self.counters().journal_syncs, syncs);
                 }
-                budget -= 1;
-                self.settle(&file);
+                // It stays where it is until there is room.
+                Err(error) if is_full(&error) => return Ok(()),
+                Err(error) => return Err(error),
             }
         }
-        if self.files.live.len() > 1 && self.files.retire_oldest()? {
-            add(&self.counters().kept_files, 1);
-        }
-        Ok(true)
+        self.files.retire_oldest();
+        Ok(())
     }
 
-    fn settle(&mut self, file: &Arc<AppendFile>) {
+    /// Whether all files that could be synced were.
+    fn settle_front(&mut self, mut budget: u64) -> bool {
+        loop {
+            let Some(live) = self.files.live.front_mut() else { return true };
+            let number = live.number;
+            let Some(file) = live.holders.pop() else { return true };
+            if file.is_settled(number) {
+                continue;
+            }
+            if budget == 0 {
+                live.holders.push(file);
+                return false;
+            }
+            budget -= 1;
+            self.settle(file);
+        }
+    }
+
+    fn settle(&mut self, file: Arc<AppendFile>) {
         if !file.is_lost() {
             add(&self.counters().settling_syncs, 1);
-            self.sync_file(file);
+            self.sync_file(&file);
         }
         if file.is_lost()
             && let Some(live) = self.files.live.front_mut()
         {
-            live.is_kept = true;
+            live.lost.push(file);
         }
     }
-}
 
-impl Running<'_> {
-    /// Syncs every file whose bytes the journal holds, and says in the journal that it is not needed.
+    /// Syncs every file whose bytes the journal holds, and says in the journal that it is not needed. What could not be
+    /// synced is left to the next start.
     pub(super) fn settle_all(&mut self) -> io::Result<()> {
-        while self.files.live.len() > 1 {
-            self.settle_oldest(u64::MAX)?;
+        while self.settle_front(u64::MAX) && self.files.live.front().is_some_and(|live| live.lost.is_empty())
+        {
+            self.files.retire_oldest();
         }
-        self.settle_oldest(u64::MAX)?;
-        while !self.files.live.is_empty() {
-            self.files.retire_oldest()?;
-        }
-        self.files.begin_anew()
+        if self.files.live.is_empty() { self.files.begin_anew() } else { Ok(()) }
     }
 }

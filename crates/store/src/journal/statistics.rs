@@ -29,8 +29,8 @@ pub struct Statistics {
     pub full_rounds: u64,
     /// Files whose sync failed.
     pub failed_files: u64,
-    /// Journal files set aside because they hold the only copy of bytes of a failed file.
-    pub kept_files: u64,
+    /// Bytes of blocks that carried what the journal alone has of failed files into a newer journal file.
+    pub carried_bytes: u64,
     /// How many rounds took how long: bucket i up to `ROUND_TIME_BOUNDS[i]` microseconds.
     pub round_times: [u64; ROUND_TIME_BOUNDS.len() + 1],
     /// Age of the oldest append that was released without being durable; 0 if there is none.
@@ -54,7 +54,7 @@ pub(super) struct Counters {
     pub(super) settling_syncs: AtomicU64,
     pub(super) full_rounds: AtomicU64,
     pub(super) failed_files: AtomicU64,
-    pub(super) kept_files: AtomicU64,
+    pub(super) carried_bytes: AtomicU64,
     pub(super) loss_window_max: AtomicU64,
     /// When the oldest append came that the running round took; `u64::MAX` between rounds.
     pub(super) oldest_in_round: AtomicU64,
@@ -92,7 +92,7 @@ impl Counters {
             settling_syncs: get(&self.settling_syncs),
             full_rounds: get(&self.full_rounds),
             failed_files: get(&self.failed_files),
-            kept_files: get(&self.kept_files),
+            carried_bytes: get(&self.carried_bytes),
             round_times: std::array::from_fn(|bucket| get(&self.round_times[bucket])),
             loss_window_max: get(&self.loss_window_max),
             ..Statistics::default()

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use crate::config::StreamConfig;
 use crate::damage::Damage;
+use crate::disk::is_full;
 use crate::manifest::{self, Manifest};
 use crate::segment::{self, HEADER_BYTES, Header, Trailer};
 use crate::stream::{Active, Catalog, Closed, Files, Home, Shared, Stream};
@@ -53,7 +54,7 @@ impl OpenError {
     /// Whether the device is full. It may be tried again when there is space.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(&self.damage, Damage::Io(error) if crate::stream::is_full(error))
+        matches!(&self.damage, Damage::Io(error) if is_full(error))
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::config::Durability;
 use crate::consumer::{self, Consumers, JournalTails, Tail, Tails};
-use crate::disk::File;
+use crate::disk::{File, is_full};
 use crate::recovery::stream_directory;
-use crate::stream::{Ground, is_full};
+use crate::stream::Ground;
 use crate::{FileId, StreamId, Timestamp};
 
 use super::{OpenError, Store};

@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 use crate::config::StreamConfig;
 use crate::damage::Damage;
-use crate::disk::Disk;
 use crate::disk::handles::Handles;
 use crate::disk::headroom::Headroom;
+use crate::disk::{Disk, is_full};
 use crate::entropy::Entropy;
 use crate::journal::{Journal, JournalConfig, ReplayReport, SyncInterval};
 use crate::keys::{Keys, NeedsReseal, StreamKey};
@@ -141,12 +141,19 @@ impl Store {
         list_streams(&*disk, &root, &mut report).map_err(io("streams"))?;
         let config =
             JournalConfig { store_id, interval, file_bytes: journal_file_bytes, ..JournalConfig::default() };
-        let (journal, mut replay) =
-            Journal::open(Arc::clone(&disk), &root.join("journal"), config).map_err(io("journal"))?;
-        report.replay = replay::run(&*disk, &root, &mut replay).map_err(io("journal"))?;
-        remove_unfinished(&*disk, &streams, &mut report).map_err(io("streams"))?;
         let headroom = Headroom::open(Arc::clone(&disk), &root.join("headroom"), headroom_bytes);
         let headroom = headroom.map_err(io("headroom"))?;
+        let open_journal = || {
+            let (journal, mut replay) = Journal::open(Arc::clone(&disk), &root.join("journal"), config)?;
+            replay::run(&*disk, &root, &mut replay).map(|report| (journal, report))
+        };
+        let opened = match open_journal() {
+            Err(error) if is_full(&error) && headroom.release().unwrap_or(false) => open_journal(),
+            opened => opened,
+        };
+        let (journal, replayed) = opened.map_err(io("journal"))?;
+        report.replay = replayed;
+        remove_unfinished(&*disk, &streams, &mut report).map_err(io("streams"))?;
         let mut seed = [0; 8];
         entropy.fill(&mut seed);
         let ground = Arc::new(Ground {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use crate::Seq;
+use crate::disk::is_full;
 
 /// Why one message was not taken. The others of its batch are not concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +73,6 @@ impl StoreError {
             other => io::Error::other(other.to_string()),
         }
     }
-}
-
-/// Whether a system call failed for lack of space.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl fmt::Display for StoreError {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::config::Compression;
+use crate::disk::is_full;
 use crate::jobs::{
     Compacted, Compaction, Desk, Done, Finished, Job, JobError, Merged, Merging, Overwriting, Packing,
     Removal, Sealed, Sealing, Site, Task,
@@ -17,7 +18,6 @@ use crate::segment::{HEADER_BYTES, Slots};
 use crate::{AppendFile, SegmentNo, Seq, Timestamp, WriteFailed};
 
 use super::catalog::Catalog;
-use super::errors::is_full;
 use super::place::{Form, Segment, Source};
 use super::{Removed, StoreError, Stream, nanos};
 

@@ -45,7 +45,6 @@ use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 pub use append::{Admission, NewMessage, Outcome};
 pub use catalog::Removed;
 pub use cursor::Cursor;
-pub(crate) use errors::is_full;
 pub use errors::{ReadError, Refusal, StoreError};
 pub use expire::{Expired, Marker, Markers};
 pub use lookup::Filter;

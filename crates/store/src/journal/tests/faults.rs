@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::world::{JOURNAL, World, check, id, path_of, recover, small};
 use crate::Durability;
+use crate::disk::Disk;
 use crate::disk::faulty::{Fault, FaultyDisk, Operation, Survival};
 
 /// Appends to many files until the journal has failed; errors of single files are passed over.
@@ -167,21 +168,48 @@ fn a_full_disk_makes_the_round_sync_files_and_passes_by() {
     check_after(&world, "after it was full");
 }
 
-#[test]
-fn the_only_copy_of_a_failed_files_bytes_is_set_aside() {
-    let mut world = World::new(FaultyDisk::new(1), small(), 1).unwrap();
+/// Five streams with something in the journal, and one of them lost.
+fn one_lost(disk: FaultyDisk) -> World {
+    let mut world = World::new(disk, small(), 1).unwrap();
     for stream in 1..6 {
         world.create(id(stream, 1), Durability::Synced).unwrap();
     }
     world.round().unwrap();
     world.files[0].1.lose(&crate::WriteFailed::new(Path::new("x"), &io::Error::other("planned")));
-    for _ in 0..60 {
+    world
+}
+
+#[test]
+fn what_only_the_journal_has_of_a_failed_file_is_carried_on_and_replayed() {
+    let mut world = one_lost(FaultyDisk::new(1));
+    for _ in 0..200 {
         for index in 1..5 {
             world.append(index, 900).unwrap();
         }
         world.round().unwrap();
+        check_after(&world, "while it is carried");
     }
-    assert_eq!(world.journal.statistics(0).kept_files, 1);
+    let carried = world.journal.statistics(0).carried_bytes;
+    assert!(carried >= 2 * 4096 && carried < 100 * 4096, "{carried}");
+    assert!(world.disk.list(Path::new(JOURNAL)).unwrap().len() <= 5, "the journal does not grow for it");
+    world.journal.close(&|| 0).unwrap();
+    check_after(&world, "after it was closed");
     let (_, report) = recover(&world.disk.power_cycle(Survival::None), small()).unwrap();
-    assert_eq!((report.problems.len(), report.kept.len()), (0, 1));
+    assert_eq!((report.problems.len(), report.kept.len()), (0, 0));
+}
+
+#[test]
+fn a_failed_file_that_is_left_gets_what_only_the_journal_has() {
+    let world = one_lost(FaultyDisk::new(1));
+    let stream = id(1, 1).stream;
+    assert_eq!(holders(&world, stream), 1);
+    world.journal.leave(stream, Vec::new()).unwrap();
+    world.journal.close(&|| 0).unwrap();
+    assert_eq!(holders(&world, stream), 0);
+    check_after(&world, "after it was left");
+}
+
+fn holders(world: &World, stream: crate::StreamId) -> usize {
+    let guard = world.journal.lock().unwrap();
+    guard.as_ref().map_or(0, |files| files.holders_of(stream).count())
 }

@@ -418,7 +418,7 @@ impl Script for Workload {
         let is_full = loss == Loss::ProcessOnFullDisk;
         let first = match self.look(disk, promises, loss, 3) {
             Err(why) if is_full && why.contains("planned at") => return Ok(()),
-            Err(why) if is_full && (why.contains("no space") || why.contains("storage full")) => {
+            Err(why) if is_full && (why.contains("no space") || why.contains("no storage space")) => {
                 return Ok(());
             }
             looked => looked?,
