@@ -4,6 +4,7 @@
 //! before it was damaged and not merely torn. Memory: one window, one block, and a few bytes per block.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -76,7 +77,8 @@ fn number_of(name: &str) -> Option<u64> {
 #[derive(Default)]
 struct Reader {
     window: Vec<u8>,
-    window_start: u64,
+    /// Which bytes of the file it holds.
+    held: Range<u64>,
     block: Vec<u8>,
     newer: Option<u32>,
 }
@@ -84,7 +86,8 @@ struct Reader {
 impl Reader {
     fn scan_file(&mut self, file: Arc<dyn File>, path: PathBuf, store: u64) -> io::Result<Scanned> {
         let length = file.len()?;
-        self.window.clear();
+        self.window.resize(WINDOW, 0);
+        self.held = 0..0;
         let mut blocks: Vec<Block> = Vec::new();
         let (mut offset, mut magics) = (0, 0);
         while offset + PAGE as u64 <= length {
@@ -121,15 +124,13 @@ impl Reader {
     }
 
     fn page(&mut self, file: &dyn File, offset: u64) -> io::Result<&[u8]> {
-        let held = self.window_start..self.window_start + self.window.len() as u64;
-        if !(held.contains(&offset) && offset + PAGE as u64 <= held.end) {
-            self.window.resize(WINDOW, 0);
+        if !(self.held.contains(&offset) && offset + PAGE as u64 <= self.held.end) {
             let count = file.read_at(&mut self.window, offset)?;
-            self.window.truncate(count);
-            self.window_start = offset;
+            self.held = offset..offset + count as u64;
         }
-        let start = (offset - self.window_start) as usize;
-        Ok(&self.window[start..self.window.len().min(start + PAGE)])
+        let start = (offset - self.held.start) as usize;
+        let end = (self.held.end - self.held.start) as usize;
+        Ok(&self.window[start..end.min(start + PAGE)])
     }
 }
 

@@ -55,25 +55,3 @@ fn packed_and_encrypted() {
 fn through_the_journal() {
     enumerate("journal", &Workload::new(Durability::Synced, Rounds::Journal));
 }
-
-#[test]
-fn debug_case() {
-    use crate::enumeration::{Case, Loss, Script};
-    use myelin_store::disk::faulty::{FaultyDisk, Survival};
-    let workload = Workload::new(Durability::Synced, Rounds::Journal);
-    let disk = FaultyDisk::new(7);
-    disk.fail_at(155, Fault::Error(ErrorKind::Other));
-    let mut promises = Default::default();
-    workload.work(&disk, &mut promises);
-    println!("{promises:?}");
-    for step in disk.journal() {
-        println!("{step}");
-    }
-    let plan = Enumeration::new("journal", 7);
-    let case = Case {
-        fault: Some((155, Fault::Error(ErrorKind::Other))),
-        loss: Loss::Power(Survival::None),
-        again: None,
-    };
-    plan.replay(&workload, case).unwrap_or_else(|failure| panic!("{failure}"));
-}

@@ -242,6 +242,7 @@ impl<S: Script> Run<'_, S> {
         }
         let step = self.plan.recovery_step;
         let begin = case.fault.map_or(0, |(point, _)| point) % step;
+        let mut checks = 1;
         for point in (begin..behind).step_by(step as usize) {
             // Rotates through the survivals: over all points each meets each.
             let turn = point + case.fault.map_or(0, |(point, _)| point);
@@ -251,8 +252,9 @@ impl<S: Script> Run<'_, S> {
                 _ => Survival::Random(self.plan.seed ^ turn),
             };
             self.settle(disk, promises, Case { again: Some((point, survival)), ..case })?;
+            checks += 1;
         }
-        Ok(behind + 1)
+        Ok(checks)
     }
 
     /// Ends a run in one way and checks what is left.
