@@ -1,5 +1,7 @@
 //! From entries to a count: what each entry of a segment does to the stream, and what the segment's table says of it.
 
+use std::collections::HashSet;
+
 use crate::config::Storage;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::record::{Control, Entry, stored_size};
@@ -142,6 +144,8 @@ pub(super) struct Rows<'a> {
     pub(super) last_seq: Seq,
     /// Messages with a lifetime of their own.
     pub(super) expiries: Vec<(Seq, Timestamp)>,
+    /// Messages that were erased in place: what else is known of them is from before or from after that.
+    pub(super) erased: HashSet<Seq>,
     /// When the messages of the first and the last row were accepted.
     pub(super) times: (Option<Timestamp>, Option<Timestamp>),
 }
@@ -158,6 +162,7 @@ impl<'a> Rows<'a> {
             has_gap: false,
             last_seq: header.first_seq.saturating_sub(1),
             expiries: Vec::new(),
+            erased: HashSet::new(),
             times: (None, None),
         }
     }
@@ -172,7 +177,10 @@ impl<'a> Rows<'a> {
                 }
                 self.message(message.seq, scanned, Some((message.subject, size)))
             }
-            Entry::Erased { seq } => self.message(*seq, scanned, None),
+            Entry::Erased { seq } => {
+                self.erased.insert(*seq);
+                self.message(*seq, scanned, None)
+            }
             Entry::Control(control) => {
                 match control {
                     // All that came before is gone, and the table begins anew.

@@ -20,7 +20,7 @@ const LENGTH: usize = 160;
 /// The first seed: another one each day would find more, and nobody would know why.
 const SEED: u64 = 1;
 /// Stories told again to cut a bad one down.
-const ATTEMPTS: usize = 1500;
+const ATTEMPTS: usize = 6000;
 
 /// What went wrong, at which operation.
 type Wrong = (usize, String);

@@ -59,8 +59,6 @@ impl fmt::Debug for Sent {
     }
 }
 
-/// See the paragraph on erasing in bugs.md.
-const ERASES: bool = false;
 const SUBJECTS: u64 = 16;
 
 /// Subjects by number: a few that come often, and some that come once.
@@ -109,7 +107,7 @@ impl Operation {
     pub(crate) fn any(rng: &mut Rng, twin: &Twin) -> Self {
         match rng.below(100) {
             0..42 => Self::append(rng, twin),
-            42..44 if ERASES => Self::Erase(near(rng, twin)),
+            42..44 => Self::Erase(near(rng, twin)),
             42..52 => Self::Delete((0..1 + rng.below(6)).map(|_| near(rng, twin)).collect()),
             52..57 => Self::Purge {
                 filter: maybe(rng, 2, |rng| rng.below(filters().len() as u64) as usize)
