@@ -106,13 +106,13 @@ impl Merging {
                     let (generation, file_len) = (segment.generation, segment.file_bytes());
                     list.entries.push(SegmentEntry { generation, file_len, ..entry });
                 }
-                (Some(segment), _) => match list.count(segment, entry.through) {
+                (Some(segment), _) => match list.count(segment, Some(entry)) {
                     Err(JobError::Damage(..)) => list.entries.extend(list.visible.clipped(entry)),
                     counted => counted?,
                 },
             }
         }
-        newer.iter().try_for_each(|one| list.count(&one.segment, one.segment.no))
+        newer.iter().try_for_each(|one| list.count(&one.segment, None))
     }
 
     fn find(&self, no: SegmentNo) -> Option<&Arc<Segment>> {
@@ -174,9 +174,9 @@ struct List<'a> {
 
 impl List<'_> {
     /// Adds a segment, unless it has nothing to show.
-    fn count(&mut self, segment: &Segment, through: SegmentNo) -> Result<(), JobError> {
+    fn count(&mut self, segment: &Segment, listed: Option<&SegmentEntry>) -> Result<(), JobError> {
         let table = read_table(segment)?;
-        if let Some(entry) = self.visible.count(segment, through, &table) {
+        if let Some(entry) = self.visible.count(segment, listed, &table) {
             if entry.bytes * 2 < table.trailer.summary.bytes {
                 self.sparse.push(entry.no);
             }

@@ -73,19 +73,21 @@ impl Visible {
         (first_seq <= last_seq).then_some(SegmentEntry { first_seq, last_seq, ..*entry })
     }
 
-    /// A segment as a manifest lists it, counted from its table. `None` if it has nothing to show.
+    /// A segment as a manifest lists it, counted from its table: as far as it was `listed` before, if it was, because
+    /// behind that its file may have what was truncated long ago. `None` if it has nothing to show.
     pub(super) fn count(
         &self,
         segment: &Segment,
-        through: SegmentNo,
+        listed: Option<&SegmentEntry>,
         footer: &Sealed,
     ) -> Option<SegmentEntry> {
         let slots = &footer.slots;
-        let end = footer.trailer.summary.last_seq;
-        let (first, last) = self.bounds(segment.no, segment.first_seq, end);
+        let all = (segment.first_seq, footer.trailer.summary.last_seq);
+        let (first, last) = listed.map_or(all, |entry| (entry.first_seq, entry.last_seq.min(all.1)));
+        let (first, last) = self.bounds(segment.no, first, last);
         let mut entry = SegmentEntry {
             no: segment.no,
-            through,
+            through: listed.map_or(segment.no, |entry| entry.through),
             generation: segment.generation,
             first_seq: 0,
             last_seq: 0,

@@ -420,3 +420,33 @@ fn a_segment_that_cannot_be_packed_on_a_full_disk_is_sealed_as_it_is() {
     assert_eq!(headers(&bench)[0].1, 0, "it is the same file");
     assert_eq!(contents(bench.stream()), before);
 }
+
+/// What a truncation cut off stays in the file of its segment, and must not come back when a later merge counts the
+/// segment anew because its beginning went.
+#[test]
+fn what_was_truncated_stays_gone_when_its_segment_is_counted_again() {
+    for shape in SHAPES {
+        let mut bench = Bench::in_memory(shape, 1500);
+        for n in 0..9u8 {
+            bench.put("s", &[n; 40]);
+        }
+        bench.stream().truncate(8, 1).unwrap();
+        bench.put("again", b"with the sequence of what was cut off");
+        // Enough segments for a merge that covers both that hold a message 9, and one more behind it.
+        for merge in 1..=2 {
+            for _ in 0..8 {
+                bench.put("fill", &[0; 10]);
+                bench.stream().close_segment(0, 1).unwrap();
+            }
+            bench.stream().compact(4 + merge, 100, 1).unwrap();
+            bench.settle();
+        }
+        let before = contents(bench.stream());
+        let manifest = bench.manifest().unwrap();
+        let ends: Vec<_> =
+            manifest.segments.iter().take(2).map(|entry| (entry.first_seq, entry.last_seq)).collect();
+        assert_eq!(ends, [(5, 8), (9, 10)], "{shape:?}");
+        bench.reopen();
+        assert_eq!(contents(bench.stream()), before, "{shape:?}");
+    }
+}
