@@ -124,7 +124,7 @@ fn insert(index: &mut SubjectIndex, texts: &[String]) {
     Clock::plain("enter + appended, new", texts.len(), || {
         for (seq, text) in texts.iter().enumerate() {
             let id = fresh.enter(text.as_bytes());
-            fresh.appended(id, seq as u64 + 1);
+            fresh.appended(id, seq as u64 + 1, 1);
         }
     });
     let mut fresh = SubjectIndex::new(1);
@@ -133,7 +133,7 @@ fn insert(index: &mut SubjectIndex, texts: &[String]) {
             fresh.warm(texts.iter().map(String::as_bytes));
             for (at, text) in texts.iter().enumerate() {
                 let id = fresh.enter(text.as_bytes());
-                fresh.appended(id, (batch * 256 + at) as u64 + 1);
+                fresh.appended(id, (batch * 256 + at) as u64 + 1, 1);
             }
         }
     });
@@ -143,7 +143,7 @@ fn insert(index: &mut SubjectIndex, texts: &[String]) {
     for (seq, text) in texts.iter().enumerate() {
         clock.one(|| {
             let id = index.enter(text.as_bytes());
-            index.appended(id, seq as u64 + 1);
+            index.appended(id, seq as u64 + 1, 1);
         });
         if seq > 100_000 && seq % 1000 == 0 {
             let bytes: usize = texts[..=seq].iter().map(String::len).sum::<usize>();
@@ -162,7 +162,7 @@ fn updates(index: &mut SubjectIndex, texts: &[String]) {
     Clock::plain("update: enter + appended, random", texts.len(), || {
         for (seq, text) in asked.iter().enumerate() {
             let id = index.enter(text.as_bytes());
-            index.appended(id, begin + seq as u64 + 1);
+            index.appended(id, begin + seq as u64 + 1, 1);
         }
     });
     Clock::plain("the same, warmed by 256", texts.len(), || {
@@ -170,7 +170,7 @@ fn updates(index: &mut SubjectIndex, texts: &[String]) {
             index.warm(texts.iter().map(String::as_bytes));
             for (at, text) in texts.iter().enumerate() {
                 let id = index.enter(text.as_bytes());
-                index.appended(id, 2 * begin + (batch * 256 + at) as u64 + 1);
+                index.appended(id, 2 * begin + (batch * 256 + at) as u64 + 1, 1);
             }
         }
     });
@@ -268,7 +268,7 @@ fn short_lived(entries: usize) {
     Clock::plain("enter, appended, removed, recycled", entries, || {
         for seq in 0..entries {
             let id = index.enter(texts[seq].as_bytes());
-            index.appended(id, seq as u64 + 1);
+            index.appended(id, seq as u64 + 1, 1);
             if seq >= 1000
                 && let Some(old) = index.find(texts[seq - 1000].as_bytes())
             {

@@ -12,8 +12,9 @@ use super::subjects::SubjectId;
 const UNIT: usize = 8;
 /// Units of a chunk: 128 KiB, twice the longest record.
 const CHUNK_UNITS: u32 = 1 << 14;
-/// Bytes before the text: count, first and last (u64 each), length of the text (u16), flags, slack.
-const HEADER: usize = 28;
+/// Bytes before the text: count, first and last (u64 each), length of the text (u16), flags, slack, size of the last
+/// message (u32).
+const HEADER: usize = 32;
 /// Units of the smallest record; less than this cannot be free on its own.
 const SMALLEST: u32 = 4;
 /// No record: the end of a list.
@@ -25,6 +26,7 @@ const LAST: usize = 16;
 const LENGTH: usize = 24;
 const FLAGS: usize = 26;
 const SLACK: usize = 27;
+const SIZE: usize = 28;
 
 /// Where a free record keeps what it is (its other bytes mean nothing).
 const FREE_UNITS: usize = 0;
@@ -154,8 +156,21 @@ impl Records {
         word(header, COUNT)
     }
 
+    /// What the last message counts; 0 if that is not known.
+    pub(super) fn last_size(&self, id: SubjectId) -> u32 {
+        half(self.bytes(id), SIZE)
+    }
+
+    pub(super) fn set_last_size(&mut self, id: SubjectId, size: u32) {
+        self.bytes_mut(id)[SIZE..HEADER].copy_from_slice(&size.to_le_bytes());
+    }
+
+    /// Replaces the state. What the last message counts is forgotten if it is another one.
     pub(super) fn write(&mut self, id: SubjectId, (count, first, last, flags): (u64, u64, u64, u8)) {
         let header = self.bytes_mut(id).first_chunk_mut::<HEADER>().expect("a record begins with its header");
+        if word(header, LAST) != last {
+            header[SIZE..].fill(0);
+        }
         header[COUNT..FIRST].copy_from_slice(&count.to_le_bytes());
         header[FIRST..LAST].copy_from_slice(&first.to_le_bytes());
         header[LAST..LENGTH].copy_from_slice(&last.to_le_bytes());

@@ -172,9 +172,11 @@ impl SubjectIndex {
         self.change(id, (count, flags), state);
     }
 
-    /// Counts a message that is the subject's last.
-    pub fn appended(&mut self, id: SubjectId, seq: Seq) {
-        let (count, first, _, flags) = self.records.read(id);
+    /// Counts a message that is the subject's last, and counts `size` bytes. Gives the one that was the last before and
+    /// its size, as far as that was told here.
+    pub fn appended(&mut self, id: SubjectId, seq: Seq, size: u32) -> Option<(Seq, u32)> {
+        let (count, first, last, flags) = self.records.read(id);
+        let last_size = self.records.last_size(id);
         let is_only = count == 0;
         let state = SubjectState {
             count: count + 1,
@@ -184,6 +186,9 @@ impl SubjectIndex {
             last_exact: true,
         };
         self.change(id, (count, flags), state);
+        self.records.set_last_size(id, size);
+        let is_known = !is_only && last_size > 0 && flags & flag::LAST_EXACT != 0;
+        is_known.then_some((last, last_size))
     }
 
     /// Counts a message that is gone. If it was at an end, that end becomes a bound.

@@ -130,7 +130,7 @@ impl Recovering<'_> {
         self.catalog.replace_index();
         for (seq, text) in messages.into_iter().flatten() {
             let id = self.catalog.index.enter(&text);
-            self.catalog.index.appended(id, seq);
+            self.catalog.index.appended(id, seq, 0);
         }
         for (at, texts) in texts.into_iter().enumerate() {
             if let (Some(texts), Form::Closed(rows)) = (texts, self.catalog.places[at].form.clone()) {

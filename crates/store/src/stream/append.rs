@@ -10,12 +10,12 @@ use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use crate::config::{Discard, Durability, Limits};
-use crate::index::{SubjectId, SubjectState};
+use crate::index::SubjectState;
 use crate::ranges::Ranges;
 use crate::record::{self, Batch, Control};
 use crate::{Seq, Timestamp};
 
-use super::catalog::{Catalog, NewRow, Removed, size_of};
+use super::catalog::{Appended, Catalog, NewRow, Removed, size_of};
 use super::errors::{Refusal, StoreError};
 use super::{Active, Stream, lookup};
 
@@ -309,7 +309,7 @@ impl Entering<'_> {
             headers: message.headers,
             payload: message.payload,
         });
-        let id = self.catalog.append(&NewRow {
+        let appended = self.catalog.append(&NewRow {
             seq,
             timestamp: message.timestamp,
             expires: message.expires,
@@ -318,7 +318,7 @@ impl Entering<'_> {
             size,
         });
         self.allowance.add(size);
-        self.evict_of_subject(id)?;
+        self.evict_of_subject(&appended)?;
         if self.limits.discard == Discard::Old {
             self.evict_oldest()?;
         }
@@ -371,11 +371,21 @@ impl Entering<'_> {
         Ok(Ok(()))
     }
 
-    fn evict_of_subject(&mut self, id: SubjectId) -> Result<(), StoreError> {
+    fn evict_of_subject(&mut self, appended: &Appended) -> Result<(), StoreError> {
         let Some(max) = self.limits.messages_per_subject else { return Ok(()) };
+        let id = appended.subject;
         loop {
             let state = self.catalog.index.state(id);
             if state.count <= max.max(1) || self.allowance.messages == 0 {
+                return Ok(());
+            }
+            if state.count == 2
+                && let Some(before) = appended.before
+                && before.0 == state.first
+            {
+                let removed = self.catalog.remove_known(id, before);
+                self.allowance.take(removed);
+                self.deleted.push(before.0);
                 return Ok(());
             }
             let Some(first) = lookup::first_of(self.catalog, id)? else { return Ok(()) };

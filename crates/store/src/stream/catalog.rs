@@ -75,6 +75,14 @@ pub(crate) struct NewRow<'a> {
     pub(crate) size: u64,
 }
 
+/// A message that was entered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    pub(crate) subject: SubjectId,
+    /// The subject's last message before it, and what that counts, where this is known without a table.
+    pub(crate) before: Option<(Seq, u32)>,
+}
+
 /// A message found by its sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct Located {
@@ -200,14 +208,8 @@ impl Catalog {
     }
 
     /// Enters a message as the newest, into the active segment.
-    pub(crate) fn append(&mut self, row: &NewRow<'_>) -> SubjectId {
+    pub(crate) fn append(&mut self, row: &NewRow<'_>) -> Appended {
         let id = self.index.enter(row.subject);
-        self.append_as(id, row);
-        id
-    }
-
-    /// As [`Catalog::append`], for a subject that was looked up already.
-    pub(crate) fn append_as(&mut self, id: SubjectId, row: &NewRow<'_>) {
         if row.seq > self.totals.last_seq + 1 && self.totals.messages > 0 {
             self.mark_deleted(self.totals.last_seq + 1..=row.seq - 1);
         }
@@ -220,7 +222,8 @@ impl Catalog {
         self.totals.bytes += row.size;
         self.totals.last_seq = row.seq;
         self.totals.last_timestamp = row.timestamp;
-        self.index.appended(id, row.seq);
+        let size = u32::try_from(row.size).expect("messages are smaller than 4 GiB");
+        let before = self.index.appended(id, row.seq, size);
         if let Some(at) = row.expires {
             self.note_expiry(row.seq, at);
             self.expiries_here.push((row.seq, at));
@@ -235,8 +238,8 @@ impl Catalog {
         // A batch is checked against these bounds before anything of it is entered.
         let delta = u32::try_from(row.seq - active.segment.first_seq).expect("segments span few sequences");
         let offset = u32::try_from(row.offset).expect("segments are smaller than 4 GiB");
-        let size = u32::try_from(row.size).expect("messages are smaller than 4 GiB");
         self.rows.push(delta, offset, size, id);
+        Appended { subject: id, before }
     }
 
     /// Remembers that a message has a lifetime of its own.
@@ -329,6 +332,12 @@ impl Catalog {
         }
         let size = self.size_of(seq)?;
         Ok(self.take_out(seq, size.unwrap_or(0), Some(subject)))
+    }
+
+    /// Removes a message that is there and counts `size` bytes.
+    pub(crate) fn remove_known(&mut self, subject: SubjectId, (seq, size): (Seq, u32)) -> Removed {
+        debug_assert!(self.contains(seq), "it was said to be there");
+        self.take_out(seq, u64::from(size), Some(subject))
     }
 
     fn size_of(&self, seq: Seq) -> Result<Option<u64>, ReadError> {

@@ -53,13 +53,28 @@ impl Rows {
         chain
     }
 
+    /// Whether no sequence was passed over, so that a message's row is its delta.
+    ///
+    /// Perf: looking at the last delta alone spares the miss that reading the one asked for would be; with one message
+    /// for each of 100,000 subjects that was a fifth of an append.
+    fn is_gapless(&self) -> bool {
+        self.deltas.last().is_none_or(|&last| last as usize + 1 == self.deltas.len())
+    }
+
     /// The first row at or behind `delta`.
     fn row_from(&self, delta: u32) -> usize {
-        // Without gaps a sequence's row is its delta.
-        if self.deltas.get(delta as usize) == Some(&delta) {
-            return delta as usize;
+        if self.is_gapless() {
+            return (delta as usize).min(self.len());
         }
         self.deltas.partition_point(|&found| found < delta)
+    }
+
+    /// The row of exactly `delta`.
+    fn row_of(&self, delta: u32) -> Option<usize> {
+        if self.is_gapless() {
+            return Some(delta as usize).filter(|&row| row < self.len());
+        }
+        self.deltas.binary_search(&delta).ok()
     }
 }
 
@@ -101,8 +116,8 @@ impl Table<'_> {
 
     /// The row of exactly `delta`.
     pub(crate) fn row_of(&self, delta: u64) -> Option<usize> {
-        let row = self.row_from(delta);
-        (row < self.len() && u64::from(self.delta(row)) == delta).then_some(row)
+        let delta = u32::try_from(delta).ok()?;
+        self.rows().map_or_else(|slots| slots.find(delta), |rows| rows.row_of(delta))
     }
 
     /// Where the entry of a row begins.

@@ -13,7 +13,7 @@ fn a_subject_takes_at_most_64_bytes_beyond_its_text() {
         text_bytes += text.len();
         let id = index.enter(text.as_bytes());
         // Every one is on the list of touched subjects, too.
-        index.appended(id, seq);
+        index.appended(id, seq, 1);
         if seq >= 50_000 && seq % 5_000 == 0 {
             let beyond = (index.memory_bytes() - text_bytes) as f64 / index.len() as f64;
             assert!(beyond <= 64.0, "{beyond} bytes each at {seq}");

@@ -73,7 +73,7 @@ impl Index {
                 for text in texts {
                     seq += 1;
                     let id = index.enter(text);
-                    index.appended(id, seq);
+                    index.appended(id, seq, 128);
                 }
             }
             meter.spent().nanos_each(count)

@@ -112,7 +112,7 @@ impl Pair {
                 self.seq += 1;
                 let id = self.index.enter(&text(subject));
                 self.ids.insert(id, text(subject));
-                self.index.appended(id, self.seq);
+                self.index.appended(id, self.seq, 1);
                 self.twin.append(text(subject), self.seq);
             }
             Change::Remove(subject, nth) => {
@@ -287,7 +287,7 @@ fn what_is_out_of_order_is_left_out() {
 fn a_subject_that_comes_back_keeps_its_id_until_recycled() {
     let mut index = SubjectIndex::new(1);
     let id = index.enter(b"a");
-    index.appended(id, 1);
+    index.appended(id, 1, 1);
     index.removed(id, 1);
     assert_eq!((index.find(b"a"), index.len(), index.text(id)), (None, 0, &b"a"[..]));
     assert_eq!(index.enter(b"a"), id);
@@ -303,7 +303,7 @@ fn a_break_stops_at_once() {
     let mut index = SubjectIndex::new(1);
     for (seq, text) in [(1, b"a.1"), (2, b"a.2")] {
         let id = index.enter(text);
-        index.appended(id, seq);
+        index.appended(id, seq, 1);
     }
     for pattern in [&b"a.*"[..], b"a.1"] {
         let mut visits = 0;
@@ -322,7 +322,7 @@ fn short_lived_subjects_do_not_pile_up() {
     let mut most = 0;
     for seq in 1..=60_000_u64 {
         let id = index.enter(format!("job.{seq}").as_bytes());
-        index.appended(id, seq);
+        index.appended(id, seq, 1);
         if seq > 100 {
             let old = index.find(format!("job.{}", seq - 100).as_bytes()).unwrap();
             index.removed(old, seq - 100);
