@@ -324,9 +324,7 @@ impl Stream {
         let last = self.shared.catalog().totals.last_seq;
         let release = &self.shared.release;
         if self.home.is_memory() || append::is_released_at_once(self.config.durability) {
-            if release.at_once(last) {
-                self.shared.tell_released();
-            }
+            release.at_once(last);
         } else {
             release.appended(self.active.segment.no, end, last);
             // A round may have synced the batch before it was entered here.
@@ -397,6 +395,11 @@ impl Stream {
                 return Err(error);
             }
             self.wait_for(&old);
+            let last = self.shared.catalog().totals.last_seq;
+            // Rolling has written what was in memory.
+            if append::is_released_at_once(config.durability) && self.shared.release.all(last) {
+                self.shared.tell_released();
+            }
         }
         Ok(())
     }

@@ -85,14 +85,22 @@ impl Release {
         Ticket(self.last_ticket.load(Ordering::Acquire))
     }
 
-    /// A batch that counts as stored already. Those that still wait are older and now covered, too: this is what a
-    /// change from `always` to a weaker mode means. Answers whether there were any.
-    pub(crate) fn at_once(&self, last_seq: Seq) -> bool {
+    /// A batch that counts as stored already.
+    pub(crate) fn at_once(&self, last_seq: Seq) {
+        let waiting = self.lock();
+        debug_assert!(waiting.batches.is_empty(), "a weaker mode begins with `all`");
+        let ticket = self.last_ticket.fetch_add(1, Ordering::AcqRel) + 1;
+        self.move_to(last_seq, Ticket(ticket));
+        drop(waiting);
+    }
+
+    /// What waits counts as stored now: this is what a change from `always` to a weaker mode means. Answers whether
+    /// anything waited.
+    pub(crate) fn all(&self, last_seq: Seq) -> bool {
         let mut waiting = self.lock();
         let have_waited = !waiting.batches.is_empty();
         waiting.batches.clear();
-        let ticket = self.last_ticket.fetch_add(1, Ordering::AcqRel) + 1;
-        self.move_to(last_seq, Ticket(ticket));
+        self.move_to(last_seq, self.last_ticket());
         have_waited
     }
 
@@ -201,6 +209,8 @@ mod tests {
     fn a_weaker_mode_releases_what_waited_and_stays_there() {
         let release = Release::new(0);
         release.appended(SegmentNo(1), 100, 3);
+        assert!(release.all(7), "something waited");
+        assert_eq!((release.seq(), release.ticket()), (7, release.last_ticket()));
         release.at_once(8);
         release.durable(SegmentNo(1), 100);
         assert_eq!(release.seq(), 8);
