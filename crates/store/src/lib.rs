@@ -32,16 +32,17 @@ mod jobs;
 mod recovery;
 mod store;
 mod stream;
+mod varint;
 
 pub use append_file::{AppendFile, AppendFileOptions, OnDurable, TAIL_BYTES, WriteFailed};
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
 pub use disk::{Disk, File};
 pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 pub use jobs::{Done, Job};
+pub use record::Message;
 pub use recovery::{Notice, OpenError, StreamReport};
 pub use store::{FoundStream, Store, StoreOptions, StoreReport};
 pub use stream::{
     Admission, Cursor, Expired, Filter, Marker, Markers, NewMessage, OnRelease, Outcome, Progress, Purge,
-    ReadError, Reader, Refusal, Release, Removed, StoreError, StoredMessage, Stream, StreamState, Ticket,
-    Usage, Wait,
+    ReadError, Reader, Refusal, Release, Removed, StoreError, Stream, StreamState, Ticket, Usage, Wait,
 };

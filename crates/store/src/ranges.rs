@@ -1,4 +1,4 @@
-//! Varints, and sorted sets of sequences written as ranges.
+//! Sorted sets of sequences, written as ranges.
 //!
 //! Owns their encoding, which stands in `Delete` entries, footers and manifests. A set is always sorted, and its
 //! ranges neither overlap nor touch: one set has one encoding.
@@ -6,35 +6,7 @@
 use std::ops::RangeInclusive;
 
 use crate::Seq;
-
-/// The longest varint.
-pub const VARINT_BYTES: usize = 10;
-
-/// Appends `value` as LEB128: seven bits per byte, low bits first, the high bit says that more follow.
-pub fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// Takes a varint off the front of `input`. `None` if it is cut, or above 64 bits.
-pub fn take_varint(input: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for (index, byte) in input.iter().enumerate().take(VARINT_BYTES) {
-        let bits = u64::from(byte & 0x7f);
-        if index == VARINT_BYTES - 1 && bits > 1 {
-            return None;
-        }
-        value |= bits << (7 * index);
-        if byte & 0x80 == 0 {
-            *input = &input[index + 1..];
-            return Some(value);
-        }
-    }
-    None
-}
+use crate::varint;
 
 /// A sorted set of sequences, kept as ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,11 +122,11 @@ impl Ranges {
     /// Appends the number of ranges, the first sequence, and then by turns the sequences in a range less one and the
     /// distance from its last to the next range's first; all varints.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(self.list.len() as u64, out);
+        varint::put(self.list.len() as u64, out);
         let mut before = 0;
         for (first, last) in &self.list {
-            put_varint(first - before, out);
-            put_varint(last - first, out);
+            varint::put(first - before, out);
+            varint::put(last - first, out);
             before = *last;
         }
     }
@@ -162,25 +134,25 @@ impl Ranges {
     /// The most that [`Ranges::encode`] appends.
     #[must_use]
     pub fn max_encoded_len(&self) -> usize {
-        (1 + 2 * self.list.len()) * VARINT_BYTES
+        (1 + 2 * self.list.len()) * varint::LONGEST
     }
 
     /// Takes a set off the front of `input`. `None` if it is cut or not a set; memory stays below 8 bytes per byte
     /// read.
     pub fn decode(input: &mut &[u8]) -> Option<Self> {
-        let count = usize::try_from(take_varint(input)?).ok()?;
+        let count = usize::try_from(varint::take(input)?).ok()?;
         if count > input.len() / 2 {
             return None;
         }
         let mut list: Vec<(Seq, Seq)> = Vec::with_capacity(count);
         for index in 0..count {
-            let gap = take_varint(input)?;
+            let gap = varint::take(input)?;
             if index > 0 && gap < 2 {
                 return None;
             }
             let before = list.last().map_or(0, |range| range.1);
             let first = before.checked_add(gap)?;
-            list.push((first, first.checked_add(take_varint(input)?)?));
+            list.push((first, first.checked_add(varint::take(input)?)?));
         }
         Some(Self { list })
     }
@@ -202,20 +174,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn varints_come_back(value in prop_oneof![any::<u64>(), 0u64..300, Just(u64::MAX)], rest in any::<[u8; 3]>()) {
-            let mut bytes = Vec::new();
-            put_varint(value, &mut bytes);
-            prop_assert!(bytes.len() <= VARINT_BYTES);
-            for cut in 0..bytes.len() {
-                prop_assert_eq!(take_varint(&mut &bytes[..cut]), None);
-            }
-            bytes.extend_from_slice(&rest);
-            let mut input = &bytes[..];
-            prop_assert_eq!(take_varint(&mut input), Some(value));
-            prop_assert_eq!(input, &rest[..]);
-        }
-
         #[test]
         fn a_set_is_what_a_tree_says(
             a in prop::collection::btree_set(0u64..200, 0..100),
@@ -260,7 +218,6 @@ mod tests {
         assert_eq!(Ranges::decode(&mut &bytes[..]), Some(ranges.clone()));
         assert_eq!(ranges.count(), u64::MAX);
         assert_eq!(ranges.union(&Ranges::from_unsorted(vec![1])).len(), 1);
-        assert_eq!(take_varint(&mut &[0xff; 10][..]), None);
         assert_eq!(Ranges::decode(&mut &[0xff, 0xff, 0xff, 0xff, 0x0f, 1, 1][..]), None);
     }
 }

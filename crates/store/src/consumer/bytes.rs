@@ -1,33 +1,25 @@
-//! Numbers of varying width, and a reader that ends in an error where bytes end.
+//! Numbers near others, texts, and a reader that ends in an error where bytes end.
 //!
-//! Owns LEB128, and the mapping of small negative numbers to small ones. Must never read past what it was given, nor
+//! Owns the mapping of small negative numbers to small ones. Must never read past what it was given, nor
 //! give a length that the bytes do not have.
 
 use super::SequencePair;
 use crate::consumer::DeliverySeq;
+use crate::varint;
 
 /// Bytes that no writer of ours wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Appends `value` in LEB128: one byte below 128, at most ten.
-pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 /// Appends `value - from`, which is short if both are near.
 pub(super) fn put_near(out: &mut Vec<u8>, value: u64, from: u64) {
     let difference = value.wrapping_sub(from) as i64;
-    put(out, ((difference << 1) ^ (difference >> 63)) as u64);
+    varint::put(((difference << 1) ^ (difference >> 63)) as u64, out);
 }
 
 /// Appends `text` with its length.
 pub(super) fn put_bytes(out: &mut Vec<u8>, text: &[u8]) {
-    put(out, text.len() as u64);
+    varint::put(text.len() as u64, out);
     out.extend_from_slice(text);
 }
 
@@ -63,21 +55,9 @@ impl<'a> Reader<'a> {
         Ok(*first)
     }
 
-    /// A number as [`put`] writes it.
+    /// A number as [`varint::put`] writes it.
     pub(super) fn number(&mut self) -> Result<u64, Malformed> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                return Err(Malformed);
-            }
-            value |= bits << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(Malformed)
+        varint::take(&mut self.rest).ok_or(Malformed)
     }
 
     /// A number as [`put_near`] writes it.
@@ -110,7 +90,7 @@ mod tests {
         #[test]
         fn what_is_put_is_read(value: u64, from: u64, text: Vec<u8>) {
             let mut out = Vec::new();
-            put(&mut out, value);
+            varint::put(value, &mut out);
             put_near(&mut out, value, from);
             put_bytes(&mut out, &text);
             let mut reader = Reader::new(&out);
@@ -125,14 +105,5 @@ mod tests {
             let mut reader = Reader::new(&bytes);
             while reader.number().is_ok() || reader.text().is_ok() {}
         }
-    }
-
-    #[test]
-    fn numbers_beyond_64_bits_are_refused() {
-        let mut bytes = [0xff; 10];
-        bytes[9] = 1;
-        assert_eq!(Reader::new(&bytes).number(), Ok(u64::MAX));
-        bytes[9] = 2;
-        assert_eq!(Reader::new(&bytes).number(), Err(Malformed));
     }
 }

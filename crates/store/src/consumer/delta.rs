@@ -9,6 +9,7 @@
 
 use super::bytes::{self, Malformed, Reader};
 use super::{Applied, ConsumerState, DeliverySeq, Rules, SequencePair};
+use crate::varint;
 use crate::{Seq, Timestamp};
 
 /// A change of a consumer's state.
@@ -208,7 +209,7 @@ impl Writer {
             bytes::put_near(&mut self.bytes, timestamp as u64, guess.timestamp as u64);
         }
         if counted != 0 {
-            bytes::put(&mut self.bytes, count);
+            varint::put(count, &mut self.bytes);
         }
     }
 
@@ -227,13 +228,13 @@ impl Writer {
     fn push_rare(&mut self, tag: u8, seq: Seq) {
         self.end_run();
         self.bytes.push(tag);
-        bytes::put(&mut self.bytes, seq);
+        varint::put(seq, &mut self.bytes);
     }
 
     fn end_run(&mut self) {
         let Some(run) = self.run.take().filter(|run| run.more > 0) else { return };
         self.bytes[run.tag_at] |= tag::RUN;
-        bytes::put(&mut self.bytes, run.more);
+        varint::put(run.more, &mut self.bytes);
     }
 }
 

@@ -7,12 +7,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::bytes;
 use super::entry::{Frame, Kind};
 use super::header::{HEADER_BYTES, Header};
 use super::payload;
 use super::{Consumer, ConsumerId};
 use crate::disk::{Disk, File};
+use crate::varint;
 
 /// Builds the file: `header` says all but where the image ends.
 pub(super) fn build<'a>(
@@ -24,12 +24,12 @@ pub(super) fn build<'a>(
     let mut payload = Vec::new();
     for (id, consumer) in consumers {
         payload.clear();
-        bytes::put(&mut payload, 0);
+        varint::put(0, &mut payload);
         payload::put_definition(&mut payload, &consumer.definition);
         let offset = file.len() as u64;
         frame.seal(&mut file, offset, id, Kind::Define, &payload);
         payload.clear();
-        bytes::put(&mut payload, 1);
+        varint::put(1, &mut payload);
         payload::put_state(&mut payload, &consumer.state);
         let offset = file.len() as u64;
         frame.seal(&mut file, offset, id, Kind::Checkpoint, &payload);

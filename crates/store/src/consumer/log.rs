@@ -9,7 +9,6 @@ use std::io;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use super::bytes;
 use super::consumers::Unwritten;
 use super::entry::{Frame, Kind};
 use super::header::{self, HEADER_BYTES, Header};
@@ -18,6 +17,7 @@ use super::open::{Fate, Obsolete, Opened, OpenedLog, Place};
 use super::payload::{self, Definition, Floors};
 use super::tail::Tail;
 use super::{Consumer, ConsumerId};
+use crate::varint;
 use crate::{FileId, FileKind, Timestamp};
 
 /// Bytes below which a log is not worth a checkpoint.
@@ -185,14 +185,14 @@ impl Log {
                 None => take_serial(consumers, queued.id),
             };
             payload.clear();
-            bytes::put(&mut payload, serial);
+            varint::put(serial, &mut payload);
             payload.extend_from_slice(&queued.payload);
             file.seal(queued.id, queued.kind, &payload);
         }
         for id in self.dirty.drain(..) {
             let Some(consumer) = consumers.get_mut(&id) else { continue };
             payload.clear();
-            bytes::put(&mut payload, consumer.serial);
+            varint::put(consumer.serial, &mut payload);
             let kind = match consumer.unwritten {
                 Unwritten::Nothing => continue,
                 Unwritten::Changes => {

@@ -9,6 +9,7 @@ use std::num::NonZeroU64;
 use super::bytes::{self, Malformed, Reader};
 use super::pending::Pending;
 use super::{AckPolicy, ConsumerState, DeliverySeq, Rules, SequencePair};
+use crate::varint;
 
 /// A consumer as its creator described it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(super) fn put_definition(out: &mut Vec<u8>, definition: &Definition) {
         AckPolicy::All => 1,
         AckPolicy::Explicit => 2,
     });
-    bytes::put(out, definition.rules.max_deliver.map_or(0, NonZeroU64::get));
+    varint::put(definition.rules.max_deliver.map_or(0, NonZeroU64::get), out);
     bytes::put_bytes(out, definition.name.as_bytes());
     bytes::put_bytes(out, &definition.config);
 }
@@ -74,19 +75,19 @@ pub(super) fn estimate_state(state: &ConsumerState) -> u64 {
 pub(super) fn put_state(out: &mut Vec<u8>, state: &ConsumerState) {
     bytes::put_pair_near(out, state.ack_floor, SequencePair::default());
     bytes::put_pair_near(out, state.delivered, state.ack_floor);
-    bytes::put(out, state.pending.len() as u64);
+    varint::put(state.pending.len() as u64, out);
     let mut last = (state.ack_floor.stream, Pending { delivery: state.ack_floor.consumer, timestamp: 0 });
     for (seq, pending) in state.pending.iter() {
-        bytes::put(out, seq - last.0);
+        varint::put(seq - last.0, out);
         bytes::put_near(out, pending.delivery.0, last.1.delivery.0.wrapping_add(1));
         bytes::put_near(out, pending.timestamp as u64, last.1.timestamp as u64);
         last = (seq, pending);
     }
-    bytes::put(out, state.redelivered.len() as u64);
+    varint::put(state.redelivered.len() as u64, out);
     let mut last = 0;
     for (seq, count) in &state.redelivered {
-        bytes::put(out, seq - last);
-        bytes::put(out, *count);
+        varint::put(seq - last, out);
+        varint::put(*count, out);
         last = *seq;
     }
 }

@@ -6,7 +6,8 @@
 use super::column::{self, Form};
 use super::{SubjectChanges, Texts, Totals};
 use crate::document::Fields;
-use crate::ranges::{self, Ranges};
+use crate::ranges::Ranges;
+use crate::varint;
 use crate::{Seq, Timestamp};
 
 /// The state after a segment, as far as the segment touched it.
@@ -57,7 +58,7 @@ impl Changes {
 
 /// Appends expiries: their number, a plain column of sequences, a column of times.
 pub(crate) fn encode_expiries(expiries: &[(Seq, Timestamp)], out: &mut Vec<u8>) {
-    ranges::put_varint(expiries.len() as u64, out);
+    varint::put(expiries.len() as u64, out);
     let sequences: Vec<u64> = expiries.iter().map(|(seq, _)| *seq).collect();
     column::encode(&sequences, Form::Plain, out);
     let times: Vec<u64> = expiries.iter().map(|(_, expires)| *expires as u64).collect();
@@ -66,7 +67,7 @@ pub(crate) fn encode_expiries(expiries: &[(Seq, Timestamp)], out: &mut Vec<u8>) 
 
 /// Takes expiries off the front of `input`. `None` if they are cut, or their sequences do not grow.
 pub(crate) fn decode_expiries(input: &mut &[u8]) -> Option<Vec<(Seq, Timestamp)>> {
-    let count = usize::try_from(ranges::take_varint(input)?).ok()?;
+    let count = usize::try_from(varint::take(input)?).ok()?;
     let sequences = column::decode(count, Form::Plain, input)?;
     let times = column::decode(count, Form::Short, input)?;
     let grows = sequences.windows(2).all(|pair| pair[0] < pair[1]);

@@ -6,13 +6,13 @@
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use crate::record::{self, Entry, HEAD_BYTES, Invalid};
+use crate::record::{self, Entry, HEAD_BYTES, Invalid, Message};
 use crate::{Seq, Storage, Timestamp};
 
 use super::errors::ReadError;
 use super::lookup::Filter;
 use super::place::{Form, Segment, Source};
-use super::reader::{Reader, StoredMessage, Wait, invalid, read_bytes, unpack};
+use super::reader::{Reader, Wait, invalid, read_bytes, unpack};
 
 /// Bytes read at once.
 const PIECE: usize = 256 << 10;
@@ -98,7 +98,7 @@ impl Cursor {
     ///
     /// # Errors
     /// A message that is in the stream cannot be read: asking again tries it again, [`Cursor::skip`] passes over it.
-    pub fn next(&mut self, wait: Wait) -> Result<Option<StoredMessage<'_>>, ReadError> {
+    pub fn next(&mut self, wait: Wait) -> Result<Option<Message<'_>>, ReadError> {
         match self.advance(wait) {
             Ok(parts) => Ok(parts.map(|parts| self.message(parts))),
             Err(error) => {
@@ -147,10 +147,10 @@ impl Cursor {
         self.segment = None;
     }
 
-    fn message(&self, parts: Parts) -> StoredMessage<'_> {
+    fn message(&self, parts: Parts) -> Message<'_> {
         let Parts { seq, timestamp, expires, subject, headers, payload } = parts;
         let piece = &self.piece;
-        StoredMessage {
+        Message {
             seq,
             timestamp,
             expires,

@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 
 use crate::index::SubjectId;
 use crate::ranges::Ranges;
-use crate::record::{self, Batch, Control};
+use crate::record::{self, Batch, Control, Message};
 use crate::{Seq, Timestamp};
 
 use super::append::NewMessage;
 use super::catalog::{Catalog, NewRow, Removed, size_of};
 use super::errors::StoreError;
-use super::reader::{self, StoredMessage, Wait};
+use super::reader::{self, Wait};
 use super::{Active, Stream};
 
 /// What stands for a subject whose last message has ended.
@@ -30,7 +30,7 @@ pub struct Marker {
 pub trait Markers {
     /// The marker for a subject whose last message is `last` and ends now; `None` leaves nothing (for instance, when
     /// `last` is a marker itself).
-    fn marker(&self, last: &StoredMessage<'_>) -> Option<Marker>;
+    fn marker(&self, last: &Message<'_>) -> Option<Marker>;
 }
 
 /// What a slice of expiry did.

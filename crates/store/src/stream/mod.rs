@@ -48,7 +48,7 @@ pub use cursor::Cursor;
 pub use errors::{ReadError, Refusal, StoreError};
 pub use expire::{Expired, Marker, Markers};
 pub use lookup::Filter;
-pub use reader::{Reader, StoredMessage, Wait};
+pub use reader::{Reader, Wait};
 pub use release::{OnRelease, Release, Ticket};
 pub use remove::{Progress, Purge};
 pub use usage::Usage;

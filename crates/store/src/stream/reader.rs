@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::damage::Damage;
 use crate::disk::File;
 use crate::pack::{FrameTable, unpack_frame};
-use crate::record::{self, Context, Entry, HEAD_BYTES, Invalid};
+use crate::record::{self, Context, Entry, HEAD_BYTES, Invalid, Message};
 use crate::{Seq, Storage, Timestamp};
 
 use super::catalog::Located;
@@ -27,30 +27,6 @@ pub enum Wait {
     Allowed,
     /// On a shard: [`ReadError::WouldWait`] instead. Tables of segments are read nevertheless.
     Forbidden,
-}
-
-/// A message as it is stored. Borrows the buffer that it was read into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoredMessage<'a> {
-    /// Its place in the stream.
-    pub seq: Seq,
-    /// When it was accepted.
-    pub timestamp: Timestamp,
-    /// When it ends by its own lifetime, if it has one.
-    pub expires: Option<Timestamp>,
-    /// Its subject.
-    pub subject: &'a [u8],
-    /// The whole header block, or nothing.
-    pub headers: &'a [u8],
-    /// The rest.
-    pub payload: &'a [u8],
-}
-
-impl<'a> From<record::Message<'a>> for StoredMessage<'a> {
-    fn from(message: record::Message<'a>) -> Self {
-        let record::Message { seq, timestamp, expires, subject, headers, payload } = message;
-        Self { seq, timestamp, expires, subject, headers, payload }
-    }
 }
 
 /// See the module. Cheap to clone.
@@ -85,7 +61,7 @@ impl Reader {
         seq: Seq,
         wait: Wait,
         buffer: &'b mut Vec<u8>,
-    ) -> Result<Option<StoredMessage<'b>>, ReadError> {
+    ) -> Result<Option<Message<'b>>, ReadError> {
         if seq > self.shared.release.seq() {
             return Ok(None);
         }
@@ -227,7 +203,7 @@ pub(super) fn fetch<'b>(
     storage: Storage,
     wait: Wait,
     buffer: &'b mut Vec<u8>,
-) -> Result<StoredMessage<'b>, ReadError> {
+) -> Result<Message<'b>, ReadError> {
     let segment = &*located.segment;
     if let Source::Packed(file, frames) = &segment.source {
         let file = file.open()?;
@@ -270,9 +246,9 @@ fn as_message<'b>(
     segment: &Segment,
     offset: u64,
     seq: Seq,
-) -> Result<StoredMessage<'b>, ReadError> {
+) -> Result<Message<'b>, ReadError> {
     match entry {
-        Entry::Message(message) if message.seq == seq => Ok(message.into()),
+        Entry::Message(message) if message.seq == seq => Ok(message),
         _ => Err(ReadError::Damaged(format!(
             "segment {} at {offset}: not the message {seq} that the table names",
             segment.no.0

@@ -8,7 +8,7 @@ use crate::config::{Discard, Limits};
 use crate::disk::memory::MemoryDisk;
 use crate::entropy::SeededEntropy;
 use crate::store::{Store, StoreOptions};
-use crate::{Disk, StreamReport};
+use crate::{Disk, Message, StreamReport};
 
 mod bounds;
 mod faults;
@@ -211,7 +211,7 @@ fn a_purged_stream_goes_on() {
 struct Mark;
 
 impl Markers for Mark {
-    fn marker(&self, last: &StoredMessage<'_>) -> Option<Marker> {
+    fn marker(&self, last: &Message<'_>) -> Option<Marker> {
         last.headers
             .is_empty()
             .then(|| Marker { headers: b"NATS/1.0\r\nM: 1\r\n\r\n".to_vec(), expires: Some(90) })

@@ -8,8 +8,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use myelin_store::{
-    Discard, Filter, Limits, Marker, NewMessage, Outcome, Purge, Refusal, Removed, Seq, Storage,
-    StoredMessage, Timestamp,
+    Discard, Filter, Limits, Marker, Message, NewMessage, Outcome, Purge, Refusal, Removed, Seq, Storage,
+    Timestamp,
 };
 
 /// A stored message.
@@ -23,7 +23,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn of(message: &StoredMessage<'_>) -> Self {
+    pub(crate) fn of(message: &Message<'_>) -> Self {
         Self {
             timestamp: message.timestamp,
             expires: message.expires,

@@ -8,8 +8,8 @@ use myelin_store::disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Compression, Durability, Filter, Limits, Marker, Markers, NewMessage, Purge, Seq, Storage,
-    Store, StoreError, StoreOptions, StoreReport, StoredMessage, Stream, StreamConfig, Timestamp,
+    Admission, Compression, Durability, Filter, Limits, Marker, Markers, Message, NewMessage, Purge, Seq,
+    Storage, Store, StoreError, StoreOptions, StoreReport, Stream, StreamConfig, Timestamp,
 };
 
 use super::promise::{Life, Promise, Promises, Shown};
@@ -101,7 +101,7 @@ fn marker() -> Marker {
 }
 
 impl Markers for Mark {
-    fn marker(&self, last: &StoredMessage<'_>) -> Option<Marker> {
+    fn marker(&self, last: &Message<'_>) -> Option<Marker> {
         last.headers.is_empty().then(marker)
     }
 }

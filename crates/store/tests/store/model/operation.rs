@@ -108,7 +108,7 @@ impl Operation {
         match rng.below(100) {
             0..42 => Self::append(rng, twin),
             42..44 => Self::Erase(near(rng, twin)),
-            42..52 => Self::Delete((0..1 + rng.below(6)).map(|_| near(rng, twin)).collect()),
+            44..52 => Self::Delete((0..1 + rng.below(6)).map(|_| near(rng, twin)).collect()),
             52..57 => Self::Purge {
                 filter: maybe(rng, 2, |rng| rng.below(filters().len() as u64) as usize)
                     .or(Some(4).filter(|_| rng.below(4) > 0)),

@@ -9,9 +9,8 @@ use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::verify::{self, Finding, Severity};
 use myelin_store::{
-    Admission, Compression, Disk, Done, Durability, Job, Limits, Marker, Markers, NewMessage, Outcome,
-    Progress, Purge, Removed, Seq, Storage, Store, StoreOptions, StoredMessage, Stream, StreamConfig,
-    Timestamp,
+    Admission, Compression, Disk, Done, Durability, Job, Limits, Marker, Markers, Message, NewMessage,
+    Outcome, Progress, Purge, Removed, Seq, Storage, Store, StoreOptions, Stream, StreamConfig, Timestamp,
 };
 
 use super::operation::{self, Operation, Sent};
@@ -53,7 +52,7 @@ struct Mark {
 const MARK: &[u8] = b"NATS/1.0\r\nM: 1\r\n\r\n";
 
 impl Markers for Mark {
-    fn marker(&self, last: &StoredMessage<'_>) -> Option<Marker> {
+    fn marker(&self, last: &Message<'_>) -> Option<Marker> {
         let marker = || Marker { headers: MARK.to_vec(), expires: Some(self.now + MARKER_LIFETIME) };
         last.headers.is_empty().then(marker)
     }
