@@ -184,7 +184,8 @@ impl Consumers {
         Self { consumers: HashMap::default(), names: HashMap::default(), next: 1, log: None }
     }
 
-    /// Of a stream in files: reads what its directory holds, which may be nothing. Writes nothing.
+    /// Of a stream in files: reads what its directory holds, which may be nothing. What was read is durable afterwards,
+    /// unless there is something to [`flush`](Self::flush) at once: then after that.
     ///
     /// # Errors
     /// [`OpenError`], if going on would mean to go on without consumers that exist. Damage is no error: see the

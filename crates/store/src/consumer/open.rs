@@ -1,7 +1,7 @@
 //! Finds and reads a stream's consumer logs when the store starts.
 //!
 //! Owns the choice among them: the highest that is complete. It writes nothing and removes nothing; what may go or
-//! must be kept for an operator is told to the caller.
+//! must be kept for an operator is told to the caller, and `log` sees to it that what was read is durable.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -112,6 +112,8 @@ pub(super) struct Opened {
 pub(super) struct OpenedLog {
     pub(super) header: Header,
     pub(super) file: Arc<dyn crate::disk::File>,
+    /// What it holds behind its image.
+    pub(super) changes: Vec<u8>,
 }
 
 struct Candidate {
@@ -205,7 +207,9 @@ impl Opened {
         let understood = report.bad.is_empty() && report.orphans.is_empty();
         // An encrypted log is never gone on with after a restart: a place that was written to is not written again.
         if understood && report.torn.is_none() && header.cipher.is_none() && place.key.is_none() {
-            self.log = Some(OpenedLog { header, file });
+            bytes.truncate(usize::try_from(self.read.end).unwrap_or(usize::MAX));
+            bytes.drain(..bytes.len().min(usize::try_from(header.image_end).unwrap_or(usize::MAX)));
+            self.log = Some(OpenedLog { header, file, changes: bytes });
         }
         let fate = if understood { Fate::Remove } else { Fate::Quarantine };
         self.current = Some(Obsolete { path, fate });

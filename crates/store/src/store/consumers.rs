@@ -58,6 +58,10 @@ impl Tails for WithHeadroom {
         let tail = self.tails.attach(id, path, file, end)?;
         Ok(Box::new(Log { tail, ground: Arc::clone(&self.ground) }))
     }
+
+    fn give_room(&self) -> bool {
+        self.ground.headroom.release().unwrap_or(false)
+    }
 }
 
 /// One log.

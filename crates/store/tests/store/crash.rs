@@ -5,6 +5,7 @@
 //! content, what was deleted, and gaps. Besides, nothing panics, nothing is called damaged, opening again finds the
 //! same, and messages can be appended.
 
+mod consumers;
 mod promise;
 mod script;
 
@@ -13,10 +14,10 @@ use std::io::ErrorKind;
 use myelin_store::disk::faulty::Fault;
 use myelin_store::{Compression, Durability};
 
-use crate::enumeration::Enumeration;
+use crate::enumeration::{Enumeration, Script};
 use script::{Rounds, Workload};
 
-fn enumerate(name: &'static str, workload: &Workload) {
+fn enumerate(name: &'static str, workload: &impl Script) {
     let mut plan = Enumeration::new(name, 7);
     if std::env::var_os("MYELIN_CRASH_DEEP").is_none() {
         // What is left out finds little that this does not.
@@ -54,4 +55,25 @@ fn packed_and_encrypted() {
 #[test]
 fn through_the_journal() {
     enumerate("journal", &Workload::new(Durability::Synced, Rounds::Journal));
+}
+
+#[test]
+fn consumers() {
+    enumerate("consumers synced", &consumers::Workload::new(Durability::Synced, Rounds::Direct));
+}
+
+#[test]
+fn consumers_written() {
+    enumerate("consumers written", &consumers::Workload::new(Durability::Written, Rounds::Direct));
+}
+
+#[test]
+fn consumers_encrypted() {
+    let workload = consumers::Workload::new(Durability::Synced, Rounds::Direct);
+    enumerate("consumers encrypted", &consumers::Workload { is_encrypted: true, ..workload });
+}
+
+#[test]
+fn consumers_through_the_journal() {
+    enumerate("consumers journal", &consumers::Workload::new(Durability::Synced, Rounds::Journal));
 }
