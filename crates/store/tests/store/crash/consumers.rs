@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::ErrorKind;
 use std::num::NonZeroU64;
-use std::path::Path;
 use std::sync::Arc;
 
 use myelin_store::cipher::CipherKind;
@@ -23,7 +22,7 @@ use myelin_store::{
     Admission, Disk, Durability, NewMessage, Seq, Store, StoreOptions, StoreReport, Stream, StreamConfig,
 };
 
-use super::script::Rounds;
+use super::script::{Rounds, has_no_room};
 use crate::enumeration::{Loss, Script};
 
 /// See the module.
@@ -53,6 +52,8 @@ type All = BTreeMap<Key, Known>;
 pub(super) struct Promises {
     streams: BTreeSet<&'static str>,
     consumers: BTreeMap<Key, Promise>,
+    /// A recovery was cut short: what was there before it is not known.
+    is_second: bool,
 }
 
 /// About one consumer.
@@ -284,10 +285,8 @@ impl Run<'_> {
                 let is_full = |result: &Result<_, std::io::Error>| {
                     result.as_ref().is_err_and(|error| error.kind() == ErrorKind::StorageFull)
                 };
-                // More than the headroom is short of: it is the disk that is full.
-                let lacks_room = disk.free_bytes(Path::new("/")).is_ok_and(|free| free < 64 << 10);
                 assert!(
-                    !(is_full(&result) && held && lacks_room),
+                    !(is_full(&result) && held && has_no_room(disk)),
                     "refused a flush with headroom: {result:?}"
                 );
                 if is_full(&result) {
@@ -456,6 +455,7 @@ impl Script for Workload {
     }
 
     fn recover(&self, disk: &FaultyDisk, promises: &mut Promises) {
+        promises.is_second = true;
         let Ok((store, report)) = self.open(disk, 2) else { return };
         for found in report.streams {
             let Some(name) = promises.streams.iter().find(|name| **name == found.meta.name).copied() else {
@@ -563,7 +563,7 @@ fn hold(
     loss: Loss,
 ) -> Result<(), String> {
     // A write that failed may have done any of its sectors, so they need not survive a loss of power to be mixed.
-    let is_mixed = loss != Loss::Power(Survival::None);
+    let is_mixed = promises.is_second || loss != Loss::Power(Survival::None);
     if report.missing > 0 || !report.unusable.is_empty() || (!report.bad.is_empty() && !is_mixed) {
         return Err("it is called damaged".into());
     }
