@@ -88,14 +88,14 @@ impl Log {
         let state = match log.and_then(|log| attach(&place, log, read.end)) {
             Some(file) => State::Open(file),
             // What was read is shown from now on, and nobody knows whether it was synced: it has to be written anew.
-            None if current.is_some() => State::Behind,
+            None if read.report.file.is_some() => State::Behind,
             None => State::Closed,
         };
         Self {
             place,
             highest,
             state,
-            current: current.into_iter().collect(),
+            current,
             queue: Vec::new(),
             dirty: Vec::new(),
             obsolete,

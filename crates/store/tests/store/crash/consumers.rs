@@ -19,7 +19,7 @@ use myelin_store::disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Disk, Durability, NewMessage, Seq, Store, StoreOptions, StoreReport, Stream, StreamConfig,
+    Admission, Durability, NewMessage, Seq, Store, StoreOptions, StoreReport, Stream, StreamConfig,
 };
 
 use super::script::{Rounds, has_no_room};
@@ -302,9 +302,7 @@ impl Run<'_> {
     fn checkpoint(&mut self) {
         for at in 0..self.homes.len() {
             self.step(at, |_, consumers| consumers.checkpoint().map(|position| (position, true)));
-            for obsolete in self.homes[at].consumers.take_obsolete() {
-                let _ = self.disk.remove_file(&obsolete.path);
-            }
+            self.store.put_away(&mut self.homes[at].consumers);
         }
     }
 
@@ -465,6 +463,7 @@ impl Script for Workload {
             let Ok((mut consumers, _)) = store.open_consumers(found.id, self.durability) else { continue };
             let shown = known(&consumers);
             let is_flushed = consumers.flush(50_000).is_ok();
+            store.put_away(&mut consumers);
             for (key, promise) in promises.consumers.iter_mut().filter(|(key, _)| key.0 == name) {
                 let shown = shown.get(&key.1).cloned();
                 if is_flushed {
@@ -537,6 +536,7 @@ impl Workload {
                 work(&mut consumers, name, 3);
             }
             consumers.flush(60_000).map_err(|error| error.to_string())?;
+            store.put_away(&mut consumers);
             store.journal().round_now(&|| 60_000).map_err(|error| error.to_string())?;
             expected.push((found.id, known(&consumers)));
         }
