@@ -5,25 +5,25 @@
 //! survived in any order may a consumer be between two of them; then it says so, and nothing that it was told for good
 //! is forgotten, nor a message that nobody acknowledged.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+mod promise;
+
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use myelin_store::cipher::CipherKind;
-use myelin_store::consumer::{
-    AckPolicy, Affected, ConsumerId, ConsumerState, Consumers, DeliverySeq, Delta, Flushed, Report, Rules,
-};
+use myelin_store::consumer::{AckPolicy, Consumers, DeliverySeq, Delta, Flushed, Rules};
 use myelin_store::disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Durability, NewMessage, Seq, Store, StoreOptions, StoreReport, Stream, StreamConfig,
+    Admission, Durability, NewMessage, Store, StoreOptions, StoreReport, Stream, StreamConfig,
 };
 
 use super::script::{Rounds, has_no_room};
 use crate::enumeration::{Loss, Script};
+use promise::{All, Key, Promise, Promises, hold, known};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -31,92 +31,6 @@ pub(super) struct Workload {
     pub(super) durability: Durability,
     pub(super) is_encrypted: bool,
     pub(super) rounds: Rounds,
-}
-
-/// Everything that outlives a restart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
-    name: String,
-    rules: Rules,
-    config: Vec<u8>,
-    state: ConsumerState,
-}
-
-/// Which stream, and which of its consumers.
-type Key = (&'static str, ConsumerId);
-/// All consumers of a store.
-type All = BTreeMap<Key, Known>;
-
-/// What one run of the script promised.
-#[derive(Clone, Default)]
-pub(super) struct Promises {
-    streams: BTreeSet<&'static str>,
-    consumers: BTreeMap<Key, Promise>,
-    /// A recovery was cut short: what was there before it is not known.
-    is_second: bool,
-}
-
-/// About one consumer.
-#[derive(Clone)]
-struct Promise {
-    /// `None` is not there. The newest is perhaps begun only.
-    history: Vec<Option<Known>>,
-    /// Index of what survives the process.
-    released: usize,
-    /// Index of what survives a loss of power.
-    durable: usize,
-    /// Between two states of the history, as a recovery found it and began to write it.
-    between: Vec<Known>,
-}
-
-impl fmt::Debug for Promises {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (key, Promise { history, released, durable, between: _ }) in &self.consumers {
-            write!(f, "\n{key:?}: {} states, released {released}, durable {durable}", history.len())?;
-        }
-        Ok(())
-    }
-}
-
-impl Promise {
-    /// There is one state only, for good.
-    fn settled(state: Option<Known>) -> Self {
-        Self { history: vec![state], released: 0, durable: 0, between: Vec::new() }
-    }
-
-    fn newest(&self) -> usize {
-        self.history.len() - 1
-    }
-
-    fn least(&self, loss: Loss) -> usize {
-        match loss {
-            Loss::Process | Loss::ProcessOnFullDisk => self.released,
-            Loss::Power(_) => self.durable,
-        }
-    }
-
-    fn has(&self, found: Option<&Known>, least: usize) -> bool {
-        let between = || found.is_some_and(|found| self.between.contains(found));
-        self.history[least..].iter().any(|state| state.as_ref() == found) || between()
-    }
-
-    /// What a consumer may be that lost entries between others: set back, and never beyond what is certain.
-    fn is_safe(&self, found: &Known) -> bool {
-        let begun = self.history[self.durable..].iter().flatten();
-        let pending = |seq: Seq| found.state.pending().get(seq).is_some();
-        let redelivers = |seq: Seq| pending(seq) || seq > found.state.delivered().stream;
-        let Some(newest) = begun.last() else { return false };
-        let forgets_nothing = newest.state.pending().iter().all(|(seq, _)| redelivers(seq));
-        let Some(durable) = &self.history[self.durable] else { return forgets_nothing };
-        let (last, floor) = (durable.state.delivered(), durable.state.ack_floor());
-        let mut done = (1..=last.stream).filter(|seq| durable.state.pending().get(*seq).is_none());
-        forgets_nothing
-            && found.state.delivered().stream >= last.stream
-            && found.state.delivered().consumer >= last.consumer
-            && found.state.ack_floor().stream >= floor.stream
-            && found.state.ack_floor().stream <= newest.state.ack_floor().stream
-            && !done.any(pending)
-    }
 }
 
 /// Bytes that make a definition longer than a sector.
@@ -154,16 +68,6 @@ impl Workload {
             Rounds::Journal => &["s", "t", "u"],
         }
     }
-}
-
-fn known(consumers: &Consumers) -> BTreeMap<ConsumerId, Known> {
-    let known = |consumer: &myelin_store::consumer::Consumer| Known {
-        name: consumer.name().to_owned(),
-        rules: consumer.rules(),
-        config: consumer.config().to_owned(),
-        state: consumer.state().clone(),
-    };
-    consumers.iter().map(|(id, consumer)| (id, known(consumer))).collect()
 }
 
 /// New messages are delivered, one of those that wait is delivered again, and some are acknowledged, not the oldest.
@@ -422,20 +326,6 @@ impl Run<'_> {
     }
 }
 
-impl Promises {
-    fn keep(&mut self, newest: &BTreeMap<Key, usize>, released: bool, durable: bool) {
-        for (key, at) in newest {
-            let Some(promise) = self.consumers.get_mut(key) else { continue };
-            if released {
-                promise.released = promise.released.max(*at);
-            }
-            if durable {
-                promise.durable = promise.durable.max(*at);
-            }
-        }
-    }
-}
-
 impl Script for Workload {
     type Promises = Promises;
 
@@ -552,37 +442,4 @@ impl Workload {
         }
         Ok(())
     }
-}
-
-/// Holds what was found of one stream against what was promised.
-fn hold(
-    promises: &Promises,
-    stream: &str,
-    found: &BTreeMap<ConsumerId, Known>,
-    report: &Report,
-    loss: Loss,
-) -> Result<(), String> {
-    // A write that failed may have done any of its sectors, so they need not survive a loss of power to be mixed.
-    let is_mixed = promises.is_second || loss != Loss::Power(Survival::None);
-    if report.missing > 0 || !report.unusable.is_empty() || (!report.bad.is_empty() && !is_mixed) {
-        return Err("it is called damaged".into());
-    }
-    if let Some(id) = found.keys().find(|id| promises.consumers.keys().all(|(_, known)| known != *id)) {
-        return Err(format!("nobody created {id:?}"));
-    }
-    for ((_, id), promise) in promises.consumers.iter().filter(|((name, _), _)| *name == stream) {
-        let found = found.get(id);
-        if promise.has(found, promise.least(loss)) {
-            continue;
-        }
-        let is_rewound =
-            report.affected.iter().any(|(other, _, how)| other == id && *how == Affected::Rewound);
-        if is_mixed && is_rewound && found.is_some_and(|found| promise.is_safe(found)) {
-            continue;
-        }
-        let at = promise.history.iter().position(|state| state.as_ref() == found);
-        let wanted = &promise.history[promise.least(loss)..];
-        return Err(format!("{id:?} is {found:?}, as in state {at:?}, and may be {wanted:#?}"));
-    }
-    Ok(())
 }
