@@ -184,7 +184,8 @@ impl Consumers {
         Self { consumers: HashMap::default(), names: HashMap::default(), next: 1, log: None }
     }
 
-    /// Of a stream in files: reads what its directory holds, which may be nothing. Writes nothing.
+    /// Of a stream in files: reads what its directory holds, which may be nothing. What was read is durable afterwards,
+    /// unless there is something to [`flush`](Self::flush) at once: then after that.
     ///
     /// # Errors
     /// [`OpenError`], if going on would mean to go on without consumers that exist. Damage is no error: see the
@@ -197,7 +198,7 @@ impl Consumers {
             consumers.names.insert(resumed.definition.name.clone(), id);
             consumers.consumers.insert(id, Consumer::resumed(resumed));
         }
-        let report = std::mem::take(&mut opened.read.report);
+        let report = opened.read.report.clone();
         consumers.log = Some(Log::resume(place, opened));
         Ok((consumers, report))
     }
@@ -360,7 +361,8 @@ impl Consumers {
         log.checkpoint(&mut self.consumers, self.next).map(Some)
     }
 
-    /// Files that are needed no more, for the caller to remove or to keep for an operator. Named once.
+    /// Files that are needed no more, for the caller to remove or to keep for an operator, as `Store::put_away` does.
+    /// Named once.
     pub fn take_obsolete(&mut self) -> Vec<Obsolete> {
         self.log.as_mut().map(Log::take_obsolete).unwrap_or_default()
     }

@@ -17,6 +17,7 @@ use super::open::{Fate, Obsolete, Opened, OpenedLog, Place};
 use super::payload::{self, Definition, Floors};
 use super::tail::Tail;
 use super::{Consumer, ConsumerId};
+use crate::disk::is_full;
 use crate::varint;
 use crate::{FileId, FileKind, Timestamp};
 
@@ -84,12 +85,17 @@ impl Log {
     /// Goes on with what was found. If it cannot be appended to, it is written anew by the next flush.
     pub(super) fn resume(place: Place, opened: Opened) -> Self {
         let Opened { read, log, current, highest, obsolete } = opened;
-        let state = log.and_then(|log| attach(&place, log, read.end)).map_or(State::Closed, State::Open);
+        let state = match log.and_then(|log| attach(&place, log, read.end)) {
+            Some(file) => State::Open(file),
+            // What was read is shown from now on, and nobody knows whether it was synced: it has to be written anew.
+            None if read.report.file.is_some() => State::Behind,
+            None => State::Closed,
+        };
         Self {
             place,
             highest,
             state,
-            current: current.into_iter().collect(),
+            current,
             queue: Vec::new(),
             dirty: Vec::new(),
             obsolete,
@@ -232,7 +238,12 @@ impl Log {
         self.highest = number;
         let path = self.place.directory.join(header::file_name(number));
         let temporary = self.place.directory.join(header::temporary_name(number));
-        let file = image::write(&*self.place.disk, &temporary, &image)?;
+        let file = match image::write(&*self.place.disk, &temporary, &image) {
+            Err(error) if is_full(&error) && self.place.tails.give_room() => {
+                image::write(&*self.place.disk, &temporary, &image)?
+            }
+            written => written?,
+        };
         if let Err(error) = image::name(&*self.place.disk, &temporary, &path) {
             // Either file may be the valid one after a loss of power, so neither is appended to.
             self.state = State::Behind;
@@ -288,10 +299,13 @@ impl Writable {
     }
 }
 
-/// What was read is written already, but perhaps not synced: whoever carries the file on believes that it is.
+/// What was read is written already, but perhaps not synced, and whoever carries the file on believes that it is. A sync
+/// alone would not do: after one that failed, the last process may have left pages that count as clean. So the changes
+/// are written again; the image was synced before the file got its name.
 fn attach(place: &Place, log: OpenedLog, end: u64) -> Option<Writable> {
-    let OpenedLog { header, file } = log;
-    file.sync().ok()?;
+    let OpenedLog { header, file, changes } = log;
+    file.write_at(&changes, end - changes.len() as u64).and_then(|()| file.sync()).ok()?;
+    place.disk.sync_directory(&place.directory).ok()?;
     let id = FileId { stream: place.stream, kind: FileKind::Consumers(header.number) };
     let path = place.directory.join(header::file_name(header.number));
     let tail = place.tails.attach(id, &path, file, end).ok()?;

@@ -1,7 +1,7 @@
 //! Finds and reads a stream's consumer logs when the store starts.
 //!
 //! Owns the choice among them: the highest that is complete. It writes nothing and removes nothing; what may go or
-//! must be kept for an operator is told to the caller.
+//! must be kept for an operator is told to the caller, and `log` sees to it that what was read is durable.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -102,8 +102,9 @@ pub(super) struct Opened {
     pub(super) read: Read,
     /// The log to go on with, if it can be gone on with.
     pub(super) log: Option<OpenedLog>,
-    /// The log that was read.
-    pub(super) current: Option<Obsolete>,
+    /// What becomes obsolete with the next log: the one that was read, and damaged ones. Until then their numbers must
+    /// stay where the next start finds them, because no number may come again.
+    pub(super) current: Vec<Obsolete>,
     pub(super) highest: u64,
     pub(super) obsolete: Vec<Obsolete>,
 }
@@ -112,6 +113,8 @@ pub(super) struct Opened {
 pub(super) struct OpenedLog {
     pub(super) header: Header,
     pub(super) file: Arc<dyn crate::disk::File>,
+    /// What it holds behind its image.
+    pub(super) changes: Vec<u8>,
 }
 
 struct Candidate {
@@ -124,7 +127,8 @@ struct Candidate {
 
 /// Reads what there is.
 pub(super) fn open(place: &Place) -> Result<Opened, OpenError> {
-    let mut opened = Opened { read: nothing(), log: None, current: None, highest: 0, obsolete: Vec::new() };
+    let mut opened =
+        Opened { read: nothing(), log: None, current: Vec::new(), highest: 0, obsolete: Vec::new() };
     let mut candidates = list(place, &mut opened)?;
     candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.is_complete(), candidate.number)));
     let mut unusable = Vec::new();
@@ -133,13 +137,18 @@ pub(super) fn open(place: &Place) -> Result<Opened, OpenError> {
         opened.highest = opened.highest.max(candidate.number);
         match candidate.header {
             Ok(_) if chosen.is_none() => chosen = Some(candidate),
+            // Newer than the one that counts, so it is not complete; but it was, before it got its name.
+            Ok(_) if chosen.as_ref().is_some_and(|chosen| chosen.number < candidate.number) => {
+                unusable.push(header::file_name(candidate.number));
+                opened.current.push(Obsolete { path: candidate.path, fate: Fate::Quarantine });
+            }
             Ok(_) | Err(HeaderFault::Empty) => {
                 opened.obsolete.push(Obsolete { path: candidate.path, fate: Fate::Remove });
             }
             Err(HeaderFault::Version(_)) => return Err(OpenError::Version(candidate.path)),
             Err(HeaderFault::Damaged | HeaderFault::Elsewhere) => {
                 unusable.push(header::file_name(candidate.number));
-                opened.obsolete.push(Obsolete { path: candidate.path, fate: Fate::Quarantine });
+                opened.current.push(Obsolete { path: candidate.path, fate: Fate::Quarantine });
             }
         }
     }
@@ -202,13 +211,15 @@ impl Opened {
         if header.cipher.is_some() && self.read.entries == 0 && !report.bad.is_empty() {
             return Err(OpenError::Locked(path));
         }
-        let understood = report.bad.is_empty() && report.orphans.is_empty();
+        let understood = report.bad.is_empty() && report.orphans.is_empty() && report.torn.is_none();
         // An encrypted log is never gone on with after a restart: a place that was written to is not written again.
-        if understood && report.torn.is_none() && header.cipher.is_none() && place.key.is_none() {
-            self.log = Some(OpenedLog { header, file });
+        if understood && header.cipher.is_none() && place.key.is_none() {
+            bytes.truncate(usize::try_from(self.read.end).unwrap_or(usize::MAX));
+            bytes.drain(..bytes.len().min(usize::try_from(header.image_end).unwrap_or(usize::MAX)));
+            self.log = Some(OpenedLog { header, file, changes: bytes });
         }
         let fate = if understood { Fate::Remove } else { Fate::Quarantine };
-        self.current = Some(Obsolete { path, fate });
+        self.current.push(Obsolete { path, fate });
         Ok(())
     }
 }

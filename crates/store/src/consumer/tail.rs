@@ -38,6 +38,11 @@ pub trait Tails: Send + Sync + Debug {
     /// # Errors
     /// Of the disk.
     fn attach(&self, id: FileId, path: &Path, file: Arc<dyn File>, end: u64) -> io::Result<Box<dyn Tail>>;
+
+    /// The disk is full: gives up space that was kept for this. Whether trying again has a point.
+    fn give_room(&self) -> bool {
+        false
+    }
 }
 
 /// The append-only files of a store on a device: its journal makes them durable.

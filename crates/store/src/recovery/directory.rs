@@ -68,7 +68,7 @@ fn remove(disk: &dyn Disk, path: &Path, report: &mut StreamReport) {
 /// Moves `name` out of a stream's directory. It stays where it is if that fails.
 pub(super) fn set_aside(files: &Files, name: &str, why: &'static str, report: &mut StreamReport) {
     let from = files.directory.join(name);
-    match move_aside(&*files.ground.disk, &from, stream_of(&files.directory), name) {
+    match move_aside(&*files.ground.disk, &from, name) {
         Ok(to) => report.note(Notice::SetAside { name: name.to_owned(), to, why }),
         Err(error) => {
             report.note(Notice::Left { what: format!("cannot set {} aside: {error}", from.display()) })
@@ -101,8 +101,10 @@ pub(crate) fn place_aside(
     }
 }
 
-fn move_aside(disk: &dyn Disk, from: &Path, stream: String, name: &str) -> std::io::Result<PathBuf> {
+/// Moves a file of a stream, which is called `name`, to quarantine. Answers where it is.
+pub(crate) fn move_aside(disk: &dyn Disk, from: &Path, name: &str) -> std::io::Result<PathBuf> {
     // ROOT/streams/ID/NAME
+    let stream = from.parent().map(stream_of).unwrap_or_default();
     let root = from.ancestors().nth(3).unwrap_or_else(|| Path::new("/"));
     let to = place_aside(disk, root, &stream, name)?;
     disk.rename(from, &to)?;

@@ -26,7 +26,7 @@ use crate::segment::{self, HEADER_BYTES, Header, Trailer};
 use crate::stream::{Active, Catalog, Closed, Files, Home, Shared, Stream};
 use crate::{SegmentNo, StreamId, Timestamp};
 
-pub(crate) use directory::{QUARANTINE, base_name, base_number, place_aside, stream_directory};
+pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
 pub use report::{Notice, StreamReport};
 
 /// Why a stream cannot be opened. Nothing was changed.

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::Durability;
-use crate::consumer::{self, Consumers, JournalTails, Tail, Tails};
-use crate::disk::{File, is_full};
-use crate::recovery::stream_directory;
+use crate::consumer::{self, Consumers, Fate, JournalTails, Obsolete, Tail, Tails};
+use crate::disk::{Disk, File, is_full};
+use crate::recovery::{Notice, move_aside, stream_directory};
 use crate::stream::Ground;
 use crate::{FileId, StreamId, Timestamp};
 
@@ -44,6 +44,29 @@ impl Store {
         };
         opened.map_err(|error| OpenError::new("consumers", words(error)))
     }
+
+    /// Removes logs that `consumers` need no more; those that were not understood in every part go to quarantine. To be
+    /// called after the consumers were opened and after a flush or a checkpoint, where a slow disk is in nobody's way.
+    /// What could not be done is left to the next start. Answers what an operator should know.
+    pub fn put_away(&self, consumers: &mut Consumers) -> Vec<Notice> {
+        let disk = &*self.ground.disk;
+        let put_away = |Obsolete { path, fate }: Obsolete| {
+            let left = |error: io::Error| Notice::Left {
+                what: format!("cannot put {} away: {error}", path.display()),
+            };
+            match fate {
+                Fate::Remove => disk.remove_file(&path).err().map(left),
+                Fate::Quarantine => Some(set_aside(disk, &path).unwrap_or_else(left)),
+            }
+        };
+        consumers.take_obsolete().into_iter().filter_map(put_away).collect()
+    }
+}
+
+fn set_aside(disk: &dyn Disk, path: &Path) -> io::Result<Notice> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let to = move_aside(disk, path, &name)?;
+    Ok(Notice::SetAside { name, to, why: "parts of it were not understood; a new one has taken its place" })
 }
 
 /// Logs in the journal's care, with the headroom behind them.
@@ -57,6 +80,10 @@ impl Tails for WithHeadroom {
     fn attach(&self, id: FileId, path: &Path, file: Arc<dyn File>, end: u64) -> io::Result<Box<dyn Tail>> {
         let tail = self.tails.attach(id, path, file, end)?;
         Ok(Box::new(Log { tail, ground: Arc::clone(&self.ground) }))
+    }
+
+    fn give_room(&self) -> bool {
+        self.ground.headroom.release().unwrap_or(false)
     }
 }
 

@@ -375,6 +375,37 @@ fn a_deleted_stream_leaves_nothing_to_do() {
     assert_eq!((report.streams.len(), report.replay.problems), (7, Vec::new()));
 }
 
+#[test]
+fn a_damaged_log_of_consumers_goes_to_quarantine_and_an_old_one_goes() {
+    let disk = Arc::new(FaultyDisk::new(12));
+    let (store, _) = open(&disk, 1);
+    let stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
+    let (mut consumers, _) = store.open_consumers(stream.id(), Durability::Written).unwrap();
+    let id = consumers.create("C", crate::consumer::Rules::default(), b"").unwrap();
+    consumers.flush(1).unwrap();
+    consumers.checkpoint().unwrap();
+    assert_eq!(store.put_away(&mut consumers), []);
+    consumers.apply_one(id, crate::consumer::Delta::Reset { seq: 7 }).unwrap();
+    let end = consumers.flush(2).unwrap().unwrap().end;
+    let logs = |disk: &FaultyDisk| -> Vec<_> {
+        let paths = disk.files().into_keys().filter(|path| path.to_string_lossy().contains("consumers."));
+        paths.map(|path| path.strip_prefix("/store").unwrap().to_string_lossy().into_owned()).collect()
+    };
+    let directory = format!("streams/{:016x}", stream.id().0);
+    assert_eq!(logs(&disk), [format!("{directory}/consumers.00000002")]);
+    let path = std::path::Path::new("/store").join(&directory).join("consumers.00000002");
+    disk.flip_bit(&path, end - 1, 1).unwrap();
+
+    let (mut again, report) = store.open_consumers(stream.id(), Durability::Written).unwrap();
+    assert!(report.torn.is_some());
+    assert_eq!(store.put_away(&mut again), [], "nothing has taken its place yet");
+    again.flush(3).unwrap();
+    let notices = store.put_away(&mut again);
+    assert!(matches!(&notices[..], [Notice::SetAside { .. }]), "{notices:?}");
+    let aside = format!("quarantine/{:016x}.consumers.00000002", stream.id().0);
+    assert_eq!(logs(&disk), [aside, format!("{directory}/consumers.00000003")]);
+}
+
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>);
 

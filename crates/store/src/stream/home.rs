@@ -19,6 +19,7 @@ use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
 use super::errors::StoreError;
 use super::place::{Segment, Source};
+use super::remove::CONTROL_ROOM;
 use super::slots_cache::SlotsCache;
 use super::{Active, Shared, nanos};
 
@@ -186,7 +187,8 @@ impl Files {
             on_durable,
         };
         let file = AppendFile::new(journal, options);
-        let begun = file.reserve(crate::segment::HEADER_BYTES as u64);
+        // And for the entry of a truncation, which must not find the disk full between the two.
+        let begun = file.reserve(crate::segment::HEADER_BYTES as u64 + CONTROL_ROOM);
         let begun = begun.and_then(|()| Ok(file.append(&header.encode(), nanos(now))?));
         if let Err(error) = begun {
             file.abandon();

@@ -18,7 +18,7 @@ use super::{Stream, lookup};
 /// overflows.
 pub(super) const MAX_SEQ: Seq = 1 << 62;
 /// Bytes that the entry of a removal takes at most, unless it names many sequences.
-const CONTROL_ROOM: u64 = 256;
+pub(super) const CONTROL_ROOM: u64 = 256;
 
 /// Which messages a purge concerns.
 #[derive(Clone, Debug, Default)]
@@ -180,10 +180,17 @@ impl Stream {
         Ok(Progress { removed, more: reached < first })
     }
 
-    /// After a jump the sequences of a segment might span too much.
+    /// After a jump the sequences of a segment might span too much. The jump is logged, so a full disk is no reason to say
+    /// that it was not made: the next entry has to make room in any case, and begins the segment then.
     fn begin_behind_gap(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let span = self.shared.catalog().next_seq() - self.active.segment.first_seq;
-        if span >= super::append::SEGMENT_SPAN { self.roll(now) } else { Ok(()) }
+        if span < super::append::SEGMENT_SPAN {
+            return Ok(());
+        }
+        match self.roll(now) {
+            Err(StoreError::Full) => Ok(()),
+            rolled => rolled,
+        }
     }
 
     /// Removes everything behind `last`; the next message gets `last + 1` again.
@@ -195,11 +202,10 @@ impl Stream {
         if last >= self.shared.catalog().totals.last_seq {
             return Ok(Removed::default());
         }
-        self.make_room_for_removal(CONTROL_ROOM, now)?;
-        // Sequences are used again: they go to a new segment, whose beginning says what older ones still show.
-        let removed = self.roll_behind(Some(last), now)?;
+        // Sequences are used again: they go to a new segment, whose beginning says what older ones still show. It has
+        // room for the entry.
+        let removed = self.or_from_headroom(|stream| stream.roll_behind(Some(last), now))?;
         self.shared.release.truncated(last);
-        self.active.file.reserve(CONTROL_ROOM).map_err(|error| self.fail(&error.to_string()))?;
         self.log(&Control::Truncate { last }, now)?;
         Ok(removed)
     }
@@ -222,8 +228,16 @@ impl Stream {
 
     /// As [`Stream::make_room`], for what makes the stream smaller: on a full disk it may use the headroom.
     pub(super) fn make_room_for_removal(&mut self, bytes: u64, now: Timestamp) -> Result<(), StoreError> {
-        match self.make_room(bytes, now) {
-            Err(StoreError::Full) if self.release_headroom() => self.make_room(bytes, now),
+        self.or_from_headroom(|stream| stream.make_room(bytes, now))
+    }
+
+    /// `act` changes nothing when the disk is full.
+    fn or_from_headroom<T>(
+        &mut self,
+        act: impl Fn(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        match act(self) {
+            Err(StoreError::Full) if self.release_headroom() => act(self),
             result => result,
         }
     }

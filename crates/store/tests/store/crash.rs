@@ -5,18 +5,20 @@
 //! content, what was deleted, and gaps. Besides, nothing panics, nothing is called damaged, opening again finds the
 //! same, and messages can be appended.
 
+mod consumers;
 mod promise;
 mod script;
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
-use myelin_store::disk::faulty::Fault;
+use myelin_store::disk::faulty::{Fault, FaultyDisk, Operation, Step};
 use myelin_store::{Compression, Durability};
 
-use crate::enumeration::Enumeration;
+use crate::enumeration::{Enumeration, Script};
 use script::{Rounds, Workload};
 
-fn enumerate(name: &'static str, workload: &Workload) {
+fn enumerate(name: &'static str, workload: &impl Script) {
     let mut plan = Enumeration::new(name, 7);
     if std::env::var_os("MYELIN_CRASH_DEEP").is_none() {
         // What is left out finds little that this does not.
@@ -28,6 +30,41 @@ fn enumerate(name: &'static str, workload: &Workload) {
     let summary = plan.run(workload).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{name}: {summary:?} in {:?}", began.elapsed());
     assert!(summary.points > 100);
+}
+
+/// How many files the journal has in a healthy run, and how often one of them was begun.
+fn journal_files(workload: &impl Script) -> (usize, usize) {
+    let disk = FaultyDisk::new(7);
+    workload.work(&disk, &mut Default::default());
+    let begun = |step: &Step| {
+        let is_journal = step.path.extension().is_some_and(|extension| extension == "jnl");
+        is_journal && matches!(step.operation, Operation::Write { offset: 0, .. })
+    };
+    let begun: Vec<_> = disk.journal().into_iter().filter(begun).map(|step| step.path).collect();
+    (begun.iter().collect::<BTreeSet<_>>().len(), begun.len())
+}
+
+/// The disk fills up at each point: no removal and no acknowledgement is refused as long as there is headroom. The script
+/// looks itself.
+fn fill_everywhere(workload: &impl Script) {
+    let healthy = FaultyDisk::new(7);
+    workload.work(&healthy, &mut Default::default());
+    for point in 0..healthy.points() {
+        for room in [0, 4096, 8192, 32768] {
+            let disk = FaultyDisk::new(7);
+            disk.fail_at(point, Fault::FullAfter(room));
+            workload.work(&disk, &mut Default::default());
+        }
+    }
+}
+
+#[test]
+fn full_disk_with_headroom() {
+    for durability in [Durability::Written, Durability::Synced] {
+        fill_everywhere(&Workload::new(durability, Rounds::Direct));
+        fill_everywhere(&consumers::Workload::new(durability, Rounds::Direct));
+        fill_everywhere(&consumers::Workload::new(durability, Rounds::Journal));
+    }
 }
 
 #[test]
@@ -53,5 +90,29 @@ fn packed_and_encrypted() {
 
 #[test]
 fn through_the_journal() {
-    enumerate("journal", &Workload::new(Durability::Synced, Rounds::Journal));
+    let workload = Workload::new(Durability::Synced, Rounds::Journal);
+    let (files, begun) = journal_files(&workload);
+    assert!(files >= 4 && begun >= files + 2, "{files} files of the journal were begun {begun} times");
+    enumerate("journal", &workload);
+}
+
+#[test]
+fn consumers() {
+    enumerate("consumers synced", &consumers::Workload::new(Durability::Synced, Rounds::Direct));
+}
+
+#[test]
+fn consumers_written() {
+    enumerate("consumers written", &consumers::Workload::new(Durability::Written, Rounds::Direct));
+}
+
+#[test]
+fn consumers_encrypted() {
+    let workload = consumers::Workload::new(Durability::Synced, Rounds::Direct);
+    enumerate("consumers encrypted", &consumers::Workload { is_encrypted: true, ..workload });
+}
+
+#[test]
+fn consumers_through_the_journal() {
+    enumerate("consumers journal", &consumers::Workload::new(Durability::Synced, Rounds::Journal));
 }

@@ -70,9 +70,7 @@ impl Ground {
     fn live(&mut self, messages: u64, from: i64) {
         let (store, mut streams) = self.open();
         let mut consumers = store.open_consumers(streams[0].id(), Durability::Written).unwrap().0;
-        for old in consumers.take_obsolete() {
-            self.disk.remove_file(&old.path).unwrap();
-        }
+        assert_eq!(store.put_away(&mut consumers), []);
         let id = consumers.find("c").or_else(|| consumers.create("c", Rules::default(), b"it").ok()).unwrap();
         for at in 0..messages {
             let now = from + at as i64 + 1;
@@ -99,9 +97,7 @@ impl Ground {
                 store.journal().round_now(&|| now as u64).unwrap();
             }
         }
-        for old in consumers.take_obsolete() {
-            self.disk.remove_file(&old.path).unwrap();
-        }
+        assert_eq!(store.put_away(&mut consumers), []);
         store.journal().round_now(&|| 1 << 40).unwrap();
     }
 

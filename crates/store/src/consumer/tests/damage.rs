@@ -216,6 +216,36 @@ fn after_damage_the_log_is_written_anew_and_the_old_one_is_kept() {
     assert_eq!(states(&last), states(&again));
 }
 
+/// The last entry is damaged, or was never finished: nobody can tell, so it is not thrown away.
+#[test]
+fn a_torn_log_is_kept_and_so_is_one_that_lost_its_image() {
+    let disk = FaultyDisk::new(0);
+    let place = place(Arc::new(disk.clone()), None);
+    let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
+    let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+    consumers.flush(0).expect("healthy");
+    consumers.apply_one(id, delivered(1, 1)).expect("it exists");
+    let end = consumers.flush(0).expect("healthy").expect("a file").end;
+    disk.flip_bit(&file_name(), end - 1, 3).expect("it is there");
+
+    let (mut again, report) = Consumers::open(place.clone()).expect("damage is no error");
+    assert!(report.torn.is_some() && report.bad.is_empty(), "{report:?}");
+    assert!(again.is_dirty() && again.take_obsolete().is_empty(), "nothing has taken its place yet");
+    again.flush(0).expect("healthy");
+    assert_eq!(again.take_obsolete(), [Obsolete { path: file_name(), fate: Fate::Quarantine }]);
+
+    // The second log loses a part that had been synced, so the first one counts again.
+    let second = directory().join("consumers.00000002");
+    disk.truncate(&second, HEADER_BYTES as u64 + 3).expect("it is there");
+    let (mut last, report) = Consumers::open(place).expect("damage is no error");
+    assert_eq!((report.file, report.unusable), (Some(1), vec!["consumers.00000002".to_owned()]));
+    assert_eq!(last.flush(0).expect("healthy").expect("a file").file, 3, "no number comes again");
+    let kept = [second, file_name()].map(|path| Obsolete { path, fate: Fate::Quarantine });
+    let mut obsolete = last.take_obsolete();
+    obsolete.sort_by_key(|one| std::cmp::Reverse(one.path.clone()));
+    assert_eq!(obsolete, kept);
+}
+
 #[test]
 fn a_reset_that_was_lost_is_seen_by_the_floor_after_it() {
     let disk = FaultyDisk::new(0);

@@ -1,5 +1,6 @@
 //! The script: what is done to a store, with a note of each promise when it is made.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use myelin_store::disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Compression, Durability, Filter, Limits, Marker, Markers, Message, NewMessage, Purge, Seq,
-    Storage, Store, StoreError, StoreOptions, StoreReport, Stream, StreamConfig, Timestamp,
+    Admission, Compression, Disk, Durability, Filter, Limits, Marker, Markers, Message, NewMessage, Purge,
+    Seq, Storage, Store, StoreError, StoreOptions, StoreReport, Stream, StreamConfig, Timestamp,
 };
 
 use super::promise::{Life, Promise, Promises, Shown};
@@ -37,6 +38,15 @@ pub(super) struct Workload {
 /// Streams in use besides the two of the direct script: enough for rounds to go through the journal.
 const CROWD: [&str; 6] = ["c0", "c1", "c2", "c3", "c4", "c5"];
 const SEGMENT_BYTES: u32 = 700;
+const HEADROOM: u64 = 64 << 10;
+
+/// What a batch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Other,
+    /// To make the stream smaller: that works on a full disk, too, from the headroom.
+    Removal,
+}
 
 impl Workload {
     pub(super) fn new(durability: Durability, rounds: Rounds) -> Self {
@@ -51,8 +61,9 @@ impl Workload {
         });
         let options = StoreOptions {
             keys,
-            headroom_bytes: 64 << 10,
-            journal_file_bytes: 64 << 10,
+            headroom_bytes: HEADROOM,
+            // So small that the journal comes round to its files again.
+            journal_file_bytes: if self.rounds == Rounds::Journal { 8 << 10 } else { 64 << 10 },
             ..StoreOptions::new("/store")
         };
         let entropy = Arc::new(SeededEntropy::new(1000 + turn));
@@ -106,6 +117,17 @@ impl Markers for Mark {
     }
 }
 
+/// Whether it is the disk that is full, and not one bad moment.
+pub(super) fn has_no_room(disk: &FaultyDisk) -> bool {
+    disk.free_bytes(Path::new("/")).is_ok_and(|free| free < HEADROOM)
+}
+
+/// Whether something was refused, or a stream failed, for lack of space.
+fn is_full(result: &Result<(), StoreError>, stream: &Stream) -> bool {
+    let failed = stream.failure().is_some_and(|why| why.contains("no storage space"));
+    failed || matches!(result, Err(StoreError::Full))
+}
+
 impl Run<'_> {
     fn create(&mut self, name: &'static str) -> Result<(), Over> {
         let config = self.workload.config(name);
@@ -148,6 +170,7 @@ impl Run<'_> {
     fn batch(
         &mut self,
         name: &str,
+        purpose: Purpose,
         twin: impl Fn(&mut Twin, Timestamp),
         act: impl Fn(&mut Stream, Timestamp) -> Result<(), StoreError>,
     ) {
@@ -159,7 +182,11 @@ impl Run<'_> {
         twin(&mut next, now);
         promise.history.push(Arc::new(next));
         let stream = &mut self.streams[at].1;
+        let is_held = self.store.headroom().is_held();
         let mut result = act(stream, now);
+        if purpose == Purpose::Removal && is_held && has_no_room(self.disk) {
+            assert!(!is_full(&result, stream), "refused a removal with headroom: {result:?}");
+        }
         if matches!(result, Err(StoreError::Full)) {
             self.disk.set_capacity(None);
             result = act(stream, now);
@@ -202,6 +229,7 @@ impl Run<'_> {
         };
         self.batch(
             name,
+            Purpose::Other,
             |twin, now| {
                 told(now, &mut |messages| {
                     for one in messages {
@@ -222,6 +250,7 @@ impl Run<'_> {
     fn remove(&mut self, name: &str, seqs: &[Seq]) {
         self.batch(
             name,
+            Purpose::Removal,
             |twin, _| {
                 twin.remove(seqs);
             },
@@ -232,6 +261,7 @@ impl Run<'_> {
     fn purge(&mut self, name: &str, purge: &Purge) {
         self.batch(
             name,
+            Purpose::Removal,
             |twin, _| {
                 twin.purge(purge);
             },
@@ -242,6 +272,7 @@ impl Run<'_> {
     fn truncate(&mut self, name: &str, last: Seq) {
         self.batch(
             name,
+            Purpose::Removal,
             |twin, _| {
                 twin.truncate(last);
             },
@@ -250,13 +281,14 @@ impl Run<'_> {
     }
 
     fn skip(&mut self, name: &str, last: Seq) {
-        self.batch(name, |twin, _| twin.skip(last), |stream, now| stream.skip(last, now));
+        self.batch(name, Purpose::Removal, |twin, _| twin.skip(last), |stream, now| stream.skip(last, now));
     }
 
     fn expire(&mut self, name: &str, pause: Timestamp) {
         self.now += pause;
         self.batch(
             name,
+            Purpose::Other,
             |twin, now| {
                 twin.expire(now, |kept| kept.headers.is_empty().then(marker));
             },
