@@ -17,6 +17,7 @@ use crate::record::Context;
 use crate::segment::Header;
 use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
+use super::claim::{Claim, Claims};
 use super::errors::StoreError;
 use super::place::{Segment, Source};
 use super::slots_cache::SlotsCache;
@@ -32,6 +33,7 @@ pub(crate) struct Ground {
     pub(crate) headroom: Headroom,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) keys: Option<Keys>,
+    pub(crate) claims: Claims,
 }
 
 /// See the module.
@@ -50,6 +52,8 @@ pub(crate) struct Files {
     pub(crate) directory: PathBuf,
     /// The stream's own key, if the store encrypts or the stream was encrypted when it was made.
     pub(crate) key: Option<StreamKey>,
+    /// Held for as long as anybody may write there.
+    pub(crate) _claim: Arc<Claim>,
 }
 
 impl Home {

@@ -10,6 +10,7 @@
 mod append;
 mod catalog;
 mod chain;
+mod claim;
 mod cursor;
 mod errors;
 mod expire;
@@ -54,6 +55,7 @@ pub use remove::{Progress, Purge};
 pub use usage::Usage;
 
 pub(crate) use catalog::{Catalog, NewRow, size_of};
+pub(crate) use claim::{Claim, Claims};
 pub(crate) use home::{Beginning, Files, Ground, Home, segment_name, segment_number};
 pub(crate) use place::{Form, Place, SealedFile, Segment, Source};
 pub(crate) use roll::{Closed, Origin};
