@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 
 use super::*;
-use crate::disk::{DirectoryEntry, File};
+use crate::disk::{DirectoryEntry, File, Lock};
 use crate::segment::tests::Bytes;
 
 /// A disk of one flat name space that fails from a given step on.
@@ -75,6 +75,9 @@ impl Disk for Map {
     }
     fn free_bytes(&self, _: &Path) -> io::Result<u64> {
         Ok(0)
+    }
+    fn lock(&self, _: &Path) -> io::Result<Box<dyn Lock>> {
+        Ok(Box::new(()))
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! ROOT/store, store.copy    who this store is
+//! ROOT/lock                 locked while a process has the store open
 //! ROOT/journal/             rounds that are not in the streams' files yet
 //! ROOT/headroom             space for what must still be written on a full disk
 //! ROOT/streams/ID/          one directory per stream
@@ -108,7 +109,8 @@ impl Store {
     /// Opens a store: after this everything that was durable is in the streams' files, which can be opened one by one.
     ///
     /// # Errors
-    /// The directory or the journal cannot be used. Damaged streams are no error but in the report.
+    /// The directory or the journal cannot be used, or another process uses them: a store is open for as long as it or
+    /// one of its streams is there. Damaged streams are no error but in the report.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: StoreOptions,
@@ -126,6 +128,8 @@ impl Store {
         let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
         let streams = root.join("streams");
         disk.make_directory(&streams).map_err(io("streams"))?;
+        let lock = disk.lock(&root.join(LOCK));
+        let lock = lock.map_err(|error| OpenError::new(format!("the store in {}", root.display()), error))?;
         let store_id = identity::load(&*disk, &root, &*entropy)?;
         disk.sync_directory(&root).map_err(io("the store directory"))?;
         if let Some(parent) = root.parent() {
@@ -167,6 +171,7 @@ impl Store {
             entropy,
             keys,
             claims: Claims::default(),
+            _lock: lock,
         });
         Ok((Self { root, ground, index_seed: u64::from_le_bytes(seed) }, report))
     }
@@ -399,8 +404,11 @@ impl Store {
 }
 
 /// Names in the root that are ours.
-pub(crate) const OURS: [&str; 6] =
-    ["store", "store.copy", "journal", "headroom", "streams", recovery::QUARANTINE];
+pub(crate) const OURS: [&str; 7] =
+    ["store", "store.copy", LOCK, "journal", "headroom", "streams", recovery::QUARANTINE];
+
+/// The file in the root that an open store has locked.
+const LOCK: &str = "lock";
 
 fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {
     for entry in disk.list(root)? {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::config::Durability;
 use crate::disk::faulty::{Fault, FaultyDisk, Survival};
-use crate::disk::{DirectoryEntry, File};
+use crate::disk::{DirectoryEntry, File, Lock};
 use crate::entropy::SeededEntropy;
 use crate::stream::{Admission, Filter, NewMessage, StoreError, Wait};
 
@@ -199,6 +199,9 @@ impl Disk for Interrupted {
     }
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         self.disk.free_bytes(path)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.disk.lock(path)
     }
 }
 
@@ -481,4 +484,24 @@ fn a_stream_that_is_open_is_not_opened_again() {
     drop(stream);
     let gone = store.open_stream(id, config, 5).unwrap_err();
     assert!(!gone.to_string().contains("open already"), "{gone}");
+}
+
+#[test]
+fn a_store_is_used_by_one_process_at_a_time() {
+    let disk = Arc::new(FaultyDisk::new(15));
+    let (store, _) = open(&disk, 1);
+    let again = |disk: &FaultyDisk| {
+        let opened = Store::open(Arc::new(disk.clone()), options(), Arc::new(SeededEntropy::new(2)));
+        opened.map(drop).map_err(|error| error.to_string())
+    };
+    let refused = Err("the store in /store: another process uses it".to_owned());
+    assert_eq!(again(&disk), refused);
+    let stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
+    drop(store);
+    assert_eq!(again(&disk), refused, "a stream still writes");
+    // The next process is alone, and the same one is again when it has let go of everything.
+    assert_eq!(again(&disk.kill()), Ok(()));
+    assert_eq!(again(&disk.power_cycle(Survival::None)), Ok(()));
+    drop(stream);
+    assert_eq!(again(&disk), Ok(()));
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
 use crate::cipher::CipherKind;
 use crate::config::Durability;
-use crate::disk::Disk;
 use crate::disk::handles::Handles;
 use crate::disk::headroom::Headroom;
 use crate::disk::memory::MemoryFile;
+use crate::disk::{Disk, Lock};
 use crate::entropy::Entropy;
 use crate::journal::Journal;
 use crate::keys::{Keys, StreamKey};
@@ -34,6 +34,8 @@ pub(crate) struct Ground {
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) keys: Option<Keys>,
     pub(crate) claims: Claims,
+    /// On the store's directory, for as long as anything of the store may write.
+    pub(crate) _lock: Box<dyn Lock>,
 }
 
 /// See the module.

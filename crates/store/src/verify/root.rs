@@ -141,6 +141,7 @@ fn ground(
                 entropy: Arc::new(SeededEntropy::new(store)),
                 keys: keys.cloned(),
                 claims: Claims::default(),
+                _lock: Box::new(()),
             }))
         }
         Err(error) => {
