@@ -74,7 +74,8 @@ pub struct SegmentEntry {
     pub bytes: u64,
     /// Length of the file, if it is sealed.
     pub file_len: u64,
-    /// Whether it is sealed: a file that lacks its footer then is damaged.
+    /// Whether it is sealed: a file that lacks its footer then is damaged. If not, it was missing or could not be read
+    /// when it was listed, and how many messages it has is not known.
     pub sealed: bool,
 }
 
@@ -149,6 +150,22 @@ impl Manifest {
 }
 
 impl SegmentEntry {
+    /// A segment that is not at hand, and can have held these sequences.
+    pub(crate) fn lost(no: SegmentNo, first_seq: Seq, last_seq: Seq) -> Self {
+        let (through, generation) = (no, 0);
+        Self {
+            no,
+            through,
+            generation,
+            first_seq,
+            last_seq,
+            messages: 0,
+            bytes: 0,
+            file_len: 0,
+            sealed: false,
+        }
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         let numbers = [
             self.no.0,
