@@ -382,7 +382,7 @@ pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<(), 
             for range in ranges.iter() {
                 let last = (*range.end()).min(last);
                 let mut seq = catalog.deleted.next_live((*range.start()).max(first));
-                while seq <= last {
+                while seq <= last && catalog.totals.messages > 0 {
                     catalog.remove(seq)?;
                     seq = catalog.deleted.next_live(seq + 1);
                 }

@@ -480,7 +480,9 @@ fn state_of(shared: &Shared) -> StreamState {
     StreamState {
         totals: catalog.totals,
         subjects: catalog.index.len() as u64,
-        deleted: (catalog.totals.last_seq + 1 - catalog.totals.first_seq) - catalog.totals.messages,
+        // What was lost to damage may be counted in one of them only.
+        deleted: (catalog.totals.last_seq + 1 - catalog.totals.first_seq)
+            .saturating_sub(catalog.totals.messages),
         released: shared.release.seq(),
     }
 }
