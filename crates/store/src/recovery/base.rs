@@ -7,7 +7,7 @@ use crate::damage::Damage;
 use crate::index::{Deleted, SubjectState};
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::segment::SubjectChange;
-use crate::stream::{Form, Place, Rows, segment_name};
+use crate::stream::{Form, Place, Rows, Times, segment_name};
 use crate::{SegmentNo, Seq, Timestamp};
 
 use super::directory::{Found, base_name};
@@ -73,8 +73,8 @@ impl Recovering<'_> {
                         segment: Arc::new(segment),
                         first_seq: entry.first_seq,
                         last_seq: entry.last_seq,
-                        first_timestamp: trailer.summary.first_timestamp,
-                        last_timestamp: trailer.summary.last_timestamp,
+                        times: Times::of(&trailer.summary),
+                        reached: Timestamp::MIN,
                         form: Form::Sealed,
                         removed: 0,
                     }),

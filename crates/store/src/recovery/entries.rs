@@ -11,7 +11,7 @@ use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
 use crate::stream::{
-    Active, Beginning, Closed, Files, Form, Place, Rows, SealedFile, Segment, Shared, Source, size_of,
+    Active, Beginning, Closed, Files, Form, Place, Rows, SealedFile, Segment, Shared, Source, Times, size_of,
 };
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
@@ -280,7 +280,7 @@ impl Recovering<'_> {
         });
         let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
         let (mut rows, mut passed) = (Rows::default(), Passed::default());
-        let (mut first_timestamp, mut last_timestamp) = (None, 0);
+        let mut times = Times::NONE;
         let segment =
             if header.packed { Some(self.packed_segment(header, None).map_err(fault)?) } else { None };
         let catalog = &mut self.catalog;
@@ -294,9 +294,9 @@ impl Recovering<'_> {
             ) else {
                 return passed.add(&scanned);
             };
-            first_timestamp.get_or_insert(message.timestamp);
-            last_timestamp = message.timestamp;
-            if !rows.push_if_ascending(delta, offset, size, catalog.index.enter(message.subject)) {
+            if rows.push_if_ascending(delta, offset, size, catalog.index.enter(message.subject)) {
+                times.add(message.timestamp);
+            } else {
                 passed.add(&scanned);
             }
         };
@@ -327,8 +327,8 @@ impl Recovering<'_> {
             segment,
             first_seq: entry.first_seq,
             last_seq: entry.last_seq,
-            first_timestamp: first_timestamp.unwrap_or(0),
-            last_timestamp,
+            times,
+            reached: Timestamp::MIN,
             form: Form::Closed(Arc::new(rows)),
             removed: 0,
         });

@@ -17,7 +17,7 @@ use crate::segment::Totals;
 use crate::{Seq, Timestamp};
 
 use super::ReadError;
-use super::place::{Form, Place, Segment};
+use super::place::{Form, Place, Segment, Times};
 use super::remove::MAX_SEQ;
 use super::slots_cache::SlotsCache;
 use super::table::{Rows, Table};
@@ -140,13 +140,13 @@ impl Catalog {
         let first_seq = segment.first_seq;
         let closed = self.close_active();
         self.hide_from(first_seq);
-        let before = self.places.last().map_or(Timestamp::MIN, |before| before.last_timestamp);
+        let reached = self.places.last().map_or(Timestamp::MIN, |before| before.reached);
         self.places.push(Place {
             segment,
             first_seq,
             last_seq: first_seq - 1,
-            first_timestamp: self.totals.last_timestamp,
-            last_timestamp: self.totals.last_timestamp.max(before),
+            times: Times::NONE,
+            reached,
             form: Form::Active,
             removed: 0,
         });
@@ -171,9 +171,8 @@ impl Catalog {
     /// Adds a segment whose table is in its footer, and whose effects are applied by other means.
     pub(crate) fn add_sealed(&mut self, mut place: Place) {
         self.hide_from(place.first_seq);
-        // A segment without messages has no times of its own.
-        let before = self.places.last().map_or(place.last_timestamp, |before| before.last_timestamp);
-        place.last_timestamp = place.last_timestamp.max(before);
+        let before = self.places.last().map_or(Timestamp::MIN, |before| before.reached);
+        place.reached = place.times.latest.max(before);
         self.places.push(place);
     }
 
@@ -227,10 +226,10 @@ impl Catalog {
         }
         let active = self.places.last_mut().expect("a stream has an active segment");
         if self.rows.len() == 0 {
-            active.first_timestamp = row.timestamp;
+            active.times = Times::NONE;
         }
-        // Clocks may go back; whether a segment is wholly older than something must not.
-        active.last_timestamp = active.last_timestamp.max(row.timestamp);
+        active.times.add(row.timestamp);
+        active.reached = active.reached.max(row.timestamp);
         active.last_seq = row.seq;
         // A batch is checked against these bounds before anything of it is entered.
         let delta = u32::try_from(row.seq - active.segment.first_seq).expect("segments span few sequences");
@@ -417,7 +416,7 @@ impl Catalog {
         if self.totals.messages == 0 { self.next_seq() } else { self.deleted.next_live(from) }
     }
 
-    fn set_first(&mut self, first: Seq) {
+    pub(super) fn set_first(&mut self, first: Seq) {
         self.removals.fetch_add(1, Ordering::Release);
         self.totals.first_seq = first;
         if !self.lasting.is_empty() {
@@ -612,108 +611,6 @@ impl Catalog {
     /// while a closed segment is to be sealed, whose rows name them.
     pub(crate) fn recycle_subjects(&mut self, limit: usize) -> bool {
         self.unsealed == 0 && self.index.recycle_some(limit)
-    }
-
-    /// Removes all messages behind `last`. The next message gets `last + 1`, in a new segment.
-    ///
-    /// Takes time for the messages that go, not for the sequences: those may be as good as endless.
-    pub(crate) fn truncate(&mut self, last: Seq) -> Result<Removed, ReadError> {
-        let mut removed = Removed::default();
-        let there = self.totals.first_seq.max(last.saturating_add(1))..=self.totals.last_seq;
-        if self.totals.messages > 0 && !there.is_empty() {
-            removed = self.take_out_all(there)?;
-        }
-        self.forget_above(last);
-        self.forget_deletions_above(last);
-        self.expiries_here.retain(|&(seq, _)| seq <= last);
-        self.totals.last_seq = last.min(self.totals.last_seq);
-        if self.totals.messages == 0 {
-            self.totals.first_seq = self.totals.last_seq + 1;
-        }
-        Ok(removed)
-    }
-
-    /// Removes the messages in a range of sequences up to the last one, newest first.
-    fn take_out_all(&mut self, range: RangeInclusive<Seq>) -> Result<Removed, ReadError> {
-        let (first, last) = (*range.start(), *range.end());
-        // Among them those whose records were lost to damage: these have no bytes.
-        let messages = (last - first + 1).saturating_sub(self.deleted.count_in(range.clone()));
-        let is_all = first == self.totals.first_seq;
-        let messages = if is_all { self.totals.messages } else { messages.min(self.totals.messages) };
-        let mut bytes = 0;
-        for at in (self.place_from(first)..self.places.len()).rev() {
-            let doomed = self.rows_in(at, &range)?;
-            self.places[at].removed += doomed.len() as u32;
-            for (seq, size, subject) in doomed {
-                bytes += size;
-                // With a lost segment it may be gone what says that another message was deleted before.
-                if self.index.state(subject).count > 0 {
-                    self.index.removed(subject, seq);
-                }
-            }
-        }
-        self.removals.fetch_add(1, Ordering::Release);
-        self.totals.messages -= messages;
-        self.totals.bytes = self.totals.bytes.saturating_sub(bytes);
-        if self.totals.messages == 0 {
-            self.set_first(self.next_seq());
-        }
-        Ok(Removed { messages, bytes })
-    }
-
-    /// The messages that the segment at `at` shows of a range, newest first: sequence, size, subject.
-    fn rows_in(
-        &self,
-        at: usize,
-        range: &RangeInclusive<Seq>,
-    ) -> Result<Vec<(Seq, u64, SubjectId)>, ReadError> {
-        let place = &self.places[at];
-        let base = place.segment.first_seq;
-        let (first, last) = ((*range.start()).max(place.first_seq), (*range.end()).min(place.last_seq));
-        if last < first {
-            return Ok(Vec::new());
-        }
-        let table = self.table(at)?;
-        let rows =
-            table.row_from(first.saturating_sub(base))..table.row_from((last + 1).saturating_sub(base));
-        let rows = rows.rev().map(|row| (base + u64::from(table.delta(row)), row));
-        let rows = rows.filter(|(seq, _)| !self.deleted.contains(*seq));
-        // A subject that the index does not know has no count to take it from.
-        let known = |(seq, row)| Some((seq, table.size(row), table.subject_in(row, &self.index)?));
-        Ok(rows.filter_map(known).collect())
-    }
-
-    /// Sequences behind `last` are to be given out again: nothing that was known of them counts any more.
-    pub(crate) fn forget_above(&mut self, last: Seq) {
-        if last < self.totals.last_seq {
-            self.deleted.remove_above(last);
-            self.lasting.split_off(&(last + 1));
-            self.lasting_until.fetch_min(last + 1, Ordering::Relaxed);
-            self.forget_expiries_above(last);
-        }
-    }
-
-    /// Nor may the next footer call them deleted.
-    fn forget_deletions_above(&mut self, last: Seq) {
-        self.deleted_here.retain_mut(|range| {
-            *range = *range.start()..=(*range.end()).min(last);
-            !range.is_empty()
-        });
-    }
-
-    /// Sequences that are given out again must not inherit the lifetimes of those before.
-    fn forget_expiries_above(&mut self, last: Seq) {
-        if self.expiry.is_empty() {
-            return;
-        }
-        let mut all = Vec::new();
-        while self.expiry.take_due(Timestamp::MAX, usize::MAX, &mut all) {}
-        self.expiry = Expiry::new();
-        for (at, seq) in all {
-            if seq <= last {
-                self.expiry.insert(seq, at);
-            }
-        }
     }
 
     /// Moves the last sequence to `last` without messages.

@@ -280,8 +280,7 @@ fn aged(
         }
         // A whole segment that has aged needs no look at each message.
         let place = catalog.place_of(seq).map(|at| &catalog.places[at]);
-        let end =
-            place.filter(|place| place.last_timestamp <= limit_time).map_or(seq, |place| place.last_seq);
+        let end = place.filter(|place| place.times.latest <= limit_time).map_or(seq, |place| place.last_seq);
         let mut next = seq;
         while due.len() < limit {
             // A segment may show far more sequences than messages.

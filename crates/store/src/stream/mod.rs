@@ -28,6 +28,7 @@ mod table;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod truncate;
 mod usage;
 
 use std::fmt;
@@ -57,7 +58,7 @@ pub use usage::Usage;
 pub(crate) use catalog::{Catalog, NewRow, size_of};
 pub(crate) use claim::{Claim, Claims};
 pub(crate) use home::{Beginning, Files, Ground, Home, segment_name, segment_number};
-pub(crate) use place::{Form, Place, SealedFile, Segment, Source};
+pub(crate) use place::{Form, Place, SealedFile, Segment, Source, Times};
 pub(crate) use roll::{Closed, Origin};
 pub(crate) use slots_cache::SlotsCache;
 pub(crate) use table::Rows;

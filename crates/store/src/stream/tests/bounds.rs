@@ -153,7 +153,7 @@ fn a_clock_that_goes_back_hides_nothing() {
     for timestamp in [10, 20, 90, 30, 40, 50, 60] {
         put(&mut stream, "a", "x", timestamp).unwrap();
     }
-    let times: Vec<_> = stream.shared.catalog().places.iter().map(|place| place.last_timestamp).collect();
+    let times: Vec<_> = stream.shared.catalog().places.iter().map(|place| place.reached).collect();
     assert!(times.len() > 3 && times.is_sorted() && times.last() == Some(&90), "{times:?}");
     assert_eq!(stream.state().totals.last_timestamp, 60);
     assert_eq!(stream.reader().seq_at(15).unwrap(), 2);
