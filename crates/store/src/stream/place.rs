@@ -9,10 +9,10 @@ use crate::disk::File;
 use crate::disk::handles::Handles;
 use crate::pack::FrameTable;
 use crate::record::Context;
+use crate::segment::Totals;
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 use super::table::Rows;
-use crate::segment::Totals;
 
 /// What never changes about a segment file. Whoever holds it can read it, also after it was replaced or removed.
 #[derive(Debug)]
