@@ -14,7 +14,8 @@ pub fn store_footer(data: &[u8]) {
     let context = header().context(None);
     let mut bytes = header().encode().to_vec();
     let (messages, mut rest) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
-    let summary = Totals { first_seq: 7, messages: u64::from(messages), ..Totals::default() };
+    let messages = u64::from(messages);
+    let summary = Totals { first_seq: 7, last_seq: 6 + messages, messages, ..Totals::default() };
     // The trailer of an empty footer, in which lengths and checksums are replaced.
     let empty = Footer { summary, ..Footer::default() }.encode(HEADER_BYTES as u64, &context);
     let mut trailer = empty[empty.len() - TRAILER_BYTES..].to_vec();

@@ -30,6 +30,10 @@ pub enum Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Nothing is wrong with the bytes: somebody else has them.
+            Self::Io(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                f.write_str(&myelin_stdx::fault::words(error))
+            }
             Self::Io(error) => write!(f, "cannot read it: {}", myelin_stdx::fault::words(error)),
             Self::Short(what) => write!(f, "{what}: ends too early"),
             Self::Magic(what) => write!(f, "{what}: does not begin as one"),

@@ -11,7 +11,7 @@ use crate::damage::Damage;
 use crate::disk::Disk;
 use crate::document::{Document, Fields};
 use crate::ranges::Ranges;
-use crate::segment::Totals;
+use crate::segment::{Totals, are_possible};
 use crate::{SegmentNo, Seq, StreamId};
 
 /// The two copies, in the order in which they are written.
@@ -74,7 +74,8 @@ pub struct SegmentEntry {
     pub bytes: u64,
     /// Length of the file, if it is sealed.
     pub file_len: u64,
-    /// Whether it is sealed: a file that lacks its footer then is damaged.
+    /// Whether it is sealed: a file that lacks its footer then is damaged. If not, it was missing or could not be read
+    /// when it was listed, and how many messages it has is not known.
     pub sealed: bool,
 }
 
@@ -117,7 +118,7 @@ impl Manifest {
         let has_base = flag(fields)?;
         let [number, base_generation, file_len] = numbers(fields)?;
         let base = BaseFile { number: SegmentNo(number), generation: base_generation, file_len };
-        let totals = Totals::from_bytes(fields.bytes()?);
+        let totals = Totals::decode(fields.bytes()?)?;
         let count = usize::try_from(fields.u64()?).ok()?;
         if count > fields.0.len() / ENTRY_BYTES {
             return None;
@@ -125,7 +126,8 @@ impl Manifest {
         let segments = (0..count).map(|_| SegmentEntry::take(fields)).collect::<Option<Vec<_>>>()?;
         let ordered = segments.windows(2).all(|pair| pair[0].through < pair[1].no);
         let deleted = Ranges::decode(&mut fields.0)?;
-        ordered.then_some(Self {
+        let within = deleted.iter().last().is_none_or(|range| *range.end() <= totals.last_seq);
+        (ordered && within).then_some(Self {
             generation,
             stream: StreamId(stream),
             covers: SegmentNo(covers),
@@ -149,6 +151,22 @@ impl Manifest {
 }
 
 impl SegmentEntry {
+    /// A segment that is not at hand, and can have held these sequences.
+    pub(crate) fn lost(no: SegmentNo, first_seq: Seq, last_seq: Seq) -> Self {
+        let (through, generation) = (no, 0);
+        Self {
+            no,
+            through,
+            generation,
+            first_seq,
+            last_seq,
+            messages: 0,
+            bytes: 0,
+            file_len: 0,
+            sealed: false,
+        }
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         let numbers = [
             self.no.0,
@@ -168,7 +186,7 @@ impl SegmentEntry {
         let [no, through, generation, first_seq, last_seq, messages, bytes, file_len] = numbers(fields)?;
         let (no, through) = (SegmentNo(no), SegmentNo(through));
         let sealed = flag(fields)?;
-        (no <= through).then_some(Self {
+        (no <= through && are_possible(first_seq, last_seq)).then_some(Self {
             no,
             through,
             generation,

@@ -11,8 +11,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::lock::Locks;
 use super::tree::Tree;
-use super::{DirectoryEntry, Disk, File};
+use super::{DirectoryEntry, Disk, File, Lock};
 
 /// The first chunk's size: what a stream of few messages costs. The next chunks double the file, up to
 /// [`CHUNK`].
@@ -242,6 +243,7 @@ impl File for MemoryFile {
 #[derive(Clone, Debug)]
 pub struct MemoryDisk {
     names: Arc<Mutex<Names>>,
+    locks: Locks,
 }
 
 #[derive(Debug)]
@@ -260,7 +262,8 @@ impl MemoryDisk {
     /// A disk with nothing but the directory `/`.
     #[must_use]
     pub fn new() -> Self {
-        Self { names: Arc::new(Mutex::new(Names { tree: Tree::new(), files: HashMap::new() })) }
+        let names = Names { tree: Tree::new(), files: HashMap::new() };
+        Self { names: Arc::new(Mutex::new(names)), locks: Locks::default() }
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -324,5 +327,10 @@ impl Disk for MemoryDisk {
 
     fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
         Ok(FREE)
+    }
+
+    /// Its tree has no file for it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.locks.take(path)
     }
 }

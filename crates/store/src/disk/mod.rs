@@ -8,6 +8,7 @@
 pub mod faulty;
 pub mod handles;
 pub mod headroom;
+mod lock;
 pub mod memory;
 pub mod real;
 mod tree;
@@ -16,6 +17,8 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+pub use lock::Lock;
 
 /// A file system, or what plays one. Paths are absolute. Errors carry the operating system's kind: a full
 /// disk is `ErrorKind::StorageFull` (or `QuotaExceeded`).
@@ -43,6 +46,9 @@ pub trait Disk: Send + Sync + Debug {
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
     /// Bytes that an ordinary user may still write on the device that holds `path`.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+    /// Locks the file `path`, which is made if it is missing and never removed, without waiting. `ResourceBusy` while
+    /// somebody else holds the lock, in this process or another one. It keeps out only those who ask for it, too.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
 }
 
 /// Whether an error is one of a full disk: it may pass, and nothing else is wrong.

@@ -9,10 +9,11 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{DirectoryEntry, Disk, File};
+use super::lock::is_held;
+use super::{DirectoryEntry, Disk, File, Lock};
 
 /// The file system of the machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,7 +69,24 @@ impl Disk for RealDisk {
         let device = retry_on_intr(|| rustix::fs::statvfs(path))?;
         Ok(device.f_bavail.saturating_mul(device.f_frsize))
     }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        match retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Err(Errno::WOULDBLOCK) => Err(is_held()),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
+
+/// The lock belongs to the open file: closing it, as the end of the process does, ends the lock.
+#[derive(Debug)]
+struct RealLock {
+    _file: fs::File,
+}
+
+impl Lock for RealLock {}
 
 #[derive(Debug)]
 struct RealFile {

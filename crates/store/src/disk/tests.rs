@@ -379,3 +379,17 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn a_lock_is_held_once_and_ends_when_it_is_dropped() {
+    on_each(|disk, root| {
+        let path = root.join("lock");
+        let lock = disk.lock(&path).unwrap();
+        let _other = disk.lock(&root.join("other")).unwrap();
+        assert_eq!(kind(disk.lock(&path)), ErrorKind::ResourceBusy);
+        assert_eq!(kind(disk.lock(&path)), ErrorKind::ResourceBusy, "a refusal ends nothing");
+        drop(lock);
+        disk.lock(&path).unwrap();
+        disk.lock(&path).unwrap();
+    });
+}

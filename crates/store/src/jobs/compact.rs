@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::entries::{self, Times};
+use super::entries;
 use super::output::{Output, Packing};
 use super::overwrite::Overwriting;
 use super::state::{live_rows, read_table};
@@ -20,7 +20,7 @@ use crate::record::{self, Entry, HEAD_BYTES};
 use crate::segment::{
     self, Changes, Dictionary, Footer, Slots, SubjectChange, SubjectChanges, Texts, Totals,
 };
-use crate::stream::{SealedFile, Segment, Source};
+use crate::stream::{SealedFile, Segment, Source, Times};
 use crate::{Seq, Timestamp};
 
 /// A segment to be written again.
@@ -110,7 +110,7 @@ impl Compaction {
     fn copy(&self, slots: &Slots, output: &mut Output) -> Result<Rest, JobError> {
         let kept = self.kept(slots);
         let mut kept = kept.into_iter().peekable();
-        let mut rest = Rest { rows: Rows::default(), times: Times::default(), expiries: Vec::new() };
+        let mut rest = Rest { rows: Rows::default(), times: Times::NONE, expiries: Vec::new() };
         let is_covered = self.covering().is_some();
         entries::walk(&self.segment, &mut |scanned| {
             if let Entry::Control(control) = &scanned.entry {
@@ -140,13 +140,14 @@ impl Compaction {
     fn footer(&self, old: &Footer, rest: Rest) -> Footer {
         let Rest { rows, times, expiries } = rest;
         let first_seq = self.segment.first_seq;
+        let (first_timestamp, last_timestamp) = times.told();
         let summary = Totals {
             first_seq,
             last_seq: rows.deltas.last().map_or(first_seq - 1, |delta| first_seq + u64::from(*delta)),
             messages: rows.deltas.len() as u64,
             bytes: rows.sizes.iter().map(|size| u64::from(*size)).sum(),
-            first_timestamp: times.first,
-            last_timestamp: times.last,
+            first_timestamp,
+            last_timestamp,
         };
         let Rows { deltas, offsets, sizes, subjects } = rows;
         let dictionary = old.slots.dictionary();

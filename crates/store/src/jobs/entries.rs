@@ -104,23 +104,6 @@ fn unpack(
     Ok(())
 }
 
-/// Adds up what a walk passes: for whoever needs the first and the last.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
-    pub(super) first: crate::Timestamp,
-    pub(super) last: crate::Timestamp,
-    any: bool,
-}
-
-impl Times {
-    pub(super) fn add(&mut self, time: crate::Timestamp) {
-        if !self.any {
-            (self.first, self.any) = (time, true);
-        }
-        self.last = time;
-    }
-}
-
 /// An append-only file with what of it is still in memory, to read.
 #[derive(Debug)]
 pub(super) struct Appended(pub(super) Arc<AppendFile>);

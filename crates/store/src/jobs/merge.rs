@@ -27,8 +27,8 @@ pub(crate) struct Merging {
     pub(crate) stream: StreamId,
     /// The manifest on disk.
     pub(crate) old: Option<Arc<Manifest>>,
-    /// All sealed segments up to the last one to be covered, in order: those that the manifest lists, and without gaps
-    /// those behind it.
+    /// All sealed segments up to the last one to be covered, in order: those that the manifest lists, and those behind
+    /// it. What is missing among them could not be read when the stream was opened.
     pub(crate) segments: Vec<Arc<Segment>>,
     /// Whether to look at every segment for what is worth compacting, not only at those that have changed.
     pub(crate) survey: bool,
@@ -102,7 +102,7 @@ impl Merging {
                 // The file is not there or cannot be read, as was reported when the stream was opened. It stays listed
                 // while it would show something: an operator may bring it back.
                 (None, _) => list.entries.extend(list.visible.clipped(entry)),
-                (Some(segment), Some(entry)) if !self.survey => {
+                (Some(segment), Some(entry)) if !self.survey && entry.sealed => {
                     let (generation, file_len) = (segment.generation, segment.file_bytes());
                     list.entries.push(SegmentEntry { generation, file_len, ..entry });
                 }
@@ -112,7 +112,24 @@ impl Merging {
                 },
             }
         }
-        newer.iter().try_for_each(|one| list.count(&one.segment, None))
+        let old = self.old.as_ref().map(|old| (old.covers, old.totals.last_seq));
+        let (mut before, mut last_seq) = old.unwrap_or((SegmentNo(0), 0));
+        for Newer { segment, changes } in newer {
+            // Whoever brings one of those back finds that it is waited for.
+            for no in (before.0 + 1..segment.no.0).map(SegmentNo) {
+                let lost = SegmentEntry::lost(no, last_seq + 1, segment.first_seq - 1);
+                list.entries.extend(list.visible.clipped(&lost));
+            }
+            list.count(segment, None)?;
+            (before, last_seq) = (segment.no, changes.totals.last_seq);
+        }
+        Ok(())
+    }
+
+    /// Whether a segment is there that no base knows.
+    fn has_come_back(&self) -> bool {
+        let listed = self.old.iter().flat_map(|old| &old.segments);
+        listed.filter(|entry| !entry.sealed).any(|entry| self.find(entry.no).is_some())
     }
 
     fn find(&self, no: SegmentNo) -> Option<&Arc<Segment>> {
@@ -133,6 +150,9 @@ impl Merging {
         listed: &[SegmentEntry],
         visible: &Visible,
     ) -> Result<BaseFile, JobError> {
+        if self.has_come_back() {
+            return self.rebuild_base(base, listed, visible);
+        }
         let (is_emptied, newer) = behind_the_last_purge(newer);
         let old = self.old.as_ref().and_then(|old| old.base).filter(|_| !is_emptied);
         let merged = base.write(|writer| {

@@ -13,17 +13,17 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::entries::{self, Times};
+use super::entries;
 use super::output::{Output, Packing};
 use super::{JobError, Site};
 use crate::damage::Damage;
 use crate::disk::is_full;
 use crate::index::SubjectId;
 use crate::ranges::Ranges;
-use crate::record::{Batch, Control, Entry, HEAD_BYTES, peek};
+use crate::record::{Batch, Control, Entry};
 use crate::recovery::{QUARANTINE, place_aside};
 use crate::segment::{Changes, Footer, Slots, SubjectChange, SubjectChanges, TRAILER_BYTES, Texts, Totals};
-use crate::stream::{Closed, Origin, Rows, SealedFile, Segment, Source, segment_name};
+use crate::stream::{Closed, Origin, Rows, SealedFile, Segment, Source, Times, segment_name};
 use crate::{Seq, Timestamp, WriteFailed};
 
 /// Texts read under one lock of the catalog.
@@ -115,7 +115,7 @@ impl Sealing {
         file.flush().map_err(io::Error::from)?;
         let mark = self.mark();
         let end = file.end() + mark.len() as u64;
-        let footer = self.footer(names, rows, self.times()?);
+        let footer = self.footer(names, rows, self.closed.times);
         let bytes = footer.encode(end, &active.segment.context);
         let length = end + bytes.len() as u64;
         let (sections, trailer) = bytes.split_at(bytes.len() - TRAILER_BYTES);
@@ -175,7 +175,7 @@ impl Sealing {
         let before = &*self.closed.active.segment;
         let mut output = Output::begin(site, before, self.packing)?;
         let (rows, mut kept) = (&*self.closed.rows, Rows::default());
-        let (mut row, mut times) = (0, Times::default());
+        let (mut row, mut times) = (0, Times::NONE);
         let walk = match care {
             Care::Whole => entries::walk,
             Care::Salvage => entries::walk_sound,
@@ -252,34 +252,17 @@ impl Sealing {
 
     fn footer(&self, names: &Names, rows: &Rows, times: Times) -> Footer {
         let first_seq = self.closed.active.segment.first_seq;
+        let (first_timestamp, last_timestamp) = times.told();
         let summary = Totals {
             // What the table's deltas are relative to.
             first_seq,
             last_seq: rows.deltas.last().map_or(first_seq - 1, |delta| first_seq + u64::from(*delta)),
             messages: rows.len() as u64,
             bytes: rows.sizes.iter().map(|size| u64::from(*size)).sum(),
-            first_timestamp: times.first,
-            last_timestamp: times.last,
+            first_timestamp,
+            last_timestamp,
         };
         Footer { summary, changes: names.changes.clone(), slots: names.slots(first_seq, rows) }
-    }
-
-    /// When the first and the last message of the segment were accepted.
-    fn times(&self) -> Result<Times, JobError> {
-        let mut times = Times::default();
-        let offsets = &self.closed.rows.offsets;
-        for offset in [offsets.first(), offsets.last()].into_iter().flatten() {
-            times.add(self.time_at(u64::from(*offset))?);
-        }
-        Ok(times)
-    }
-
-    fn time_at(&self, offset: u64) -> Result<Timestamp, JobError> {
-        let active = &self.closed.active;
-        let mut head = [0; HEAD_BYTES];
-        let read = active.file.read_at(&mut head, offset)?;
-        let head = peek(&head[..read]);
-        head.map(|head| head.timestamp).ok_or(JobError::Damage(active.segment.no, Damage::Content("segment")))
     }
 
     fn names(&self, site: &Site) -> Names {

@@ -35,7 +35,7 @@ pub(super) struct Visible {
 }
 
 impl Visible {
-    /// The state behind the last of `newer`, which follow the manifest without gaps.
+    /// The state behind the last of `newer`, which follow the manifest in order.
     pub(super) fn after(old: Option<&Manifest>, newer: &[Newer]) -> Self {
         let mut deleted = old.map(|manifest| manifest.deleted.clone()).unwrap_or_default();
         let mut fresh = Ranges::new();

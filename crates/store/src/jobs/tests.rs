@@ -19,6 +19,7 @@ use crate::{Disk, Job, Notice, SegmentNo, Seq, Timestamp};
 
 mod crashes;
 mod forms;
+mod gaps;
 mod twin;
 
 /// How segments are stored.

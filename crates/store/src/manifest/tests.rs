@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 
 use super::*;
-use crate::disk::{DirectoryEntry, File};
+use crate::disk::{DirectoryEntry, File, Lock};
+use crate::segment::MAX_SEQ;
 use crate::segment::tests::Bytes;
 
 /// A disk of one flat name space that fails from a given step on.
@@ -76,6 +77,9 @@ impl Disk for Map {
     fn free_bytes(&self, _: &Path) -> io::Result<u64> {
         Ok(0)
     }
+    fn lock(&self, _: &Path) -> io::Result<Box<dyn Lock>> {
+        Ok(Box::new(()))
+    }
 }
 
 fn manifest(generation: u64) -> Manifest {
@@ -131,6 +135,21 @@ fn a_manifest_comes_back_and_changed_ones_do_not() {
     let mut unordered = manifest(1);
     unordered.segments.swap(0, 1);
     assert!(matches!(Manifest::decode(&unordered.encode()), Err(Damage::Content(_))));
+}
+
+#[test]
+fn a_manifest_with_impossible_sequences_is_none() {
+    let is_refused = |manifest: Manifest| {
+        assert!(matches!(Manifest::decode(&manifest.encode()), Err(Damage::Content(_))), "{manifest:?}");
+    };
+    for (first_seq, last_seq) in [(2, u64::MAX), (2, MAX_SEQ + 1), (22, 20)] {
+        let totals = Totals { first_seq, last_seq, ..manifest(1).totals };
+        is_refused(Manifest { totals, ..manifest(1) });
+        let mut listed = manifest(1);
+        (listed.segments[1].first_seq, listed.segments[1].last_seq) = (first_seq, last_seq);
+        is_refused(listed);
+    }
+    is_refused(Manifest { deleted: Ranges::from_unsorted(vec![3, 21]), ..manifest(1) });
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use crate::damage::Damage;
 use crate::index::{Deleted, SubjectState};
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::segment::SubjectChange;
-use crate::stream::{Form, Place, Rows, segment_name};
+use crate::stream::{Form, Place, Rows, Times, segment_name};
 use crate::{SegmentNo, Seq, Timestamp};
 
 use super::directory::{Found, base_name};
@@ -18,10 +18,15 @@ impl Recovering<'_> {
     pub(super) fn load_manifest(&mut self, manifest: &Manifest, found: &Found) -> Result<(), OpenError> {
         self.catalog.totals = manifest.totals;
         self.catalog.deleted = Deleted::load(manifest.deleted.iter());
+        let mut has_come_back = false;
         for entry in &manifest.segments {
+            let places = self.catalog.places.len();
             self.add_listed(entry, found)?;
+            has_come_back |= !entry.sealed && self.catalog.places.len() > places;
         }
         match self.load_base(manifest) {
+            // It cannot know the subjects of a segment that was missing when it was written.
+            Ok(()) if has_come_back => self.rebuild_index(),
             Ok(()) => Ok(()),
             Err(Damage::Io(error)) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(OpenError::new("index", error))
@@ -46,15 +51,30 @@ impl Recovering<'_> {
             self.report.note(Notice::Missing { segments: no..=no });
             return Ok(());
         }
-        match self.read_ends(no) {
+        let ends = self.read_ends(no);
+        let entry = &match &ends {
+            // What it shows was not known when it was listed, only what it can show at most.
+            Ok((header, trailer)) if !entry.sealed => SegmentEntry {
+                first_seq: entry.first_seq.max(header.first_seq),
+                last_seq: trailer
+                    .as_ref()
+                    .map_or(entry.last_seq, |trailer| trailer.summary.last_seq.min(entry.last_seq)),
+                ..*entry
+            },
+            _ => *entry,
+        };
+        if entry.last_seq < entry.first_seq {
+            return Ok(());
+        }
+        match ends {
             Ok((header, Some(trailer))) => {
                 match self.sealed_segment(&header, &trailer) {
                     Ok(segment) => self.catalog.add_sealed(Place {
                         segment: Arc::new(segment),
                         first_seq: entry.first_seq,
                         last_seq: entry.last_seq,
-                        first_timestamp: trailer.summary.first_timestamp,
-                        last_timestamp: trailer.summary.last_timestamp,
+                        times: Times::of(&trailer.summary),
+                        reached: Timestamp::MIN,
                         form: Form::Sealed,
                         removed: 0,
                     }),

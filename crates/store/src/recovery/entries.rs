@@ -9,13 +9,13 @@ use crate::damage::Damage;
 use crate::disk::File;
 use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
-use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, MAX_SEQ, ScanEnd, Scanned};
+use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
 use crate::stream::{
-    Active, Beginning, Catalog, Closed, Files, Form, NewRow, Place, Rows, SealedFile, Segment, Shared,
-    Source, size_of,
+    Active, Beginning, Closed, Files, Form, Place, Rows, SealedFile, Segment, Shared, Source, Times, size_of,
 };
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
+use super::apply::{Fate, Passed, apply};
 use super::directory::{place_aside, set_aside};
 use super::packed::each_entry;
 use super::{Notice, OpenError, Recovering};
@@ -83,13 +83,15 @@ impl Recovering<'_> {
         self.begin_unsealed(header, &file, context.clone(), end).map_err(unread)?;
         let mut entries = 0;
         let catalog = &mut self.catalog;
-        let mut failure = None;
+        let (mut failure, mut passed) = (None, Passed::default());
         extent.to = end;
         extent.durable = end;
         walk(&*file, header, &context, extent, &mut |scanned| {
             entries += 1;
-            if let Err(error) = apply(catalog, &scanned) {
-                failure.get_or_insert(error);
+            match apply(catalog, &scanned) {
+                Ok(Fate::Applied) => {}
+                Ok(Fate::PassedOver) => passed.add(&scanned),
+                Err(error) => drop(failure.get_or_insert(error)),
             }
         })
         .map_err(fault)?;
@@ -98,6 +100,7 @@ impl Recovering<'_> {
             return Err(unread(error));
         }
         self.report_damaged(no, &scan.damaged);
+        self.report_passed(no, passed);
         let whole =
             self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))?;
         // From its beginning: what the log calls synced may have been so in the journal only.
@@ -276,8 +279,8 @@ impl Recovering<'_> {
             what: "it has lost its footer; its entries were read instead".to_owned(),
         });
         let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
-        let mut rows = Rows::default();
-        let (mut first_timestamp, mut last_timestamp) = (None, 0);
+        let (mut rows, mut passed) = (Rows::default(), Passed::default());
+        let mut times = Times::NONE;
         let segment =
             if header.packed { Some(self.packed_segment(header, None).map_err(fault)?) } else { None };
         let catalog = &mut self.catalog;
@@ -289,11 +292,13 @@ impl Recovering<'_> {
                 u32::try_from(scanned.offset),
                 u32::try_from(size),
             ) else {
-                return;
+                return passed.add(&scanned);
             };
-            first_timestamp.get_or_insert(message.timestamp);
-            last_timestamp = message.timestamp;
-            rows.push_if_ascending(delta, offset, size, catalog.index.enter(message.subject));
+            if rows.push_if_ascending(delta, offset, size, catalog.index.enter(message.subject)) {
+                times.add(message.timestamp);
+            } else {
+                passed.add(&scanned);
+            }
         };
         let segment = if let Some(segment) = segment {
             let damaged = each_entry(&segment, &mut enter).map_err(fault)?;
@@ -317,12 +322,13 @@ impl Recovering<'_> {
                 source: Source::Plain(sealed),
             })
         };
+        self.report_passed(no, passed);
         self.catalog.add_sealed(Place {
             segment,
             first_seq: entry.first_seq,
             last_seq: entry.last_seq,
-            first_timestamp: first_timestamp.unwrap_or(0),
-            last_timestamp,
+            times,
+            reached: Timestamp::MIN,
             form: Form::Closed(Arc::new(rows)),
             removed: 0,
         });
@@ -355,55 +361,6 @@ pub(super) fn write_again(file: &dyn File, from: u64, to: u64) -> std::io::Resul
         at += read as u64;
     }
     file.sync()
-}
-
-/// Replays one entry.
-pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<(), ReadError> {
-    match &scanned.entry {
-        Entry::Message(message) => {
-            // A message that is there already can only come from bytes that were written twice.
-            // And one far from where its segment begins was never written by an append.
-            if message.seq <= catalog.totals.last_seq || !is_in_span(catalog, message.seq) {
-                return Ok(());
-            }
-            let size = size_of(Storage::File, message.subject, message.headers, message.payload);
-            catalog.append(&NewRow {
-                seq: message.seq,
-                timestamp: message.timestamp,
-                expires: message.expires,
-                subject: message.subject,
-                offset: scanned.offset,
-                size,
-            });
-        }
-        Entry::Erased { seq } if *seq <= MAX_SEQ => catalog.skip(*seq),
-        Entry::Control(Control::Delete(ranges)) => {
-            let (first, last) = (catalog.totals.first_seq, catalog.totals.last_seq);
-            for range in ranges.iter() {
-                let last = (*range.end()).min(last);
-                let mut seq = catalog.deleted.next_live((*range.start()).max(first));
-                while seq <= last {
-                    catalog.remove(seq)?;
-                    seq = catalog.deleted.next_live(seq + 1);
-                }
-            }
-        }
-        Entry::Control(Control::Trim { first }) if *first <= MAX_SEQ => {
-            catalog.trim(*first)?;
-        }
-        Entry::Control(Control::Truncate { last }) => {
-            catalog.truncate(*last)?;
-        }
-        Entry::Control(Control::Skip { last }) if *last <= MAX_SEQ => catalog.skip(*last),
-        Entry::Erased { .. } | Entry::Control(_) => {}
-    }
-    Ok(())
-}
-
-/// Whether the active segment's table can name a sequence.
-fn is_in_span(catalog: &Catalog, seq: Seq) -> bool {
-    let first = catalog.places.last().map_or(0, |place| place.segment.first_seq);
-    seq <= MAX_SEQ && seq.checked_sub(first).is_some_and(|delta| u32::try_from(delta).is_ok())
 }
 
 /// Makes the last segment grow again, or begins a new one.

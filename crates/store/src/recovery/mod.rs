@@ -7,6 +7,7 @@
 //! Nothing is deleted here but files that no manifest needs any more. What is torn was never released and is cut; what
 //! is damaged is reported, and everything around it stays readable.
 
+mod apply;
 mod base;
 mod directory;
 mod entries;

@@ -11,7 +11,7 @@ use crate::record;
 use crate::segment::{HEADER_BYTES, Header, Scanned, Trailer};
 use crate::stream::{SealedFile, Segment, Source};
 
-use super::entries::apply;
+use super::apply::{Fate, Passed, apply};
 use super::{Notice, OpenError, Recovering};
 
 impl Recovering<'_> {
@@ -28,13 +28,15 @@ impl Recovering<'_> {
         let segment = self.packed_segment(header, trailer).map_err(fault)?;
         let unread = |error: crate::ReadError| fault(std::io::Error::other(error.to_string()).into());
         self.begin_walked(Arc::clone(&segment)).map_err(unread)?;
-        let mut failure = None;
+        let (mut failure, mut passed) = (None, Passed::default());
         let catalog = &mut self.catalog;
         let mut entries = 0;
         let damaged = each_entry(&segment, &mut |scanned| {
             entries += 1;
-            if let Err(error) = apply(catalog, &scanned) {
-                failure.get_or_insert(error);
+            match apply(catalog, &scanned) {
+                Ok(Fate::Applied) => {}
+                Ok(Fate::PassedOver) => passed.add(&scanned),
+                Err(error) => drop(failure.get_or_insert(error)),
             }
         })
         .map_err(fault)?;
@@ -46,6 +48,7 @@ impl Recovering<'_> {
             self.catalog.skip(trailer.summary.last_seq);
         }
         self.note_frames(header, &damaged);
+        self.report_passed(header.segment, passed);
         self.catalog.close_walked();
         Ok(())
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::damage::Damage;
 use crate::segment::{self, Changes, Header, Trailer};
-use crate::stream::{Form, Place, SealedFile, Segment, Source};
-use crate::{SegmentNo, Seq};
+use crate::stream::{Form, Place, SealedFile, Segment, Source, Times};
+use crate::{SegmentNo, Seq, Timestamp};
 
 use super::base::state_of;
 use super::entries::write_again;
@@ -66,13 +66,12 @@ impl Recovering<'_> {
         // After a truncation sequences begin again: those of before are gone, whatever became of them.
         self.catalog.forget_above(header.first_seq - 1);
         self.apply_changes(header, &changes);
-        let summary = &trailer.summary;
         self.catalog.add_sealed(Place {
             segment,
             first_seq: header.first_seq,
             last_seq: last_seq_of(header, &changes),
-            first_timestamp: summary.first_timestamp,
-            last_timestamp: summary.last_timestamp,
+            times: Times::of(&trailer.summary),
+            reached: Timestamp::MIN,
             form: Form::Sealed,
             removed: 0,
         });

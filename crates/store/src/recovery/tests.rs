@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::apply::Fate;
 use super::*;
 use crate::config::Compression;
 use crate::disk::Disk;
@@ -116,18 +117,52 @@ fn entries_that_no_append_writes_are_passed_over() {
     let shared = Arc::clone(stream.shared());
     let mut catalog = shared.catalog_mut();
     let mut apply = |entry| {
-        entries::apply(&mut catalog, &Scanned { offset: 128, size: 40, timestamp: 1, entry }).unwrap();
-        (catalog.totals.last_seq, catalog.totals.messages)
+        let fate =
+            apply::apply(&mut catalog, &Scanned { offset: 128, size: 40, timestamp: 1, entry }).unwrap();
+        (catalog.totals.last_seq, catalog.totals.messages, fate)
     };
-    let before = (MESSAGES, MESSAGES);
-    for seq in [u64::MAX, 1 << 40] {
+    let before = (MESSAGES, MESSAGES, Fate::PassedOver);
+    for seq in [u64::MAX, 1 << 40, MESSAGES] {
         let message = Message { seq, timestamp: 1, expires: None, subject: b"a", headers: b"", payload: b"" };
         assert_eq!(apply(Entry::Message(message)), before);
     }
     assert_eq!(apply(Entry::Erased { seq: u64::MAX }), before);
+    assert_eq!(apply(Entry::Erased { seq: 1 << 40 }), before);
     assert_eq!(apply(Entry::Control(Control::Skip { last: u64::MAX })), before);
     assert_eq!(apply(Entry::Control(Control::Trim { first: u64::MAX })), before);
     let mut all = crate::ranges::Ranges::default();
     all.push(1..=u64::MAX);
-    assert_eq!(apply(Entry::Control(Control::Delete(std::borrow::Cow::Owned(all)))), (MESSAGES, 0));
+    assert_eq!(
+        apply(Entry::Control(Control::Delete(std::borrow::Cow::Owned(all)))),
+        (MESSAGES, 0, Fate::Applied)
+    );
+}
+
+/// Their checksums are right, and so are the messages around them.
+#[test]
+fn messages_that_stand_where_they_cannot_are_reported() {
+    use crate::record::{Batch, Message};
+    let (disk, id) = written(Compression::None);
+    let store = open(&disk, 2);
+    let (stream, _) = store.open_stream(id, config(Compression::None), 5).unwrap();
+    let segment = Arc::clone(&stream.shared().catalog().places.last().unwrap().segment);
+    let name = crate::stream::segment_name(segment.no);
+    let path = stream_directory(Path::new("/store"), id).join(&name);
+    let mut bytes = Vec::new();
+    let mut batch = Batch::begin(&mut bytes, segment.records_end(), &segment.context);
+    let first = segment.records_end();
+    for seq in [MESSAGES, 1 << 40, MESSAGES + 1] {
+        let message = Message { seq, timestamp: 1, expires: None, subject: b"a", headers: b"", payload: b"" };
+        batch.message(&message);
+    }
+    batch.finish();
+    drop((stream, store));
+    let disk = Arc::new(disk.kill());
+    disk.open(&path).unwrap().write_at(&bytes, first).unwrap();
+    let store = open(&disk, 3);
+    let (stream, report) = store.open_stream(id, config(Compression::None), 5).unwrap();
+    assert_eq!(sequences(&stream), (1..=MESSAGES + 1).collect::<Vec<_>>(), "{:?}", report.notices);
+    let [Notice::Damaged { file, what }] = &report.notices[..] else { panic!("{:?}", report.notices) };
+    assert_eq!(*file, name);
+    assert!(what.contains(&format!("2, from {first} on")), "{what}");
 }

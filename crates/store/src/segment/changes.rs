@@ -42,7 +42,7 @@ impl Changes {
     /// Reads the section. `None` if it is not one for these subjects.
     pub(crate) fn decode(mut input: &[u8], texts: Texts) -> Option<Self> {
         let mut fields = Fields(input);
-        let totals = Totals::from_bytes(fields.bytes()?);
+        let totals = Totals::decode(fields.bytes()?)?;
         let truncated_to = match (fields.byte()?, fields.u64()?) {
             (0, 0) => None,
             (1, last) => Some(last),

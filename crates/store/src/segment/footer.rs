@@ -151,7 +151,8 @@ impl Trailer {
             let [a, b, c, d, e, f, g, h, i, j, k, l] = *place;
             *section = (u64::from_le_bytes([a, b, c, d, e, f, g, h]), u32::from_le_bytes([i, j, k, l]));
         }
-        let summary = bytes[SUMMARY_AT..].first_chunk().map(Totals::from_bytes).unwrap_or_default();
+        let summary = bytes[SUMMARY_AT..].first_chunk().and_then(Totals::decode);
+        let summary = summary.ok_or(Damage::Content(WHAT))?;
         let trailer = Self { records_end: u64::from_le_bytes(numbers[2]), summary, sections };
         let end = sections.iter().try_fold(trailer.records_end, |end, (length, _)| end.checked_add(*length));
         let fits = end.and_then(|end| end.checked_add(TRAILER_BYTES as u64)) == Some(file_len);

@@ -77,7 +77,15 @@ impl Totals {
         bytes
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+    /// As [`Totals::from_bytes`]. `None` if no stream can have come to it: sequences that cannot be counted on from, or
+    /// that end before they begin.
+    pub(crate) fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let totals = Self::from_bytes(bytes);
+        let is_possible = are_possible(totals.first_seq, totals.last_seq) && totals.first_seq > 0;
+        is_possible.then_some(totals)
+    }
+
+    fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         let mut values = [0u64; 6];
         for (value, place) in values.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *value = u64::from_le_bytes(*place);
@@ -92,6 +100,11 @@ impl Totals {
             last_timestamp: last as i64,
         }
     }
+}
+
+/// Whether something can have these as its first and last sequence; an empty one ends just before it begins.
+pub(crate) fn are_possible(first: Seq, last: Seq) -> bool {
+    last <= MAX_SEQ && first <= last + 1
 }
 
 #[cfg(test)]

@@ -230,6 +230,30 @@ proptest! {
     }
 }
 
+/// Their checksums are right: somebody wrote them like that.
+#[test]
+fn footers_with_impossible_totals_are_damaged() {
+    let context = header().context(None);
+    let good = footer(&[], changes(&[], Vec::new(), Vec::new(), None));
+    let read = |footer: &Footer| {
+        let mut bytes = vec![1; 5000];
+        bytes.extend(footer.encode(5000, &context));
+        let file = Bytes::new(&bytes);
+        let trailer = read_trailer(&file, &context)?.expect("a trailer");
+        read_changes(&file, &trailer, &context).map(drop)
+    };
+    read(&good).unwrap();
+    let empty = Totals { first_seq: MAX_SEQ + 1, last_seq: MAX_SEQ, ..Totals::default() };
+    read(&Footer { summary: empty, ..good.clone() }).unwrap();
+    for (first_seq, last_seq) in [(1, MAX_SEQ + 1), (1, u64::MAX), (u64::MAX, u64::MAX), (0, 5), (7, 5)] {
+        let totals = Totals { first_seq, last_seq, ..Totals::default() };
+        let of_segment = Footer { summary: totals, ..good.clone() };
+        assert!(matches!(read(&of_segment), Err(Damage::Content(_))), "{totals:?}");
+        let changes = Changes { totals, ..good.changes.clone() };
+        assert!(matches!(read(&Footer { changes, ..good.clone() }), Err(Damage::Content(_))), "{totals:?}");
+    }
+}
+
 #[test]
 fn columns_that_cannot_be() {
     let column = |width: u8, base: u64, body: &[u8]| [&[width][..], &base.to_le_bytes(), body].concat();
@@ -363,7 +387,7 @@ fn footer_speed() {
         let numbers = (0..100_000u32).map(|index| index.wrapping_mul(7919) % distinct).collect();
         let slots =
             Slots::assemble(10, column(|i| i), column(|i| 128 + i * 160), column(|_| 170), numbers, &texts);
-        let summary = Totals { first_seq: 10, messages: 100_000, ..Totals::default() };
+        let summary = Totals { first_seq: 10, last_seq: 100_009, messages: 100_000, ..Totals::default() };
         let footer = Footer { summary, changes: Changes { subjects, ..Changes::default() }, slots };
         let start = spent();
         let mut bytes = vec![0; 16_000_128];

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! ROOT/store, store.copy    who this store is
+//! ROOT/lock                 locked while a process has the store open
 //! ROOT/journal/             rounds that are not in the streams' files yet
 //! ROOT/headroom             space for what must still be written on a full disk
 //! ROOT/streams/ID/          one directory per stream
@@ -31,7 +32,9 @@ use crate::journal::{Journal, JournalConfig, ReplayReport, SyncInterval};
 use crate::keys::{Keys, NeedsReseal, StreamKey};
 use crate::meta::Meta;
 use crate::recovery::{self, Notice, OpenError, StreamReport, place_aside, stream_directory};
-use crate::stream::{Active, Beginning, Catalog, Files, Ground, Home, Shared, SlotsCache, Stream};
+use crate::stream::{
+    Active, Beginning, Catalog, Claim, Claims, Files, Ground, Home, Shared, SlotsCache, Stream,
+};
 use crate::{SegmentNo, Storage, StreamId, Timestamp};
 
 pub(crate) use identity::{COPY, number};
@@ -106,7 +109,8 @@ impl Store {
     /// Opens a store: after this everything that was durable is in the streams' files, which can be opened one by one.
     ///
     /// # Errors
-    /// The directory or the journal cannot be used. Damaged streams are no error but in the report.
+    /// The directory or the journal cannot be used, or another process uses them: a store is open for as long as it or
+    /// one of its streams is there. Damaged streams are no error but in the report.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: StoreOptions,
@@ -124,6 +128,8 @@ impl Store {
         let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
         let streams = root.join("streams");
         disk.make_directory(&streams).map_err(io("streams"))?;
+        let lock = disk.lock(&root.join(LOCK));
+        let lock = lock.map_err(|error| OpenError::new(format!("the store in {}", root.display()), error))?;
         let store_id = identity::load(&*disk, &root, &*entropy)?;
         disk.sync_directory(&root).map_err(io("the store directory"))?;
         if let Some(parent) = root.parent() {
@@ -164,6 +170,8 @@ impl Store {
             headroom,
             entropy,
             keys,
+            claims: Claims::default(),
+            _lock: lock,
         });
         Ok((Self { root, ground, index_seed: u64::from_le_bytes(seed) }, report))
     }
@@ -201,6 +209,7 @@ impl Store {
         let mut number = [0; 8];
         self.ground.entropy.fill(&mut number);
         let id = StreamId(u64::from_le_bytes(number).max(1));
+        let claim = self.claim(id)?;
         let config = StreamConfig { storage: Storage::File, ..config };
         let (key, sealed_keys) = self.new_key(id);
         let meta = Meta {
@@ -215,7 +224,7 @@ impl Store {
         let io = |error: io::Error| OpenError::new("a new stream", error);
         let made = self.make_directory(&directory, &meta);
         made.inspect_err(|_| self.unmake_directory(&directory)).map_err(io)?;
-        let files = Files { ground: Arc::clone(&self.ground), directory, key };
+        let files = Files { ground: Arc::clone(&self.ground), directory, key, _claim: claim };
         let catalog = Catalog::new(self.index_seed, Arc::clone(&self.ground.slots), config.first_seq);
         let first_seq = catalog.next_seq();
         let shared = Shared::new(id, Storage::File, catalog);
@@ -255,19 +264,26 @@ impl Store {
         let _ = disk.sync_directory(&self.root.join("streams"));
     }
 
-    /// Opens a stream that the report of [`Store::open`] names.
+    /// Opens a stream that the report of [`Store::open`] names, or one whose [`Stream`] was dropped since: what that one
+    /// had accepted is there, written or not, unless it had failed. Then only what was released is. Waits for a round that
+    /// is on its way.
     ///
     /// # Errors
-    /// It cannot be read, or is encrypted and the key is wrong. Nothing was changed.
+    /// It is open, or a job of it still runs. Or it cannot be read, or is encrypted and the key is wrong. Nothing was
+    /// changed. Or what a dropped one had in memory could not be written to its files: this may be repeated.
     pub fn open_stream(
         &self,
         id: StreamId,
         config: StreamConfig,
         now: Timestamp,
     ) -> Result<(Stream, StreamReport), OpenError> {
+        let claim = self.claim(id)?;
         let directory = stream_directory(&self.root, id);
         let key = self.open_key(&directory)?;
-        let files = Files { ground: Arc::clone(&self.ground), directory, key };
+        // Only the journal knows what a stream that was dropped had not written yet.
+        let left = self.ground.journal.leave(id, Vec::new());
+        left.map_err(|error| OpenError::new("what the stream had in memory", error.to_io()))?;
+        let files = Files { ground: Arc::clone(&self.ground), directory, key, _claim: claim };
         let config = StreamConfig { storage: Storage::File, ..config };
         recovery::open_stream(id, files, config, self.index_seed, now)
     }
@@ -293,6 +309,15 @@ impl Store {
         stream.hand_on(&anew);
         *stream = anew;
         Ok(report)
+    }
+
+    /// The right to write the files of a stream.
+    fn claim(&self, id: StreamId) -> Result<Arc<Claim>, OpenError> {
+        let busy = || {
+            let why = "it is open already, or a job still works on its files";
+            OpenError::new(format!("stream {:016x}", id.0), io::Error::new(io::ErrorKind::ResourceBusy, why))
+        };
+        self.ground.claims.take(id).ok_or_else(busy)
     }
 
     /// The key of the stream in `directory`. If it was sealed with the previous master key it is sealed anew.
@@ -379,8 +404,11 @@ impl Store {
 }
 
 /// Names in the root that are ours.
-pub(crate) const OURS: [&str; 6] =
-    ["store", "store.copy", "journal", "headroom", "streams", recovery::QUARANTINE];
+pub(crate) const OURS: [&str; 7] =
+    ["store", "store.copy", LOCK, "journal", "headroom", "streams", recovery::QUARANTINE];
+
+/// The file in the root that an open store has locked.
+const LOCK: &str = "lock";
 
 fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {
     for entry in disk.list(root)? {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::config::Durability;
 use crate::disk::faulty::{Fault, FaultyDisk, Survival};
-use crate::disk::{DirectoryEntry, File};
+use crate::disk::{DirectoryEntry, File, Lock};
 use crate::entropy::SeededEntropy;
 use crate::stream::{Admission, Filter, NewMessage, StoreError, Wait};
 
@@ -199,6 +199,9 @@ impl Disk for Interrupted {
     }
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         self.disk.free_bytes(path)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.disk.lock(path)
     }
 }
 
@@ -454,4 +457,82 @@ fn a_full_disk_is_told_from_other_errors() {
     disk.fail_at(disk.points(), Fault::Error(io::ErrorKind::Other));
     let other = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap_err();
     assert!(!other.is_full(), "{other}");
+}
+
+#[test]
+fn what_a_dropped_stream_had_in_memory_is_there_when_it_is_opened_again() {
+    let disk = Arc::new(FaultyDisk::new(13));
+    let (store, _) = open(&disk, 1);
+    for durability in [Durability::Memory, Durability::Synced, Durability::Written] {
+        let config = StreamConfig { durability, segment_bytes: Some(128 << 10), ..StreamConfig::default() };
+        let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+        let id = stream.id();
+        // One in a segment that was closed, one in the active one, and one that a round has taken.
+        put(&mut stream, b"one", 1).unwrap();
+        stream.close_segment(1, 1).unwrap();
+        put(&mut stream, b"two", 1).unwrap();
+        store.journal().round_now(&|| 2).unwrap();
+        put(&mut stream, b"three", 3).unwrap();
+        drop(stream);
+        let (mut stream, report) = store.open_stream(id, config, 4).unwrap();
+        assert_eq!(report.notices, [], "{durability:?}");
+        assert_eq!(put(&mut stream, b"four", 5).unwrap(), 4);
+        store.journal().round_now(&|| 6).unwrap();
+        let all = [&b"one"[..], b"two", b"three", b"four"].map(<[u8]>::to_vec);
+        assert_eq!(payloads(&stream), all, "{durability:?}");
+        let other = Arc::new(disk.power_cycle(Survival::None));
+        let (store, _) = open(&other, 2);
+        let (stream, report) = store.open_stream(id, config, 7).unwrap();
+        assert_eq!((report.notices, payloads(&stream)), (vec![], all.to_vec()), "{durability:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_open_is_not_opened_again() {
+    let (store, _) = open(&Arc::new(FaultyDisk::new(14)), 1);
+    let config = StreamConfig { segment_bytes: Some(128 << 10), ..StreamConfig::default() };
+    let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+    let id = stream.id();
+    let is_refused = |store: &Store| {
+        let error = store.open_stream(id, config, 2).unwrap_err();
+        assert!(error.to_string().contains("open already"), "{error}");
+    };
+    for _ in 0..30 {
+        put(&mut stream, &[1; 10_000], 1).unwrap();
+    }
+    is_refused(&store);
+    store.reopen_stream(&mut stream, 2).unwrap();
+    is_refused(&store);
+    let job = stream.next_job(3).expect("a segment to seal");
+    drop(stream);
+    // The job would write into files that are another's.
+    is_refused(&store);
+    drop(job.run());
+    let (mut stream, report) = store.open_stream(id, config, 4).unwrap();
+    assert_eq!((report.notices, payloads(&stream).len()), (vec![], 30));
+    is_refused(&store);
+    store.delete_stream(&mut stream).unwrap();
+    drop(stream);
+    let gone = store.open_stream(id, config, 5).unwrap_err();
+    assert!(!gone.to_string().contains("open already"), "{gone}");
+}
+
+#[test]
+fn a_store_is_used_by_one_process_at_a_time() {
+    let disk = Arc::new(FaultyDisk::new(15));
+    let (store, _) = open(&disk, 1);
+    let again = |disk: &FaultyDisk| {
+        let opened = Store::open(Arc::new(disk.clone()), options(), Arc::new(SeededEntropy::new(2)));
+        opened.map(drop).map_err(|error| error.to_string())
+    };
+    let refused = Err("the store in /store: another process uses it".to_owned());
+    assert_eq!(again(&disk), refused);
+    let stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
+    drop(store);
+    assert_eq!(again(&disk), refused, "a stream still writes");
+    // The next process is alone, and the same one is again when it has let go of everything.
+    assert_eq!(again(&disk.kill()), Ok(()));
+    assert_eq!(again(&disk.power_cycle(Survival::None)), Ok(()));
+    drop(stream);
+    assert_eq!(again(&disk), Ok(()));
 }

@@ -17,7 +17,7 @@ use crate::segment::Totals;
 use crate::{Seq, Timestamp};
 
 use super::ReadError;
-use super::place::{Form, Place, Segment};
+use super::place::{Form, Place, Segment, Times};
 use super::remove::MAX_SEQ;
 use super::slots_cache::SlotsCache;
 use super::table::{Rows, Table};
@@ -148,13 +148,13 @@ impl Catalog {
         let first_seq = segment.first_seq;
         let closed = self.close_active();
         self.hide_from(first_seq);
-        let before = self.places.last().map_or(Timestamp::MIN, |before| before.last_timestamp);
+        let reached = self.places.last().map_or(Timestamp::MIN, |before| before.reached);
         self.places.push(Place {
             segment,
             first_seq,
             last_seq: first_seq - 1,
-            first_timestamp: self.totals.last_timestamp,
-            last_timestamp: self.totals.last_timestamp.max(before),
+            times: Times::NONE,
+            reached,
             form: Form::Active,
             removed: 0,
         });
@@ -179,9 +179,8 @@ impl Catalog {
     /// Adds a segment whose table is in its footer, and whose effects are applied by other means.
     pub(crate) fn add_sealed(&mut self, mut place: Place) {
         self.hide_from(place.first_seq);
-        // A segment without messages has no times of its own.
-        let before = self.places.last().map_or(place.last_timestamp, |before| before.last_timestamp);
-        place.last_timestamp = place.last_timestamp.max(before);
+        let before = self.places.last().map_or(Timestamp::MIN, |before| before.reached);
+        place.reached = place.times.latest.max(before);
         self.places.push(place);
     }
 
@@ -230,10 +229,10 @@ impl Catalog {
         }
         let active = self.places.last_mut().expect("a stream has an active segment");
         if self.rows.len() == 0 {
-            active.first_timestamp = row.timestamp;
+            active.times = Times::NONE;
         }
-        // Clocks may go back; whether a segment is wholly older than something must not.
-        active.last_timestamp = active.last_timestamp.max(row.timestamp);
+        active.times.add(row.timestamp);
+        active.reached = active.reached.max(row.timestamp);
         active.last_seq = row.seq;
         // A batch is checked against these bounds before anything of it is entered.
         let delta = u32::try_from(row.seq - active.segment.first_seq).expect("segments span few sequences");
@@ -358,7 +357,7 @@ impl Catalog {
             self.index.removed(subject, seq);
         }
         self.totals.messages -= 1;
-        self.totals.bytes -= bytes;
+        self.totals.bytes = self.totals.bytes.saturating_sub(bytes);
         if seq == self.totals.first_seq {
             self.advance_first(seq + 1);
         } else {
@@ -426,7 +425,7 @@ impl Catalog {
         if self.totals.messages == 0 { self.next_seq() } else { self.deleted.next_live(from) }
     }
 
-    fn set_first(&mut self, first: Seq) {
+    pub(super) fn set_first(&mut self, first: Seq) {
         self.removals.fetch_add(1, Ordering::Release);
         self.totals.first_seq = first;
         if !self.lasting.is_empty() {
@@ -531,7 +530,7 @@ impl Catalog {
         // Of a record that was lost to damage there is nothing to count.
         if let Some((size, subject)) = found {
             self.index.removed(subject, seq);
-            self.totals.bytes -= size;
+            self.totals.bytes = self.totals.bytes.saturating_sub(size);
             bytes = size;
         }
         self.totals.first_seq = self.first_from(seq + 1);
@@ -621,59 +620,6 @@ impl Catalog {
     /// while a closed segment is to be sealed, whose rows name them.
     pub(crate) fn recycle_subjects(&mut self, limit: usize) -> bool {
         self.unsealed == 0 && self.index.recycle_some(limit)
-    }
-
-    /// Removes all messages behind `last`. The next message gets `last + 1`, in a new segment.
-    pub(crate) fn truncate(&mut self, last: Seq) -> Result<Removed, ReadError> {
-        let mut removed = Removed::default();
-        let mut seq = self.totals.last_seq;
-        while seq > last && seq >= self.totals.first_seq && self.totals.messages > 0 {
-            let one = self.remove(seq)?;
-            removed.messages += one.messages;
-            removed.bytes += one.bytes;
-            seq -= 1;
-        }
-        self.forget_above(last);
-        self.forget_deletions_above(last);
-        self.expiries_here.retain(|&(seq, _)| seq <= last);
-        self.totals.last_seq = last.min(self.totals.last_seq);
-        if self.totals.messages == 0 {
-            self.totals.first_seq = self.totals.last_seq + 1;
-        }
-        Ok(removed)
-    }
-
-    /// Sequences behind `last` are to be given out again: nothing that was known of them counts any more.
-    pub(crate) fn forget_above(&mut self, last: Seq) {
-        if last < self.totals.last_seq {
-            self.deleted.remove_above(last);
-            self.lasting.split_off(&(last + 1));
-            self.lasting_until.fetch_min(last + 1, Ordering::Relaxed);
-            self.forget_expiries_above(last);
-        }
-    }
-
-    /// Nor may the next footer call them deleted.
-    fn forget_deletions_above(&mut self, last: Seq) {
-        self.deleted_here.retain_mut(|range| {
-            *range = *range.start()..=(*range.end()).min(last);
-            !range.is_empty()
-        });
-    }
-
-    /// Sequences that are given out again must not inherit the lifetimes of those before.
-    fn forget_expiries_above(&mut self, last: Seq) {
-        if self.expiry.is_empty() {
-            return;
-        }
-        let mut all = Vec::new();
-        while self.expiry.take_due(Timestamp::MAX, usize::MAX, &mut all) {}
-        self.expiry = Expiry::new();
-        for (at, seq) in all {
-            if seq <= last {
-                self.expiry.insert(seq, at);
-            }
-        }
     }
 
     /// Moves the last sequence to `last` without messages.

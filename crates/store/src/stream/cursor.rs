@@ -188,6 +188,8 @@ impl Cursor {
         let is_trusted =
             self.reader.shared.storage == Storage::Memory || matches!(segment.source, Source::Packed(..));
         let released = self.reader.shared.release.seq();
+        // No append writes a message so far from where its segment begins: recovery has reported and passed over it.
+        let is_strange = |seq: Seq| seq.saturating_sub(segment.first_seq) > u64::from(u32::MAX);
         loop {
             let at = self.at;
             let offset = self.offset + at as u64;
@@ -195,6 +197,7 @@ impl Cursor {
             let head = match record::peek(bytes) {
                 None => return Ok(Found::More(HEAD_BYTES)),
                 Some(head) if head.size() > bytes.len() => return Ok(Found::More(head.size())),
+                Some(head) if is_strange(head.seq) && head.kind == record::Kind::Message => head,
                 // Shown by a later segment, in another message.
                 Some(head) if head.seq > self.last && head.kind == record::Kind::Message => {
                     self.next = self.last + 1;
@@ -218,7 +221,9 @@ impl Cursor {
             };
             self.at += decoded.size;
             let message = match decoded.entry {
+                Entry::Message(message) if is_strange(message.seq) => continue,
                 Entry::Message(message) => message,
+                Entry::Erased { seq } if is_strange(seq) => continue,
                 Entry::Erased { seq } => {
                     self.next = self.next.max(seq + 1);
                     continue;

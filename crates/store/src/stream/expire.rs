@@ -280,10 +280,14 @@ fn aged(
         }
         // A whole segment that has aged needs no look at each message.
         let place = catalog.place_of(seq).map(|at| &catalog.places[at]);
-        let end =
-            place.filter(|place| place.last_timestamp <= limit_time).map_or(seq, |place| place.last_seq);
+        let end = place.filter(|place| place.times.latest <= limit_time).map_or(seq, |place| place.last_seq);
         let mut next = seq;
-        while next <= end && due.len() < limit {
+        while due.len() < limit {
+            // A segment may show far more sequences than messages.
+            next = catalog.deleted.next_live(next);
+            if next > end {
+                break;
+            }
             if !catalog.lasting.contains(&next) && catalog.contains(next) {
                 due.push(next);
             }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
 use crate::cipher::CipherKind;
 use crate::config::Durability;
-use crate::disk::Disk;
 use crate::disk::handles::Handles;
 use crate::disk::headroom::Headroom;
 use crate::disk::memory::MemoryFile;
+use crate::disk::{Disk, Lock};
 use crate::entropy::Entropy;
 use crate::journal::Journal;
 use crate::keys::{Keys, StreamKey};
@@ -17,6 +17,7 @@ use crate::record::Context;
 use crate::segment::Header;
 use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
+use super::claim::{Claim, Claims};
 use super::errors::StoreError;
 use super::place::{Segment, Source};
 use super::remove::CONTROL_ROOM;
@@ -33,6 +34,9 @@ pub(crate) struct Ground {
     pub(crate) headroom: Headroom,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) keys: Option<Keys>,
+    pub(crate) claims: Claims,
+    /// On the store's directory, for as long as anything of the store may write.
+    pub(crate) _lock: Box<dyn Lock>,
 }
 
 /// See the module.
@@ -51,6 +55,8 @@ pub(crate) struct Files {
     pub(crate) directory: PathBuf,
     /// The stream's own key, if the store encrypts or the stream was encrypted when it was made.
     pub(crate) key: Option<StreamKey>,
+    /// Held for as long as anybody may write there.
+    pub(crate) _claim: Arc<Claim>,
 }
 
 impl Home {

@@ -25,6 +25,8 @@ use super::{Removed, StoreError, Stream, nanos};
 const MERGE_BEHIND: u64 = 8;
 /// Subjects changed behind the manifest that are not worth a merge, however small the base is.
 const MERGE_SUBJECTS: u64 = 4096;
+/// So many segments may be missing in a row. More are none that were lost: somebody gave a file a strange number.
+const MISSING_MOST: u64 = 1024;
 /// Bytes of dead segments that an empty stream gives back at once.
 const PURGED_BYTES: u64 = 1 << 20;
 /// How long upkeep rests after a failure that may pass, and after what does not pass by itself.
@@ -170,14 +172,9 @@ impl Stream {
     fn merge(&self) -> Option<Task> {
         let catalog = self.shared.catalog();
         let covers = self.covers();
-        let mut segments: Vec<_> = catalog.all_sealed().cloned().collect();
-        segments.sort_unstable_by_key(|segment| segment.no);
-        segments.dedup_by_key(|segment| segment.no);
-        // Where one is missing or cannot be read it ends: what is behind it is not taken for the whole truth.
-        let behind = segments.iter().filter(|segment| segment.no > covers);
-        let behind =
-            (covers.0 + 1..).zip(behind).take_while(|(no, segment)| segment.no.0 == *no).count() as u64;
-        let last = SegmentNo(covers.0 + behind);
+        let segments = catalog.mergeable(covers);
+        let behind = segments.iter().filter(|segment| segment.no > covers).count() as u64;
+        let last = segments.last().map_or(covers, |segment| segment.no);
         let dead =
             catalog.dead.iter().filter(|dead| dead.no <= last).map(|dead| dead.file_bytes()).sum::<u64>();
         let is_due = behind >= MERGE_BEHIND
@@ -186,7 +183,6 @@ impl Stream {
         if behind == 0 || !is_due {
             return None;
         }
-        segments.retain(|segment| segment.no <= last);
         let survey = !self.upkeep.is_surveyed;
         Some(Task::Merge(Box::new(Merging {
             stream: self.id(),
@@ -422,11 +418,34 @@ impl Catalog {
         visible.chain(&self.dead).filter(|segment| segment.is_sealed())
     }
 
-    /// Whether all segments but the active one are sealed, and none is missing: a merge can come up to the end.
+    /// What a merge behind `covers` takes, in order: everything that is sealed, up to the first segment that is not. One
+    /// that is missing or cannot be read does not end it: the footers behind it say what the stream was like after it,
+    /// and the manifest lists it as lost.
+    fn mergeable(&self, covers: SegmentNo) -> Vec<Arc<Segment>> {
+        let all = self.places.iter().map(|place| &place.segment).chain(&self.dead);
+        let mut all: Vec<_> = all.cloned().collect();
+        all.sort_unstable_by_key(|segment| segment.no);
+        all.dedup_by_key(|segment| segment.no);
+        let mut before = covers;
+        let is_next = |segment: &&Arc<Segment>| {
+            if segment.no <= covers {
+                return segment.is_sealed();
+            }
+            let missing = segment.no.0 - before.0 - 1;
+            before = segment.no;
+            segment.is_sealed() && missing <= MISSING_MOST
+        };
+        let taken = all.iter().take_while(is_next).count();
+        all.truncate(taken);
+        all
+    }
+
+    /// Whether a merge can come up to the active segment.
     fn is_sealed_behind(&self, covers: SegmentNo) -> bool {
-        let Some(active) = self.places.last() else { return false };
-        let behind = self.all_sealed().filter(|segment| segment.no > covers).count() as u64;
-        covers.0 + behind + 1 == active.segment.no.0
+        let Some(active) = self.places.last().map(|place| place.segment.no) else { return false };
+        let last = self.mergeable(covers).last().map_or(covers, |segment| segment.no);
+        let all = self.places.iter().map(|place| &place.segment).chain(&self.dead);
+        all.into_iter().all(|segment| segment.no <= last || segment.no == active)
     }
 
     /// Puts a sealed segment in the place of what it was before.

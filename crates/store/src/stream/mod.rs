@@ -10,6 +10,7 @@
 mod append;
 mod catalog;
 mod chain;
+mod claim;
 mod cursor;
 mod errors;
 mod expire;
@@ -27,6 +28,7 @@ mod table;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod truncate;
 mod usage;
 
 use std::fmt;
@@ -54,8 +56,9 @@ pub use remove::{Progress, Purge};
 pub use usage::Usage;
 
 pub(crate) use catalog::{Catalog, NewRow, size_of};
+pub(crate) use claim::{Claim, Claims};
 pub(crate) use home::{Beginning, Files, Ground, Home, segment_name, segment_number};
-pub(crate) use place::{Form, Place, SealedFile, Segment, Source};
+pub(crate) use place::{Form, Place, SealedFile, Segment, Source, Times};
 pub(crate) use roll::{Closed, Origin};
 pub(crate) use slots_cache::SlotsCache;
 pub(crate) use table::Rows;
@@ -481,7 +484,9 @@ fn state_of(shared: &Shared) -> StreamState {
     StreamState {
         totals: catalog.totals,
         subjects: catalog.index.len() as u64,
-        deleted: (catalog.totals.last_seq + 1 - catalog.totals.first_seq) - catalog.totals.messages,
+        // What was lost to damage may be counted in one of them only.
+        deleted: (catalog.totals.last_seq + 1 - catalog.totals.first_seq)
+            .saturating_sub(catalog.totals.messages),
         released: shared.release.seq(),
     }
 }

@@ -9,6 +9,7 @@ use crate::disk::File;
 use crate::disk::handles::Handles;
 use crate::pack::FrameTable;
 use crate::record::Context;
+use crate::segment::Totals;
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 use super::table::Rows;
@@ -114,6 +115,37 @@ pub(crate) enum Form {
     Sealed,
 }
 
+/// When messages were accepted: the earliest and the latest time. Clocks may go back, so these need not be those of the
+/// first and the last message; whether a segment is wholly before some time must not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    pub(crate) earliest: Timestamp,
+    pub(crate) latest: Timestamp,
+}
+
+impl Times {
+    /// Of no message.
+    pub(crate) const NONE: Self = Self { earliest: Timestamp::MAX, latest: Timestamp::MIN };
+
+    pub(crate) fn add(&mut self, time: Timestamp) {
+        self.earliest = self.earliest.min(time);
+        self.latest = self.latest.max(time);
+    }
+
+    /// What the summary of a sealed segment says.
+    pub(crate) fn of(summary: &Totals) -> Self {
+        if summary.messages == 0 {
+            return Self::NONE;
+        }
+        Self { earliest: summary.first_timestamp, latest: summary.last_timestamp }
+    }
+
+    /// As a summary says it.
+    pub(crate) fn told(self) -> (Timestamp, Timestamp) {
+        if self == Self::NONE { (0, 0) } else { (self.earliest, self.latest) }
+    }
+}
+
 /// A segment in a stream's list.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -121,9 +153,10 @@ pub(crate) struct Place {
     /// Visible sequences: `first_seq..=last_seq`, empty while `last_seq < first_seq`.
     pub(crate) first_seq: Seq,
     pub(crate) last_seq: Seq,
-    pub(crate) first_timestamp: Timestamp,
-    /// Never before those of the segments before it, even if it is empty.
-    pub(crate) last_timestamp: Timestamp,
+    /// Of the messages of its table, visible or not.
+    pub(crate) times: Times,
+    /// The latest time of any message up to its end: never before that of the segments before it, even if it is empty.
+    pub(crate) reached: Timestamp,
     pub(crate) form: Form,
     /// Messages that were removed one by one since the table was made.
     pub(crate) removed: u32,

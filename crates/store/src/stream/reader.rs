@@ -11,7 +11,7 @@ use crate::pack::{FrameTable, unpack_frame};
 use crate::record::{self, Context, Entry, HEAD_BYTES, Invalid, Message};
 use crate::{Seq, Storage, Timestamp};
 
-use super::catalog::Located;
+use super::catalog::{Catalog, Located};
 use super::errors::ReadError;
 use super::lookup::{self, Filter};
 use super::place::{Segment, Source};
@@ -151,21 +151,15 @@ impl Reader {
     pub fn seq_at(&self, time: Timestamp) -> Result<Seq, ReadError> {
         let catalog = self.shared.catalog();
         let behind = catalog.totals.last_seq.min(self.shared.release.seq()) + 1;
-        let at = catalog.places.partition_point(|place| place.last_timestamp < time);
-        let Some(place) = catalog.places.get(at) else { return Ok(behind) };
-        let table = catalog.table(at)?;
-        let base = place.segment.first_seq;
-        // Of a segment whose end was truncated, later ones show what comes next.
-        let shown = table.row_from((place.last_seq + 1).saturating_sub(base));
-        let (mut low, mut high) = (0, shown);
-        let mut head = Vec::new();
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            let timestamp = timestamp_at(&place.segment, table.offset(middle), &mut head)?;
-            if timestamp < time { low = middle + 1 } else { high = middle }
+        let from = catalog.places.partition_point(|place| place.reached < time);
+        for at in from..catalog.places.len() {
+            if catalog.places[at].times.latest >= time
+                && let Some(seq) = seq_in(&catalog, at, time)?
+            {
+                return Ok(catalog.deleted.next_live(seq.max(catalog.totals.first_seq)).min(behind));
+            }
         }
-        let seq = if low < shown { base + u64::from(table.delta(low)) } else { place.last_seq + 1 };
-        Ok(catalog.deleted.next_live(seq.max(catalog.totals.first_seq)).min(behind))
+        Ok(behind)
     }
 
     /// Walks messages from `from` on, in order.
@@ -173,6 +167,38 @@ impl Reader {
     pub fn cursor(&self, filter: Filter, from: Seq) -> Cursor {
         Cursor::new(self.clone(), filter, from)
     }
+}
+
+/// The first message that the segment at `at` shows and that was accepted at `time` or later.
+///
+/// Compat: where the clock went back within the segment it may be a later one that is, as in the reference. But only if
+/// there is none, there is none.
+fn seq_in(catalog: &Catalog, at: usize, time: Timestamp) -> Result<Option<Seq>, ReadError> {
+    let place = &catalog.places[at];
+    let table = catalog.table(at)?;
+    let base = place.segment.first_seq;
+    // Of a segment whose end was truncated, later ones show what comes next.
+    let shown = table.row_from((place.last_seq + 1).saturating_sub(base));
+    let mut head = Vec::new();
+    let mut is_before = |row| -> Result<bool, ReadError> {
+        Ok(timestamp_at(&place.segment, table.offset(row), &mut head)? < time)
+    };
+    let (mut low, mut high) = (0, shown);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if is_before(middle)? { low = middle + 1 } else { high = middle }
+    }
+    let seq = |row| base + u64::from(table.delta(row));
+    if low < shown {
+        return Ok(Some(seq(low)));
+    }
+    // The latest one is not at the end: it was truncated, or the clock went back.
+    for row in (0..shown).filter(|row| catalog.contains(seq(*row))) {
+        if !is_before(row)? {
+            return Ok(Some(seq(row)));
+        }
+    }
+    Ok(None)
 }
 
 fn lost(seq: Seq) -> ReadError {

@@ -11,7 +11,7 @@ use crate::{SegmentNo, Seq, Timestamp};
 use super::catalog::{Catalog, Removed};
 use super::errors::StoreError;
 use super::home::Beginning;
-use super::place::Segment;
+use super::place::{Segment, Times};
 use super::table::Rows;
 use super::{Active, Stream};
 
@@ -32,6 +32,8 @@ pub(crate) struct Closed {
     pub(crate) index_epoch: u64,
     /// Sequences that were removed while it was active, in no order.
     pub(crate) deleted: Vec<RangeInclusive<Seq>>,
+    /// Of the messages in `rows`.
+    pub(crate) times: Times,
     /// Lifetimes of its messages.
     pub(crate) expiries: Vec<(Seq, Timestamp)>,
     pub(crate) origin: Origin,
@@ -68,10 +70,12 @@ impl Catalog {
         let touched = self.index.take_touched();
         let deleted = std::mem::take(&mut self.deleted_here);
         let expiries = std::mem::take(&mut self.expiries_here);
+        let times =
+            self.places.last().filter(|_| self.rows.len() > 0).map_or(Times::NONE, |place| place.times);
         let rows = self.close_active().unwrap_or_default();
         self.unsealed += 1;
         let origin = Origin::Written;
-        Closed { active, rows, totals, touched, index_epoch, deleted, expiries, origin }
+        Closed { active, rows, totals, touched, index_epoch, deleted, times, expiries, origin }
     }
 
     /// Closes the active segment, which is not to be sealed: it is a sealed file that has lost its footer.

@@ -34,11 +34,20 @@ impl Rows {
         self.subjects.push(subject);
     }
 
-    /// As [`Rows::push`], for rows of a file that may be damaged: one out of order is left out.
-    pub(crate) fn push_if_ascending(&mut self, delta: u32, offset: u32, size: u32, subject: SubjectId) {
-        if self.deltas.last().is_none_or(|&last| last < delta) {
+    /// As [`Rows::push`], for rows of a file that may be damaged: one out of order is left out. Answers
+    /// whether it was not.
+    pub(crate) fn push_if_ascending(
+        &mut self,
+        delta: u32,
+        offset: u32,
+        size: u32,
+        subject: SubjectId,
+    ) -> bool {
+        let ascends = self.deltas.last().is_none_or(|&last| last < delta);
+        if ascends {
             self.push(delta, offset, size, subject);
         }
+        ascends
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -6,6 +6,7 @@ use crate::config::Storage;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::record::{Control, Entry, stored_size};
 use crate::segment::{Header, Scanned, Slots};
+use crate::stream::Times;
 use crate::{Seq, Timestamp};
 
 use super::MOST_MESSAGES;
@@ -146,8 +147,8 @@ pub(super) struct Rows<'a> {
     pub(super) expiries: Vec<(Seq, Timestamp)>,
     /// Messages that were erased in place: what else is known of them is from before or from after that.
     pub(super) erased: HashSet<Seq>,
-    /// When the messages of the first and the last row were accepted.
-    pub(super) times: (Option<Timestamp>, Option<Timestamp>),
+    /// When the messages of the table were accepted.
+    pub(super) times: Times,
 }
 
 impl<'a> Rows<'a> {
@@ -163,7 +164,7 @@ impl<'a> Rows<'a> {
             last_seq: header.first_seq.saturating_sub(1),
             expiries: Vec::new(),
             erased: HashSet::new(),
-            times: (None, None),
+            times: Times::NONE,
         }
     }
 
@@ -214,12 +215,7 @@ impl<'a> Rows<'a> {
             return None;
         };
         self.matched[at] = true;
-        if at == 0 {
-            self.times.0 = Some(scanned.timestamp);
-        }
-        if at + 1 == slots.len() {
-            self.times.1 = Some(scanned.timestamp);
-        }
+        self.times.add(scanned.timestamp);
         let is_subject = |(subject, _)| slots.dictionary().text(slots.subject(at)) == subject;
         if u64::from(slots.offset(at)) != scanned.offset {
             self.wrong.get_or_insert((seq, "the table names another place"));

@@ -43,7 +43,8 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, counting: &Counting) {
     }
 }
 
-/// Opens a stream on the overlay, as a start does. `None` if the journal cannot be used.
+/// Opens a stream on the overlay, as a start does. `None` if the journal cannot be used, or the
+/// stream is still open.
 pub(super) fn recover(
     looking: &Looking<'_>,
     id: StreamId,
@@ -52,7 +53,9 @@ pub(super) fn recover(
     first_seq: u64,
 ) -> Option<Result<(Stream, StreamReport), OpenError>> {
     let ground = Arc::clone(looking.ground.as_ref()?);
-    let files = Files { ground, directory: directory.to_owned(), key };
+    // Streams are looked at one after the other.
+    let claim = ground.claims.take(id)?;
+    let files = Files { ground, directory: directory.to_owned(), key, _claim: claim };
     let config = StreamConfig { first_seq, ..StreamConfig::default() };
     Some(recovery::open_stream(id, files, config, 0, 0))
 }

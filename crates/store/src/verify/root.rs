@@ -14,7 +14,7 @@ use crate::keys::Keys;
 use crate::meta::{MARKER, Marker};
 use crate::recovery::QUARANTINE;
 use crate::store::{COPY, OURS, is_unfinished, number, stream_number};
-use crate::stream::{Ground, SlotsCache};
+use crate::stream::{Claims, Ground, SlotsCache};
 
 use super::overlay::Overlay;
 use super::{Finding, Reporter, journal};
@@ -140,6 +140,8 @@ fn ground(
                 // What it is needed for is written to the overlay only.
                 entropy: Arc::new(SeededEntropy::new(store)),
                 keys: keys.cloned(),
+                claims: Claims::default(),
+                _lock: Box::new(()),
             }))
         }
         Err(error) => {

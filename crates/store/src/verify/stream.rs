@@ -269,8 +269,10 @@ impl Checking<'_, '_> {
         is_whole: bool,
         counting: &mut Counting,
     ) -> Option<crate::Seq> {
-        let missing = |entry: &&crate::manifest::SegmentEntry| self.header(entry.no).is_none();
-        if manifest.segments.iter().any(|entry| missing(&entry)) {
+        // One that was lost and has come back is counted in no index so far.
+        let missing =
+            |entry: &crate::manifest::SegmentEntry| !entry.sealed || self.header(entry.no).is_none();
+        if manifest.segments.iter().any(missing) {
             counting.distrust();
         }
         if !is_whole {

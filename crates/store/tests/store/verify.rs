@@ -404,3 +404,27 @@ fn a_store_is_shown_in_numbers() {
         }
     }
 }
+
+/// The lock is for those who write.
+#[test]
+fn an_open_store_can_be_checked() {
+    use myelin_store::disk::real::RealDisk;
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("store");
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let open = || {
+        let options = StoreOptions { headroom_bytes: 0, ..StoreOptions::new(&root) };
+        Store::open(Arc::clone(&disk), options, Arc::new(SeededEntropy::new(1)))
+    };
+    let (store, _) = open().unwrap();
+    let stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
+    let refused = open().unwrap_err().to_string();
+    assert!(refused.contains("another process") && refused.contains(root.to_str().unwrap()), "{refused}");
+    let mut findings = Vec::new();
+    let told = &mut |finding: &Finding| findings.push(finding.clone());
+    verify::check(&disk, &root, None, told).unwrap();
+    assert_eq!(findings, [], "the lock is a name of ours");
+    drop((store, stream));
+    let (_, report) = open().unwrap();
+    assert_eq!(report.notices, []);
+}

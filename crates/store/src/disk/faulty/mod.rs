@@ -18,8 +18,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::lock::Locks;
 use super::memory::MemoryFile;
-use super::{DirectoryEntry, Disk, File};
+use super::{DirectoryEntry, Disk, File, Lock};
 use fault::{Faults, Verdict};
 use volume::Volume;
 
@@ -30,6 +31,8 @@ pub use step::{Operation, Step};
 #[derive(Clone)]
 pub struct FaultyDisk {
     state: Arc<Mutex<State>>,
+    /// They end with the process, like this disk.
+    locks: Locks,
 }
 
 #[derive(Debug)]
@@ -54,7 +57,7 @@ impl FaultyDisk {
 
     fn with_volume(volume: Volume, seed: u64) -> Self {
         let state = State { volume, faults: Faults::new(seed), steps: Vec::new() };
-        Self { state: Arc::new(Mutex::new(state)) }
+        Self { state: Arc::new(Mutex::new(state)), locks: Locks::default() }
     }
 
     /// How many points there were so far; also the number of the next one.
@@ -296,6 +299,12 @@ impl Disk for FaultyDisk {
         let state = self.state();
         state.faults.check_power()?;
         Ok(state.volume.free())
+    }
+
+    /// No point: it changes nothing on the disk.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.state().faults.check_power()?;
+        self.locks.take(path)
     }
 }
 

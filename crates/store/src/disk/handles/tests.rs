@@ -1,8 +1,8 @@
 //! The cache opens what it must, holds no more than it may and never serves a file that was forgotten.
 
 use super::*;
-use crate::disk::DirectoryEntry;
 use crate::disk::memory::MemoryDisk;
+use crate::disk::{DirectoryEntry, Lock};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -52,6 +52,9 @@ impl Disk for Counting {
     }
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         self.disk.free_bytes(path)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.disk.lock(path)
     }
 }
 

@@ -450,3 +450,57 @@ fn what_was_truncated_stays_gone_when_its_segment_is_counted_again() {
         assert_eq!(contents(bench.stream()), before, "{shape:?}");
     }
 }
+
+/// One message is of a far later time than those behind it. Neither a look-up by time nor a limit of age may take it for
+/// as old as they are, whatever form its segment has.
+#[test]
+fn a_clock_that_went_back_hides_nothing_in_files() {
+    const EARLY: Timestamp = 100_000;
+    let fill = |bench: &mut Bench| {
+        for _ in 0..60 {
+            let seq = bench.stream().state().totals.last_seq + 1;
+            let timestamp = if seq == 5 { EARLY } else { seq as Timestamp * 10 };
+            let message =
+                NewMessage { subject: b"s", payload: &[7; 300], timestamp, ..NewMessage::default() };
+            bench.stream().append(&[message], Admission::Check, timestamp, &mut Vec::new()).unwrap();
+        }
+    };
+    let check = |bench: &mut Bench, stage: &str| {
+        let reader = bench.stream().reader();
+        assert_eq!(reader.seq_at(EARLY / 2).unwrap(), 5, "{stage}: {:?}", bench.shape);
+        let behind = reader.state().totals.last_seq + 1;
+        assert_eq!(reader.seq_at(EARLY + 1).unwrap(), behind, "{stage}: {:?}", bench.shape);
+    };
+    for shape in SHAPES {
+        let mut bench = Bench::in_memory(shape, 4000);
+        fill(&mut bench);
+        check(&mut bench, "appended");
+        bench.reopen();
+        check(&mut bench, "walked");
+        bench.settle();
+        check(&mut bench, "sealed");
+        bench.reopen();
+        check(&mut bench, "sealed, and opened again");
+        let path = bench.directory().join(crate::stream::segment_name(SegmentNo(1)));
+        let before = bench.disk.open(&path).unwrap().len().unwrap();
+        for seq in [2, 3, 6, 7, 8, 9, 10, 11, 12] {
+            bench.stream().delete(seq, 1).unwrap();
+        }
+        for _ in 0..4 {
+            fill(&mut bench);
+            bench.settle();
+        }
+        assert!(bench.disk.open(&path).unwrap().len().unwrap() < before, "compacted: {shape:?}");
+        bench.reopen();
+        let early = bench.stream().reader().seq_at(EARLY / 2).unwrap();
+        assert_eq!(early, 5, "compacted: {shape:?}");
+        let limits = crate::config::Limits {
+            age: Some(std::time::Duration::from_nanos(100)),
+            ..crate::config::Limits::default()
+        };
+        let config = StreamConfig { limits, ..bench.config };
+        bench.stream().set_config(config, 1).unwrap();
+        let removed = bench.stream().expire(2000, 1000, None).unwrap().removed;
+        assert_eq!((removed.messages, bench.stream().state().totals.first_seq), (2, 5), "{shape:?}");
+    }
+}

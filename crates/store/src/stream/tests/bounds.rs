@@ -153,7 +153,7 @@ fn a_clock_that_goes_back_hides_nothing() {
     for timestamp in [10, 20, 90, 30, 40, 50, 60] {
         put(&mut stream, "a", "x", timestamp).unwrap();
     }
-    let times: Vec<_> = stream.shared.catalog().places.iter().map(|place| place.last_timestamp).collect();
+    let times: Vec<_> = stream.shared.catalog().places.iter().map(|place| place.reached).collect();
     assert!(times.len() > 3 && times.is_sorted() && times.last() == Some(&90), "{times:?}");
     assert_eq!(stream.state().totals.last_timestamp, 60);
     assert_eq!(stream.reader().seq_at(15).unwrap(), 2);
@@ -246,4 +246,32 @@ fn what_is_not_released_is_not_counted() {
     assert_eq!((reader.pending(&one, 0).unwrap(), reader.pending(&one, 5).unwrap()), (3, 1));
     assert_eq!((reader.pending(&one, 7).unwrap(), reader.pending(&all, 100).unwrap()), (0, 0));
     assert_eq!(reader.seq_at(8).unwrap(), 7);
+}
+
+/// Time follows the messages: one step for each sequence would take years.
+#[test]
+fn sequences_that_were_skipped_cost_nothing() {
+    const FAR: Seq = 1 << 60;
+    let limits = Limits { age: Some(Duration::from_nanos(10)), ..Limits::default() };
+    everywhere(StreamConfig { limits, ..StreamConfig::default() }, |stream| {
+        for n in 1..=5 {
+            put(stream, "a", "x", n).unwrap();
+        }
+        stream.delete(4, 5).unwrap();
+        stream.skip(FAR, 6).unwrap();
+        assert_eq!(put(stream, "b", "y", 7), Ok(FAR + 1));
+        let bytes = stream.state().totals.bytes;
+        let removed = stream.truncate(2, 8).unwrap();
+        assert_eq!((removed.messages, stream.state().totals.messages), (3, 2));
+        assert_eq!(removed.bytes + stream.state().totals.bytes, bytes);
+        assert_eq!((stream.state().subjects, stream.state().deleted), (1, 0));
+        assert_eq!(put(stream, "a", "x", 9), Ok(3));
+        stream.skip(FAR, 10).unwrap();
+        put(stream, "a", "z", 30).unwrap();
+        assert_eq!(stream.expire(35, 100, None).unwrap().removed.messages, 3);
+        assert_eq!(sequences(stream), [FAR + 1]);
+        assert_eq!(stream.truncate(1, 36).unwrap().messages, 1);
+        assert_eq!((stream.state().totals.first_seq, stream.state().totals.last_seq), (2, 1));
+        assert_eq!(put(stream, "a", "x", 37), Ok(2));
+    });
 }

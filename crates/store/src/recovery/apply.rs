@@ -1,0 +1,103 @@
+//! One entry after the other goes through the catalog, as on the day it was written.
+//!
+//! What no writer would have written there is passed over, and reported: an entry with a right checksum may still stand
+//! where it does not belong.
+
+use crate::config::Storage;
+use crate::record::{Control, Entry};
+use crate::segment::{MAX_SEQ, Scanned};
+use crate::stream::{Catalog, NewRow, segment_name, size_of};
+use crate::{ReadError, SegmentNo, Seq};
+
+use super::{Notice, Recovering};
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Applied,
+    PassedOver,
+}
+
+/// Entries of a segment that were passed over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Passed {
+    count: u64,
+    /// Where the first stands.
+    first: u64,
+}
+
+impl Passed {
+    pub(super) fn add(&mut self, scanned: &Scanned<'_>) {
+        if self.count == 0 {
+            self.first = scanned.offset;
+        }
+        self.count += 1;
+    }
+}
+
+impl Recovering<'_> {
+    /// One notice for a segment, however many entries there are.
+    pub(super) fn report_passed(&mut self, no: SegmentNo, passed: Passed) {
+        if passed.count > 0 {
+            let Passed { count, first } = passed;
+            let what = format!(
+                "entries passed over, because their sequences cannot be there: {count}, from {first} on"
+            );
+            self.report.note(Notice::Damaged { file: segment_name(no), what });
+        }
+    }
+}
+
+/// Replays one entry.
+///
+/// No message comes twice: a place that is written again was cut before, the journal writes the same bytes to the same
+/// place, and sequences that are given out again begin a segment, which was truncated before its first entry. And no
+/// append writes one far from where its segment begins.
+pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<Fate, ReadError> {
+    match &scanned.entry {
+        Entry::Message(message) => {
+            if message.seq <= catalog.totals.last_seq || !is_in_span(catalog, message.seq) {
+                return Ok(Fate::PassedOver);
+            }
+            let size = size_of(Storage::File, message.subject, message.headers, message.payload);
+            catalog.append(&NewRow {
+                seq: message.seq,
+                timestamp: message.timestamp,
+                expires: message.expires,
+                subject: message.subject,
+                offset: scanned.offset,
+                size,
+            });
+        }
+        Entry::Erased { seq } if is_in_span(catalog, *seq) => catalog.skip(*seq),
+        Entry::Control(Control::Delete(ranges)) => {
+            let (first, last) = (catalog.totals.first_seq, catalog.totals.last_seq);
+            for range in ranges.iter() {
+                let last = (*range.end()).min(last);
+                let mut seq = catalog.deleted.next_live((*range.start()).max(first));
+                while seq <= last && catalog.totals.messages > 0 {
+                    catalog.remove(seq)?;
+                    seq = catalog.deleted.next_live(seq + 1);
+                }
+            }
+        }
+        Entry::Control(Control::Trim { first }) if *first <= MAX_SEQ => {
+            catalog.trim(*first)?;
+        }
+        Entry::Control(Control::Truncate { last }) => {
+            catalog.truncate(*last)?;
+        }
+        Entry::Control(Control::Skip { last }) if *last <= MAX_SEQ => catalog.skip(*last),
+        Entry::Control(Control::Durable { .. } | Control::Term { .. }) => {}
+        Entry::Erased { .. } | Entry::Control(Control::Trim { .. } | Control::Skip { .. }) => {
+            return Ok(Fate::PassedOver);
+        }
+    }
+    Ok(Fate::Applied)
+}
+
+/// Whether the active segment's table can name a sequence.
+fn is_in_span(catalog: &Catalog, seq: Seq) -> bool {
+    let first = catalog.places.last().map_or(0, |place| place.segment.first_seq);
+    seq <= MAX_SEQ && seq.checked_sub(first).is_some_and(|delta| u32::try_from(delta).is_ok())
+}
