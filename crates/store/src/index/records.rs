@@ -12,9 +12,9 @@ use super::subjects::SubjectId;
 const UNIT: usize = 8;
 /// Units of a chunk: 128 KiB, twice the longest record.
 const CHUNK_UNITS: u32 = 1 << 14;
-/// Bytes before the text: count, first and last (u64 each), length of the text (u16), flags, slack, size of the last
-/// message (u32).
-const HEADER: usize = 32;
+/// Bytes before the text: count with the size of the last message, first and last (u64 each), length of the text (u16),
+/// flags, slack.
+const HEADER: usize = 28;
 /// Units of the smallest record; less than this cannot be free on its own.
 const SMALLEST: u32 = 4;
 /// No record: the end of a list.
@@ -26,7 +26,9 @@ const LAST: usize = 16;
 const LENGTH: usize = 24;
 const FLAGS: usize = 26;
 const SLACK: usize = 27;
-const SIZE: usize = 28;
+/// Bits of the count: no disk holds so many messages. The rest is for sizes below 1 MiB.
+const COUNT_BITS: u32 = 44;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
 /// Where a free record keeps what it is (its other bytes mean nothing).
 const FREE_UNITS: usize = 0;
@@ -148,30 +150,33 @@ impl Records {
     /// Count, first, last and flags.
     pub(super) fn read(&self, id: SubjectId) -> (u64, u64, u64, u8) {
         let header = self.bytes(id).first_chunk::<HEADER>().expect("a record begins with its header");
-        (word(header, COUNT), word(header, FIRST), word(header, LAST), header[FLAGS])
+        (word(header, COUNT) & COUNT_MASK, word(header, FIRST), word(header, LAST), header[FLAGS])
     }
 
     pub(super) fn count(&self, id: SubjectId) -> u64 {
         let header = self.bytes(id).first_chunk::<HEADER>().expect("a record begins with its header");
-        word(header, COUNT)
+        word(header, COUNT) & COUNT_MASK
     }
 
     /// What the last message counts; 0 if that is not known.
     pub(super) fn last_size(&self, id: SubjectId) -> u32 {
-        half(self.bytes(id), SIZE)
+        let header = self.bytes(id).first_chunk::<HEADER>().expect("a record begins with its header");
+        (word(header, COUNT) >> COUNT_BITS) as u32
     }
 
+    /// Notes what the last message counts, if that is little enough.
     pub(super) fn set_last_size(&mut self, id: SubjectId, size: u32) {
-        self.bytes_mut(id)[SIZE..HEADER].copy_from_slice(&size.to_le_bytes());
+        let size = if size < 1 << (u64::BITS - COUNT_BITS) { u64::from(size) } else { 0 };
+        let header = self.bytes_mut(id).first_chunk_mut::<HEADER>().expect("a record begins with its header");
+        let count = word(header, COUNT) & COUNT_MASK;
+        header[COUNT..FIRST].copy_from_slice(&(count | size << COUNT_BITS).to_le_bytes());
     }
 
     /// Replaces the state. What the last message counts is forgotten if it is another one.
     pub(super) fn write(&mut self, id: SubjectId, (count, first, last, flags): (u64, u64, u64, u8)) {
         let header = self.bytes_mut(id).first_chunk_mut::<HEADER>().expect("a record begins with its header");
-        if word(header, LAST) != last {
-            header[SIZE..].fill(0);
-        }
-        header[COUNT..FIRST].copy_from_slice(&count.to_le_bytes());
+        let size = if word(header, LAST) == last { word(header, COUNT) & !COUNT_MASK } else { 0 };
+        header[COUNT..FIRST].copy_from_slice(&(count.min(COUNT_MASK) | size).to_le_bytes());
         header[FIRST..LAST].copy_from_slice(&first.to_le_bytes());
         header[LAST..LENGTH].copy_from_slice(&last.to_le_bytes());
         header[FLAGS] = flags;

@@ -37,10 +37,15 @@ impl Ground {
         ground
     }
 
-    /// One that was closed in order: its journal repairs nothing any more.
+    /// One that was closed in order, with all segments but the last sealed: its journal repairs nothing any more.
     fn closed(compression: Compression) -> Self {
         let mut ground = Self::new(None, compression);
-        let (store, streams) = ground.open();
+        let (store, mut streams) = ground.open();
+        for stream in &mut streams {
+            while let Some(job) = stream.next_job(1 << 41) {
+                stream.finish(job.run(), 1 << 41).unwrap();
+            }
+        }
         store.journal().close(&|| 1 << 41).unwrap();
         drop(streams);
         ground
