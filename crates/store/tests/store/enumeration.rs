@@ -94,8 +94,6 @@ pub(crate) struct Enumeration {
     pub(crate) randoms: u64,
     /// Whether power is lost a second time: after every recovery, and at every point of those from a crash.
     pub(crate) crash_recovery: bool,
-    /// At every how many points faults other than a crash strike; each at points of its own.
-    pub(crate) fault_step: u64,
     /// At every how many points of a recovery it is lost; where it begins rotates, so that all of them have their turn.
     pub(crate) recovery_step: u64,
 }
@@ -110,16 +108,7 @@ impl Enumeration {
             Fault::FullAfter(0),
             Fault::FullAfter(8192),
         ];
-        Self {
-            name,
-            seed,
-            faults,
-            prefixes: 4,
-            randoms: 4,
-            crash_recovery: true,
-            fault_step: 1,
-            recovery_step: 1,
-        }
+        Self { name, seed, faults, prefixes: 4, randoms: 4, crash_recovery: true, recovery_step: 1 }
     }
 
     /// Tries everything, until something goes wrong.
@@ -159,10 +148,7 @@ impl<S: Script> Run<'_, S> {
         let mut summary = Summary { points: healthy.points(), runs: 2, ..Summary::default() };
         self.settle_all(&healthy, &promises, None, &mut summary)?;
         for point in 0..summary.points {
-            for (at, fault) in (0..).zip(&self.plan.faults) {
-                if *fault != Fault::Crash && (point + at) % self.plan.fault_step > 0 {
-                    continue;
-                }
+            for fault in &self.plan.faults {
                 let fault = Some((point, *fault));
                 let (disk, promises) = self.work(fault)?;
                 summary.runs += 1;
