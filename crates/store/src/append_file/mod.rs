@@ -207,6 +207,9 @@ impl AppendFile {
             if self.durability == Durability::Written {
                 self.write_through(&mut tail, bytes)?;
             } else {
+                if tail.bytes.len() + bytes.len() > TAIL_BYTES {
+                    tail = self.spill(tail)?;
+                }
                 self.keep(&mut tail, bytes)?;
             }
             self.publish(&tail)
@@ -217,11 +220,7 @@ impl AppendFile {
 
     /// Writes what the tail holds. Afterwards all that was appended before the call is in the file.
     pub fn flush(&self) -> Result<(), WriteFailed> {
-        let mut tail = self.lock();
-        while tail.flight.is_some() {
-            tail.check_kept()?;
-            tail = self.landed.wait(tail).unwrap_or_else(PoisonError::into_inner);
-        }
+        let mut tail = self.without_flight(self.lock());
         tail.check_kept()?;
         self.write_tail(&mut tail)
     }
@@ -280,9 +279,6 @@ impl AppendFile {
     }
 
     fn keep(&self, tail: &mut Tail, bytes: &[u8]) -> Result<(), WriteFailed> {
-        if tail.bytes.len() + bytes.len() > TAIL_BYTES {
-            self.write_tail(tail)?;
-        }
         if bytes.len() >= TAIL_BYTES {
             return self.write_through(tail, bytes);
         }
