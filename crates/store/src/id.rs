@@ -23,6 +23,23 @@ pub enum FileKind {
     Consumers(u64),
 }
 
+/// What of a stream has one writer of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Part {
+    Messages,
+    Consumers,
+}
+
+impl FileKind {
+    /// Whose file it is.
+    pub(crate) fn part(self) -> Part {
+        match self {
+            Self::Segment(_) => Part::Messages,
+            Self::Consumers(_) => Part::Consumers,
+        }
+    }
+}
+
 /// Names an append-only file of the store, also inside the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {

@@ -27,7 +27,8 @@ use std::time::Duration;
 
 use crate::append_file::WriteFailed;
 use crate::disk::{Disk, is_full};
-use crate::{AppendFile, FileKind, StreamId};
+use crate::id::Part;
+use crate::{AppendFile, StreamId};
 use dirty::Dirty;
 use files::Files;
 use round::{Notice, Running};
@@ -306,12 +307,17 @@ impl Journal {
         full.map_or(Ok(()), Err)
     }
 
-    /// Lets go of the segments of `stream`, so that it can be opened anew from its files: between two rounds, what is in
-    /// memory only is written to them. `files` are those that the caller knows; the journal adds what it knows itself.
+    /// Lets go of files of `stream`, so that they can be opened anew: between two rounds, what is in memory only is written
+    /// to them. `files` are those that the caller knows; the journal adds what it knows itself.
     ///
     /// # Errors
     /// Released bytes could not be written. The journal still holds the files.
-    pub(crate) fn leave(&self, stream: StreamId, files: Vec<Arc<AppendFile>>) -> Result<(), WriteFailed> {
+    pub(crate) fn leave(
+        &self,
+        stream: StreamId,
+        part: Part,
+        files: Vec<Arc<AppendFile>>,
+    ) -> Result<(), WriteFailed> {
         let failed = |failed: JournalFailed| failed.of(&self.directory);
         let mut guard = self.lock().map_err(failed)?;
         // What only a journal that has failed holds, the next start brings back.
@@ -320,7 +326,7 @@ impl Journal {
         let mut files = files;
         files.extend(self.shared.dirty.of_stream(stream));
         files.extend(journal.holders_of(stream).cloned());
-        for file in files.iter().filter(|file| matches!(file.id().kind, FileKind::Segment(_))) {
+        for file in files.iter().filter(|file| file.id().kind.part() == part) {
             // The journal forgets what it holds of it.
             if file.is_lost() {
                 let restored = file.write_memory().and_then(|()| journal.restore(file));

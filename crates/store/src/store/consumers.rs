@@ -7,8 +7,9 @@ use std::sync::Arc;
 use crate::config::Durability;
 use crate::consumer::{self, Consumers, Fate, JournalTails, Obsolete, Tail, Tails};
 use crate::disk::{Disk, File, is_full};
+use crate::id::Part;
 use crate::recovery::{Notice, move_aside, stream_directory};
-use crate::stream::Ground;
+use crate::stream::{Claim, Ground};
 use crate::{FileId, StreamId, Timestamp};
 
 use super::{OpenError, Store};
@@ -18,21 +19,25 @@ impl Store {
     /// headroom.
     ///
     /// # Errors
-    /// They cannot be known. Nothing was changed.
+    /// They are open, or cannot be known. Nothing was changed. Or what dropped ones had in memory could not be written:
+    /// this may be repeated.
     pub fn open_consumers(
         &self,
         id: StreamId,
         durability: Durability,
     ) -> Result<(Consumers, consumer::Report), OpenError> {
+        let claim = self.claim(id, Part::Consumers)?;
         let directory = stream_directory(&self.root, id);
         let key = self.open_key(&directory)?;
+        let left = self.ground.journal.leave(id, Part::Consumers, Vec::new());
+        left.map_err(|error| OpenError::new("what the consumers had in memory", error.to_io()))?;
         let kind = self.ground.keys.as_ref().map(|keys| keys.kind);
         let tails = JournalTails { journal: Arc::clone(self.journal()), durability, on_durable: None };
         let place = consumer::Place {
             disk: Arc::clone(&self.ground.disk),
             directory,
             stream: id,
-            tails: Arc::new(WithHeadroom { tails, ground: Arc::clone(&self.ground) }),
+            tails: Arc::new(WithHeadroom { tails, ground: Arc::clone(&self.ground), _claim: claim }),
             entropy: Arc::clone(&self.ground.entropy),
             key: kind.zip(key),
         };
@@ -74,6 +79,8 @@ fn set_aside(disk: &dyn Disk, path: &Path) -> io::Result<Notice> {
 struct WithHeadroom {
     tails: JournalTails,
     ground: Arc<Ground>,
+    /// Held for as long as the consumers are.
+    _claim: Arc<Claim>,
 }
 
 impl Tails for WithHeadroom {

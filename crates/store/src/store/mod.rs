@@ -28,6 +28,7 @@ use crate::disk::handles::Handles;
 use crate::disk::headroom::Headroom;
 use crate::disk::{Disk, is_full};
 use crate::entropy::Entropy;
+use crate::id::Part;
 use crate::journal::{Journal, JournalConfig, ReplayReport, SyncInterval};
 use crate::keys::{Keys, NeedsReseal, StreamKey};
 use crate::meta::Meta;
@@ -209,7 +210,7 @@ impl Store {
         let mut number = [0; 8];
         self.ground.entropy.fill(&mut number);
         let id = StreamId(u64::from_le_bytes(number).max(1));
-        let claim = self.claim(id)?;
+        let claim = self.claim(id, Part::Messages)?;
         let config = StreamConfig { storage: Storage::File, ..config };
         let (key, sealed_keys) = self.new_key(id);
         let meta = Meta {
@@ -277,11 +278,11 @@ impl Store {
         config: StreamConfig,
         now: Timestamp,
     ) -> Result<(Stream, StreamReport), OpenError> {
-        let claim = self.claim(id)?;
+        let claim = self.claim(id, Part::Messages)?;
         let directory = stream_directory(&self.root, id);
         let key = self.open_key(&directory)?;
         // Only the journal knows what a stream that was dropped had not written yet.
-        let left = self.ground.journal.leave(id, Vec::new());
+        let left = self.ground.journal.leave(id, Part::Messages, Vec::new());
         left.map_err(|error| OpenError::new("what the stream had in memory", error.to_io()))?;
         let files = Files { ground: Arc::clone(&self.ground), directory, key, _claim: claim };
         let config = StreamConfig { storage: Storage::File, ..config };
@@ -311,13 +312,16 @@ impl Store {
         Ok(report)
     }
 
-    /// The right to write the files of a stream.
-    fn claim(&self, id: StreamId) -> Result<Arc<Claim>, OpenError> {
+    /// The right to write files of a stream.
+    fn claim(&self, id: StreamId, part: Part) -> Result<Arc<Claim>, OpenError> {
         let busy = || {
-            let why = "it is open already, or a job still works on its files";
-            OpenError::new(format!("stream {:016x}", id.0), io::Error::new(io::ErrorKind::ResourceBusy, why))
+            let (what, why) = match part {
+                Part::Messages => ("stream", "it is open already, or a job still works on its files"),
+                Part::Consumers => ("consumers of stream", "they are open already"),
+            };
+            OpenError::new(format!("{what} {:016x}", id.0), io::Error::new(io::ErrorKind::ResourceBusy, why))
         };
-        self.ground.claims.take(id).ok_or_else(busy)
+        self.ground.claims.take(id, part).ok_or_else(busy)
     }
 
     /// The key of the stream in `directory`. If it was sealed with the previous master key it is sealed anew.

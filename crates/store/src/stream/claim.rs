@@ -1,31 +1,34 @@
-//! Which streams of a store are open: none may be twice.
+//! Which streams of a store are open, and the consumers of which: none may be twice.
 //!
 //! Two writers of one log would write over each other, and so would a job of one that is gone. So whoever writes a
-//! stream's files (the stream itself, and a job that is out) shares one [`Claim`], which ends with the last of them.
+//! stream's segments (the stream itself, and a job that is out) shares one [`Claim`], which ends with the last of them;
+//! and so do a stream's consumers and their logs.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::StreamId;
+use crate::id::Part;
 
-/// The streams of a store that are open.
+/// What of a store is open.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Claims(Arc<Mutex<HashSet<StreamId>>>);
+pub(crate) struct Claims(Arc<Mutex<HashSet<(StreamId, Part)>>>);
 
-/// The right to write a stream's files.
+/// The right to write a part of a stream's files.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    stream: StreamId,
+    what: (StreamId, Part),
     claims: Claims,
 }
 
 impl Claims {
     /// `None` while somebody else has it.
-    pub(crate) fn take(&self, stream: StreamId) -> Option<Arc<Claim>> {
-        self.lock().insert(stream).then(|| Arc::new(Claim { stream, claims: self.clone() }))
+    pub(crate) fn take(&self, stream: StreamId, part: Part) -> Option<Arc<Claim>> {
+        let what = (stream, part);
+        self.lock().insert(what).then(|| Arc::new(Claim { what, claims: self.clone() }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<StreamId>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<(StreamId, Part)>> {
         // Nobody panics between two steps here.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -33,6 +36,6 @@ impl Claims {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.claims.lock().remove(&self.stream);
+        self.claims.lock().remove(&self.what);
     }
 }

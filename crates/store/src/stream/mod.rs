@@ -39,6 +39,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWrite
 
 use crate::append_file::{AppendFile, OnDurable};
 use crate::config::{Durability, Storage, StreamConfig};
+use crate::id::Part;
 use crate::manifest::Manifest;
 use crate::record::Control;
 use crate::segment::Totals;
@@ -434,7 +435,7 @@ impl Stream {
         self.shared.fail("the stream was opened anew");
         let Some(files) = self.home.files() else { return Ok(()) };
         let own = self.closed.iter().map(|closed| &closed.active.file).chain([&self.active.file]);
-        let left = files.ground.journal.leave(self.shared.id, own.cloned().collect());
+        let left = files.ground.journal.leave(self.shared.id, Part::Messages, own.cloned().collect());
         left.map_err(|error| StoreError::from_io(error.to_io()))?;
         self.shared.is_left.store(true, Ordering::Release);
         Ok(())

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::config::StreamConfig;
+use crate::id::Part;
 use crate::recovery::{self, OpenError, StreamReport};
 use crate::segment::SubjectChange;
 use crate::stream::{Files, Stream};
@@ -54,7 +55,7 @@ pub(super) fn recover(
 ) -> Option<Result<(Stream, StreamReport), OpenError>> {
     let ground = Arc::clone(looking.ground.as_ref()?);
     // Streams are looked at one after the other.
-    let claim = ground.claims.take(id)?;
+    let claim = ground.claims.take(id, Part::Messages)?;
     let files = Files { ground, directory: directory.to_owned(), key, _claim: claim };
     let config = StreamConfig { first_seq, ..StreamConfig::default() };
     Some(recovery::open_stream(id, files, config, 0, 0))

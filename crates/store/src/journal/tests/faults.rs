@@ -7,6 +7,7 @@ use super::world::{JOURNAL, World, check, id, path_of, recover, small};
 use crate::Durability;
 use crate::disk::Disk;
 use crate::disk::faulty::{Fault, FaultyDisk, Operation, Survival};
+use crate::id::Part;
 
 /// Appends to many files until the journal has failed; errors of single files are passed over.
 fn work(world: &mut World, files: usize, rounds: usize) {
@@ -203,7 +204,7 @@ fn a_failed_file_that_is_left_gets_what_only_the_journal_has() {
     let world = one_lost(FaultyDisk::new(1));
     let stream = id(1, 1).stream;
     assert_eq!(holders(&world, stream), 1);
-    world.journal.leave(stream, Vec::new()).unwrap();
+    world.journal.leave(stream, Part::Messages, Vec::new()).unwrap();
     world.journal.close(&|| 0).unwrap();
     assert_eq!(holders(&world, stream), 0);
     check_after(&world, "after it was left");
