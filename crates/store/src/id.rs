@@ -6,6 +6,11 @@ pub type Seq = u64;
 /// Nanoseconds since 1970-01-01 UTC.
 pub type Timestamp = i64;
 
+/// The clock as the journal counts it. Before 1970 nothing was ever late.
+pub(crate) fn nanos(now: Timestamp) -> u64 {
+    u64::try_from(now).unwrap_or(0)
+}
+
 /// Names one stream for as long as its store exists: never used again, not even after the stream was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::File;
+use crate::id::nanos;
 use crate::journal::Journal;
 use crate::{AppendFile, AppendFileOptions, Durability, FileId, OnDurable, Timestamp};
 
@@ -97,7 +98,7 @@ impl Tail for Arc<AppendFile> {
     }
 
     fn append(&mut self, bytes: &[u8], now: Timestamp) -> io::Result<u64> {
-        Ok(AppendFile::append(self, bytes, u64::try_from(now).unwrap_or(0))?)
+        Ok(AppendFile::append(self, bytes, nanos(now))?)
     }
 
     fn abandon(&mut self) {

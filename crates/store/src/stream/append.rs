@@ -390,8 +390,14 @@ impl Entering<'_> {
             }
             let Some(first) = lookup::first_of(self.catalog, id)? else { return Ok(()) };
             // Of two messages the other one is known.
-            let next = if state.count > 2 { self.catalog.next_of(id, first, state.last)? } else { None };
-            let removed = self.catalog.remove_of(id, first)?;
+            let leaving =
+                if state.count > 2 { self.catalog.before_removal(id, first, state.last)? } else { None };
+            let removed = match leaving {
+                Some(leaving) if self.catalog.contains(first) => {
+                    self.catalog.remove_known(id, (first, leaving.size))
+                }
+                _ => self.catalog.remove_of(id, first)?,
+            };
             if removed.messages == 0 {
                 // What the index took for the first message is none (it was lost to damage): it is behind that.
                 let first = first.saturating_add(1);
@@ -403,7 +409,7 @@ impl Entering<'_> {
             }
             self.allowance.take(removed);
             self.deleted.push(first);
-            if let Some(next) = next {
+            if let Some(next) = leaving.and_then(|leaving| leaving.next) {
                 let state = self.catalog.index.state(id);
                 self.catalog.index.set(id, SubjectState { first: next, first_exact: true, ..state });
             }

@@ -83,6 +83,15 @@ pub(crate) struct Appended {
     pub(crate) before: Option<(Seq, u32)>,
 }
 
+/// A message that is to go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    /// What it counts.
+    pub(crate) size: u32,
+    /// The next one of its subject.
+    pub(crate) next: Option<Seq>,
+}
+
 /// A message found by its sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct Located {
@@ -369,10 +378,28 @@ impl Catalog {
         Removed { messages: 1, bytes }
     }
 
-    /// The first message of a subject behind its message `seq`, not behind `last`. `None` also where that is not known
-    /// without a search.
-    pub(crate) fn next_of(&self, id: SubjectId, seq: Seq, last: Seq) -> Result<Option<Seq>, ReadError> {
-        let Some(first) = self.place_of(seq) else { return Ok(None) };
+    /// What is to be known of a subject's message `seq` before it goes. `None` if no table has it.
+    pub(crate) fn before_removal(
+        &self,
+        id: SubjectId,
+        seq: Seq,
+        last: Seq,
+    ) -> Result<Option<Leaving>, ReadError> {
+        let Some(at) = self.place_of(seq) else { return Ok(None) };
+        let table = self.table(at)?;
+        let Some(row) = table.row_of(seq - self.places[at].segment.first_seq) else { return Ok(None) };
+        let Ok(size) = u32::try_from(table.size(row)) else { return Ok(None) };
+        let next = self.next_of(id, (at, table.successor(row)), last)?;
+        Ok(Some(Leaving { size, next }))
+    }
+
+    /// The first message of a subject at `row` of a place or behind it, not behind `last`.
+    fn next_of(
+        &self,
+        id: SubjectId,
+        (first, row): (usize, Option<usize>),
+        last: Seq,
+    ) -> Result<Option<Seq>, ReadError> {
         for at in first..self.places.len() {
             let place = &self.places[at];
             if place.first_seq > last {
@@ -380,11 +407,7 @@ impl Catalog {
             }
             let table = self.table(at)?;
             let base = place.segment.first_seq;
-            let mut row = match table.row_of(seq - base.min(seq)) {
-                Some(row) if at == first => table.successor(row),
-                _ if at == first => return Ok(None),
-                _ => table.first_of(id, &self.index),
-            };
+            let mut row = if at == first { row } else { table.first_of(id, &self.index) };
             while let Some(found) = row {
                 let seq = base + u64::from(table.delta(found));
                 if seq > place.last_seq {

@@ -11,6 +11,7 @@ use crate::disk::headroom::Headroom;
 use crate::disk::memory::MemoryFile;
 use crate::disk::{Disk, Lock};
 use crate::entropy::Entropy;
+use crate::id::nanos;
 use crate::journal::Journal;
 use crate::keys::{Keys, StreamKey};
 use crate::record::Context;
@@ -22,7 +23,7 @@ use super::errors::StoreError;
 use super::place::{Segment, Source};
 use super::remove::CONTROL_ROOM;
 use super::slots_cache::SlotsCache;
-use super::{Active, Shared, nanos};
+use super::{Active, Shared};
 
 /// What all streams of a store share.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::config::Compression;
 use crate::disk::is_full;
+use crate::id::nanos;
 use crate::jobs::{
     Compacted, Compaction, Desk, Done, Finished, Job, JobError, Merged, Merging, Overwriting, Packing,
     Removal, Sealed, Sealing, Site, Task,
@@ -19,7 +20,7 @@ use crate::{AppendFile, SegmentNo, Seq, Timestamp, WriteFailed};
 
 use super::catalog::Catalog;
 use super::place::{Form, Segment, Source};
-use super::{Removed, StoreError, Stream, nanos};
+use super::{Removed, StoreError, Stream};
 
 /// Sealed segments behind the manifest that a restart may have to look at.
 const MERGE_BEHIND: u64 = 8;

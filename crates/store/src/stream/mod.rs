@@ -39,7 +39,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWrite
 
 use crate::append_file::{AppendFile, OnDurable};
 use crate::config::{Durability, Storage, StreamConfig};
-use crate::id::Part;
+use crate::id::{Part, nanos};
 use crate::manifest::Manifest;
 use crate::record::Control;
 use crate::segment::Totals;
@@ -459,11 +459,6 @@ impl Stream {
         self.check()?;
         self.active.file.flush().map_err(|error| self.fail(&format!("a write failed: {error}")))
     }
-}
-
-/// The clock as the journal counts it. Before 1970 nothing was ever late.
-pub(crate) fn nanos(now: Timestamp) -> u64 {
-    u64::try_from(now).unwrap_or(0)
 }
 
 impl OnDurable for Shared {
