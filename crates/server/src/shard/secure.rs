@@ -294,19 +294,20 @@ impl Read for Polled<'_, '_, '_> {
     }
 }
 
-/// Does the handshake. INFO must be out. `places` are for what takes computing.
+/// Does the handshake with `peer`. INFO must be out. `places` are for what takes computing.
 ///
 /// # Errors
 /// In words for the log.
 pub(super) async fn handshake(
     socket: Arc<OwnedWriteHalf>,
+    peer: SocketAddr,
     config: Arc<ServerConfig>,
     places: &Semaphore,
 ) -> Result<ServerConnection, String> {
     let stream: &TcpStream = (*socket).as_ref();
     let mut first = [0];
-    // A socket that was reset no longer knows whose it was.
-    let ends = (stream.local_addr(), stream.peer_addr());
+    // A socket that was reset no longer knows whose it was, and this one may have been already.
+    let ends = (stream.local_addr(), peer);
     let reading = |error| transfer(&ends, "read", &error);
     let writing = |error| transfer(&ends, "write", &error);
     if stream.peek(&mut first).await.map_err(reading)? == 0 {
@@ -347,13 +348,13 @@ pub(super) async fn handshake(
 }
 
 /// The addresses of a connection, ours first.
-type Ends = (io::Result<SocketAddr>, io::Result<SocketAddr>);
+type Ends = (io::Result<SocketAddr>, SocketAddr);
 
 /// Why bytes of a handshake did not come through, as Go words it.
 fn transfer(ends: &Ends, what: &str, error: &io::Error) -> String {
     let error = fault::words(error);
     match ends {
-        (Ok(ours), Ok(theirs)) => format!("{what} tcp {ours}->{theirs}: {what}: {error}"),
+        (Ok(ours), theirs) => format!("{what} tcp {ours}->{theirs}: {what}: {error}"),
         _ => format!("{what}: {error}"),
     }
 }

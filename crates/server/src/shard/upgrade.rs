@@ -57,8 +57,9 @@ impl Reader {
     async fn shake(&mut self, tls: &ClientOffer) -> Result<ServerConnection, CloseReason> {
         self.log(Level::Debug, "Starting TLS client connection handshake");
         let (write, config) = (Arc::clone(&self.link.write), Arc::clone(&tls.config));
+        let peer = self.link.conn.endpoint().peer;
         let (limit, places) = (tls.timeout, Arc::clone(&self.local.handshakes));
-        let shaking = async move { timeout(limit, handshake(write, config, &places)).await };
+        let shaking = async move { timeout(limit, handshake(write, peer, config, &places)).await };
         let mut shaking = self.local.control.spawn(shaking);
         let outcome = tokio::select! {
             outcome = &mut shaking => outcome,
