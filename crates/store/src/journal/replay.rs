@@ -191,6 +191,7 @@ impl Replay {
         keep: &HashSet<usize>,
         report: &mut ReplayReport,
     ) -> io::Result<()> {
+        write_again(&scan)?;
         let mut files = Files {
             disk: Arc::clone(&self.disk),
             directory: self.directory.clone(),
@@ -226,6 +227,27 @@ impl Replay {
         *self.journal.lock().map_err(|failed| io::Error::other(failed.to_string()))? = Some(files);
         Ok(())
     }
+}
+
+/// Makes the last round durable. The process that wrote it may have been killed before its sync, or after one that failed;
+/// and what it says of older files, that they are not needed, counts for writing over them only when it is durable. Every
+/// earlier round is, because the next one began.
+fn write_again(scan: &Scan) -> io::Result<()> {
+    let heads = scan.files.iter().flat_map(|file| file.blocks.iter().map(|block| block.header.head));
+    let sure = heads.map(|head| head.previous).max().unwrap_or(0);
+    let mut buffer = Vec::new();
+    for scanned in &scan.files {
+        let mut last = scanned.blocks.iter().filter(|block| block.header.head.round > sure).peekable();
+        if last.peek().is_none() {
+            continue;
+        }
+        for block in last {
+            read_block(&*scanned.file, block.offset, &block.header, &mut buffer)?;
+            scanned.file.write_at(&buffer, block.offset)?;
+        }
+        scanned.file.sync()?;
+    }
+    Ok(())
 }
 
 /// The complete rounds, in order.

@@ -4,7 +4,7 @@ use std::io;
 
 use myelin_stdx::rng::Rng;
 
-use super::world::{World, check, id, recover, small};
+use super::world::{Heard, Twin, World, check, id, recover, small};
 use crate::disk::faulty::{Fault, FaultyDisk, Survival};
 use crate::{Durability, StreamId};
 
@@ -134,31 +134,60 @@ fn a_killed_process_loses_nothing_released() {
     }
 }
 
+/// Loses power at every point of a replay of `crashed`, and replays what is left of that.
+fn lose_power_in_replays(crashed: &FaultyDisk, twins: &[(Twin, Heard)], context: &str) {
+    let probe = crashed.kill();
+    recover(&probe, small()).unwrap();
+    for point in 0..probe.points() {
+        let disk = crashed.kill();
+        disk.fail_at(point, Fault::Crash);
+        assert!(recover(&disk, small()).is_err());
+        let more = (0..12).map(|n| Survival::Random(1000 * point + n));
+        for survival in survivals(point).chain(more) {
+            let context = format!("{context}, replay point {point}, {survival:?}");
+            let disk = disk.power_cycle(survival);
+            let (_, report) = recover(&disk, small()).unwrap();
+            assert_eq!(report.problems, [], "{context}");
+            check(&disk, twins, &context);
+        }
+    }
+}
+
 #[test]
 fn power_may_fail_during_the_replay_as_well() {
     let seed = 21;
     let points = points_of(seed);
     for point in (0..points).step_by(29) {
         let Some(world) = crash_at(seed, point) else { continue };
-        let twins = world.twins();
         let crashed = world.disk.power_cycle(Survival::Random(point));
-        let replay_points = {
-            let disk = crashed.power_cycle(Survival::None);
-            recover(&disk, small()).unwrap();
-            disk.points()
-        };
-        for second in 0..replay_points {
-            let disk = crashed.power_cycle(Survival::None);
-            disk.fail_at(second, Fault::Crash);
-            assert!(recover(&disk, small()).is_err());
-            for survival in survivals(second) {
-                let context = format!("point {point} of {points}, replay point {second}, {survival:?}");
-                let disk = disk.power_cycle(survival);
-                let (_, report) = recover(&disk, small()).unwrap();
-                assert_eq!(report.problems, [], "{context}");
-                check(&disk, &twins, &context);
-            }
+        lose_power_in_replays(&crashed, &world.twins(), &format!("point {point} of {points}"));
+    }
+}
+
+/// The next process sees that older files are not needed, and the device does not know it: they must not be written over.
+#[test]
+fn a_note_that_was_never_synced_frees_no_file() {
+    let run = |fault: Option<u64>| {
+        let disk = FaultyDisk::new(4);
+        let mut world = World::new(disk.clone(), small(), 4).unwrap();
+        for stream in 1..6 {
+            world.create(id(stream, 1), Durability::Synced).unwrap();
         }
+        for _ in 0..20 {
+            (0..5).for_each(|file| world.append(file, 900).unwrap());
+            finish_round(&mut world).unwrap();
+        }
+        let before = disk.points();
+        if let Some(point) = fault {
+            disk.fail_at(before + point, Fault::Crash);
+        }
+        let _ = world.journal.close(&|| 0);
+        (world, before)
+    };
+    let (healthy, before) = run(None);
+    for point in 0..healthy.disk.points() - before {
+        let (world, _) = run(Some(point));
+        lose_power_in_replays(&world.disk.kill(), &world.twins(), &format!("point {point} of the end"));
     }
 }
 
