@@ -166,3 +166,42 @@ fn messages_that_stand_where_they_cannot_are_reported() {
     assert_eq!(*file, name);
     assert!(what.contains(&format!("2, from {first} on")), "{what}");
 }
+
+/// A stream of which segment 2 is missing: of its messages there is nothing but what the totals say.
+fn with_a_missing_segment(limits: crate::config::Limits) -> Stream {
+    let (disk, id) = written(Compression::None);
+    let name = crate::stream::segment_name(SegmentNo(2));
+    disk.remove_file(&stream_directory(Path::new("/store"), id).join(name)).unwrap();
+    let store = open(&disk, 2);
+    let config = config(Compression::None);
+    let (mut stream, report) = store.open_stream(id, config, 5).unwrap();
+    assert!(!report.notices.is_empty());
+    let totals = stream.state().totals;
+    assert_eq!(totals.messages, MESSAGES);
+    stream.set_config(StreamConfig { limits, ..config }, 5).unwrap();
+    stream
+}
+
+#[test]
+fn bytes_of_a_lost_segment_do_not_evict_what_is_new() {
+    let limits = crate::config::Limits { bytes: Some(5000), ..Default::default() };
+    let mut stream = with_a_missing_segment(limits);
+    for n in 1..=3 {
+        let message =
+            NewMessage { subject: b"s.1", payload: &[1; 100], timestamp: 6, ..NewMessage::default() };
+        stream.append(&[message], Admission::Check, 6, &mut Vec::new()).unwrap();
+        assert_eq!(sequences(&stream), (MESSAGES + 1..=MESSAGES + n).collect::<Vec<_>>());
+    }
+    let totals = stream.state().totals;
+    assert!(totals.messages == 3 && totals.bytes < 600, "{totals:?}");
+    stream.delete_many(&[MESSAGES + 1, MESSAGES + 2, MESSAGES + 3], 7).unwrap();
+    assert_eq!(stream.state().totals.bytes, 0);
+}
+
+#[test]
+fn limits_are_enforced_in_the_end_though_a_segment_is_lost() {
+    let limits = crate::config::Limits { bytes: Some(5000), ..Default::default() };
+    let mut stream = with_a_missing_segment(limits);
+    let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
+    assert!(calls < 20, "{calls}");
+}

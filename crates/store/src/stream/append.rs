@@ -190,7 +190,8 @@ impl Stream {
         let head = if is_over_bytes { self.head_over_bytes(head, &limits)? } else { head };
         let count = if is_over_bytes { head.len() } else { head.len().min(over_messages as usize) };
         self.delete_many(&head[..count], now)?;
-        Ok(true)
+        // What is left may be what was lost to damage, and no call would find it.
+        Ok(count > 0)
     }
 
     /// The beginning of `head` that has to go for both limits.
@@ -320,7 +321,7 @@ impl Entering<'_> {
         self.allowance.add(size);
         self.evict_of_subject(&appended)?;
         if self.limits.discard == Discard::Old {
-            self.evict_oldest()?;
+            self.evict_oldest(size)?;
         }
         Ok(Ok(seq))
     }
@@ -416,13 +417,20 @@ impl Entering<'_> {
         }
     }
 
-    fn evict_oldest(&mut self) -> Result<(), StoreError> {
+    /// `newest` is what the last message counts.
+    fn evict_oldest(&mut self, newest: u64) -> Result<(), StoreError> {
         let messages = self.limits.messages.unwrap_or(u64::MAX);
         let bytes = self.limits.bytes.unwrap_or(u64::MAX);
         while (self.catalog.totals.messages > messages || self.catalog.totals.bytes > bytes)
+            && self.catalog.totals.messages > 0
             // A large message may take the place of any number of small ones.
             && (self.allowance.messages > 0 || self.allowance.bytes > 0)
         {
+            if self.catalog.totals.messages == 1 && self.catalog.totals.bytes > newest {
+                // The rest was counted for messages that were lost to damage, which went without their bytes.
+                self.catalog.totals.bytes = newest;
+                continue;
+            }
             let removed = self.catalog.remove_head()?;
             self.allowance.take(removed);
         }
