@@ -205,3 +205,27 @@ fn limits_are_enforced_in_the_end_though_a_segment_is_lost() {
     let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
     assert!(calls < 20, "{calls}");
 }
+
+#[test]
+fn a_deletion_takes_time_for_messages_though_the_first_ones_go() {
+    use crate::record::{Control, Entry, Message};
+    use crate::segment::Scanned;
+    let (disk, id) = written(Compression::None);
+    let store = open(&disk, 2);
+    let (stream, _) = store.open_stream(id, config(Compression::None), 5).unwrap();
+    let shared = Arc::clone(stream.shared());
+    let mut catalog = shared.catalog_mut();
+    let mut apply = |entry| {
+        apply::apply(&mut catalog, &Scanned { offset: 128, size: 40, timestamp: 1, entry }).unwrap();
+        catalog.totals
+    };
+    // With the last message behind a gap as wide as a segment can have.
+    let far = u64::from(u32::MAX);
+    apply(Entry::Control(Control::Skip { last: far - 1 }));
+    let last = Message { seq: far, timestamp: 1, expires: None, subject: b"a", headers: b"", payload: b"" };
+    apply(Entry::Message(last));
+    let mut before = crate::ranges::Ranges::default();
+    before.push(1..=far - 1);
+    let totals = apply(Entry::Control(Control::Delete(std::borrow::Cow::Owned(before))));
+    assert_eq!((totals.messages, totals.first_seq), (1, far));
+}
