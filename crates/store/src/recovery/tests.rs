@@ -229,3 +229,26 @@ fn a_deletion_takes_time_for_messages_though_the_first_ones_go() {
     let totals = apply(Entry::Control(Control::Delete(std::borrow::Cow::Owned(before))));
     assert_eq!((totals.messages, totals.first_seq), (1, far));
 }
+
+/// The index counts them, and no table has them.
+#[test]
+fn the_newest_message_of_a_subject_stays_though_others_were_lost_with_a_segment() {
+    let limits = crate::config::Limits { messages_per_subject: Some(3), ..Default::default() };
+    let mut stream = with_a_missing_segment(limits);
+    for n in 1..=5 {
+        let message =
+            NewMessage { subject: b"s.1", payload: &[1; 100], timestamp: 6, ..NewMessage::default() };
+        stream.append(&[message], Admission::Check, 6, &mut Vec::new()).unwrap();
+        let new: Vec<_> = sequences(&stream).into_iter().filter(|seq| *seq > MESSAGES).collect();
+        assert_eq!(new, (MESSAGES + n.max(3) - 2..=MESSAGES + n).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_tighter_limit_spares_the_newest_of_subjects_that_have_lost_messages() {
+    let limits = crate::config::Limits { messages_per_subject: Some(1), ..Default::default() };
+    let mut stream = with_a_missing_segment(limits);
+    let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
+    assert!(calls < 20, "{calls}");
+    assert_eq!(sequences(&stream), (MESSAGES - 4..=MESSAGES).collect::<Vec<_>>());
+}

@@ -218,7 +218,7 @@ impl Stream {
         catalog.index.for_each_matching(b">", None, &mut |id, text| {
             let surplus = catalog.index.state(id).count.saturating_sub(max.max(1));
             if surplus > 0 {
-                over.push((text.to_vec(), surplus as usize));
+                over.push((id, text.to_vec(), surplus as usize));
             }
             if over.len() < budget {
                 std::ops::ControlFlow::Continue(())
@@ -227,10 +227,12 @@ impl Stream {
             }
         });
         let mut surplus = Vec::new();
-        for (text, count) in over {
+        for (id, text, count) in over {
             let left = budget.saturating_sub(surplus.len());
             let filter = lookup::Filter::Subject(text);
-            surplus.extend(lookup::collect(&catalog, &filter, 0, Seq::MAX, count.min(left))?);
+            // Not the newest, though some of those that count may be lost with a segment.
+            let Some(newest) = lookup::last_of(&catalog, id)? else { continue };
+            surplus.extend(lookup::collect(&catalog, &filter, 0, newest - 1, count.min(left))?);
         }
         Ok(surplus)
     }
@@ -390,6 +392,12 @@ impl Entering<'_> {
                 return Ok(());
             }
             let Some(first) = lookup::first_of(self.catalog, id)? else { return Ok(()) };
+            if first == state.last && state.last_exact {
+                // All others that count were lost with a segment: the new one must not go for them.
+                let only = SubjectState { count: 1, first, first_exact: true, ..state };
+                self.catalog.index.set(id, only);
+                return Ok(());
+            }
             // Of two messages the other one is known.
             let leaving =
                 if state.count > 2 { self.catalog.before_removal(id, first, state.last)? } else { None };
