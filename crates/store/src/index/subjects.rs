@@ -170,6 +170,8 @@ impl SubjectIndex {
     pub fn set(&mut self, id: SubjectId, state: SubjectState) {
         let (count, _, _, flags) = self.records.read(id);
         self.change(id, (count, flags), state);
+        // Whoever says so may mean another message, to which a sequence was given again.
+        self.records.set_last_size(id, 0);
     }
 
     /// Counts a message that is the subject's last, and counts `size` bytes. Gives the one that was the last before and

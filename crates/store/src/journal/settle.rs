@@ -63,8 +63,10 @@ impl Running<'_> {
         loop {
             let Some(live) = self.files.live.front_mut() else { return true };
             let number = live.number;
+            // Those that were left or dropped since need nothing any more.
+            live.lost.retain(|file| !file.is_settled(number));
             let Some(file) = live.holders.pop() else { return true };
-            if file.is_settled(number) {
+            if file.leave_journal(number) {
                 continue;
             }
             if budget == 0 {
@@ -72,16 +74,18 @@ impl Running<'_> {
                 return false;
             }
             budget -= 1;
-            self.settle(file);
+            self.settle(file, number);
         }
     }
 
-    fn settle(&mut self, file: Arc<AppendFile>) {
+    /// The file is no holder of journal file `number` any more: if that one is still written, it enters it anew.
+    fn settle(&mut self, file: Arc<AppendFile>, number: u64) {
         if !file.is_lost() {
             add(&self.counters().settling_syncs, 1);
             self.sync_file(&file);
         }
-        if file.is_lost()
+        if !file.leave_journal(number)
+            && file.is_lost()
             && let Some(live) = self.files.live.front_mut()
         {
             live.lost.push(file);

@@ -77,7 +77,8 @@ pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<Fate
                 let mut seq = catalog.deleted.next_live((*range.start()).max(first));
                 while seq <= last && catalog.totals.messages > 0 {
                     catalog.remove(seq)?;
-                    seq = catalog.deleted.next_live(seq + 1);
+                    // What lies below the first message is not among the deleted ones any more.
+                    seq = catalog.deleted.next_live((seq + 1).max(catalog.totals.first_seq));
                 }
             }
         }

@@ -166,3 +166,89 @@ fn messages_that_stand_where_they_cannot_are_reported() {
     assert_eq!(*file, name);
     assert!(what.contains(&format!("2, from {first} on")), "{what}");
 }
+
+/// A stream of which segment 2 is missing: of its messages there is nothing but what the totals say.
+fn with_a_missing_segment(limits: crate::config::Limits) -> Stream {
+    let (disk, id) = written(Compression::None);
+    let name = crate::stream::segment_name(SegmentNo(2));
+    disk.remove_file(&stream_directory(Path::new("/store"), id).join(name)).unwrap();
+    let store = open(&disk, 2);
+    let config = config(Compression::None);
+    let (mut stream, report) = store.open_stream(id, config, 5).unwrap();
+    assert!(!report.notices.is_empty());
+    let totals = stream.state().totals;
+    assert_eq!(totals.messages, MESSAGES);
+    stream.set_config(StreamConfig { limits, ..config }, 5).unwrap();
+    stream
+}
+
+#[test]
+fn bytes_of_a_lost_segment_do_not_evict_what_is_new() {
+    let limits = crate::config::Limits { bytes: Some(5000), ..Default::default() };
+    let mut stream = with_a_missing_segment(limits);
+    for n in 1..=3 {
+        let message =
+            NewMessage { subject: b"s.1", payload: &[1; 100], timestamp: 6, ..NewMessage::default() };
+        stream.append(&[message], Admission::Check, 6, &mut Vec::new()).unwrap();
+        assert_eq!(sequences(&stream), (MESSAGES + 1..=MESSAGES + n).collect::<Vec<_>>());
+    }
+    let totals = stream.state().totals;
+    assert!(totals.messages == 3 && totals.bytes < 600, "{totals:?}");
+    stream.delete_many(&[MESSAGES + 1, MESSAGES + 2, MESSAGES + 3], 7).unwrap();
+    assert_eq!(stream.state().totals.bytes, 0);
+}
+
+#[test]
+fn limits_are_enforced_in_the_end_though_a_segment_is_lost() {
+    let limits = crate::config::Limits { bytes: Some(5000), ..Default::default() };
+    let mut stream = with_a_missing_segment(limits);
+    let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
+    assert!(calls < 20, "{calls}");
+}
+
+#[test]
+fn a_deletion_takes_time_for_messages_though_the_first_ones_go() {
+    use crate::record::{Control, Entry, Message};
+    use crate::segment::Scanned;
+    let (disk, id) = written(Compression::None);
+    let store = open(&disk, 2);
+    let (stream, _) = store.open_stream(id, config(Compression::None), 5).unwrap();
+    let shared = Arc::clone(stream.shared());
+    let mut catalog = shared.catalog_mut();
+    let mut apply = |entry| {
+        apply::apply(&mut catalog, &Scanned { offset: 128, size: 40, timestamp: 1, entry }).unwrap();
+        catalog.totals
+    };
+    // With the last message behind a gap as wide as a segment can have.
+    let far = u64::from(u32::MAX);
+    apply(Entry::Control(Control::Skip { last: far - 1 }));
+    let last = Message { seq: far, timestamp: 1, expires: None, subject: b"a", headers: b"", payload: b"" };
+    apply(Entry::Message(last));
+    let mut before = crate::ranges::Ranges::default();
+    before.push(1..=far - 1);
+    let totals = apply(Entry::Control(Control::Delete(std::borrow::Cow::Owned(before))));
+    assert_eq!((totals.messages, totals.first_seq), (1, far));
+}
+
+/// The index counts them, and no table has them.
+#[test]
+fn the_newest_message_of_a_subject_stays_though_others_were_lost_with_a_segment() {
+    let limits = crate::config::Limits { messages_per_subject: Some(3), ..Default::default() };
+    let mut stream = with_a_missing_segment(limits);
+    for n in 1..=5 {
+        let message =
+            NewMessage { subject: b"s.1", payload: &[1; 100], timestamp: 6, ..NewMessage::default() };
+        stream.append(&[message], Admission::Check, 6, &mut Vec::new()).unwrap();
+        let new: Vec<_> = sequences(&stream).into_iter().filter(|seq| *seq > MESSAGES).collect();
+        assert_eq!(new, (MESSAGES + n.max(3) - 2..=MESSAGES + n).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_tighter_limit_spares_the_newest_of_subjects_that_have_lost_messages() {
+    let limits = crate::config::Limits { messages_per_subject: Some(1), ..Default::default() };
+    let mut stream = with_a_missing_segment(limits);
+    let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
+    assert!(calls < 20, "{calls}");
+    assert_eq!(sequences(&stream), (MESSAGES - 4..=MESSAGES).collect::<Vec<_>>());
+}

@@ -190,7 +190,8 @@ impl Stream {
         let head = if is_over_bytes { self.head_over_bytes(head, &limits)? } else { head };
         let count = if is_over_bytes { head.len() } else { head.len().min(over_messages as usize) };
         self.delete_many(&head[..count], now)?;
-        Ok(true)
+        // What is left may be what was lost to damage, and no call would find it.
+        Ok(count > 0)
     }
 
     /// The beginning of `head` that has to go for both limits.
@@ -217,7 +218,7 @@ impl Stream {
         catalog.index.for_each_matching(b">", None, &mut |id, text| {
             let surplus = catalog.index.state(id).count.saturating_sub(max.max(1));
             if surplus > 0 {
-                over.push((text.to_vec(), surplus as usize));
+                over.push((id, text.to_vec(), surplus as usize));
             }
             if over.len() < budget {
                 std::ops::ControlFlow::Continue(())
@@ -226,10 +227,12 @@ impl Stream {
             }
         });
         let mut surplus = Vec::new();
-        for (text, count) in over {
+        for (id, text, count) in over {
             let left = budget.saturating_sub(surplus.len());
             let filter = lookup::Filter::Subject(text);
-            surplus.extend(lookup::collect(&catalog, &filter, 0, Seq::MAX, count.min(left))?);
+            // Not the newest, though some of those that count may be lost with a segment.
+            let Some(newest) = lookup::last_of(&catalog, id)? else { continue };
+            surplus.extend(lookup::collect(&catalog, &filter, 0, newest - 1, count.min(left))?);
         }
         Ok(surplus)
     }
@@ -320,7 +323,7 @@ impl Entering<'_> {
         self.allowance.add(size);
         self.evict_of_subject(&appended)?;
         if self.limits.discard == Discard::Old {
-            self.evict_oldest()?;
+            self.evict_oldest(size)?;
         }
         Ok(Ok(seq))
     }
@@ -389,6 +392,12 @@ impl Entering<'_> {
                 return Ok(());
             }
             let Some(first) = lookup::first_of(self.catalog, id)? else { return Ok(()) };
+            if first == state.last && state.last_exact {
+                // All others that count were lost with a segment: the new one must not go for them.
+                let only = SubjectState { count: 1, first, first_exact: true, ..state };
+                self.catalog.index.set(id, only);
+                return Ok(());
+            }
             // Of two messages the other one is known.
             let leaving =
                 if state.count > 2 { self.catalog.before_removal(id, first, state.last)? } else { None };
@@ -416,13 +425,20 @@ impl Entering<'_> {
         }
     }
 
-    fn evict_oldest(&mut self) -> Result<(), StoreError> {
+    /// `newest` is what the last message counts.
+    fn evict_oldest(&mut self, newest: u64) -> Result<(), StoreError> {
         let messages = self.limits.messages.unwrap_or(u64::MAX);
         let bytes = self.limits.bytes.unwrap_or(u64::MAX);
         while (self.catalog.totals.messages > messages || self.catalog.totals.bytes > bytes)
+            && self.catalog.totals.messages > 0
             // A large message may take the place of any number of small ones.
             && (self.allowance.messages > 0 || self.allowance.bytes > 0)
         {
+            if self.catalog.totals.messages == 1 && self.catalog.totals.bytes > newest {
+                // The rest was counted for messages that were lost to damage, which went without their bytes.
+                self.catalog.totals.bytes = newest;
+                continue;
+            }
             let removed = self.catalog.remove_head()?;
             self.allowance.take(removed);
         }

@@ -367,6 +367,7 @@ impl Catalog {
         }
         self.totals.messages -= 1;
         self.totals.bytes = self.totals.bytes.saturating_sub(bytes);
+        self.forget_lost_bytes();
         if seq == self.totals.first_seq {
             self.advance_first(seq + 1);
         } else {
@@ -376,6 +377,13 @@ impl Catalog {
             }
         }
         Removed { messages: 1, bytes }
+    }
+
+    /// A message of a segment that is missing goes without its bytes, which are not known. Without messages there are none.
+    pub(super) fn forget_lost_bytes(&mut self) {
+        if self.totals.messages == 0 {
+            self.totals.bytes = 0;
+        }
     }
 
     /// What is to be known of a subject's message `seq` before it goes. `None` if no table has it.
@@ -556,6 +564,7 @@ impl Catalog {
             self.totals.bytes = self.totals.bytes.saturating_sub(size);
             bytes = size;
         }
+        self.forget_lost_bytes();
         self.totals.first_seq = self.first_from(seq + 1);
         Ok(Removed { messages: 1, bytes })
     }

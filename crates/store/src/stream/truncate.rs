@@ -54,6 +54,7 @@ impl Catalog {
         self.removals.fetch_add(1, Ordering::Release);
         self.totals.messages -= messages;
         self.totals.bytes = self.totals.bytes.saturating_sub(bytes);
+        self.forget_lost_bytes();
         if self.totals.messages == 0 {
             self.set_first(self.next_seq());
         }

@@ -299,6 +299,19 @@ fn a_subject_that_comes_back_keeps_its_id_until_recycled() {
 }
 
 #[test]
+fn the_size_of_a_last_message_is_forgotten_with_the_state_it_was_told_for() {
+    let mut index = SubjectIndex::new(1);
+    let id = index.enter(b"a");
+    index.appended(id, 7, 100);
+    assert_eq!(index.appended(id, 8, 200), Some((7, 100)));
+    // After a truncation, another message has the sequence 8.
+    let state = index.state(id);
+    index.set(id, state);
+    assert_eq!(index.appended(id, 9, 300), None);
+    assert_eq!(index.appended(id, 10, 400), Some((9, 300)));
+}
+
+#[test]
 fn a_break_stops_at_once() {
     let mut index = SubjectIndex::new(1);
     for (seq, text) in [(1, b"a.1"), (2, b"a.2")] {

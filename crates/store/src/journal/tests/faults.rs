@@ -210,6 +210,45 @@ fn a_failed_file_that_is_left_gets_what_only_the_journal_has() {
     check_after(&world, "after it was left");
 }
 
+#[test]
+fn a_journal_that_was_closed_with_a_lost_file_still_knows_whose_bytes_it_takes() {
+    let mut world = one_lost(FaultyDisk::new(1));
+    let stream = id(2, 1).stream;
+    world.journal.close(&|| 0).unwrap();
+    assert_eq!(holders(&world, stream), 0, "it was synced");
+    for index in 1..5 {
+        world.append(index, 900).unwrap();
+    }
+    world.round().unwrap();
+    assert_eq!(holders(&world, stream), 1, "the journal has bytes of it again");
+    for _ in 0..200 {
+        // Now another one is written only.
+        for index in 2..5 {
+            world.append(index, 900).unwrap();
+        }
+        world.round().unwrap();
+    }
+    check_after(&world, "after the journal came round");
+}
+
+#[test]
+fn a_failed_file_that_was_left_is_carried_no_further() {
+    let mut world = one_lost(FaultyDisk::new(1));
+    // So that the journal knows it as lost already.
+    world.journal.close(&|| 0).unwrap();
+    world.journal.leave(id(1, 1).stream, Part::Messages, Vec::new()).unwrap();
+    for _ in 0..200 {
+        for index in 1..5 {
+            world.append(index, 900).unwrap();
+        }
+        world.round().unwrap();
+    }
+    assert_eq!(world.journal.statistics(0).carried_bytes, 0);
+    world.journal.close(&|| 0).unwrap();
+    assert_eq!(holders(&world, id(1, 1).stream), 0);
+    check_after(&world, "after it was left");
+}
+
 fn holders(world: &World, stream: crate::StreamId) -> usize {
     let guard = world.journal.lock().unwrap();
     guard.as_ref().map_or(0, |files| files.holders_of(stream).count())
