@@ -20,7 +20,7 @@ pub struct Pending {
     pub timestamp: Timestamp,
 }
 
-/// The ring. A slot whose delivery is [`GONE`] is empty; neither the first nor the last slot ever is.
+/// The ring. A slot whose delivery is `GONE` is empty; neither the first nor the last slot ever is.
 #[derive(Clone, Debug, Default)]
 pub struct PendingMessages {
     slots: VecDeque<Slot>,

@@ -127,7 +127,7 @@ impl SubjectIndex {
 
     /// Brings what is known about these subjects near, before they are entered or found one by one. Changes nothing.
     ///
-    /// Perf: the misses of up to [`WARM`] subjects overlap, which more than halves the time of an update among a million
+    /// Perf: the misses of up to 32 subjects overlap, which more than halves the time of an update among a million
     /// subjects (`benches/index.rs`). Not worth it for a single one.
     pub fn warm<'a>(&self, texts: impl IntoIterator<Item = &'a [u8]>) {
         let mut texts = texts.into_iter();

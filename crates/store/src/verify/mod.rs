@@ -1,8 +1,8 @@
 //! A check of a whole store that changes nothing: is every byte what was written, and do all files say the same?
 //!
-//! Owns judgement, not repair. It reads the disk given to it through an [`overlay`], in which the journal is replayed
+//! Owns judgement, not repair. It reads the disk given to it through an `overlay`, in which the journal is replayed
 //! and streams are recovered as the next start would do it; and it walks every entry of every segment into a second,
-//! plain count of each stream ([`state`]), which footers, bases, manifests and the recovered stream must agree with.
+//! plain count of each stream (`state`), which footers, bases, manifests and the recovered stream must agree with.
 //! It takes no lock and needs none, but a store that is in use changes while it is read: torn tails, and files that
 //! are gone before they were looked at, mean nothing then.
 //!
