@@ -79,7 +79,7 @@ impl Resumed {
         let mut operations = Operations::new(reader, floors.before);
         loop {
             match operations.next() {
-                Ok(Some(operation)) => self.operate(operation),
+                Ok(Some(operation)) => self.operate(operation, floors.after),
                 Ok(None) => break,
                 Err(malformed) => {
                     self.begin_doubt(self.state.ack_floor.stream);
@@ -91,9 +91,9 @@ impl Resumed {
         Ok(())
     }
 
-    fn operate(&mut self, operation: Operation) {
+    fn operate(&mut self, operation: Operation, floor: SequencePair) {
         if let Belief::Doubt { certain } = self.belief {
-            self.salvage(operation, certain);
+            self.salvage(operation, certain, floor);
             return;
         }
         if !self.apply(operation) {
@@ -117,8 +117,9 @@ impl Resumed {
         }
     }
 
-    /// What can be taken from an operation when others are missing: what is done stays done.
-    fn salvage(&mut self, operation: Operation, certain: Seq) {
+    /// What can be taken from an operation when others are missing: what is done stays done. `floor` is that of the entry's
+    /// end.
+    fn salvage(&mut self, operation: Operation, certain: Seq, floor: SequencePair) {
         let state = &mut self.state;
         match operation {
             Operation::One(Delta::Delivered { delivery, seq, count, timestamp }) => {
@@ -128,10 +129,11 @@ impl Resumed {
                     *times = (*times).max(count - 1);
                 }
             }
-            Operation::One(Delta::Acknowledged { seq, .. }) => self.salvage_acknowledged(seq, seq),
-            Operation::Row { first, more } => {
-                self.salvage_acknowledged(first.stream, first.stream.saturating_add(more));
+            Operation::One(Delta::Acknowledged { delivery, seq }) => {
+                let first = SequencePair { consumer: delivery, stream: seq };
+                self.salvage_acknowledged(first, 0, floor);
             }
+            Operation::Row { first, more } => self.salvage_acknowledged(first, more, floor),
             Operation::One(Delta::Reset { seq }) => {
                 state.reset(seq);
                 self.belief = Belief::Sound;
@@ -150,11 +152,15 @@ impl Resumed {
         }
     }
 
-    fn salvage_acknowledged(&mut self, from: Seq, to: Seq) {
-        match self.definition.rules.acks {
-            AckPolicy::None => {}
-            AckPolicy::All => self.state.settle_range(0, to),
-            AckPolicy::Explicit => self.state.settle_range(from, to),
+    /// An acknowledgement of a delivery below the floor came too late, and nothing was done by it; the floor of then is not
+    /// known, and never above the one of the entry's end. Whatever that one covers is done by it.
+    fn salvage_acknowledged(&mut self, first: SequencePair, more: u64, floor: SequencePair) {
+        if self.definition.rules.acks != AckPolicy::Explicit {
+            return;
+        }
+        let late = floor.consumer.0.saturating_add(1).saturating_sub(first.consumer.0);
+        if late <= more {
+            self.state.settle_range(first.stream.saturating_add(late), first.stream.saturating_add(more));
         }
     }
 
@@ -196,7 +202,7 @@ impl ConsumerState {
     }
 
     fn raise_floor(&mut self, floor: SequencePair) {
-        self.pending.remove_through(floor.stream);
+        self.settle_range(0, floor.stream);
         self.ack_floor.consumer = self.ack_floor.consumer.max(floor.consumer);
         self.ack_floor.stream = self.ack_floor.stream.max(floor.stream);
         self.delivered.consumer = self.delivered.consumer.max(floor.consumer);
