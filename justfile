@@ -28,7 +28,7 @@ fuzz NAME *ARGS:
 fuzz-smoke:
     cargo test --manifest-path fuzz/Cargo.toml
 
-# The table of docs/performance.md: ours beside nats-server, interleaved, on an otherwise idle machine
+# The table of docs/performance.md: ours beside nats-server, interleaved, on an otherwise idle machine; streams: --rows js
 bench-table *ARGS:
     cargo build --release -p myelin-server -p myelin-cli
     target/release/myelin bench table --ours target/release/myelin-server --reference nats-server {{ARGS}}

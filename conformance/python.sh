@@ -51,6 +51,9 @@ before_312=$("$venv/bin/python" -c 'import sys; print(int(sys.version_info < (3,
 if [ "$before_312" = 1 ]; then
     # Type parameters are the only thing in it that older interpreters cannot read.
     sed -i 's/^\( *def [a-z]*\)\[T\]/\1/' "$work/suite/nats-core/src/nats/client/message.py"
+    sed -i -e 's/^\( *\(async \)*def [a-z_]*\)\[ResponseT\]/\1/' \
+        -e '/^def check_response/i ResponseT = __import__("typing").TypeVar("ResponseT")' \
+        "$work/suite/nats-jetstream/src/nats/jetstream/api/client.py"
 fi
 
 # The handshake-first tests are skipped without a version, and their configuration names files from the checkout's root.
@@ -82,9 +85,11 @@ run() {
 
 failed=""
 run nats src tests/test_parser.py tests/test_nuid.py tests/test_client.py tests/test_client_async_await.py \
-    tests/test_client_v2.py tests/test_client_nkeys.py tests/test_micro_service.py
+    tests/test_client_v2.py tests/test_client_nkeys.py tests/test_micro_service.py tests/test_js.py
 handshake_first
 run nats-core src:../nats-server/src tests/test_client.py tests/test_connection.py tests/test_message.py \
     tests/test_protocol.py tests/test_subscription.py tests/test_examples.py tests/test_tls.py
 run nats-server src tests
+run nats-jetstream src:../nats-core/src:../nats-server/src tests
+run nats-key-value src:../nats-jetstream/src:../nats-core/src:../nats-server/src tests
 [ -z "$failed" ] || { echo "failed in:$failed" >&2; exit 1; }

@@ -3,10 +3,11 @@
 //! Owns the socket and what was read but not yet demanded. Interprets nothing, with one exception: the
 //! server's own PINGs, whose moment is nobody's business, are passed over unless they are asked for.
 
-use crate::expect;
+use crate::expect::{self, Remembered};
 use crate::server::PATIENCE;
 use crate::text::show;
 use crate::transcript::Expectation;
+use serde_json::Value;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
@@ -93,11 +94,11 @@ impl Connection {
         })
     }
 
-    /// Demands what must come next.
+    /// Demands what must come next, and remembers what it is told to.
     ///
     /// # Errors
     /// What came instead.
-    pub(crate) fn expect(&mut self, what: &Expectation) -> Result<(), String> {
+    pub(crate) fn expect(&mut self, what: &Expectation, remembered: &mut Remembered) -> Result<(), String> {
         match what {
             Expectation::Bytes(wanted) => self.expect_bytes(wanted),
             Expectation::AnyOrder(group) => self.expect_any_order(group),
@@ -107,6 +108,9 @@ impl Connection {
                 }),
             Expectation::Json { verb, fields } => {
                 self.expect_line(verb, |value| expect::lacking(fields, value))
+            }
+            Expectation::Message { subject, sid, body } => {
+                self.expect_message(subject, sid, body, remembered)
             }
             Expectation::Names { verb, names } => self.expect_line(verb, |value| {
                 let found: Vec<&String> = value.as_object().map(|o| o.keys().collect()).unwrap_or_default();
@@ -178,6 +182,29 @@ impl Connection {
                 Ok((found, _)) if found != verb => Verdict::Fails(format!("the verb is {found}")),
                 Ok((_, value)) => shortfall(&value).map_or(Verdict::Holds(length), Verdict::Fails),
                 Err(reason) => Verdict::Fails(reason),
+            }
+        })
+    }
+
+    fn expect_message(
+        &mut self,
+        subject: &str,
+        sid: &str,
+        body: &Value,
+        remembered: &mut Remembered,
+    ) -> Result<(), String> {
+        self.await_verdict(&format!("a message {subject} {sid} {body}"), |bytes| {
+            let Some(length) = expect::frame(bytes) else { return Verdict::Undecided };
+            let Some(found) = expect::message(&bytes[..length]) else {
+                return Verdict::Fails("no message without headers".into());
+            };
+            if !expect::glob(subject.as_bytes(), found.0.as_bytes()) || found.1 != sid {
+                return Verdict::Fails("another subject or sid".into());
+            }
+            match serde_json::from_slice(found.2) {
+                Ok(actual) => expect::differing(body, &actual, remembered)
+                    .map_or(Verdict::Holds(length), Verdict::Fails),
+                Err(e) => Verdict::Fails(format!("not JSON: {e}")),
             }
         })
     }
@@ -325,6 +352,12 @@ mod tests {
         connection
     }
 
+    impl Connection {
+        fn demand(&mut self, what: &Expectation) -> Result<(), String> {
+            self.expect(what, &mut Remembered::new())
+        }
+    }
+
     fn bytes(what: &[u8]) -> Expectation {
         Expectation::Bytes(what.to_vec())
     }
@@ -333,47 +366,47 @@ mod tests {
     fn what_comes_in_pieces_is_one_stream() {
         let mut connection = told(&[b"IN", b"FO {}\r\nPO", b"NG\r\n+OK\r", b"\n"]);
         connection.read_info().unwrap();
-        connection.expect(&bytes(b"PONG\r\n")).unwrap();
-        connection.expect(&bytes(b"+OK\r\n")).unwrap();
-        connection.expect(&Expectation::Closed).unwrap();
+        connection.demand(&bytes(b"PONG\r\n")).unwrap();
+        connection.demand(&bytes(b"+OK\r\n")).unwrap();
+        connection.demand(&Expectation::Closed).unwrap();
     }
 
     #[test]
     fn what_differs_is_shown() {
-        let reason = told(&[b"PONG\r\n"]).expect(&bytes(b"+OK\r\n")).unwrap_err();
+        let reason = told(&[b"PONG\r\n"]).demand(&bytes(b"+OK\r\n")).unwrap_err();
         assert!(reason.contains(r"expected +OK\r\n") && reason.contains(r"got PONG\r\n"), "{reason}");
-        let reason = told(&[b"+O"]).expect(&bytes(b"+OK\r\n")).unwrap_err();
+        let reason = told(&[b"+O"]).demand(&bytes(b"+OK\r\n")).unwrap_err();
         assert!(reason.contains("got +O and the end"), "{reason}");
-        let reason = told(&[b"+OK\r\n"]).expect(&Expectation::Closed).unwrap_err();
+        let reason = told(&[b"+OK\r\n"]).demand(&Expectation::Closed).unwrap_err();
         assert!(reason.contains(r"got +OK\r\n"), "{reason}");
     }
 
     #[test]
     fn pings_are_passed_over_unless_they_are_wanted() {
         let mut connection = told(&[b"PING\r\n+OK\r\nPIN", b"G\r\nPING\r\n", b"PING\r\n"]);
-        connection.expect(&bytes(b"+OK\r\n")).unwrap();
-        connection.expect(&bytes(b"PING\r\n")).unwrap();
-        connection.expect(&Expectation::Closed).unwrap();
+        connection.demand(&bytes(b"+OK\r\n")).unwrap();
+        connection.demand(&bytes(b"PING\r\n")).unwrap();
+        connection.demand(&Expectation::Closed).unwrap();
     }
 
     #[test]
     fn any_order_takes_each_piece_once() {
         let group = || Expectation::AnyOrder(vec![b"a".to_vec(), b"ab".to_vec(), b"c".to_vec()]);
         let mut connection = told(&[b"c", b"a", b"ab!"]);
-        connection.expect(&group()).unwrap();
+        connection.demand(&group()).unwrap();
         assert_eq!(connection.expect_nothing_left().unwrap_err(), "nobody asked for !");
-        assert!(told(&[b"caa"]).expect(&group()).is_err());
+        assert!(told(&[b"caa"]).demand(&group()).is_err());
     }
 
     #[test]
     fn silence_is_neither_bytes_nor_the_end() {
         let silence = Expectation::Silence(Duration::from_millis(200));
-        assert!(told(&[b"x"]).expect(&silence).unwrap_err().contains("got x"));
-        assert!(told(&[]).expect(&silence).unwrap_err().contains("ended"));
+        assert!(told(&[b"x"]).demand(&silence).unwrap_err().contains("got x"));
+        assert!(told(&[]).demand(&silence).unwrap_err().contains("ended"));
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         Connection::open(listener.local_addr().unwrap())
             .unwrap()
-            .expect(&Expectation::Silence(Duration::from_millis(5)))
+            .demand(&Expectation::Silence(Duration::from_millis(5)))
             .unwrap();
     }
 
@@ -383,7 +416,23 @@ mod tests {
             verb: "INFO".into(),
             names: names.iter().map(|&name| name.to_owned()).collect(),
         };
-        told(&[b"INFO {\"b\":1,\"a\":2} \r\n"]).expect(&names(&["b", "a"])).unwrap();
-        assert!(told(&[b"INFO {\"b\":1,\"a\":2} \r\n"]).expect(&names(&["a", "b"])).is_err());
+        told(&[b"INFO {\"b\":1,\"a\":2} \r\n"]).demand(&names(&["b", "a"])).unwrap();
+        assert!(told(&[b"INFO {\"b\":1,\"a\":2} \r\n"]).demand(&names(&["a", "b"])).is_err());
+    }
+
+    #[test]
+    fn a_message_is_compared_by_its_json() {
+        let message = |sid: &str, body: &str| Expectation::Message {
+            subject: "r.*".into(),
+            sid: sid.into(),
+            body: serde_json::from_str(body).unwrap(),
+        };
+        let come: &[&[u8]] = &[b"MSG r.x 1  12\r\n{\"a\":", b"\"soon\"}\r\n"];
+        let mut remembered = Remembered::new();
+        told(come).expect(&message("1", r#"{"a":"*when"}"#), &mut remembered).unwrap();
+        assert_eq!(remembered["when"], "soon");
+        assert!(told(come).demand(&message("1", "{}")).unwrap_err().contains("expected the names"));
+        assert!(told(come).demand(&message("2", r#"{"a":"*"}"#)).unwrap_err().contains("another"));
+        assert!(told(&[b"PONG\r\n"]).demand(&message("1", "{}")).unwrap_err().contains("got PONG"));
     }
 }

@@ -3,6 +3,10 @@
 //! Pure: works on bytes that somebody else read. One file so that the whole matching language fits in view.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What a conversation has learnt from the server, by name.
+pub(crate) type Remembered = BTreeMap<String, String>;
 
 /// Whether `bytes` fit a pattern in which `*` stands for any bytes and `?` for exactly one.
 pub(crate) fn glob(pattern: &[u8], bytes: &[u8]) -> bool {
@@ -51,6 +55,51 @@ pub(crate) fn lacking(expected: &Value, actual: &Value) -> Option<String> {
         }
     }
     None
+}
+
+/// Where `actual` is not `expected`, as a sentence, or `None` when they are the same: no name more, no name
+/// less, all in the same order. An expected `"*"` is any value; a word after the star is the name under
+/// which the value is put into `remembered`.
+pub(crate) fn differing(expected: &Value, actual: &Value, remembered: &mut Remembered) -> Option<String> {
+    match (expected, actual) {
+        (Value::String(star), found) if star == "*" || name_to_remember(star).is_some() => {
+            if let Some(name) = name_to_remember(star) {
+                let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+                remembered.insert(name.to_owned(), text);
+            }
+            None
+        }
+        (Value::Object(wanted), Value::Object(found)) => {
+            if !wanted.keys().eq(found.keys()) {
+                let names =
+                    |of: &serde_json::Map<String, Value>| of.keys().cloned().collect::<Vec<_>>().join(" ");
+                return Some(format!("expected the names {}, got {}", names(wanted), names(found)));
+            }
+            wanted.iter().find_map(|(name, wanted)| {
+                differing(wanted, &found[name], remembered).map(|why| format!("{name}: {why}"))
+            })
+        }
+        (Value::Array(wanted), Value::Array(found)) if wanted.len() == found.len() => {
+            wanted.iter().zip(found).enumerate().find_map(|(at, (wanted, found))| {
+                differing(wanted, found, remembered).map(|why| format!("{at}: {why}"))
+            })
+        }
+        _ => (expected != actual).then(|| format!("expected {expected}, got {actual}")),
+    }
+}
+
+fn name_to_remember(star: &str) -> Option<&str> {
+    let name = star.strip_prefix('*')?;
+    (!name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric())).then_some(name)
+}
+
+/// The parts of a whole `MSG` frame: subject, sid and body.
+pub(crate) fn message(frame: &[u8]) -> Option<(&str, &str, &[u8])> {
+    let line = line(frame)?;
+    let mut words = std::str::from_utf8(&frame[..line]).ok()?.split_ascii_whitespace();
+    let (verb, subject, sid) = (words.next()?, words.next()?, words.next()?);
+    let body = frame[line..].strip_suffix(b"\r\n")?;
+    (verb == "MSG").then_some((subject, sid, body))
 }
 
 /// The length of the first whole protocol frame in `bytes`: a line, with its payload if it is a message.
@@ -105,6 +154,32 @@ mod tests {
         assert_eq!(lacking(&json!({"nonce": "*"}), &info).unwrap(), "nonce: is missing");
         assert_eq!(lacking(&json!({"headers": null}), &info).unwrap(), "headers: must be absent, is true");
         assert_eq!(lacking(&json!({"limits": {"a": 2}}), &info).unwrap(), "limits: a: expected 2, got 1");
+    }
+
+    #[test]
+    fn the_same_json_has_the_same_names_in_the_same_order() {
+        let text = r#"{"b":1,"a":[{"t":"now"}]}"#;
+        let actual: Value = serde_json::from_str(text).unwrap();
+        let mut remembered = Remembered::new();
+        let mut why = |expected: &str| {
+            differing(&serde_json::from_str(expected).unwrap(), &actual, &mut remembered).unwrap_or_default()
+        };
+        assert_eq!(why(text), "");
+        assert_eq!(why(r#"{"b":1,"a":[{"t":"*t1"}]}"#), "");
+        assert_eq!(why(r#"{"b":"*","a":"*"}"#), "");
+        assert_eq!(why(r#"{"a":"*","b":"*"}"#), "expected the names a b, got b a");
+        assert_eq!(why(r#"{"b":1}"#), "expected the names b, got b a");
+        assert_eq!(why(r#"{"b":1,"a":[{"t":"then"}]}"#), r#"a: 0: t: expected "then", got "now""#);
+        assert_eq!(why(r#"{"b":1,"a":[]}"#), r#"a: expected [], got [{"t":"now"}]"#);
+        assert_eq!(remembered.get("t1").map(String::as_str), Some("now"));
+    }
+
+    #[test]
+    fn a_message_is_taken_apart() {
+        assert_eq!(message(b"MSG a 1  2\r\nhi\r\n"), Some(("a", "1", &b"hi"[..])));
+        assert_eq!(message(b"MSG a 1 r 0\r\n\r\n"), Some(("a", "1", &b""[..])));
+        assert_eq!(message(b"HMSG a 1 0 2\r\nhi\r\n"), None);
+        assert_eq!(message(b"PONG\r\n"), None);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! Owns the connections by name. What a step means is decided here and nowhere else.
 
 use crate::connection::Connection;
+use crate::expect::Remembered;
 use crate::implementation::Implementation;
 use crate::server::Server;
-use crate::transcript::{Cut, Line, Step, Transcript};
+use crate::transcript::{Cut, Line, Message, Setup, Step, Transcript};
 use std::collections::BTreeMap;
 
 /// Where a conversation departed from its transcript.
@@ -45,10 +46,12 @@ pub fn play(transcript: &Transcript, implementation: &Implementation) -> Result<
 
 struct Player<'a> {
     implementation: &'a Implementation,
-    greeting: &'a [u8],
+    setup: &'a Setup,
     server: Server,
     connections: BTreeMap<String, Connection>,
     pieces: Option<usize>,
+    /// What `%name%` stands for in a message.
+    remembered: Remembered,
 }
 
 impl<'a> Player<'a> {
@@ -62,8 +65,14 @@ impl<'a> Player<'a> {
             reason,
             log: String::new(),
         })?;
-        let greeting = &transcript.setup.greeting;
-        Ok(Self { implementation, greeting, server, connections: BTreeMap::new(), pieces })
+        Ok(Self {
+            implementation,
+            setup: &transcript.setup,
+            server,
+            connections: BTreeMap::new(),
+            pieces,
+            remembered: Remembered::new(),
+        })
     }
 
     fn play(mut self, transcript: &Transcript) -> Result<(), Failure> {
@@ -100,10 +109,20 @@ impl<'a> Player<'a> {
                 self.connection(conn)?.send(bytes, &offsets);
                 Ok(())
             }
-            Step::Expect { conn, what } => self.connection(conn)?.expect(what),
+            Step::Publish { conn, message } => {
+                let bytes = published(message, &self.remembered);
+                let offsets = self.offsets(&bytes, &Cut::Whole);
+                self.connection(conn)?.send(&bytes, &offsets);
+                Ok(())
+            }
+            Step::Expect { conn, what } => {
+                let connection = self.connections.get_mut(conn).ok_or_else(|| no_such(conn))?;
+                connection.expect(what, &mut self.remembered)
+            }
             Step::Close { conn } => self.close(conn),
             Step::Shut { conn } => self.connection(conn).map(|connection| connection.shut()),
             Step::Signal(name) => self.server.signal(name),
+            Step::Restart(signal) => self.restart(signal),
             Step::Exit(code) => self.exit(*code),
             Step::Log(pattern) => self.server.wait_for_log(pattern),
         }
@@ -123,7 +142,7 @@ impl<'a> Player<'a> {
 
     fn fresh(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.open("", false)?;
-        let all = [self.greeting, bytes].concat();
+        let all = [&self.setup.greeting, bytes].concat();
         let offsets = self.offsets(&all, &Cut::Whole);
         self.connection("")?.send(&all, &offsets);
         Ok(())
@@ -138,6 +157,14 @@ impl<'a> Player<'a> {
     fn close(&mut self, name: &str) -> Result<(), String> {
         let mut connection = self.connections.remove(name).ok_or_else(|| no_such(name))?;
         connection.expect_nothing_left()
+    }
+
+    /// Every connection ends with the server; nothing may have been left unread on one.
+    fn restart(&mut self, signal: &str) -> Result<(), String> {
+        for (name, mut connection) in std::mem::take(&mut self.connections) {
+            connection.expect_nothing_left().map_err(|e| format!("{name}: {e}"))?;
+        }
+        self.server.restart(signal, self.implementation, self.setup)
     }
 
     fn exit(&mut self, code: i32) -> Result<(), String> {
@@ -159,6 +186,61 @@ impl<'a> Player<'a> {
     }
 }
 
+/// The bytes that publish `message`, with what it takes from `remembered`.
+fn published(message: &Message, remembered: &Remembered) -> Vec<u8> {
+    let mut line = message.subject.clone();
+    if let Some(reply) = &message.reply {
+        line.push(b' ');
+        line.extend_from_slice(reply);
+    }
+    let body = recalled(&message.body, remembered);
+    let Some(headers) = &message.headers else {
+        let size = format!(" {}\r\n", body.len());
+        return [b"PUB ", line.as_slice(), size.as_bytes(), &body, b"\r\n"].concat();
+    };
+    let end: &[u8] = if headers.is_empty() { b"\r\n" } else { b"\r\n\r\n" };
+    let block = [b"NATS/1.0\r\n", recalled(headers, remembered).as_slice(), end].concat();
+    let sizes = format!(" {} {}\r\n", block.len(), block.len() + body.len());
+    [b"HPUB ", line.as_slice(), sizes.as_bytes(), &block, &body, b"\r\n"].concat()
+}
+
+/// `bytes` with what was remembered in the place of each `%name%`.
+fn recalled(bytes: &[u8], remembered: &Remembered) -> Vec<u8> {
+    let mut recalled = bytes.to_vec();
+    for (name, value) in remembered {
+        let mark = format!("%{name}%");
+        while let Some(at) = recalled.windows(mark.len()).position(|window| window == mark.as_bytes()) {
+            recalled.splice(at..at + mark.len(), value.bytes());
+        }
+    }
+    recalled
+}
+
 fn no_such(name: &str) -> String {
     format!("there is no connection {name:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_counted_with_what_was_remembered() {
+        let remembered = Remembered::from([("t1".to_owned(), "now".to_owned())]);
+        let mut message = Message {
+            subject: b"s".to_vec(),
+            reply: Some(b"r".to_vec()),
+            headers: None,
+            body: b"<%t1%, %t2%>".to_vec(),
+        };
+        assert_eq!(published(&message, &remembered), b"PUB s r 11\r\n<now, %t2%>\r\n".as_slice());
+        message.headers = Some(b"A: %t1%".to_vec());
+        message.body.clear();
+        assert_eq!(
+            published(&message, &remembered),
+            b"HPUB s r 20 20\r\nNATS/1.0\r\nA: now\r\n\r\n\r\n".as_slice()
+        );
+        message.headers = Some(Vec::new());
+        assert_eq!(published(&message, &remembered), b"HPUB s r 12 12\r\nNATS/1.0\r\n\r\n\r\n".as_slice());
+    }
 }

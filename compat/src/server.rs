@@ -8,7 +8,7 @@ use crate::transcript::Setup;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -21,9 +21,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Server {
-    child: Child,
-    address: SocketAddr,
-    log: Arc<Log>,
+    process: Process,
     folder: PathBuf,
 }
 
@@ -33,30 +31,37 @@ impl Server {
     /// # Errors
     /// What prevented it, with what the server had to say.
     pub(crate) fn start(implementation: &Implementation, setup: &Setup) -> Result<Self, String> {
-        let port = free_port().map_err(|e| format!("no free port: {e}"))?;
         let folder = scratch_folder().map_err(|e| format!("no scratch folder: {e}"))?;
-        let mut command = Command::new(&implementation.program);
-        command.args(["-a", "127.0.0.1", "-p", &port.to_string()]).args(&setup.flags);
-        if let Some(config) = &setup.config {
-            let file = folder.join("server.conf");
-            fs::write(&file, config).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
-            command.arg("-c").arg(file);
+        match Process::ready(implementation, setup, &folder) {
+            Ok(process) => Ok(Self { process, folder }),
+            Err(reason) => {
+                // What cannot be removed is in nobody's way.
+                let _ = fs::remove_dir_all(&folder);
+                Err(reason)
+            }
         }
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|e| format!("cannot start {}: {e}", implementation.program.display()))?;
-        let log = Log::follow(child.stderr.take().expect("stderr was piped"));
-        let server = Self { child, address: (Ipv4Addr::LOCALHOST, port).into(), log, folder };
-        server.wait_for_log(b"*Server is ready*")?;
-        Ok(server)
+    }
+
+    /// Ends the process with the signal called `name` and starts another one over the same folder. It gets
+    /// another port, since somebody else may have taken the old one.
+    ///
+    /// # Errors
+    /// When it does not end, or what prevented the start.
+    pub(crate) fn restart(
+        &mut self,
+        name: &str,
+        implementation: &Implementation,
+        setup: &Setup,
+    ) -> Result<(), String> {
+        self.signal(name)?;
+        self.wait_for_end()?;
+        self.process = Process::ready(implementation, setup, &self.folder)?;
+        Ok(())
     }
 
     /// Where clients connect.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.process.address
     }
 
     /// Sends the signal called `name`, without `SIG`.
@@ -64,7 +69,8 @@ impl Server {
     /// # Errors
     /// When `kill` knows no such signal or the process is gone.
     pub(crate) fn signal(&self, name: &str) -> Result<(), String> {
-        let status = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();
+        let id = self.process.child.id().to_string();
+        let status = Command::new("kill").args([format!("-{name}"), id]).status();
         match status {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(format!("kill -{name}: {status}")),
@@ -79,7 +85,7 @@ impl Server {
     pub(crate) fn wait_for_end(&mut self) -> Result<ExitStatus, String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match self.child.try_wait() {
+            match self.process.child.try_wait() {
                 Ok(Some(status)) => return Ok(status),
                 Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
                 Ok(None) => return Err("the server is still running".into()),
@@ -93,23 +99,12 @@ impl Server {
     /// # Errors
     /// When none does within [`PATIENCE`], or the log ends without it.
     pub(crate) fn wait_for_log(&self, pattern: &[u8]) -> Result<(), String> {
-        let fits = |line: &String| expect::glob(pattern, line.as_bytes());
-        let mut state = self.log.lock();
-        let deadline = Instant::now() + PATIENCE;
-        while !state.lines.iter().any(fits) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || state.ended {
-                let pattern = String::from_utf8_lossy(pattern);
-                return Err(format!("no line like {pattern:?} in the log:\n{}", state.lines.join("\n")));
-            }
-            state = self.log.grown.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        Ok(())
+        self.process.log.wait_for(pattern)
     }
 
     /// The last lines of the log, for a failure to show.
     pub(crate) fn log_tail(&self) -> String {
-        let state = self.log.lock();
+        let state = self.process.log.lock();
         let from = state.lines.len().saturating_sub(6);
         state.lines[from..].join("\n")
     }
@@ -117,10 +112,69 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        self.process.end();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// One life of a server.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    address: SocketAddr,
+    log: Arc<Log>,
+}
+
+impl Process {
+    /// Starts one that is ready. A free port may be taken by somebody else before the server has it: then it
+    /// is tried again with another one.
+    fn ready(implementation: &Implementation, setup: &Setup, folder: &Path) -> Result<Self, String> {
+        let mut left = 3;
+        loop {
+            let process = Self::launch(implementation, setup, folder)?;
+            left -= 1;
+            match process.log.wait_for(b"*Server is ready*") {
+                Ok(()) => return Ok(process),
+                Err(reason) if left > 0 && reason.to_lowercase().contains("address already in use") => {}
+                Err(reason) => return Err(reason),
+            }
+        }
+    }
+
+    /// Starts the process on a free port, with its configuration and its store in `folder`.
+    fn launch(implementation: &Implementation, setup: &Setup, folder: &Path) -> Result<Self, String> {
+        let port = free_port().map_err(|e| format!("no free port: {e}"))?;
+        let mut command = Command::new(&implementation.program);
+        command.args(["-a", "127.0.0.1", "-p", &port.to_string()]).args(&setup.flags);
+        if setup.jetstream {
+            command.args(["-js", "-sd"]).arg(folder.join("store"));
+        }
+        if let Some(config) = &setup.config {
+            let file = folder.join("server.conf");
+            fs::write(&file, config).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+            command.arg("-c").arg(file);
+        }
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("cannot start {}: {e}", implementation.program.display()))?;
+        let log = Log::follow(child.stderr.take().expect("stderr was piped"));
+        Ok(Self { child, address: (Ipv4Addr::LOCALHOST, port).into(), log })
+    }
+
+    /// Makes sure that it has ended.
+    fn end(&mut self) {
         // It may be gone already, which is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -150,6 +204,22 @@ impl Log {
             writer.grown.notify_all();
         });
         log
+    }
+
+    /// Waits until a line fits `pattern`; an error when none does within [`PATIENCE`], or the log ends.
+    fn wait_for(&self, pattern: &[u8]) -> Result<(), String> {
+        let fits = |line: &String| expect::glob(pattern, line.as_bytes());
+        let mut state = self.lock();
+        let deadline = Instant::now() + PATIENCE;
+        while !state.lines.iter().any(fits) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.ended {
+                let pattern = String::from_utf8_lossy(pattern);
+                return Err(format!("no line like {pattern:?} in the log:\n{}", state.lines.join("\n")));
+            }
+            state = self.grown.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, LogState> {

@@ -18,12 +18,16 @@ pub struct Transcript {
 /// What comes before the conversation.
 #[derive(Debug, Default)]
 pub(crate) struct Setup {
+    /// Start with JetStream, its store in a folder that lives as long as the conversation.
+    pub(crate) jetstream: bool,
     /// Flags beside the address and the port, which the runner chooses.
     pub(crate) flags: Vec<String>,
     /// The text of the configuration file, if there is one.
     pub(crate) config: Option<String>,
     /// What a nameless connection sends before its first bytes.
     pub(crate) greeting: Vec<u8>,
+    /// What Myelin does not have yet, so that it cannot hold this conversation.
+    pub(crate) lacks: Option<String>,
     /// Play the conversation a second time with everything sent in pieces of so many bytes.
     pub(crate) pieces: Option<usize>,
 }
@@ -60,6 +64,8 @@ pub(crate) enum Step {
     Fresh(Vec<u8>),
     /// Sends bytes.
     Send { conn: String, bytes: Vec<u8>, cut: Cut },
+    /// Publishes one message, its sizes counted.
+    Publish { conn: String, message: Message },
     /// Demands what must come next.
     Expect { conn: String, what: Expectation },
     /// Closes a connection at once.
@@ -68,6 +74,8 @@ pub(crate) enum Step {
     Shut { conn: String },
     /// Sends a signal (its name without `SIG`) to the server.
     Signal(String),
+    /// Ends the server with this signal and starts it again over what it stored.
+    Restart(String),
     /// Demands that the server's process ends with this code.
     Exit(i32),
     /// Demands that a line of the server's log fits the pattern, now or soon.
@@ -79,6 +87,16 @@ impl Step {
     pub(crate) fn continues_nameless(&self) -> bool {
         matches!(self, Step::Expect { conn, .. } if conn.is_empty())
     }
+}
+
+/// One message to publish, as it is written: `%name%` stands for what was remembered under this name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) subject: Vec<u8>,
+    pub(crate) reply: Option<Vec<u8>>,
+    /// The lines between `NATS/1.0` and the empty line.
+    pub(crate) headers: Option<Vec<u8>>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// How a send is divided into writes.
@@ -103,6 +121,8 @@ pub(crate) enum Expectation {
     Frame(Vec<u8>),
     /// A line with this verb whose JSON has at least these fields.
     Json { verb: String, fields: Value },
+    /// A message without headers whose body is this JSON and nothing else, names in the same order.
+    Message { subject: String, sid: String, body: Value },
     /// A line with this verb whose JSON object has exactly these names in this order.
     Names { verb: String, names: Vec<String> },
     /// The end of the connection and nothing before it.
@@ -129,6 +149,11 @@ impl std::fmt::Display for ParseError {
 }
 
 impl Transcript {
+    /// What `side` lacks to hold this conversation.
+    pub fn lacks(&self, side: Side) -> Option<&str> {
+        self.setup.lacks.as_deref().filter(|_| side == Side::Myelin)
+    }
+
     /// Reads a transcript.
     ///
     /// # Errors
@@ -219,6 +244,9 @@ impl Reader {
         }
         match key {
             "server" => self.setup.flags = value.split_whitespace().map(str::to_owned).collect(),
+            "jetstream" if value == "true" => self.setup.jetstream = true,
+            "jetstream" => return Err("`jetstream:` is followed by true".into()),
+            "lacks" => self.setup.lacks = Some(value.to_owned()),
             "greet" => self.setup.greeting = bytes(value)?,
             "pieces" => self.setup.pieces = Some(count(value)?),
             _ if value == "<<<" => self.config = Some(String::new()),
@@ -243,7 +271,7 @@ impl Reader {
     }
 }
 
-const SETTINGS: [&str; 4] = ["server", "config", "greet", "pieces"];
+const SETTINGS: [&str; 6] = ["server", "jetstream", "lacks", "config", "greet", "pieces"];
 
 fn step(line: &str) -> Result<Step, String> {
     let name = line.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(line.len());
@@ -260,6 +288,7 @@ fn step(line: &str) -> Result<Step, String> {
         ["conn", name, "raw"] => Ok(Step::Open { conn: name.to_owned(), raw: true }),
         ["refused"] => Ok(Step::Refused),
         ["signal", signal] => Ok(Step::Signal(signal.to_owned())),
+        ["restart", signal] => Ok(Step::Restart(signal.to_owned())),
         ["exit", code] => code.parse().map(Step::Exit).map_err(|_| format!("bad exit code {code:?}")),
         ["log", ..] => Ok(Step::Log(bytes(line["log".len()..].trim_start())?)),
         [name, "close"] => Ok(Step::Close { conn: name.to_owned() }),
@@ -270,6 +299,10 @@ fn step(line: &str) -> Result<Step, String> {
 
 fn send(conn: &str, rest: &str) -> Result<Step, String> {
     let (how, text) = rest.split_once(' ').ok_or("nothing to send")?;
+    if how == "pub" || how == "hpub" {
+        let message = message(text, how == "hpub")?;
+        return Ok(Step::Publish { conn: conn.to_owned(), message });
+    }
     let cut = match how.split_at_checked(1) {
         None => Cut::Whole,
         Some(("/", every)) => Cut::Every(count(every)?),
@@ -284,6 +317,21 @@ fn send(conn: &str, rest: &str) -> Result<Step, String> {
     }
 }
 
+/// Reads `SUBJECT REPLY [BODY]`, or with headers `SUBJECT REPLY [LINES] [BODY]`; a dash is no reply.
+fn message(text: &str, with_headers: bool) -> Result<Message, String> {
+    let (subject, rest) = text.split_once(' ').ok_or("expected a subject and a reply")?;
+    let (reply, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    let (headers, body) = if with_headers {
+        let block = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let (lines, body) = block.ok_or("expected headers in brackets")?;
+        (Some(bytes(lines)?), body.strip_prefix(' ').unwrap_or(body))
+    } else {
+        (None, rest)
+    };
+    let reply = if reply == "-" { None } else { Some(bytes(reply)?) };
+    Ok(Message { subject: bytes(subject)?, reply, headers, body: bytes(body)? })
+}
+
 fn expectation(rest: &str) -> Result<Expectation, String> {
     let (how, text) = rest.split_once(' ').unwrap_or((rest, ""));
     match how {
@@ -294,6 +342,13 @@ fn expectation(rest: &str) -> Result<Expectation, String> {
             let (verb, fields) = text.split_once(' ').ok_or("expected a verb and JSON")?;
             let fields = serde_json::from_str(fields).map_err(|e| format!("bad JSON: {e}"))?;
             Ok(Expectation::Json { verb: verb.to_owned(), fields })
+        }
+        "msg" => {
+            let mut words = text.splitn(3, ' ');
+            let mut word = || words.next().ok_or("expected a subject, a sid and JSON");
+            let (subject, sid, body) = (word()?.to_owned(), word()?.to_owned(), word()?);
+            let body = serde_json::from_str(body).map_err(|e| format!("bad JSON: {e}"))?;
+            Ok(Expectation::Message { subject, sid, body })
         }
         "names" => {
             let mut words = text.split_whitespace().map(str::to_owned);
@@ -349,6 +404,30 @@ mod tests {
                 Step::Exit(1),
             ]
         );
+    }
+
+    #[test]
+    fn a_message_is_read_with_its_reply_headers_and_body() {
+        let publish = |reply: Option<&str>, headers: Option<&[u8]>, body: &[u8]| Step::Publish {
+            conn: "a".into(),
+            message: Message {
+                subject: b"s".to_vec(),
+                reply: reply.map(|reply| reply.as_bytes().to_vec()),
+                headers: headers.map(<[u8]>::to_vec),
+                body: body.to_vec(),
+            },
+        };
+        assert_eq!(
+            steps("a>pub s - two words\na>pub s r\na>hpub s r [A: b\\r\\nC: d] x\na>hpub s - [] x"),
+            [
+                publish(None, None, b"two words"),
+                publish(Some("r"), None, b""),
+                publish(Some("r"), Some(b"A: b\r\nC: d"), b"x"),
+                publish(None, Some(b""), b"x"),
+            ]
+        );
+        assert_eq!(reason("a>pub s").1, "expected a subject and a reply");
+        assert_eq!(reason("a>hpub s r x").1, "expected headers in brackets");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Plays every file of `transcripts/` against each server that is present; each pair is a test.
 //!
 //! `cargo test -p myelin-compat --test transcripts [-- [--list] [WORD…]]`: a WORD selects the tests whose
-//! name has it, for example `reference` or `publish`.
+//! name has it, for example `reference` or `publish`. `COMPAT_SIDE=reference` (or `myelin`) plays against one
+//! server only, and does not build the other.
 
 use myelin_compat::implementation::{self, Implementation};
 use myelin_compat::player;
@@ -20,6 +21,9 @@ struct Test {
     implementation: Implementation,
 }
 
+/// How a server's program is found.
+type Find = fn() -> Result<Implementation, String>;
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (options, filters): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.starts_with('-'));
@@ -36,9 +40,15 @@ fn main() -> ExitCode {
 
 /// Every transcript for every server found; says which server is not.
 fn all_tests() -> Vec<Test> {
+    let wanted = std::env::var("COMPAT_SIDE").ok();
     let mut tests = Vec::new();
-    for (side, found) in [("reference", implementation::reference()), ("myelin", implementation::myelin())] {
-        match found {
+    let sides: [(&str, Find); 2] =
+        [("reference", implementation::reference), ("myelin", implementation::myelin)];
+    for (side, find) in sides {
+        if wanted.as_deref().is_some_and(|wanted| wanted != side) {
+            continue;
+        }
+        match find() {
             Ok(implementation) => tests.extend(files().into_iter().map(|file| {
                 let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
                 Test { name: format!("{side}::{stem}"), file, implementation: implementation.clone() }
@@ -71,7 +81,8 @@ fn run(tests: &[Test]) -> usize {
                     let mut failed = failed.lock().expect("no thread panics with the lock");
                     let millis = started.elapsed().as_millis();
                     match outcome {
-                        Ok(()) => println!("test {} ... ok ({millis} ms)", test.name),
+                        Ok(None) => println!("test {} ... ok ({millis} ms)", test.name),
+                        Ok(Some(lacks)) => println!("test {} ... skipped: no {lacks} yet", test.name),
                         Err(reason) => {
                             *failed += 1;
                             println!("test {} ... FAILED ({millis} ms)\n  {reason}", test.name);
@@ -84,9 +95,14 @@ fn run(tests: &[Test]) -> usize {
     failed.into_inner().expect("no thread panics with the lock")
 }
 
-fn play(test: &Test) -> Result<(), String> {
+/// Plays a transcript; answers what the server lacks for it.
+fn play(test: &Test) -> Result<Option<String>, String> {
     let at = |reason: &dyn std::fmt::Display| format!("{}: {reason}", test.file.display());
     let source = fs::read_to_string(&test.file).map_err(|e| at(&e))?;
     let transcript = Transcript::parse(&source).map_err(|e| at(&e))?;
-    player::play(&transcript, &test.implementation).map_err(|failure| at(&failure))
+    if let Some(lacks) = transcript.lacks(test.implementation.side) {
+        return Ok(Some(lacks.to_owned()));
+    }
+    player::play(&transcript, &test.implementation).map_err(|failure| at(&failure))?;
+    Ok(None)
 }

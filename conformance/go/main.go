@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,6 +26,7 @@ type scene struct {
 }
 
 func main() {
+	only := flag.String("only", "", "play only the scenes whose name contains this")
 	withLater := flag.Bool("later", false, "also play the scenes for what Myelin does not offer yet")
 	flag.Parse()
 	binary, err := filepath.Abs(flag.Arg(0))
@@ -32,10 +34,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: conformance [-later] SERVER_BINARY")
 		os.Exit(2)
 	}
-	scenes := slices.Concat(messaging, lifecycle, security, limits)
+	scenes := slices.Concat(messaging, lifecycle, security, limits, streams, publishing, batches, fastIngest, reading)
 	if *withLater {
 		scenes = append(scenes, later...)
 	}
+	scenes = slices.DeleteFunc(scenes, func(s scene) bool { return !strings.Contains(s.name, *only) })
 	failed := 0
 	for _, s := range scenes {
 		if err := perform(binary, s); err != nil {

@@ -21,7 +21,8 @@ type Server struct {
 	child  *exec.Cmd
 }
 
-// StartServer runs binary with the text of a configuration and returns once it greets.
+// StartServer runs binary with the text of a configuration, in which ROOM stands for a folder of its own, and returns
+// once it greets.
 func StartServer(binary, config string) (*Server, error) {
 	room, err := os.MkdirTemp("", "conformance")
 	if err != nil {
@@ -32,6 +33,7 @@ func StartServer(binary, config string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{binary: binary, room: room, port: port}
+	config = strings.ReplaceAll(config, "ROOM", fmt.Sprintf("%q", room))
 	if err := os.WriteFile(s.configPath(), []byte(config), 0o600); err != nil {
 		return nil, err
 	}
@@ -109,6 +111,16 @@ func (s *Server) Stop() {
 	// Both fail only when it has ended by itself, which is what is wanted.
 	_ = s.child.Process.Kill()
 	_ = s.child.Wait()
+}
+
+// Restart ends the process in good order and runs it again.
+func (s *Server) Restart() error {
+	if err := s.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	// Its exit code says nothing about its streams, which the scene looks at.
+	_ = s.child.Wait()
+	return s.Start()
 }
 
 // Close stops the process and removes its files.

@@ -26,7 +26,8 @@ export class Server {
     this.port = port;
     this.room = mkdtempSync(join(tmpdir(), "conformance"));
     this.config = join(this.room, "server.conf");
-    writeFileSync(this.config, config);
+    // ROOM in a configuration stands for the folder.
+    writeFileSync(this.config, config.replaceAll("ROOM", JSON.stringify(this.room)));
   }
 
   get address() {

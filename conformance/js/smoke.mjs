@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect, createInbox, errors, headers } from "@nats-io/transport-node";
 import { PATIENCE, Server } from "./server.mjs";
+import { streams } from "./streams.mjs";
 
 const USERS = `authorization { users: [
   {user: all, password: a}
@@ -44,6 +45,7 @@ const scenes = [
   ["payload above the limit", "max_payload: 1024", payloadLimit],
   ["slow subscription", "", slowSubscription],
   ["too many subscriptions", "max_subscriptions: 2", tooManySubscriptions],
+  ...streams,
 ];
 
 await main();

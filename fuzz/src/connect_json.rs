@@ -5,9 +5,9 @@
 //! (bytes that are not UTF-8, lone surrogates, great depth) the twin has no opinion on.
 
 use myelin_wire::connect::Connect;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
-use std::fmt;
+
+use crate::document::Document;
 
 /// Any bytes as the argument of CONNECT.
 pub fn connect_json(data: &[u8]) {
@@ -19,13 +19,6 @@ pub fn connect_json(data: &[u8]) {
     let Some(expected) = expected else { return };
     assert!(read == expected, "fields");
     assert!(read.read(data).is_ok() && read == expected, "the same document again changes nothing");
-}
-
-/// A document with the fields of its object in their order, repeated ones too.
-enum Document {
-    Null,
-    Object(Vec<(String, Value)>),
-    Other,
 }
 
 impl Document {
@@ -86,51 +79,5 @@ fn text<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut String> {
         "sig" => Some(&mut connect.sig),
         "account" => Some(&mut connect.account),
         _ => None,
-    }
-}
-
-impl<'de> Deserialize<'de> for Document {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Document;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON document")
-            }
-
-            fn visit_unit<E>(self) -> Result<Document, E> {
-                Ok(Document::Null)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Document, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Document::Object(fields))
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<Document, E> {
-                Ok(Document::Other)
-            }
-
-            fn visit_i64<E>(self, _: i64) -> Result<Document, E> {
-                Ok(Document::Other)
-            }
-
-            fn visit_u64<E>(self, _: u64) -> Result<Document, E> {
-                Ok(Document::Other)
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<Document, E> {
-                Ok(Document::Other)
-            }
-
-            fn visit_str<E>(self, _: &str) -> Result<Document, E> {
-                Ok(Document::Other)
-            }
-        }
-        from.deserialize_any(Reader)
     }
 }

@@ -13,6 +13,11 @@ const CASES: u64 = 20_000;
 const LONGEST: usize = 1024;
 
 #[test]
+fn batch() {
+    smoke("batch", myelin_fuzz::batch);
+}
+
+#[test]
 fn client_parser() {
     smoke("client_parser", myelin_fuzz::client_parser);
 }
@@ -28,6 +33,16 @@ fn connect_json() {
 }
 
 #[test]
+fn api_json() {
+    smoke("api_json", myelin_fuzz::api_json);
+}
+
+#[test]
+fn direct_get() {
+    smoke("direct_get", myelin_fuzz::direct_get);
+}
+
+#[test]
 fn configuration() {
     smoke("configuration", myelin_fuzz::configuration);
 }
@@ -35,6 +50,11 @@ fn configuration() {
 #[test]
 fn flags() {
     smoke("flags", myelin_fuzz::flags);
+}
+
+#[test]
+fn publish() {
+    smoke("publish", myelin_fuzz::publish);
 }
 
 #[test]

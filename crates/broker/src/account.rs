@@ -1,8 +1,9 @@
 //! An account: the space inside which subjects are routed.
 
 use crate::conn::lock;
+use crate::service::{Binding, Service};
 use crate::subscription::Subscription;
-use myelin_subject::Interest;
+use myelin_subject::{Interest, Matched};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -25,6 +26,8 @@ pub struct Account {
     is_system: bool,
     limits: Mutex<AccountLimits>,
     pub(crate) interest: Interest<Arc<Subscription>>,
+    /// What services of this account receive.
+    pub(crate) services: Interest<Arc<Binding>>,
     connections: AtomicUsize,
 }
 
@@ -36,6 +39,7 @@ impl Account {
             is_system,
             limits: Mutex::new(limits),
             interest: Interest::new(),
+            services: Interest::new(),
             connections: AtomicUsize::new(0),
         }
     }
@@ -78,6 +82,26 @@ impl Account {
     /// Calls `f` for every subscription, for monitoring.
     pub fn for_each_subscription(&self, mut f: impl FnMut(&Subscription)) {
         self.interest.for_each(|sub| f(sub));
+    }
+
+    /// Has `service` receive what matches `subject`, which must be well formed, until [`Account::unbind`].
+    pub fn bind(&self, subject: &[u8], service: Arc<dyn Service>) -> Arc<Binding> {
+        let binding = Arc::new(Binding::new(subject, service));
+        self.services.insert(Arc::clone(&binding));
+        binding
+    }
+
+    /// Whether anybody receives `subject`, client or service.
+    pub fn has_interest(&self, subject: &[u8]) -> bool {
+        let (mut clients, mut services) = (Matched::new(), Matched::new());
+        self.interest.collect(subject, &mut clients);
+        self.services.collect(subject, &mut services);
+        !clients.is_empty() || !services.is_empty()
+    }
+
+    /// Ends what [`Account::bind`] began. What is on its way may still arrive.
+    pub fn unbind(&self, binding: &Arc<Binding>) {
+        self.services.remove(binding);
     }
 
     pub(crate) fn unsubscribe_all(&self, subs: Vec<Arc<Subscription>>) {

@@ -29,6 +29,8 @@ pub struct Broker {
     next_cid: AtomicU64,
     lame_duck: AtomicBool,
     log: Arc<dyn Log>,
+    /// Stands for whatever publishes and is no client.
+    services: Arc<Conn>,
     pub(crate) rate_limit: RateLimit,
 }
 
@@ -45,6 +47,7 @@ impl Broker {
         info: Info,
         log: Arc<dyn Log>,
     ) -> Result<Arc<Self>, SetupError> {
+        let commons = Arc::default();
         let directory = Directory::new(auth, accounts, system_account)?;
         Ok(Arc::new(Self {
             rate_limit: RateLimit::default(),
@@ -52,7 +55,8 @@ impl Broker {
             directory: ArcSwap::from_pointee(directory),
             info: RwLock::new(info),
             registry: Registry::default(),
-            commons: Arc::default(),
+            services: Conn::of_services(&commons),
+            commons,
             counters: Counters::default(),
             shards: Mutex::default(),
             next_cid: AtomicU64::new(1),
@@ -162,6 +166,10 @@ impl Broker {
     /// Connections now, and since the start.
     pub fn connection_counts(&self) -> (usize, u64) {
         self.registry.counts()
+    }
+
+    pub(crate) fn services(&self) -> &Arc<Conn> {
+        &self.services
     }
 
     /// Rare events.

@@ -34,6 +34,19 @@ pub trait Sink: Send + Sync {
     fn kick(&self, conn: &Arc<Conn>);
 }
 
+/// The transport of who has none.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(bufs.iter().map(|buf| buf.len()).sum())
+    }
+
+    fn wait_writable(&self, _: &Arc<Conn>) {}
+
+    fn kick(&self, _: &Arc<Conn>) {}
+}
+
 /// Where a connection comes from and when it came.
 #[derive(Debug, Clone, Copy)]
 pub struct Endpoint {
@@ -104,6 +117,8 @@ pub struct Conn {
     rights: RightsCell,
     /// Perf: spares routes the lock of `rights` for connections without any.
     has_rights: AtomicBool,
+    /// Whether a deny rule cuts into one of its subscriptions: changes outdate the routes of all of them.
+    is_filtered: AtomicBool,
     pub(crate) in_msgs: Counter,
     pub(crate) in_bytes: Counter,
     /// Milliseconds since `endpoint.start`.
@@ -162,12 +177,19 @@ impl Conn {
             subs: Mutex::default(),
             rights: Mutex::default(),
             has_rights: AtomicBool::new(false),
+            is_filtered: AtomicBool::new(false),
             in_msgs: Counter::default(),
             in_bytes: Counter::default(),
             last_activity: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
             commons: Arc::clone(commons),
         })
+    }
+
+    /// The publisher of what services send: nobody, nowhere, and nothing can be delivered to it.
+    pub(crate) fn of_services(commons: &Arc<Commons>) -> Arc<Self> {
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        Self::new(0, Endpoint { peer: nowhere, start: SystemTime::UNIX_EPOCH }, Box::new(Nowhere), commons)
     }
 
     /// The client id of INFO and `/connz`.
@@ -270,9 +292,26 @@ impl Conn {
     }
 
     pub(crate) fn set_rights(&self, rights: Option<Arc<Rights>>) {
+        let cuts = |rights: &Arc<Rights>| {
+            self.subscriptions().iter().any(|sub| rights.permissions.needs_delivery_filter(sub.subject()))
+        };
+        self.is_filtered.store(rights.as_ref().is_some_and(cuts), Relaxed);
         let mut held = lock(&self.rights);
         self.has_rights.store(rights.is_some(), Relaxed);
         *held = rights;
+    }
+
+    /// Whether deny rules are to be asked before it is shown a subject that is not the one by which the message came.
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.is_filtered.load(Relaxed)
+    }
+
+    /// A deny rule cuts into a subscription from now on.
+    #[cold]
+    pub(crate) fn set_filtered(&self, account: &Account) {
+        if !self.is_filtered.swap(true, Relaxed) {
+            self.subscriptions().iter().for_each(|sub| account.interest.touch(sub));
+        }
     }
 
     /// Asks the owner shard to end this connection. The first reason stays.

@@ -5,14 +5,16 @@
 //! push or a swap, never over a system call.
 
 use crate::conn::Conn;
+use crate::service::Waiter;
 use bytes::Bytes;
+use myelin_stdx::backlog::Backlog;
 use myelin_stdx::claim::{Append, Claimed, Finish};
 use myelin_stdx::mem::{Accountant, Kind};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Slices per write call: enough for a tick's worth of chunks, below IOV_MAX.
 const MAX_SLICES: usize = 128;
@@ -109,14 +111,15 @@ impl Queue {
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     queue: Claimed<Queue>,
-    pending: AtomicUsize,
+    /// Bytes that wait, and the services that want to send more when these are few.
+    pub(crate) backlog: Backlog<Waiter>,
     out_msgs: AtomicU64,
     out_bytes: AtomicU64,
 }
 
 impl Outbox {
     pub(crate) fn pending(&self) -> usize {
-        self.pending.load(Relaxed)
+        self.backlog.level()
     }
 
     pub(crate) fn chunks(&self) -> usize {
@@ -129,7 +132,7 @@ impl Outbox {
 
     /// Moves `segments` in. They are gone afterwards whatever the outcome.
     pub(crate) fn append(&self, segments: &mut Staged, load: Load, memory: &Accountant) -> Queued {
-        self.pending.fetch_add(load.wire, Relaxed);
+        self.backlog.raise(load.wire);
         memory.charge(Kind::Outbox, load.own);
         // Charged under the lock: a holder on another thread may write and release them right after.
         let outcome = self.queue.with_queue(|queue| {
@@ -140,7 +143,7 @@ impl Outbox {
         });
         if let Append::Closed = outcome {
             segments.clear();
-            self.pending.fetch_sub(load.wire, Relaxed);
+            self.backlog.lower(load.wire);
             memory.release(Kind::Outbox, load.own);
             return Queued::Closed;
         }
@@ -165,7 +168,7 @@ impl Outbox {
         let own: usize = segments.iter().map(Segment::own_len).sum();
         let all: usize = segments.iter().map(|s| s.bytes().len()).sum();
         memory.release(Kind::Outbox, own);
-        self.pending.fetch_sub(all.saturating_sub(written), Relaxed);
+        self.backlog.lower(all.saturating_sub(written));
     }
 }
 
@@ -252,7 +255,7 @@ fn write_segments(
             Ok(0) => return Wrote::Failed(ErrorKind::WriteZero),
             Ok(n) => {
                 total += n;
-                conn.outbox.pending.fetch_sub(n, Relaxed);
+                conn.outbox.backlog.lower(n);
                 advance(segments, written, n, conn.memory(), recycle);
             }
             Err(e) if e.kind() == ErrorKind::WouldBlock => return Wrote::Blocked(total),

@@ -37,6 +37,17 @@ pub struct Settings {
     pub tracing: Tracing,
 }
 
+impl Settings {
+    /// Bytes staged and waiting for one receiver from which on consumers deliver nothing more to it: see
+    /// [`Shard::is_congested`](crate::Shard::is_congested).
+    pub fn max_backlog(&self) -> usize {
+        MAX_BACKLOG.min(self.max_pending / 4).max(2)
+    }
+}
+
+/// The most that it may be. Less where little may be pending: no consumer's receiver is cut off for what it asked for.
+const MAX_BACKLOG: usize = 1024 * 1024;
+
 /// How much of a message the trace shows.
 #[derive(Debug, Clone, Default)]
 pub struct Tracing {

@@ -4,8 +4,9 @@
 //! This file owns the arguments and who handles them. The rooms: `script` encodes what is published,
 //! `publisher` and `receiver` move it, `flow` keeps them together, `throughput`, `request`, `churn` and
 //! `footprint` are the workloads, `plan`, `table` and `report` make the table, `commands` are the
-//! single-sided benchmarks; `store` measures the store alone and talks to no server. The driver is light on purpose (threads, blocking sockets, bytes discarded in
-//! the kernel), so that the server is what is measured; it needs Linux.
+//! single-sided benchmarks; `jetstream` has the workloads and rows of streams, `scratch` where their servers keep them;
+//! `store` measures the store alone and talks to no server. The driver is light on purpose (few threads, prepared frames,
+//! bytes discarded in the kernel), so that the server is what is measured; it needs Linux.
 
 mod address;
 mod churn;
@@ -15,12 +16,14 @@ mod error;
 mod flow;
 mod footprint;
 mod frame;
+mod jetstream;
 mod plan;
 mod process;
 mod publisher;
 mod receiver;
 mod report;
 mod request;
+mod scratch;
 mod script;
 mod stat;
 mod store;
@@ -36,6 +39,7 @@ use clap::{Args, Subcommand};
 
 use address::Address;
 use error::BenchError;
+use scratch::Scratch;
 use table::{Measured, Settings};
 
 /// Descriptors that the driver needs besides one per connection.
@@ -57,6 +61,9 @@ enum Command {
     /// Request/reply
     #[command(subcommand)]
     Service(ServiceCommand),
+    /// JetStream
+    #[command(subcommand)]
+    Js(jetstream::commands::Command),
     /// Compare two server programs side by side, workload by workload
     #[command(long_about = TABLE_HELP)]
     Table(TableArguments),
@@ -81,6 +88,13 @@ enum ServiceCommand {
 struct Target {
     /// Subject
     subject: String,
+    #[command(flatten)]
+    reached: Reached,
+}
+
+/// Who is talked to by how many.
+#[derive(Debug, Args)]
+struct Reached {
     /// Server to use, with the credentials if it wants some
     #[arg(short, long, default_value = "nats://127.0.0.1:4222", value_name = "nats://[user:pass@]host:port")]
     server: Address,
@@ -157,8 +171,15 @@ again as the A/A control, which shows what is noise. Rounds are interleaved in c
 and ranges are reported. CPU is the server's own, from /proc/PID/task/*/schedstat, cross-checked with \
 /proc/PID/stat. A run that lost a message is a failed run. The exit code is 1 when a goal is missed.
 
+Rows belong to groups: core (the core server), js (streams) and s1 (the grid of a study of publishing to streams, \
+without goals). Servers of js and s1 run with JetStream in a directory of their own below --dir.
+
 One row by hand:
   myelin bench table --ours target/quick/myelin-server --reference nats-server --rows '1:1-128' --rounds 3
+
+The grid of the study, or its part about files and 256 bytes:
+  myelin bench table --ours A --reference B --rows s1
+  myelin bench table --ours A --reference B --rows 's1-*-file-256'
 
 A quick look at everything, and a check that every message arrives intact and in order:
   myelin bench table --ours A --reference B --quick
@@ -175,16 +196,19 @@ struct TableArguments {
     /// Measurements of each server per row
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Only rows with a matching name: comma-separated, * stands for anything
-    #[arg(long, default_value = "*", value_name = "GLOB")]
+    /// Only these groups (core, js, s1) and rows with a matching name: comma-separated, * stands for anything
+    #[arg(long, default_value = plan::TABLE, value_name = "GLOB")]
     rows: String,
+    /// Where servers keep their streams: a new directory in this one, removed afterwards [default: target, or .]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// Seconds per measurement [default: 0.8]
     #[arg(long)]
     seconds: Option<f64>,
     /// MiB of messages that may wait in a server for all receivers together (and 16 MiB for each)
     #[arg(long, default_value_t = flow::BACKLOG >> 20, value_name = "MIB")]
     backlog: u64,
-    /// Short measurements, 100,000 subscriptions, 500 connections: a look, not a result
+    /// Short measurements, 100,000 subscriptions and subjects, 500 connections: a look, not a result
     #[arg(long)]
     quick: bool,
     /// Parse and check every message of the throughput rows; their figures then mean nothing
@@ -206,6 +230,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
         Command::Sub(arguments) => commands::subscribe(arguments)?,
         Command::Service(ServiceCommand::Serve(arguments)) => commands::serve(arguments)?,
         Command::Service(ServiceCommand::Request(arguments)) => commands::request(arguments)?,
+        Command::Js(command) => command.run()?,
         Command::Table(arguments) => return table(arguments),
         Command::Store(arguments) => return store::run(arguments),
         Command::StorePart(part) => part.run()?,
@@ -214,19 +239,19 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
 }
 
 fn table(arguments: &TableArguments) -> Result<ExitCode, BenchError> {
-    let wanted = |name: &str| arguments.rows.split(',').any(|pattern| plan::matches(pattern.trim(), name));
-    let rows: Vec<plan::Row> = plan::rows().into_iter().filter(|row| wanted(row.name)).collect();
+    let rows: Vec<plan::Row> = plan::rows().into_iter().filter(|row| row.is_among(&arguments.rows)).collect();
     if rows.is_empty() {
-        let names: Vec<&str> = plan::rows().iter().map(|row| row.name).collect();
+        let names: Vec<String> = plan::rows().into_iter().map(|row| row.name).collect();
         let text = format!("no row matches {:?}; there are {}", arguments.rows, names.join(", "));
         return Err(BenchError::Usage(text));
     }
     let settings = arguments.settings()?;
+    let scratch = Scratch::new(&arguments.directory())?;
     let circumstances = report::Circumstances::of(&settings);
     let measured: Vec<Measured> = rows
         .into_iter()
         .map(|row| {
-            let measured = table::measure(row, &settings);
+            let measured = table::measure(row, &settings, &scratch);
             eprint!("{}", report::progress(&measured));
             measured
         })
@@ -248,6 +273,11 @@ fn write(path: &Path, text: &str) -> Result<(), BenchError> {
 }
 
 impl TableArguments {
+    fn directory(&self) -> PathBuf {
+        let usual = if Path::new("target").is_dir() { "target" } else { "." };
+        self.dir.clone().unwrap_or_else(|| PathBuf::from(usual))
+    }
+
     fn settings(&self) -> Result<Settings, BenchError> {
         let seconds = self.seconds.unwrap_or(if self.quick { 0.25 } else { 0.8 });
         let duration = Duration::try_from_secs_f64(seconds)
@@ -262,6 +292,8 @@ impl TableArguments {
             rounds: self.rounds,
             duration,
             subscriptions: if self.quick { 100_000 } else { 1_000_000 },
+            subjects: if self.quick { 100_000 } else { 1_000_000 },
+            stored: if self.quick { 10_000 } else { 100_000 },
             connections: connections.min(usize::try_from(files).unwrap_or(usize::MAX)),
             backlog: self.backlog << 20,
             verify: self.verify,

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::answer::Answer;
-use crate::json::is_false;
 use crate::query::{BadQuery, Query};
 use crate::snapshot::{AccountSnapshot, InterestSnapshot, Source};
 use crate::text::utc;
+use myelin_wire::json::is_false;
 
 pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
     source.count_request("/accountz");
@@ -65,7 +65,7 @@ impl<'a> Detail<'a> {
             is_system: account.is_system,
             expired: false,
             complete: true,
-            jetstream_enabled: false,
+            jetstream_enabled: account.jetstream,
             leafnode_connections: account.leafnodes,
             client_connections: account.clients,
             subscriptions: account.interest.num_subscriptions,

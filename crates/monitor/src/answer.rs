@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::json;
+use myelin_wire::json;
 
 /// A finished HTTP answer without its framing: the server adds `Date` and `Content-Length`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,8 +7,8 @@
 use serde::Serialize;
 
 use crate::answer::Answer;
-use crate::json;
 use crate::snapshot::{RuntimeSnapshot, Source};
+use myelin_wire::json;
 
 /// Compat: requests for this page are not counted.
 pub(crate) fn answer(source: &dyn Source) -> Answer {

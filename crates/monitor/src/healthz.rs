@@ -1,120 +1,86 @@
-//! `/healthz`: whether clients can use the server.
+//! `/healthz`: whether clients can use the server, and whether the streams in its store work.
+
+mod assets;
+mod failure;
 
 use serde::Serialize;
 
 use crate::answer::Answer;
-use crate::query::{BadQuery, Query};
+use crate::query::{BadQuery, Query, quoted};
 use crate::snapshot::{Health, Source};
+use assets::Assets;
+use failure::{Failure, Kind};
 
 pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
     source.count_request("/healthz");
     let options = Options::read(query, source)?;
-    let details = query.flag("details")?;
-    Ok(match options.check(source) {
-        Ok(()) => Answer::line(200, &Report { status: "ok", error: None, errors: None }),
-        Err(failure) => failure.answer(details, source),
-    })
+    let failures = options.check(source);
+    let Some(first) = failures.first() else {
+        return Ok(Answer::line(200, &Report { status: "ok", error: None, errors: &[] }));
+    };
+    let (code, word) = first.status();
+    // Compat: with details the status is `error` whatever is wrong.
+    let report = if options.details {
+        source.warn(format!("Healthcheck failed: {} errors", failures.len()));
+        Report { status: "error", error: None, errors: &failures }
+    } else {
+        source.warn(format!("Healthcheck failed: {}", quoted(&first.error)));
+        Report { status: word, error: Some(&first.error), errors: &[] }
+    };
+    Ok(Answer::line(code, &report))
 }
 
 /// What to look at.
 struct Options<'a> {
     /// Leave JetStream out of it.
     server_only: bool,
-    account: &'a str,
-    stream: &'a str,
-    consumer: &'a str,
+    /// Look at whether JetStream runs and not at its streams.
+    enabled_only: bool,
+    /// Report everything that is wrong, not only the first.
+    details: bool,
+    assets: Assets<'a>,
 }
 
 impl<'a> Options<'a> {
     /// The options are looked at in the reference's order, so that of two bad ones the same is reported.
     ///
-    /// `js-enabled-only` and `js-meta-only` restrict what of a running JetStream is checked: they are read only.
+    /// `js-meta-only` restricts what of a cluster is checked: it is read only.
     fn read(query: &'a Query, source: &dyn Source) -> Result<Self, BadQuery> {
-        if query.flag("js-enabled")? {
+        let enabled = query.flag("js-enabled")?;
+        if enabled {
             source.warn("Healthcheck: js-enabled deprecated, use js-enabled-only instead".to_owned());
         }
-        query.flag("js-enabled-only")?;
+        let enabled_only = query.flag("js-enabled-only")? || enabled;
         let server_only = query.flag("js-server-only")?;
         query.flag("js-meta-only")?;
+        let details = query.flag("details")?;
         let [account, stream, consumer] = ["account", "stream", "consumer"].map(|name| query.text(name));
-        Ok(Self { server_only, account, stream, consumer })
+        Ok(Self { server_only, enabled_only, details, assets: Assets { account, stream, consumer } })
     }
 
-    fn check(&self, source: &dyn Source) -> Result<(), Failure> {
-        if self.account.is_empty() && !self.stream.is_empty() {
-            return Err(Failure::missing("account", "stream"));
-        }
-        if self.stream.is_empty() && !self.consumer.is_empty() {
-            return Err(Failure::missing("stream", "consumer"));
+    /// What is wrong, in the order in which it was found; only the first counts without details.
+    fn check(&self, source: &dyn Source) -> Vec<Failure> {
+        if let Some(missing) = self.assets.unnamed() {
+            return vec![missing];
         }
         match source.health() {
-            Health::Ready => Ok(()),
-            Health::NotReady(text) => Err(Failure { what: What::Connection, text }),
-            Health::WithoutJetStream if self.server_only => Ok(()),
+            Health::NotReady(text) => vec![Failure::new(Kind::Connection, text)],
+            Health::Ready => Vec::new(),
+            _ if self.server_only => Vec::new(),
             Health::WithoutJetStream => {
-                Err(Failure { what: What::JetStream, text: "JetStream not enabled (10076)".to_owned() })
+                vec![Failure::new(Kind::JetStream, "JetStream not enabled (10076)".to_owned())]
             }
+            Health::WithJetStream if self.enabled_only => Vec::new(),
+            Health::WithJetStream => self.assets.check(self.details, source),
         }
-    }
-}
-
-/// What is not well.
-#[derive(Clone, Copy)]
-enum What {
-    /// The request itself.
-    Request,
-    Connection,
-    JetStream,
-}
-
-impl What {
-    /// The HTTP status, the word for it, and the kind of error that details name.
-    fn answered_with(self) -> (u16, &'static str, &'static str) {
-        match self {
-            Self::Request => (400, "error", "BAD_REQUEST"),
-            Self::Connection => (500, "error", "CONNECTION"),
-            Self::JetStream => (503, "unavailable", "JETSTREAM"),
-        }
-    }
-}
-
-struct Failure {
-    what: What,
-    text: String,
-}
-
-impl Failure {
-    fn missing(option: &str, what: &str) -> Self {
-        let text = format!("\"{option}\" must not be empty when checking {what} health");
-        Self { what: What::Request, text }
-    }
-
-    /// Compat: with details the status is `error` whatever is wrong.
-    fn answer(self, details: bool, source: &dyn Source) -> Answer {
-        let (code, status, kind) = self.what.answered_with();
-        let report = if details {
-            source.warn("Healthcheck failed: 1 errors".to_owned());
-            Report { status: "error", error: None, errors: Some([Detail { kind, error: self.text }]) }
-        } else {
-            source.warn(format!("Healthcheck failed: {:?}", self.text));
-            Report { status, error: Some(self.text), errors: None }
-        };
-        Answer::line(code, &report)
     }
 }
 
 #[derive(Serialize)]
-struct Report {
+struct Report<'a> {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    errors: Option<[Detail; 1]>,
-}
-
-#[derive(Serialize)]
-struct Detail {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    error: String,
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[Failure]>::is_empty")]
+    errors: &'a [Failure],
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::answer::Answer;
-use crate::json::is_zero;
 use crate::query::{BadQuery, Query};
 use crate::snapshot::{QueueSnapshot, Source};
+use myelin_wire::json::is_zero;
 
 /// Compat: requests for this page are not counted.
 pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {

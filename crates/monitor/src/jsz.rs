@@ -1,88 +1,173 @@
-//! `/jsz`: JetStream, which is not there yet. What a server without it answers.
+//! `/jsz`: JetStream as a whole, and on request its accounts, their streams and the consumers of those.
+
+mod detail;
 
 use serde::Serialize;
 
 use crate::answer::Answer;
 use crate::query::{BadQuery, Query};
-use crate::snapshot::Source;
+use crate::snapshot::{
+    JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, Source, Stamp,
+    StreamParts,
+};
 use crate::text::utc;
+use crate::window::{DEFAULT_LIMIT, Window};
+use detail::AccountDetail;
+use myelin_wire::json::{is_false, is_zero};
 
 pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
     source.count_request("/jsz");
     let options = Options::read(query)?;
-    if options.leader_only {
-        return Err(BadQuery::NotLeader);
-    }
     let stamp = source.stamp();
-    Ok(Answer::page(&Jsz {
-        usage: Usage::default(),
-        server_id: &stamp.server_id,
-        now: utc(stamp.now),
-        disabled: true,
-        config: Config::default(),
-        streams: 0,
-        consumers: 0,
-        messages: 0,
-        bytes: 0,
-        total: 0,
-    }))
+    let Some(jetstream) = source.jetstream() else {
+        return if options.leader_only { Err(BadQuery::NotLeader) } else { Ok(disabled(&stamp)) };
+    };
+    let mut accounts = source.jetstream_accounts();
+    accounts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let mut page = Jsz::of(&stamp, &jetstream, Sums::over(&accounts, options.raft));
+    let shown = options.shown(&accounts);
+    page.account_details = shown.iter().map(|account| options.detail(account, &stamp, source)).collect();
+    Ok(Answer::page(&page))
 }
 
-/// What can be asked for and makes a difference while JetStream is off.
-struct Options {
+/// Compat: a server without JetStream shows zeros, those of a configuration too.
+fn disabled(stamp: &Stamp) -> Answer {
+    let nothing = JetStreamSnapshot::default();
+    Answer::page(&Jsz { disabled: true, limits: None, ..Jsz::of(stamp, &nothing, Sums::default()) })
+}
+
+/// What to show.
+struct Options<'a> {
+    /// The one account to show, if there is such an account.
+    account: &'a str,
+    accounts: bool,
+    streams: bool,
+    parts: StreamParts,
+    /// Compat: a single server has no Raft groups and counts itself as the leader of everything.
+    raft: bool,
     leader_only: bool,
+    /// `None` for all accounts.
+    window: Option<Window>,
 }
 
-impl Options {
+impl<'a> Options<'a> {
     /// The options are looked at in the reference's order, so that of two bad ones the same is reported.
-    fn read(query: &Query) -> Result<Self, BadQuery> {
-        for name in ["accounts", "streams", "consumers", "direct-consumers", "config"] {
-            query.flag(name)?;
-        }
-        query.int("offset")?;
-        query.int("limit")?;
-        let leader_only = query.flag("leader-only")?;
-        query.flag("raft")?;
+    ///
+    /// `stream-leader-only` is read only: a single server leads every stream.
+    fn read(query: &'a Query) -> Result<Self, BadQuery> {
+        let [accounts, streams] = [query.flag("accounts")?, query.flag("streams")?];
+        let [consumers, direct_consumers] = [query.flag("consumers")?, query.flag("direct-consumers")?];
+        let config = query.flag("config")?;
+        let [offset, limit] = [query.int("offset")?, query.int("limit")?];
+        let [leader_only, raft] = [query.flag("leader-only")?, query.flag("raft")?];
         query.flag("stream-leader-only")?;
-        Ok(Self { leader_only })
+        let (account, streams) = (query.text("acc"), streams || consumers);
+        Ok(Self {
+            account,
+            accounts: accounts || (streams && account.is_empty()),
+            streams,
+            // Hidden consumers are listed beside the others or not at all.
+            parts: StreamParts { config, consumers, direct_consumers: consumers && direct_consumers },
+            raft,
+            leader_only,
+            window: window(offset, limit),
+        })
+    }
+
+    /// The accounts to show: the one that was named, else those inside the window, else none.
+    ///
+    /// Compat: a name that no account has counts as none, and then offset and limit apply.
+    fn shown<'b>(&self, accounts: &'b [JetStreamAccount]) -> &'b [JetStreamAccount] {
+        if let Some(at) = accounts.iter().position(|account| account.name == self.account) {
+            return &accounts[at..=at];
+        }
+        match self.window {
+            _ if !self.accounts => &[],
+            Some(window) => window.of(accounts),
+            None => accounts,
+        }
+    }
+
+    fn detail<'b>(
+        &self,
+        account: &'b JetStreamAccount,
+        stamp: &'b Stamp,
+        source: &dyn Source,
+    ) -> AccountDetail<'b> {
+        let mut streams = if self.streams { source.streams(&account.name, self.parts) } else { Vec::new() };
+        streams.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        AccountDetail::of(account, streams, &stamp.server_name)
+    }
+}
+
+/// Compat: unlike elsewhere, a negative limit shows everything, whatever the offset.
+fn window(offset: i64, limit: i64) -> Option<Window> {
+    let limit = u64::try_from(limit).ok()?;
+    Some(Window {
+        offset: u64::try_from(offset).unwrap_or(0),
+        limit: if limit == 0 { DEFAULT_LIMIT } else { limit },
+    })
+}
+
+/// Sums over all accounts, whichever are shown.
+#[derive(Serialize, Default)]
+struct Sums {
+    streams: usize,
+    #[serde(skip_serializing_if = "is_zero")]
+    streams_leader: usize,
+    consumers: usize,
+    #[serde(skip_serializing_if = "is_zero")]
+    consumers_leader: usize,
+    messages: u64,
+    bytes: u64,
+}
+
+impl Sums {
+    fn over(accounts: &[JetStreamAccount], raft: bool) -> Self {
+        let mut sums = Self::default();
+        for account in accounts {
+            sums.streams += account.streams;
+            sums.consumers += account.consumers;
+            sums.messages += account.messages;
+            sums.bytes += account.bytes;
+        }
+        if raft {
+            (sums.streams_leader, sums.consumers_leader) = (sums.streams, sums.consumers);
+        }
+        sums
     }
 }
 
 #[derive(Serialize)]
 struct Jsz<'a> {
     #[serde(flatten)]
-    usage: Usage,
+    stats: &'a JetStreamStats,
     server_id: &'a str,
     now: String,
+    #[serde(skip_serializing_if = "is_false")]
     disabled: bool,
-    config: Config,
-    streams: usize,
-    consumers: usize,
-    messages: u64,
-    bytes: u64,
+    config: &'a JetStreamConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<&'a JetStreamLimits>,
+    #[serde(flatten)]
+    sums: Sums,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    account_details: Vec<AccountDetail<'a>>,
     total: usize,
 }
 
-#[derive(Serialize, Default)]
-struct Usage {
-    memory: u64,
-    storage: u64,
-    reserved_memory: u64,
-    reserved_storage: u64,
-    accounts: usize,
-    ha_assets: usize,
-    api: Api,
-}
-
-#[derive(Serialize, Default)]
-struct Api {
-    level: u32,
-    total: u64,
-    errors: u64,
-}
-
-#[derive(Serialize, Default)]
-struct Config {
-    max_memory: i64,
-    max_storage: i64,
+impl<'a> Jsz<'a> {
+    fn of(stamp: &'a Stamp, jetstream: &'a JetStreamSnapshot, sums: Sums) -> Self {
+        Self {
+            stats: &jetstream.stats,
+            server_id: &stamp.server_id,
+            now: utc(stamp.now),
+            disabled: false,
+            config: &jetstream.config,
+            limits: Some(&jetstream.limits),
+            sums,
+            account_details: Vec::new(),
+            total: jetstream.stats.accounts,
+        }
+    }
 }

@@ -14,7 +14,6 @@ mod gatewayz;
 mod healthz;
 mod index;
 mod ipqueuesz;
-mod json;
 mod jsz;
 mod leafz;
 mod page;
@@ -31,7 +30,9 @@ mod window;
 pub use answer::Answer;
 pub use page::Pages;
 pub use snapshot::{
-    AccountSnapshot, Claims, Clocks, Closed, ConnSnapshot, Health, Identity, InterestSnapshot, Limits,
-    LinkCounts, PeerCert, Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp,
+    AccountSnapshot, Allowance, ApiStats, Claims, Clocks, Closed, ConnSnapshot, Health, Identity,
+    InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats,
+    Json, Limits, LinkCounts, PeerCert, Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings,
+    Source, Stamp, Standing, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
     SubSnapshot, ThreadSnapshot, Tls, Traffic, Volume,
 };

@@ -197,7 +197,7 @@ impl fmt::Display for BadQuery {
 impl std::error::Error for BadQuery {}
 
 /// `text` between double quotes with Go's escapes.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {

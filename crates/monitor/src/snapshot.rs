@@ -4,13 +4,20 @@
 //! Groups of a page that are copied without change are serialised as they stand, so their field order and
 //! names here *are* the page's. A snapshot never points back into the running server.
 
+mod jetstream;
+
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
-use crate::json::{is_false, is_zero, nanoseconds};
+use myelin_wire::json::{is_false, is_zero, nanoseconds};
+
+pub use jetstream::{
+    Allowance, ApiStats, JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot,
+    JetStreamStats, Json, Standing, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
+};
 
 /// Where the pages get their values from. The server implements it; tests use a fixed one.
 ///
@@ -54,8 +61,36 @@ pub trait Source: Send + Sync {
     /// The interest index of one account, or the sum over all. An unknown account has an empty one.
     fn interest(&self, account: Option<&str>) -> InterestSnapshot;
 
-    /// Whether clients can connect and JetStream works.
+    /// Whether clients can connect and JetStream runs.
     fn health(&self) -> Health;
+
+    /// JetStream without its accounts; `None` while it does not run. The other methods about JetStream are called
+    /// only when it does.
+    fn jetstream(&self) -> Option<JetStreamSnapshot> {
+        None
+    }
+
+    /// The accounts that may use JetStream, in any order, with sums over their streams.
+    fn jetstream_accounts(&self) -> Vec<JetStreamAccount> {
+        Vec::new()
+    }
+
+    /// The streams of one account of [`jetstream_accounts`](Self::jetstream_accounts), in any order. It is called once
+    /// for an account whose streams are listed, and not at all for sums.
+    fn streams(&self, _account: &str, _parts: StreamParts) -> Vec<StreamSnapshot> {
+        Vec::new()
+    }
+
+    /// What the store's folder holds, of one account or of all, in order of the accounts' names. Streams in memory
+    /// are not there, nor is an account without streams in files.
+    fn stored_accounts(&self, _account: Option<&str>) -> Vec<StoredAccount> {
+        Vec::new()
+    }
+
+    /// Whether a stream has a consumer of this name.
+    fn has_consumer(&self, _account: &str, _stream: &str, _consumer: &str) -> bool {
+        false
+    }
 
     /// The queues between this server's threads, for `/ipqueuesz`.
     fn queues(&self) -> Vec<QueueSnapshot>;
@@ -444,6 +479,8 @@ pub struct AccountSnapshot {
     pub slow_consumers: u64,
     /// Its interest index.
     pub interest: InterestSnapshot,
+    /// Whether it may use JetStream, and JetStream runs.
+    pub jetstream: bool,
 }
 
 /// Messages and their bytes, headers and payload.
@@ -479,8 +516,10 @@ pub struct InterestSnapshot {
 /// Whether clients can use the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// They can, and JetStream is either well or was not asked for.
+    /// They can, and JetStream was not asked for.
     Ready,
+    /// They can, and JetStream runs. How its streams are is asked for with [`Source::stored_accounts`].
+    WithJetStream,
     /// They cannot connect, with the reason as `/healthz` shows it.
     NotReady(String),
     /// They can, but JetStream was asked for and does not run.

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use crate::answer::Answer;
-use crate::json::is_zero;
 use crate::query::{BadQuery, Query};
 use crate::snapshot::{InterestSnapshot, Source, SubSnapshot};
 use crate::text::utc;
 use crate::window::Window;
+use myelin_wire::json::is_zero;
 
 pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
     source.count_request("/subsz");

@@ -6,18 +6,39 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::answer::Answer;
-use crate::json::{is_zero, nanoseconds};
-use crate::snapshot::{Identity, Limits, LinkCounts, Process, ServerSnapshot, Source, Traffic};
+use crate::snapshot::{
+    Identity, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, Limits, LinkCounts,
+    Process, ServerSnapshot, Source, Traffic,
+};
 use crate::text::{age, utc};
+use myelin_wire::json::{is_zero, nanoseconds};
 
 pub(crate) fn answer(source: &dyn Source) -> Answer {
     source.count_request("/varz");
-    Answer::page(&Varz::of(&source.server()))
+    let jetstream = source.jetstream();
+    Answer::page(&Varz::of(&source.server(), jetstream.as_ref()))
 }
 
 /// A part of the server that a plain single server does not have: `{}`.
 #[derive(Serialize)]
 struct Absent {}
+
+/// `{}` while JetStream does not run.
+#[derive(Serialize, Default)]
+struct JetStream<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<&'a JetStreamConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stats: Option<&'a JetStreamStats>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<&'a JetStreamLimits>,
+}
+
+impl<'a> JetStream<'a> {
+    fn of(snapshot: &'a JetStreamSnapshot) -> Self {
+        Self { config: Some(&snapshot.config), stats: Some(&snapshot.stats), limits: Some(&snapshot.limits) }
+    }
+}
 
 /// Waits for the reference's disk semaphore, which has no counterpart here.
 #[derive(Serialize, Default)]
@@ -39,7 +60,7 @@ struct Varz<'a> {
     leaf: Absent,
     mqtt: Absent,
     websocket: Absent,
-    jetstream: Absent,
+    jetstream: JetStream<'a>,
     tls_timeout: f64,
     #[serde(serialize_with = "nanoseconds")]
     write_deadline: Duration,
@@ -96,7 +117,7 @@ impl<'a> Proxies<'a> {
 }
 
 impl<'a> Varz<'a> {
-    fn of(server: &'a ServerSnapshot) -> Self {
+    fn of(server: &'a ServerSnapshot, jetstream: Option<&'a JetStreamSnapshot>) -> Self {
         let (settings, clocks) = (&server.settings, server.clocks);
         Self {
             identity: &server.identity,
@@ -106,7 +127,7 @@ impl<'a> Varz<'a> {
             leaf: Absent {},
             mqtt: Absent {},
             websocket: Absent {},
-            jetstream: Absent {},
+            jetstream: jetstream.map_or_else(JetStream::default, JetStream::of),
             tls_timeout: settings.tls_timeout,
             write_deadline: settings.write_deadline,
             write_timeout: &settings.write_timeout,

@@ -3,7 +3,7 @@
 use crate::query::{BadQuery, Query};
 
 /// What is shown when no limit is given, or one that makes no sense.
-const DEFAULT_LIMIT: u64 = 1024;
+pub(crate) const DEFAULT_LIMIT: u64 = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {

@@ -6,6 +6,7 @@
 mod banner;
 mod fault;
 mod http;
+mod jetstream;
 mod lame_duck;
 mod lifecycle;
 mod listener;

@@ -8,7 +8,7 @@ use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::tls::{ClientOffer, ClientTls};
-use crate::{banner, fault, lame_duck, listener, pidfile, ports, setup, tls};
+use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
@@ -116,6 +116,7 @@ pub(crate) struct Server {
     /// Of monitoring over HTTPS.
     pub(crate) monitor_tls: Option<Arc<tls::Current>>,
     pub(crate) ports_file: Option<PathBuf>,
+    pub(crate) jetstream: Option<jetstream::Running>,
     accepting: JoinHandle<()>,
 }
 
@@ -145,7 +146,8 @@ impl Server {
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
         let monitor_tls = monitor_tls(options)?;
         let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
-        banner::print_jetstream(log, &options.jetstream);
+        let jetstream = start_jetstream(options, &broker, &shards, log)?;
+        jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
         let advertised = advertised(options, address.port()).map_err(|(value, error)| {
@@ -169,6 +171,7 @@ impl Server {
             client_tls,
             monitor_tls,
             ports_file: None,
+            jetstream,
             accepting,
         };
         server.write_ports_file();
@@ -246,6 +249,9 @@ impl Server {
             shard.mailbox.post(Mail::Stop);
         }
         self.shards.into_iter().for_each(|shard| shard.join(&self.log));
+        if let Some(jetstream) = self.jetstream {
+            jetstream.stop(&self.log);
+        }
         if let Some(path) = &self.ports_file {
             ports::remove(path);
         }
@@ -287,6 +293,26 @@ fn announce_tls(offer: &ClientOffer, log: &Logger) {
     if is_first {
         log.warn("Clients that are not using \"TLS Handshake First\" option will fail to connect");
     }
+}
+
+fn start_jetstream(
+    options: &Options,
+    broker: &Arc<Broker>,
+    shards: &[ShardThread],
+    log: &Arc<Logger>,
+) -> Result<Option<jetstream::Running>, StartError> {
+    if !options.jetstream.enabled {
+        return Ok(None);
+    }
+    let began = std::time::Instant::now();
+    banner::print_jetstream(log, &options.jetstream);
+    let mailboxes = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+    let running = jetstream::Running::start(options, broker, mailboxes, log);
+    log.info(format_args!("Took {:?} to start JetStream", began.elapsed()));
+    let running = running.map_err(failed("Can't start JetStream"))?;
+    let domain = options.jetstream.domain.clone().unwrap_or_default();
+    broker.update_info(|info| (info.jetstream, info.domain) = (true, domain));
+    Ok(Some(running))
 }
 
 fn start_shards(

@@ -6,6 +6,7 @@
 mod accounts;
 mod configured;
 mod connections;
+mod jetstream;
 
 use crate::http::RequestCounts;
 use crate::logging::Logger;
@@ -13,12 +14,14 @@ use crate::process::{self, Meter};
 use configured::Configured;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use myelin_broker::Broker;
+use myelin_broker::{Account, Broker};
 use myelin_conf::Loaded;
+use myelin_jetstream::JetStream;
 use myelin_monitor::{
     AccountSnapshot, Clocks, ConnSnapshot, Health, Identity, InterestSnapshot, LinkCounts, Process,
     QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Source, Stamp, SubSnapshot, ThreadSnapshot, Traffic,
 };
+use myelin_monitor::{JetStreamAccount, JetStreamSnapshot, StoredAccount, StreamParts, StreamSnapshot};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -38,6 +41,7 @@ pub(crate) struct Monitor {
     start: Timestamp,
     requests: RequestCounts,
     addresses: OnceLock<Addresses>,
+    jetstream: OnceLock<Arc<JetStream>>,
 }
 
 impl Monitor {
@@ -54,6 +58,7 @@ impl Monitor {
             start,
             requests: RequestCounts::default(),
             addresses: OnceLock::new(),
+            jetstream: OnceLock::new(),
         })
     }
 
@@ -70,6 +75,22 @@ impl Monitor {
     /// Says which ports were bound, once they are.
     pub(crate) fn set_addresses(&self, addresses: Addresses) {
         let _ = self.addresses.set(addresses);
+    }
+
+    /// Shows this JetStream from now on.
+    pub(crate) fn set_jetstream(&self, jetstream: &Arc<JetStream>) {
+        let _ = self.jetstream.set(Arc::clone(jetstream));
+    }
+
+    fn account_snapshot(
+        &self,
+        account: &Account,
+        moved: &accounts::Moved,
+        since: Timestamp,
+    ) -> AccountSnapshot {
+        let is_enabled = |running| jetstream::is_enabled(running, account.name());
+        let jetstream = self.jetstream.get().is_some_and(|running| is_enabled(running));
+        AccountSnapshot { jetstream, ..accounts::snapshot(account, moved, since) }
     }
 
     fn identity(&self) -> Identity {
@@ -165,13 +186,13 @@ impl Source for Monitor {
     fn account(&self, name: &str) -> Option<AccountSnapshot> {
         let account = self.broker.account(name)?;
         let moved = accounts::Moved::of(&self.broker);
-        Some(accounts::snapshot(&account, &moved, self.configured().since))
+        Some(self.account_snapshot(&account, &moved, self.configured().since))
     }
 
     fn accounts(&self) -> Vec<AccountSnapshot> {
         let (moved, since) = (accounts::Moved::of(&self.broker), self.configured().since);
         let accounts = accounts::ordered(&self.broker);
-        accounts.iter().map(|account| accounts::snapshot(account, &moved, since)).collect()
+        accounts.iter().map(|account| self.account_snapshot(account, &moved, since)).collect()
     }
 
     fn open_connections(&self) -> Vec<ConnSnapshot> {
@@ -219,7 +240,27 @@ impl Source for Monitor {
         if !listens {
             return Health::NotReady("failed to be ready for connections after 1ms: server".to_owned());
         }
-        if self.configured().wants_jetstream { Health::WithoutJetStream } else { Health::Ready }
+        match (self.jetstream.get(), self.configured().wants_jetstream) {
+            (Some(_), _) => Health::WithJetStream,
+            (None, true) => Health::WithoutJetStream,
+            (None, false) => Health::Ready,
+        }
+    }
+
+    fn jetstream(&self) -> Option<JetStreamSnapshot> {
+        self.jetstream.get().map(|running| jetstream::snapshot(running, &self.configured()))
+    }
+
+    fn jetstream_accounts(&self) -> Vec<JetStreamAccount> {
+        self.jetstream.get().map_or_else(Vec::new, |running| jetstream::accounts(running))
+    }
+
+    fn streams(&self, account: &str, parts: StreamParts) -> Vec<StreamSnapshot> {
+        self.jetstream.get().map_or_else(Vec::new, |running| jetstream::streams(running, account, parts))
+    }
+
+    fn stored_accounts(&self, account: Option<&str>) -> Vec<StoredAccount> {
+        self.jetstream.get().map_or_else(Vec::new, |running| jetstream::stored(running, account))
     }
 
     /// None: what waits between threads here has no counter yet that could be read from outside.

@@ -51,8 +51,13 @@ const CURVE_PREFIX: u8 = 23 << 3;
 
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the operating system has a random source");
+    fill(&mut bytes);
     bytes
+}
+
+/// Fills `bytes` with bytes that nobody can predict: for keys.
+pub fn fill(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the operating system has a random source");
 }
 
 /// An nkey is base32 of the prefix byte, the 32 bytes of the key and their CRC-16, low byte first.

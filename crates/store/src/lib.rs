@@ -25,6 +25,7 @@ pub mod segment;
 pub mod verify;
 
 mod append_file;
+mod claim;
 mod config;
 mod document;
 mod id;
@@ -43,6 +44,7 @@ pub use record::Message;
 pub use recovery::{Notice, OpenError, StreamReport};
 pub use store::{FoundStream, Store, StoreOptions, StoreReport};
 pub use stream::{
-    Admission, Cursor, Expired, Filter, Marker, Markers, NewMessage, OnRelease, Outcome, Progress, Purge,
-    ReadError, Reader, Refusal, Release, Removed, StoreError, Stream, StreamState, Ticket, Usage, Wait,
+    Admission, Cursor, Expired, Filter, Found, MAX_SEQ, Marker, Markers, NewMessage, OnRelease, Outcome,
+    Progress, Purge, ReadError, Reader, Refusal, Release, Removals, Removed, StoreError, Stream, StreamState,
+    Ticket, Usage, Wait,
 };

@@ -37,6 +37,8 @@ pub struct Info {
     pub client_ip: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub nonce: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub domain: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub connect_urls: Vec<String>,
     #[serde(skip_serializing_if = "is_false")]

@@ -3,13 +3,14 @@
 //! This room knows how the client protocol looks on the wire and nothing else: no sockets, no clock,
 //! no accounts. [`parser`] turns a buffer into operations that borrow it, [`encode`] writes what a
 //! server sends, [`info`] and [`connect`] are the two JSON documents of the handshake, [`header`]
-//! reads and writes header blocks, [`error`] holds every `-ERR` text.
+//! reads and writes header blocks, [`json`] is JSON in the manner of Go, [`error`] holds every `-ERR` text.
 
 pub mod connect;
 pub mod encode;
 pub mod error;
 pub mod header;
 pub mod info;
+pub mod json;
 pub mod parser;
 
 /// The version that INFO and `/varz` report: clients and suites switch features by it.

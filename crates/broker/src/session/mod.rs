@@ -415,6 +415,7 @@ impl Session {
         }
         shard.settle();
         self.conn.mark_closed(reason);
+        shard.ended(&self.conn);
         self.log_end(reason);
         let subs = self.conn.take_subscriptions();
         let (subscriptions, kept) = (subs.len(), ClosedSub::of(&subs));

@@ -48,8 +48,10 @@ impl Session {
             no_responders: self.connect.no_responders,
             tracing: self.tracing,
             now,
+            is_service: false,
         };
         let message = Message {
+            to: &[],
             subject: op.subject,
             reply: op.reply,
             header_len: op.header_len as usize,

@@ -36,6 +36,9 @@ impl Session {
                 self.say_error(shard, &ErrorText::InvalidSubject);
                 return;
             }
+            if ready.permissions.as_ref().is_some_and(|p| p.needs_delivery_filter(subject)) {
+                self.conn.set_filtered(&ready.account);
+            }
             let sub = Arc::new(Subscription::new(Arc::clone(&self.conn), subject, queue, sid));
             self.conn.remember(Arc::clone(&sub));
             ready.account.interest.insert(sub);

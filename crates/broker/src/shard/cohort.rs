@@ -128,6 +128,11 @@ impl Cohorts {
         self.get(id).is_open
     }
 
+    /// Bytes in the open block.
+    pub(super) fn filled(&mut self, id: CohortId) -> usize {
+        self.get(id).block.len()
+    }
+
     pub(super) fn open(&mut self, id: CohortId, stalled: bool) {
         let block = std::mem::take(&mut self.spare);
         let cohort = self.get(id);

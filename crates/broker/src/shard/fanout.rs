@@ -9,6 +9,7 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, lock};
 use crate::log::Level;
+use crate::parcel::Letter;
 use crate::settings::Settings;
 use crate::subscription::{Admission, Subscription};
 use crate::trace::Way;
@@ -29,6 +30,9 @@ const MANY: usize = 16;
 /// A message as it came, ready to be passed on.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'a> {
+    /// The subject that decides who gets it, where that is not `subject`; else empty.
+    pub(crate) to: &'a [u8],
+    /// What receivers see.
     pub(crate) subject: &'a [u8],
     pub(crate) reply: &'a [u8],
     pub(crate) header_len: usize,
@@ -38,6 +42,13 @@ pub(crate) struct Message<'a> {
     pub(crate) tail: &'a [u8],
     /// The same in memory that receivers can share, if it is worth it.
     pub(crate) shared_tail: Option<&'a Bytes>,
+}
+
+impl<'a> Message<'a> {
+    fn letter(&self) -> Letter<'a> {
+        let (headers, payload) = self.body.split_at(self.header_len);
+        Letter { to: self.to, subject: self.subject, reply: self.reply, headers, payload }
+    }
 }
 
 /// Who publishes.
@@ -52,6 +63,8 @@ pub(crate) struct Publisher<'a> {
     /// Whether protocol lines are logged, as of the batch's start.
     pub(crate) tracing: bool,
     pub(crate) now: Instant,
+    /// A service, which may publish and reply to any subject.
+    pub(crate) is_service: bool,
 }
 
 /// What became of a publish.
@@ -77,11 +90,15 @@ impl Shard {
     #[inline]
     pub(crate) fn publish(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
         let scope = Scope { account: from.account, permissions: from.permissions };
-        let route = self.routes.find(scope, message.subject, self.staging.cohorts());
-        if route.access != Access::Allowed && !may_respond(&from, message.subject, route.access) {
+        let routed_by = if message.to.is_empty() { message.subject } else { message.to };
+        let route = self.routes.find(scope, routed_by, self.staging.cohorts());
+        if !from.is_service
+            && route.access != Access::Allowed
+            && !may_respond(&from, message.subject, route.access)
+        {
             return Published::Refused(ErrorText::PublishViolation(message.subject.into()));
         }
-        if is_reserved_reply(message.reply) {
+        if !from.is_service && is_reserved_reply(message.reply) {
             return Published::Refused(ErrorText::ReplyViolation(message.reply.into()));
         }
         let settings = &*self.settings;
@@ -108,6 +125,7 @@ impl Shard {
             from: &from,
             message: &message,
             stripped: None,
+            head: &mut self.head,
             staging: &mut self.staging,
             pool: &mut self.pool,
             broker: &self.broker,
@@ -120,7 +138,12 @@ impl Shard {
         } else {
             fanout.run::<false>(route, &mut self.rng);
         }
-        let outcome = fanout.outcome;
+        let mut outcome = fanout.outcome;
+        if !route.services.is_empty() {
+            let letter = message.letter();
+            route.services.iter().for_each(|service| self.desk.put(service, letter, from.conn));
+            outcome.delivered = true;
+        }
         let pauses = !settings.no_fast_producer_stall;
         if !route.targets.is_empty() {
             self.touched.delivered(route);
@@ -178,6 +201,8 @@ struct Fanout<'a> {
     message: &'a Message<'a>,
     /// The tail without headers, rendered when the first receiver needs it.
     stripped: Option<Vec<u8>>,
+    /// Where heads are rendered for a message that shows another subject than the route's.
+    head: &'a mut Vec<u8>,
     staging: &'a mut Staging,
     pool: &'a mut super::pool::Pool,
     broker: &'a Broker,
@@ -210,15 +235,14 @@ impl Fanout<'_> {
 
     #[inline]
     fn client<const TRACED: bool>(&mut self, route: &Route, delivery: &Delivery) {
-        let conn = delivery.sub.conn();
-        if self.is_own_echo(conn) {
+        if self.is_own_echo(delivery.sub.conn()) || self.is_withheld(&delivery.sub) {
             if !delivery.careful {
                 delivery.sub.uncount();
             }
             return;
         }
         if !delivery.careful || self.admit(&delivery.sub) {
-            self.stage::<TRACED>(conn, route.head(delivery));
+            self.deliver::<TRACED>(&delivery.sub, route.head(delivery));
         }
         if TRACED {
             self.end_finished();
@@ -227,6 +251,18 @@ impl Fanout<'_> {
 
     fn is_own_echo(&self, conn: &Arc<Conn>) -> bool {
         !self.from.echo && Arc::ptr_eq(conn, self.from.conn)
+    }
+
+    /// Whether the receiver may not see the subject that the message shows: the route knows only where it goes.
+    ///
+    /// Compat: only connections with a subscription that a deny rule cuts into are looked at, whatever subscription
+    /// gets the message. Safer than the reference: where the message goes must not be denied either.
+    #[inline]
+    fn is_withheld(&self, sub: &Subscription) -> bool {
+        !self.message.to.is_empty() && sub.conn().is_filtered() && {
+            let rights = sub.conn().rights();
+            rights.is_some_and(|rights| !rights.permissions.can_deliver(self.message.subject, sub.queue()))
+        }
     }
 
     /// The look at a subscription with a delivery limit or a memory for replies.
@@ -259,7 +295,19 @@ impl Fanout<'_> {
     }
 
     fn cohort<const TRACED: bool>(&mut self, route: &Route, shared: &Shared) {
-        let head = route.shared_head(shared);
+        if self.message.to.is_empty() {
+            return self.members::<TRACED>(shared, route.shared_head(shared));
+        }
+        let mut head = std::mem::take(self.head);
+        head.clear();
+        // The sid is the same for all.
+        encode::head(&mut head, self.message.subject, shared.subs[0].sid());
+        self.members::<TRACED>(shared, &head);
+        *self.head = head;
+    }
+
+    /// Stages the message for all members of a cohort.
+    fn members<const TRACED: bool>(&mut self, shared: &Shared, head: &[u8]) {
         // What is traced goes to each member alone.
         if !TRACED && (self.from.echo || !self.publisher_is_in(shared)) {
             let frame = Self::frame(self.message, &mut self.stripped, head, shared.headers);
@@ -288,13 +336,13 @@ impl Fanout<'_> {
         let start = if group.len() == 1 { 0 } else { rng.below(group.len() as u64) as usize };
         for delivery in group[start..].iter().chain(&group[..start]) {
             let conn = delivery.sub.conn();
-            if self.is_own_echo(conn) || conn.close_requested().is_some() {
+            if self.is_own_echo(conn) || conn.close_requested().is_some() || self.is_withheld(&delivery.sub) {
                 continue;
             }
             if delivery.careful && !self.admit(&delivery.sub) {
                 continue;
             }
-            let staged = self.stage::<TRACED>(conn, route.head(delivery));
+            let staged = self.deliver::<TRACED>(&delivery.sub, route.head(delivery));
             if TRACED {
                 self.end_finished();
             }
@@ -305,6 +353,20 @@ impl Fanout<'_> {
                 return;
             }
         }
+    }
+
+    /// Stages the message for one subscription whose head in the route is `cached`; `false` when it was dropped there.
+    #[inline]
+    fn deliver<const TRACED: bool>(&mut self, sub: &Subscription, cached: &[u8]) -> bool {
+        if self.message.to.is_empty() {
+            return self.stage::<TRACED>(sub.conn(), cached);
+        }
+        let mut head = std::mem::take(self.head);
+        head.clear();
+        encode::head(&mut head, self.message.subject, sub.sid());
+        let staged = self.stage::<TRACED>(sub.conn(), &head);
+        *self.head = head;
+        staged
     }
 
     /// Stages the message for one connection; `false` when it was dropped there.

@@ -5,15 +5,19 @@
 //! allocation, no system call; no atomic read-modify-write but for queue groups and delivery limits.
 
 mod cohort;
+mod congestion;
+mod desk;
 mod fanout;
 mod pool;
 mod route;
+mod send;
 mod staging;
 
 use crate::broker::Broker;
 use crate::conn::Conn;
 use crate::log::Level;
 use crate::outbox::{Drained, Queued, drain};
+use crate::service::Service;
 use crate::settings::Settings;
 use crate::subscription::Subscription;
 use crate::traffic::Traffic;
@@ -23,6 +27,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use desk::Desk;
 pub(crate) use fanout::{Message, Published, Publisher};
 use pool::Pool;
 use route::{Routes, Touched};
@@ -37,6 +42,13 @@ const FLUSH_AT: usize = 1024 * 1024;
 /// Targets after which a batch should be broken off although little is staged, because they take nothing.
 const DELIVERIES: usize = 256 * 1024;
 
+/// Bytes for services at which a batch should be broken off, so that they are worked on while they are near.
+const SERVE_AT: usize = 256 * 1024;
+
+/// Parcels handed over in one flush beyond those that were there at its beginning: services that publish to each other
+/// may never come to an end.
+const SERVED_PER_FLUSH: usize = 1024;
+
 /// Buckets of the route cache that a flush looks at, and that a quiet second does.
 const SWEEP_PER_FLUSH: usize = 2;
 const SWEEP_AT_REST: usize = 512;
@@ -49,6 +61,7 @@ pub struct Shard {
     routes: Routes,
     touched: Touched,
     staging: Staging,
+    desk: Desk,
     pool: Pool,
     rng: Rng,
     traffic: Arc<Traffic>,
@@ -60,6 +73,13 @@ pub struct Shard {
     deliveries: usize,
     /// Subscriptions that had their last message during a publish.
     finished: Vec<Arc<Subscription>>,
+    rendering: send::Rendering,
+    /// Kept for its memory.
+    head: Vec<u8>,
+    /// Services that wait for the end of this flush.
+    unflushed: Vec<Arc<dyn Service>>,
+    /// Those that are being told.
+    flushing: Vec<Arc<dyn Service>>,
 }
 
 impl Shard {
@@ -72,6 +92,7 @@ impl Shard {
             routes: Routes::new(),
             touched: Touched::default(),
             staging: Staging::default(),
+            desk: Desk::default(),
             pool: Pool::default(),
             rng: Rng::seeded(seed),
             claimed: Vec::new(),
@@ -79,6 +100,10 @@ impl Shard {
             flush_at: FLUSH_AT.min(settings.max_pending / 4),
             settings,
             finished: Vec::new(),
+            rendering: Default::default(),
+            head: Vec::new(),
+            unflushed: Vec::new(),
+            flushing: Vec::new(),
         }
     }
 
@@ -101,11 +126,16 @@ impl Shard {
     /// Whether anything is staged that only a flush will send.
     pub fn is_dirty(&self) -> bool {
         self.staging.is_dirty()
+            || !self.desk.is_empty()
+            || !self.unflushed.is_empty()
+            || !self.flushing.is_empty()
     }
 
     /// Whether so much is staged, or so much was done, that the session should stop until a flush.
     pub fn is_full(&self) -> bool {
-        self.staging.bytes() >= self.flush_at || self.deliveries >= DELIVERIES
+        self.staging.bytes() >= self.flush_at
+            || self.deliveries >= DELIVERIES
+            || self.desk.bytes() >= SERVE_AT
     }
 
     /// Stages bytes that are no message: PONG, +OK, INFO.
@@ -131,12 +161,44 @@ impl Shard {
         self.routes.settle(&mut self.touched);
     }
 
-    /// Sends everything that is staged: first all of it into the outboxes, then to the sockets.
+    /// Sees to it that the next flush calls `service`, even if nobody sends it anything.
+    pub fn wake(&mut self, service: &Arc<dyn Service>) {
+        self.desk.wake(service);
+    }
+
+    /// Has `service` told when what is staged now is in the outboxes of its receivers: what another shard sends after that
+    /// comes later.
+    pub fn after_flush(&mut self, service: Arc<dyn Service>) {
+        self.unflushed.push(service);
+    }
+
+    /// Hands out what waits for services, and what they send each other thereby.
+    fn serve(&mut self) {
+        let begun = self.desk.len();
+        // What the tick has brought goes in any case: a PONG behind it means that it is routed.
+        for served in 0..self.desk.len() + SERVED_PER_FLUSH {
+            let is_more = served >= begun;
+            if is_more && self.staging.bytes() >= self.flush_at {
+                return;
+            }
+            let Some((service, mut parcel)) = self.desk.take() else { return };
+            service.serve(&mut parcel, self);
+            self.desk.give_back(parcel);
+        }
+    }
+
+    /// Has services do their work and sends everything that is staged: first all of it into the outboxes, then to the sockets.
     pub fn flush(&mut self) {
         self.deliveries = 0;
+        self.serve();
         self.routes.settle(&mut self.touched);
         self.staging.seal_cohorts();
         self.enqueue_all();
+        self.flushing.append(&mut self.unflushed);
+        // One by one: whoever panics costs the others nothing, the next flush goes on.
+        while let Some(service) = self.flushing.pop() {
+            service.flushed(self);
+        }
         let mut claimed = std::mem::take(&mut self.claimed);
         for conn in claimed.drain(..) {
             self.resume(&conn);
@@ -156,16 +218,20 @@ impl Shard {
     /// Goes on writing a connection whose claim this shard holds: after a flush, or on the owner shard
     /// when the socket takes bytes again. A blocked socket is handed to its owner shard.
     fn resume(&mut self, conn: &Arc<Conn>) {
-        match drain(conn, &mut |buffer| self.pool.put(buffer)) {
+        let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
+        self.relieved(conn);
+        match drained {
             Drained::Empty => {}
             Drained::Blocked { .. } => conn.sink().wait_writable(conn),
             Drained::Failed(error) => self.give_up(conn, error),
         }
     }
 
-    /// For the owner shard: one more attempt at a blocked outbox whose claim it was handed.
+    /// For the owner shard: one more attempt at a blocked outbox whose claim it was handed. Services that have waited for
+    /// it are woken: then the shard [is dirty](Self::is_dirty).
     pub fn drain(&mut self, conn: &Arc<Conn>) -> Drained {
         let drained = drain(conn, &mut |buffer| self.pool.put(buffer));
+        self.relieved(conn);
         if let Drained::Failed(error) = drained {
             self.give_up(conn, error);
         }

@@ -10,6 +10,7 @@
 use super::cohort::{CohortId, Cohorts, SMALLEST};
 use crate::account::Account;
 use crate::conn::Conn;
+use crate::service::{Binding, Service};
 use crate::subscription::Subscription;
 use crate::traffic::RouteCounts;
 use myelin_auth::Permissions;
@@ -93,12 +94,15 @@ pub(super) struct Route {
     account: Option<Arc<Account>>,
     /// Keeps the address in `key` from being used again.
     permissions: Option<Arc<Permissions>>,
-    stamp: Option<Stamp>,
+    /// Of the interest of clients, and of that of services.
+    stamp: Option<[Stamp; 2]>,
     /// Whether publishing to the subject is permitted.
     pub(super) access: Access,
     pub(super) targets: Vec<Target>,
     /// Queue groups: one member of each gets the message.
     pub(super) groups: Vec<SmallVec<[Delivery; 2]>>,
+    /// Services that get the message, after everybody else.
+    pub(super) services: SmallVec<[Arc<dyn Service>; 1]>,
     /// Renderings of `HMSG <subject> <sid> `.
     heads: Vec<u8>,
     /// Messages that went to all plain targets and are not yet in their counts.
@@ -121,6 +125,7 @@ impl Route {
             access: Access::Allowed,
             targets: Vec::new(),
             groups: Vec::new(),
+            services: SmallVec::new(),
             heads: Vec::new(),
             uncounted: 0,
             is_fleeting: true,
@@ -130,7 +135,7 @@ impl Route {
 
     /// Whether nobody gets anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.targets.is_empty() && self.groups.is_empty()
+        self.targets.is_empty() && self.groups.is_empty() && self.services.is_empty()
     }
 
     /// The head for a HMSG; without its first byte it is that of a MSG.
@@ -160,7 +165,7 @@ impl Route {
     /// Whether interest has not changed since it was built.
     fn is_current(&self) -> bool {
         match (&self.account, &self.stamp) {
-            (Some(account), Some(stamp)) => account.interest.is_current(stamp),
+            (Some(account), Some(stamps)) => is_current(account, stamps),
             _ => false,
         }
     }
@@ -197,6 +202,7 @@ impl Route {
             }
         }
         self.groups.clear();
+        self.services.clear();
         self.heads.clear();
         self.stamp = None;
         if self.heads.capacity() > DEAREST {
@@ -236,7 +242,7 @@ pub(super) struct Routes {
     buckets: Box<[Bucket]>,
     hasher: foldhash::fast::RandomState,
     fleeting: Route,
-    matched: Matched<Arc<Subscription>>,
+    matched: Matching,
     counts: RouteCounts,
 }
 
@@ -268,7 +274,7 @@ impl Routes {
             buckets: (0..BUCKETS).map(|_| Bucket::EMPTY).collect(),
             hasher: foldhash::fast::RandomState::default(),
             fleeting: Route::empty(),
-            matched: Matched::new(),
+            matched: Matching::default(),
             counts: RouteCounts::default(),
         }
     }
@@ -291,7 +297,7 @@ impl Routes {
         let found = self.buckets[at].find(hash, key, subject);
         if let Some(way) = found
             && let Some(route) = &self.buckets[at].ways[way]
-            && route.stamp.is_some_and(|stamp| scope.account.interest.is_current(&stamp))
+            && route.stamp.is_some_and(|stamps| is_current(scope.account, &stamps))
         {
             // Looked up again because the borrow checker does not see that this returns.
             return self.buckets[at].ways[way].as_deref_mut().expect("it was there a line ago");
@@ -394,15 +400,28 @@ impl Routes {
         reply: &[u8],
         conn: &Arc<Conn>,
     ) -> Option<Arc<Subscription>> {
-        account.interest.collect(reply, &mut self.matched);
-        self.matched.plain.drain(..).find(|sub| Arc::ptr_eq(sub.conn(), conn))
+        account.interest.collect(reply, &mut self.matched.clients);
+        self.matched.clients.plain.drain(..).find(|sub| Arc::ptr_eq(sub.conn(), conn))
     }
+}
+
+/// Whether neither clients nor services have changed what they are interested in.
+#[inline]
+fn is_current(account: &Account, [clients, services]: &[Stamp; 2]) -> bool {
+    account.interest.is_current(clients) && account.services.is_current(services)
+}
+
+/// Results of look-ups, kept for their memory.
+#[derive(Default)]
+struct Matching {
+    clients: Matched<Arc<Subscription>>,
+    services: Matched<Arc<Binding>>,
 }
 
 /// Fills a forgotten route.
 fn build(
     route: &mut Route,
-    matched: &mut Matched<Arc<Subscription>>,
+    Matching { clients: matched, services }: &mut Matching,
     scope: Scope<'_>,
     subject: &[u8],
     cohorts: Option<&mut Cohorts>,
@@ -413,7 +432,14 @@ fn build(
     route.subject.clear();
     route.subject.extend_from_slice(subject);
     route.access = access(scope, subject);
-    route.stamp = Some(scope.account.interest.collect(subject, matched));
+    let stamp = scope.account.interest.collect(subject, matched);
+    route.stamp = Some([stamp, scope.account.services.collect(subject, services)]);
+    for binding in services.plain.drain(..) {
+        // A service that receives the subject twice gets the message once.
+        if !route.services.iter().any(|known| Arc::ptr_eq(known, binding.service())) {
+            route.services.push(Arc::clone(binding.service()));
+        }
+    }
     let takes = |sub: &Arc<Subscription>| may_receive(sub, subject);
     match cohorts {
         Some(cohorts) => share(route, matched.plain.drain(..).filter(takes), cohorts),
@@ -482,7 +508,7 @@ fn share(route: &mut Route, subs: impl Iterator<Item = Arc<Subscription>>, cohor
     let mut alike: HashMap<Look, Vec<Arc<Subscription>>> = HashMap::new();
     let subject = std::mem::take(&mut route.subject);
     for sub in subs {
-        if is_careful(&sub) {
+        if is_careful(&sub) || sub.conn().is_filtered() {
             let delivery = deliver_to(&mut route.heads, &subject, sub);
             route.targets.push(Target::Client(delivery));
         } else {

@@ -51,6 +51,11 @@ impl Stage {
         }
     }
 
+    /// Bytes of its own that wait for the flush.
+    fn waiting(&self) -> usize {
+        self.load.wire + self.chunk.len()
+    }
+
     /// Takes `len` bytes from what may be staged; `false` when they are too many.
     #[inline]
     fn admit(&mut self, len: usize) -> bool {
@@ -182,6 +187,12 @@ impl Staging {
     pub(super) fn pop(&mut self) -> Option<Box<Stage>> {
         let slot = self.dirty.pop()?;
         self.stages.get_mut(slot as usize)?.take()
+    }
+
+    /// What is staged for `conn`, in bytes.
+    pub(super) fn staged(&mut self, conn: &Conn) -> usize {
+        let Some(Some(stage)) = self.stages.get(conn.slot() as usize) else { return 0 };
+        stage.waiting() + stage.open.map_or(0, |cohort| self.cohorts.filled(cohort))
     }
 
     /// The stage of `conn`, whatever it shares at the moment.

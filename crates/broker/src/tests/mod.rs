@@ -3,8 +3,10 @@
 //! for. `model` plays random scripts against a plain twin.
 
 mod cohorts;
+mod congestion;
 mod counts;
 mod fanout;
+mod letters;
 mod limits;
 mod model;
 mod net;
@@ -15,6 +17,7 @@ mod remembered;
 mod responders;
 mod rights;
 mod script;
+mod services;
 mod sink;
 mod timers;
 mod trace;

@@ -84,7 +84,7 @@ impl Log for NoLog {
 /// See the head of this file.
 pub(super) struct Net {
     pub(super) broker: Arc<Broker>,
-    shards: [Rc<RefCell<Shard>>; 2],
+    pub(super) shards: [Rc<RefCell<Shard>>; 2],
     clock: Rc<Cell<Instant>>,
 }
 

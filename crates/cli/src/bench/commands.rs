@@ -24,10 +24,10 @@ const BURST: usize = 256 * 1024;
 
 /// What one client did.
 #[derive(Clone, Copy, Debug)]
-struct Share {
-    messages: u64,
-    payload_bytes: u64,
-    elapsed: Duration,
+pub(crate) struct Share {
+    pub(crate) messages: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) elapsed: Duration,
 }
 
 /// `bench pub`.
@@ -36,19 +36,19 @@ pub(crate) fn publish(arguments: &PublishArguments) -> Result<(), BenchError> {
     target.check()?;
     println!(
         "Starting Core NATS publisher benchmark [clients={}, msg-size={} B, msgs={}, multi-subject={}, subject={}]",
-        target.clients, load.size, load.msgs, multisubject, target.subject
+        target.reached.clients, load.size, load.msgs, multisubject, target.subject
     );
     let subjects = subjects(&target.subject, *multisubject, *multisubject_max);
     let script = Script::encode(&subjects, &Sizes::exactly(load.size), BURST);
     let flow = Flow::new(Delivery::Each, 0, 0);
     let (shares, cpu) = run_clients(target, |client, mut connection| {
         let start = Instant::now();
-        let until = Until::Messages(part(load.msgs, target.clients, client));
+        let until = Until::Messages(part(load.msgs, target.reached.clients, client));
         let done = publisher::publish(&mut connection, &script, until, &flow)?;
         let elapsed = done.finished - start;
         Ok(Share { messages: done.messages, payload_bytes: done.payload_bytes, elapsed })
     })?;
-    print_rates("publisher", &shares, cpu);
+    print_rates("Core NATS publisher", &shares, cpu);
     Ok(())
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn subscribe(arguments: &SubscribeArguments) -> Result<(), BenchError
     let pattern = if *multisubject { format!("{}.*", target.subject) } else { target.subject.clone() };
     println!(
         "Starting Core NATS subscriber benchmark [clients={}, msgs={}, multi-subject={}, subject={pattern}]",
-        target.clients, msgs, multisubject
+        target.reached.clients, msgs, multisubject
     );
     let (shares, cpu) = run_clients(target, |_, mut connection| {
         connection.send(format!("SUB {pattern} 1\r\n").as_bytes())?;
@@ -68,7 +68,7 @@ pub(crate) fn subscribe(arguments: &SubscribeArguments) -> Result<(), BenchError
         let verifier = verify.then(|| verifier(&target.subject, connection.max_payload()));
         receive(connection, verifier, *msgs)
     })?;
-    print_rates("subscriber", &shares, cpu);
+    print_rates("Core NATS subscriber", &shares, cpu);
     Ok(())
 }
 
@@ -96,13 +96,14 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), BenchError> {
     target.check()?;
     println!(
         "Starting Core NATS service server benchmark [clients={}, msg-size={size} B, subject={}]",
-        target.clients, target.subject
+        target.reached.clients, target.subject
     );
     let answer = Answer::Fixed(script::payload(&script::text(*size), 0, *size).to_vec());
     let announce = || println!("Waiting for requests");
     thread::scope(|scope| {
-        let serve = || request::serve(&target.server, &target.subject, &answer, announce, || false).map(drop);
-        let services: Vec<_> = (0..target.clients).map(|_| scope.spawn(serve)).collect();
+        let serve =
+            || request::serve(&target.reached.server, &target.subject, &answer, announce, || false).map(drop);
+        let services: Vec<_> = (0..target.reached.clients).map(|_| scope.spawn(serve)).collect();
         services.into_iter().try_for_each(joined)
     })
 }
@@ -113,15 +114,15 @@ pub(crate) fn request(arguments: &RequestArguments) -> Result<(), BenchError> {
     target.check()?;
     println!(
         "Starting Core NATS service requester benchmark [clients={}, msg-size={} B, msgs={}, subject={}]",
-        target.clients, load.size, load.msgs, target.subject
+        target.reached.clients, load.size, load.msgs, target.subject
     );
     let subjects = Subjects::One(target.subject.clone());
     let sizes = Sizes::exactly(load.size);
-    let mut requesters = Requesters::open(&target.server, target.clients, &subjects, &sizes)?;
-    let outcome = requesters.run(Until::Messages(load.msgs), target.server_pid.map(Meter::of))?;
+    let mut requesters = Requesters::open(&target.reached.server, target.reached.clients, &subjects, &sizes)?;
+    let outcome = requesters.run(Until::Messages(load.msgs), target.reached.server_pid.map(Meter::of))?;
     let share =
         Share { messages: outcome.requests, payload_bytes: outcome.payload_bytes, elapsed: outcome.elapsed };
-    print_rates("service requester", &[share], outcome.cpu);
+    print_rates("Core NATS service requester", &[share], outcome.cpu);
     let [median, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|quantile| outcome.latency(quantile));
     println!(" latencies p50 {median:.2}us | p90 {p90:.2}us | p99 {p99:.2}us | p99.9 {p999:.2}us");
     Ok(())
@@ -142,7 +143,7 @@ fn part(messages: u64, clients: usize, client: usize) -> u64 {
 
 impl Target {
     fn check(&self) -> Result<(), BenchError> {
-        match self.clients {
+        match self.reached.clients {
             0 => Err(BenchError::Usage("--clients must be at least 1".into())),
             _ => Ok(()),
         }
@@ -155,8 +156,8 @@ fn run_clients(
     work: impl Fn(usize, Connection) -> Result<Share, BenchError> + Sync,
 ) -> Result<(Vec<Share>, Option<CpuTime>), BenchError> {
     let connections: Result<Vec<_>, _> =
-        (0..target.clients).map(|_| Connection::open(&target.server)).collect();
-    let meter = target.server_pid.map(Meter::of);
+        (0..target.reached.clients).map(|_| Connection::open(&target.reached.server)).collect();
+    let meter = target.reached.server_pid.map(Meter::of);
     let before = meter.map(Meter::cpu).transpose()?;
     let shares: Result<Vec<Share>, BenchError> = thread::scope(|scope| {
         let work = &work;
@@ -175,12 +176,13 @@ fn joined<T>(handle: ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn print_rates(role: &str, shares: &[Share], cpu: Option<CpuTime>) {
+/// Prints what clients in this role did, as `nats bench` does.
+pub(crate) fn print_rates(role: &str, shares: &[Share], cpu: Option<CpuTime>) {
     let elapsed = shares.iter().map(|share| share.elapsed).max().unwrap_or_default();
     let messages = shares.iter().map(|share| share.messages).sum();
     let payload_bytes = shares.iter().map(|share| share.payload_bytes).sum();
     let all = Share { messages, payload_bytes, elapsed };
-    println!("\nNATS Core NATS {role} stats: {all}");
+    println!("\nNATS {role} stats: {all}");
     if shares.len() > 1 {
         for (number, share) in shares.iter().enumerate() {
             println!(" [{}] {share} ({} msgs)", number + 1, grouped(share.messages));

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::bench::address::{Address, Credentials};
 use crate::bench::error::BenchError;
-use crate::bench::frame::{Frames, Operation};
+use crate::bench::frame::{Frame, Frames, Operation};
 
 /// A server that is silent, or reads nothing, for this long has failed the run.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
@@ -26,6 +26,7 @@ pub(crate) struct Connection {
     /// Read from the socket but not consumed.
     pending: Vec<u8>,
     max_payload: usize,
+    requests: u64,
 }
 
 impl Connection {
@@ -36,8 +37,8 @@ impl Connection {
         stream.set_nodelay(true).map_err(BenchError::io("setting TCP_NODELAY"))?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(BenchError::io("setting a time-out"))?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(BenchError::io("setting a time-out"))?;
-        let mut connection = Self { stream, pending: Vec::new(), max_payload: 1024 * 1024 };
-        connection.wait_for(|operation| matches!(operation, Operation::Info(_)))?;
+        let mut connection = Self { stream, pending: Vec::new(), max_payload: 1024 * 1024, requests: 0 };
+        connection.wait_for(|frame| matches!(frame.operation, Operation::Info(_)))?;
         connection.send(&connect_line(&address.credentials))?;
         connection.barrier()?;
         Ok(connection)
@@ -57,7 +58,25 @@ impl Connection {
     /// Messages that arrive meanwhile are dropped: the fast paths do their own final barrier.
     pub(crate) fn barrier(&mut self) -> Result<(), BenchError> {
         self.send(b"PING\r\n")?;
-        self.wait_for(|operation| matches!(operation, Operation::Pong))
+        self.wait_for(|frame| matches!(frame.operation, Operation::Pong))
+    }
+
+    /// Sends a request and waits for the payload of its answer, which is empty when nobody is there to answer.
+    pub(crate) fn request(&mut self, subject: &str, body: &[u8]) -> Result<Vec<u8>, BenchError> {
+        let inbox = format!("_INBOX.request.{}", self.requests);
+        self.requests += 1;
+        // One subscription that ends with its first message, so that the number can be used again.
+        let lines = format!("SUB {inbox} 1\r\nUNSUB 1 1\r\nPUB {subject} {inbox} {}\r\n", body.len());
+        self.send(&[lines.as_bytes(), body, b"\r\n"].concat())?;
+        let mut answer = Vec::new();
+        self.wait_for(|frame| match frame.operation {
+            Operation::Message(head) if head.subject == inbox => {
+                answer = frame.payload[head.header_size..].to_vec();
+                true
+            }
+            _ => false,
+        })?;
+        Ok(answer)
     }
 
     /// Answers PINGs that have arrived and notices `-ERR`, without waiting for anything.
@@ -86,9 +105,9 @@ impl Connection {
         Ok((self.stream, unread.to_vec()))
     }
 
-    fn wait_for(&mut self, wanted: impl Fn(&Operation<'_>) -> bool) -> Result<(), BenchError> {
+    fn wait_for(&mut self, mut wanted: impl FnMut(&Frame<'_>) -> bool) -> Result<(), BenchError> {
         let mut piece = vec![0; READ_SIZE];
-        while !self.consume(&wanted)? {
+        while !self.consume(&mut wanted)? {
             match self.stream.read(&mut piece).map_err(broken("reading from the server"))? {
                 0 => return Err(BenchError::Closed),
                 count => self.pending.extend_from_slice(&piece[..count]),
@@ -98,7 +117,7 @@ impl Connection {
     }
 
     /// Handles pending frames up to the first wanted one; says whether it was there.
-    fn consume(&mut self, wanted: impl Fn(&Operation<'_>) -> bool) -> Result<bool, BenchError> {
+    fn consume(&mut self, mut wanted: impl FnMut(&Frame<'_>) -> bool) -> Result<bool, BenchError> {
         let pending = std::mem::take(&mut self.pending);
         let mut frames = Frames::new(&pending);
         let mut found = false;
@@ -109,7 +128,7 @@ impl Connection {
                 Operation::Info(json) => self.learn(json),
                 _ => {}
             }
-            found = wanted(&frame.operation);
+            found = wanted(&frame);
         }
         self.pending = frames.rest().to_vec();
         Ok(found)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::bench::address::Address;
 use crate::bench::connection::Connection;
 use crate::bench::error::BenchError;
-use crate::bench::process::Server;
+use crate::bench::process::{Meter, Server};
 use crate::bench::receiver;
 
 /// Connections that share the subscriptions.
@@ -25,7 +25,7 @@ const REST: Duration = Duration::from_millis(500);
 pub(crate) fn per_subscription(binary: &Path, count: usize) -> Result<f64, BenchError> {
     let server = Server::start(binary)?;
     let mut connections = open(server.address(), SUBSCRIBERS)?;
-    let before = at_rest(&server)?;
+    let before = at_rest(server.meter())?;
     for (first, connection) in connections.iter_mut().enumerate() {
         let mine: Vec<usize> = (first..count).step_by(SUBSCRIBERS).collect();
         for some in mine.chunks(2000) {
@@ -34,7 +34,7 @@ pub(crate) fn per_subscription(binary: &Path, count: usize) -> Result<f64, Bench
         }
         connection.barrier()?;
     }
-    let after = at_rest(&server)?;
+    let after = at_rest(server.meter())?;
     let first = connections.swap_remove(0);
     probe(server.address(), first, count)?;
     Ok(after.saturating_sub(before) as f64 / count as f64)
@@ -67,9 +67,9 @@ fn probe(address: &Address, subscriber: Connection, count: usize) -> Result<(), 
 pub(crate) fn per_connection(binary: &Path, count: usize) -> Result<f64, BenchError> {
     let server = Server::start(binary)?;
     let first = open(server.address(), 1)?;
-    let before = at_rest(&server)?;
+    let before = at_rest(server.meter())?;
     let connections = open(server.address(), count)?;
-    let after = at_rest(&server)?;
+    let after = at_rest(server.meter())?;
     drop((first, connections));
     Ok(after.saturating_sub(before) as f64 / count as f64)
 }
@@ -77,14 +77,15 @@ pub(crate) fn per_connection(binary: &Path, count: usize) -> Result<f64, BenchEr
 /// Resident bytes after the start, and the time until a client was greeted.
 pub(crate) fn start(binary: &Path) -> Result<(f64, Duration), BenchError> {
     let server = Server::start(binary)?;
-    Ok((at_rest(&server)? as f64, server.ready_after()))
+    Ok((at_rest(server.meter())? as f64, server.ready_after()))
 }
 
 fn open(address: &Address, count: usize) -> Result<Vec<Connection>, BenchError> {
     (0..count).map(|_| Connection::open(address)).collect()
 }
 
-fn at_rest(server: &Server) -> Result<u64, BenchError> {
+/// Resident bytes of a server that had time to come to rest.
+pub(crate) fn at_rest(meter: Meter) -> Result<u64, BenchError> {
     thread::sleep(REST);
-    server.meter().resident()
+    meter.resident()
 }

@@ -1,9 +1,10 @@
 //! The rows of the performance table: what is measured, and the goal of each figure.
 //!
-//! This file is the issue's table in code. Change a goal here only together with `docs/performance.md`.
+//! This file is the core server's table in code; the rows about streams are in `jetstream::rows`. Change a goal here only together with `docs/performance.md`.
 
 use std::fmt;
 
+use crate::bench::jetstream;
 use crate::bench::request::RequestLoad;
 use crate::bench::throughput::{Interest, Load};
 
@@ -14,7 +15,9 @@ const SUBJECTS: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     /// What `--rows` matches.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
+    /// What `--rows` matches as well, for all rows of a group.
+    pub(crate) group: &'static str,
     pub(crate) workload: Workload,
     pub(crate) goals: Vec<Goal>,
 }
@@ -32,6 +35,8 @@ pub(crate) enum Workload {
     IdleConnections,
     /// A process that has just been started.
     Start,
+    /// JetStream.
+    Streams(jetstream::Load),
 }
 
 /// A kind of figure.
@@ -49,6 +54,7 @@ pub(crate) enum Metric {
     ConnectionMemory,
     ProcessMemory,
     StartTime,
+    SubjectMemory,
 }
 
 /// What a figure must reach.
@@ -80,6 +86,7 @@ impl Metric {
             Self::ConnectionMemory => "bytes/connection",
             Self::ProcessMemory => "resident MiB",
             Self::StartTime => "ms until it greets",
+            Self::SubjectMemory => "bytes/subject",
         }
     }
 
@@ -110,8 +117,19 @@ impl fmt::Display for Bound {
     }
 }
 
-/// All rows, in the order of the issue.
+/// What `--rows` calls the rows about the core server.
+const CORE: &str = "core";
+
+/// The groups of rows that make the table.
+pub(crate) const TABLE: &str = "core,js";
+
+/// All rows: the core server, streams, and the study of publishing to streams.
 pub(crate) fn rows() -> Vec<Row> {
+    [core(), jetstream::rows::issue(), jetstream::rows::study()].concat()
+}
+
+/// The rows about the core server, in the order of the issue.
+fn core() -> Vec<Row> {
     const K: usize = 1024;
     const M: usize = 1024 * K;
     use Interest::{Everything, OwnSubjects, Queue, Star};
@@ -168,14 +186,14 @@ fn load(publishers: usize, receivers: usize, interest: Interest, size: usize) ->
 }
 
 fn row(name: &'static str, workload: Workload, goals: Vec<Goal>) -> Row {
-    Row { name, workload, goals }
+    Row { name: name.to_owned(), group: CORE, workload, goals }
 }
 
-fn goal(metric: Metric, bound: Bound) -> Goal {
+pub(crate) fn goal(metric: Metric, bound: Bound) -> Goal {
     Goal { metric, bound }
 }
 
-fn times(metric: Metric, factor: f64) -> Goal {
+pub(crate) fn times(metric: Metric, factor: f64) -> Goal {
     goal(metric, Bound::Times(factor))
 }
 
@@ -187,6 +205,16 @@ fn requests(name: &'static str, clients: usize, size: usize, latency: &[Goal], r
     let load = RequestLoad { clients, size, subjects: SUBJECTS };
     let goals = [&[times(Metric::MessageRate, rate), times(Metric::Cpu, cpu)], latency].concat();
     row(name, Workload::Requests(load), goals)
+}
+
+impl Row {
+    /// Whether one of these comma-separated patterns matches the row's name or is its group.
+    pub(crate) fn is_among(&self, patterns: &str) -> bool {
+        patterns
+            .split(',')
+            .map(str::trim)
+            .any(|pattern| pattern == self.group || matches(pattern, &self.name))
+    }
 }
 
 /// Whether a row's name matches a pattern in which `*` stands for anything.
@@ -217,11 +245,20 @@ mod tests {
     }
 
     #[test]
-    fn names_are_distinct_and_every_row_has_a_goal() {
+    fn groups_are_chosen_by_their_name() {
+        let chosen = |patterns: &str| rows().iter().filter(|row| row.is_among(patterns)).count();
+        assert_eq!(chosen(TABLE), core().len() + jetstream::rows::issue().len());
+        assert_eq!(chosen("s1"), jetstream::rows::study().len());
+        assert_eq!(chosen("s1-sync-*, js-get-1"), 7);
+        assert_eq!(chosen("*"), rows().len());
+    }
+
+    #[test]
+    fn names_are_distinct_and_every_row_of_an_issue_has_a_goal() {
         let rows = rows();
-        let names: std::collections::BTreeSet<_> = rows.iter().map(|row| row.name).collect();
+        let names: std::collections::BTreeSet<_> = rows.iter().map(|row| &row.name).collect();
         assert_eq!(names.len(), rows.len());
-        assert!(rows.iter().all(|row| !row.goals.is_empty()));
+        assert!(rows.iter().all(|row| !row.goals.is_empty() || row.group == jetstream::rows::STUDY));
     }
 
     #[test]

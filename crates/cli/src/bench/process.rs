@@ -2,6 +2,7 @@
 //!
 //! Owns the child and its log file. Reads `/proc`; never talks NATS beyond waiting for the first byte.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -13,6 +14,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 use crate::bench::address::Address;
 use crate::bench::error::BenchError;
+use crate::bench::scratch::Scratch;
 
 const START_PATIENCE: Duration = Duration::from_secs(10);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -25,17 +27,58 @@ pub(crate) struct Server {
     log: PathBuf,
     address: Address,
     ready_after: Duration,
+    /// Where it keeps its streams; removed after it has ended.
+    _room: Option<Scratch>,
+}
+
+/// When a server with JetStream syncs its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syncing {
+    AsItLikes,
+    /// Before it acknowledges.
+    Always,
 }
 
 impl Server {
     /// Starts `binary -a 127.0.0.1 -p PORT` on a free port and waits until it greets a client.
     pub(crate) fn start(binary: &Path) -> Result<Self, BenchError> {
+        Self::launch(binary, free_port()?, &[], None)
+    }
+
+    /// The same with JetStream, in a directory of its own.
+    pub(crate) fn with_streams(
+        binary: &Path,
+        scratch: &Scratch,
+        syncing: Syncing,
+    ) -> Result<Self, BenchError> {
         let port = free_port()?;
+        let room = scratch.room(&format!("server-{port}"))?;
+        let streams = room.path().join("streams");
+        let arguments = match syncing {
+            Syncing::AsItLikes => vec!["-js".into(), "-sd".into(), streams.into_os_string()],
+            Syncing::Always => {
+                let file = room.path().join("server.conf");
+                let text =
+                    format!("jetstream {{ store_dir: {:?}, sync_interval: always }}\n", streams.display());
+                fs::write(&file, text).map_err(BenchError::io("writing the server's configuration"))?;
+                vec!["-c".into(), file.into_os_string()]
+            }
+        };
+        Self::launch(binary, port, &arguments, Some(room))
+    }
+
+    fn launch(
+        binary: &Path,
+        port: u16,
+        arguments: &[OsString],
+        room: Option<Scratch>,
+    ) -> Result<Self, BenchError> {
         let log = std::env::temp_dir().join(format!("myelin-bench-{}-{port}.log", std::process::id()));
         let file = File::create(&log).map_err(BenchError::io("creating the server's log file"))?;
         let started = Instant::now();
         let child = Command::new(binary)
             .args(["-a", "127.0.0.1", "-p", &port.to_string()])
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(file)
@@ -44,7 +87,8 @@ impl Server {
                 let _ = fs::remove_file(&log);
                 BenchError::Process(format!("cannot start {}: {error}", binary.display()))
             })?;
-        let mut server = Self { child, log, address: Address::loopback(port), ready_after: Duration::ZERO };
+        let address = Address::loopback(port);
+        let mut server = Self { child, log, address, ready_after: Duration::ZERO, _room: room };
         server.wait_until_ready(started)?;
         Ok(server)
     }

@@ -152,6 +152,10 @@ impl Circumstances {
             ("backlog", format!("{} MiB", settings.backlog >> 20)),
             ("subscriptions", settings.subscriptions.to_string()),
             ("connections", settings.connections.to_string()),
+            (
+                "streams",
+                format!("{} distinct subjects, {} messages read", settings.subjects, settings.stored),
+            ),
         ];
         Self { lines }
     }
@@ -183,7 +187,7 @@ pub(crate) fn markdown(circumstances: &Circumstances, rows: &[Measured]) -> Stri
     text.push_str(HEADING);
     for measured in rows {
         for line in judge(measured) {
-            let _ = writeln!(text, "{}", line.markdown(measured.row.name));
+            let _ = writeln!(text, "{}", line.markdown(&measured.row.name));
         }
     }
     text.push_str(

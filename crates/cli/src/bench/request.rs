@@ -57,6 +57,12 @@ impl Outcome {
     }
 }
 
+/// An empty histogram of nanoseconds.
+pub(crate) fn new_latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_LATENCY, 3)
+        .expect("the bounds are ordered and 3 digits are allowed")
+}
+
 /// What a service answers.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
@@ -180,8 +186,7 @@ impl Requesters {
 
     /// Keeps one request of every client outstanding; ends when every one that was sent is answered.
     pub(crate) fn run(&mut self, until: Until, meter: Option<Meter>) -> Result<Outcome, BenchError> {
-        let mut latencies = Histogram::new_with_bounds(1, LONGEST_LATENCY, 3)
-            .expect("the bounds are ordered and 3 digits are allowed");
+        let mut latencies = new_latencies();
         let before = meter.map(Meter::cpu).transpose()?;
         let start = Instant::now();
         let mut budget = Budget { until, start, sent: 0 };

@@ -56,7 +56,7 @@ impl Subjects {
 }
 
 /// A step that visits every one of `count` subjects in an order without locality.
-fn stride(count: usize) -> usize {
+pub(crate) fn stride(count: usize) -> usize {
     let mut stride = 61_803;
     while common_divisor(stride, count) != 1 {
         stride += 1;

@@ -15,7 +15,6 @@ mod meter;
 mod null;
 mod read;
 mod recovery;
-mod scratch;
 mod subjects;
 mod upkeep;
 
@@ -29,8 +28,8 @@ pub(crate) use recovery::Part;
 
 use super::error::BenchError;
 use super::plan::matches;
+use super::scratch::Scratch;
 use figure::Figure;
-use scratch::Scratch;
 
 /// `myelin bench store …`
 #[derive(Debug, Args)]

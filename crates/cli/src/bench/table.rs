@@ -11,10 +11,12 @@ use std::time::Duration;
 use crate::bench::churn;
 use crate::bench::error::BenchError;
 use crate::bench::footprint;
+use crate::bench::jetstream;
 use crate::bench::plan::{Metric, Row, Workload};
 use crate::bench::process::{CpuTime, Server};
 use crate::bench::publisher::Until;
 use crate::bench::request::{self, RequestLoad};
+use crate::bench::scratch::Scratch;
 use crate::bench::throughput::{self, Prepared};
 
 /// Who is measured.
@@ -44,12 +46,22 @@ pub(crate) struct Settings {
     pub(crate) duration: Duration,
     /// For the row `subscriptions`.
     pub(crate) subscriptions: usize,
+    /// For rows of distinct subjects in a stream.
+    pub(crate) subjects: u64,
+    /// Messages of a stream that is read.
+    pub(crate) stored: u64,
     /// For the row `idle`.
     pub(crate) connections: usize,
     /// Bytes of messages that may wait in a server for all receivers together.
     pub(crate) backlog: u64,
     /// Parse and check every message of the throughput rows instead of measuring them.
     pub(crate) verify: bool,
+}
+
+impl Settings {
+    fn extent(&self, duration: Duration) -> jetstream::Extent {
+        jetstream::Extent { until: Until::Elapsed(duration), stored: self.stored, subjects: self.subjects }
+    }
 }
 
 /// The figures of one row.
@@ -65,12 +77,13 @@ pub(crate) struct Measured {
 }
 
 /// Measures a row. Failures are part of the result: a server that fails does not stop the table.
-pub(crate) fn measure(row: Row, settings: &Settings) -> Measured {
+/// Streams are kept in `scratch`.
+pub(crate) fn measure(row: Row, settings: &Settings, scratch: &Scratch) -> Measured {
     let rig = Rig::new(row.workload, settings.backlog);
     let mut measured = Measured { row, samples: BTreeMap::new(), failures: Vec::new(), warnings: Vec::new() };
     let mut contestants = Vec::new();
     for side in SIDES {
-        match Contestant::start(side, settings, &rig) {
+        match Contestant::start(side, settings, &rig, scratch) {
             Ok(contestant) => contestants.push(contestant),
             Err(error) => measured.failures.push((side, error.to_string())),
         }
@@ -91,7 +104,12 @@ pub(crate) fn measure(row: Row, settings: &Settings) -> Measured {
 }
 
 impl Measured {
-    fn round(&mut self, contestant: &Contestant, settings: &Settings, rig: &Rig) -> Result<(), BenchError> {
+    fn round(
+        &mut self,
+        contestant: &Contestant<'_>,
+        settings: &Settings,
+        rig: &Rig,
+    ) -> Result<(), BenchError> {
         let side = contestant.side;
         let round = contestant.measure(settings, rig)?;
         for &(metric, value) in &round.readings {
@@ -118,6 +136,7 @@ enum Rig {
     Subscriptions,
     IdleConnections,
     Start,
+    Streams(jetstream::Load),
 }
 
 impl Rig {
@@ -129,6 +148,7 @@ impl Rig {
             Workload::Subscriptions => Self::Subscriptions,
             Workload::IdleConnections => Self::IdleConnections,
             Workload::Start => Self::Start,
+            Workload::Streams(load) => Self::Streams(load),
         }
     }
 }
@@ -160,6 +180,18 @@ impl Round {
         Self { readings, cpu: outcome.cpu }
     }
 
+    fn of_streams(outcome: &jetstream::Outcome) -> Self {
+        let figures = [
+            (Metric::MessageRate, Some(outcome.rate())),
+            (Metric::Cpu, outcome.cpu_per_message()),
+            (Metric::LatencyMedian, outcome.latency(0.5)),
+            (Metric::Latency99, outcome.latency(0.99)),
+            (Metric::SubjectMemory, outcome.memory_per_message()),
+        ];
+        let readings = figures.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
+        Self { readings: readings.collect(), cpu: outcome.cpu }
+    }
+
     fn of_churn(comparison: &churn::Comparison) -> Self {
         Self::without_cpu(vec![
             (Metric::MessageRate, comparison.churned),
@@ -174,20 +206,25 @@ impl Round {
 }
 
 /// One of the servers of a row. Rows about a server at rest start further processes of its program.
-struct Contestant {
+struct Contestant<'a> {
     side: Side,
     binary: PathBuf,
     server: Server,
+    scratch: &'a Scratch,
 }
 
-impl Contestant {
+impl<'a> Contestant<'a> {
     /// Starts the server and warms it up with a fifth of a round.
-    fn start(side: Side, settings: &Settings, rig: &Rig) -> Result<Self, BenchError> {
+    fn start(side: Side, settings: &Settings, rig: &Rig, scratch: &'a Scratch) -> Result<Self, BenchError> {
         let binary = match side {
             Side::Reference => settings.reference.clone(),
             Side::Ours | Side::Control => settings.ours.clone(),
         };
-        let contestant = Self { side, server: Server::start(&binary)?, binary };
+        let server = match rig {
+            Rig::Streams(load) => load.server(&binary, scratch)?,
+            _ => Server::start(&binary)?,
+        };
+        let contestant = Self { side, server, binary, scratch };
         let warm_up = settings.duration / 5;
         let (address, meter) = (contestant.server.address(), contestant.server.meter());
         match rig {
@@ -197,7 +234,10 @@ impl Contestant {
             Rig::Requests(load) => {
                 load.run(address, warm_up, meter)?;
             }
-            Rig::Subscriptions | Rig::IdleConnections | Rig::Start => {}
+            Rig::Streams(load) if !load.wants_fresh_server() => {
+                load.run(address, settings.extent(warm_up), None)?;
+            }
+            Rig::Subscriptions | Rig::IdleConnections | Rig::Start | Rig::Streams(_) => {}
         }
         Ok(contestant)
     }
@@ -212,6 +252,14 @@ impl Contestant {
             }
             Rig::Churn(load) => Round::of_churn(&churn::compare(load, address, duration, meter)?),
             Rig::Requests(load) => Round::of_requests(&load.run(address, duration, meter)?),
+            Rig::Streams(load) if load.wants_fresh_server() => {
+                let server = load.server(&self.binary, self.scratch)?;
+                let (extent, meter) = (settings.extent(duration), server.meter());
+                Round::of_streams(&load.run(server.address(), extent, Some(meter))?)
+            }
+            Rig::Streams(load) => {
+                Round::of_streams(&load.run(address, settings.extent(duration), Some(meter))?)
+            }
             Rig::Subscriptions => {
                 let bytes = footprint::per_subscription(&self.binary, settings.subscriptions)?;
                 Round::without_cpu(vec![(Metric::SubscriptionMemory, bytes)])

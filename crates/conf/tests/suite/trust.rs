@@ -267,7 +267,7 @@ fn what_does_not_exist_yet_stops_the_start() {
         ("accounts { A { imports: [{}] } }".to_owned(), "1:15: \"imports\" needs"),
         ("accounts { A { mappings { a: b } } }".to_owned(), "1:15: \"mappings\" needs"),
         ("mappings { a: b }".to_owned(), "1:0: \"mappings\" needs"),
-        ("accounts { A { jetstream: true } }".to_owned(), "1:15: \"jetstream\" needs"),
+        ("jetstream { tpm { keys_file: a } }".to_owned(), "1:12: \"tpm\" needs"),
         ("accounts { A { trace_dest: a } }".to_owned(), "1:15: \"trace_dest\" needs"),
         (format!("accounts {{ A {{ nkey: {ACCOUNT} }} }}"), "1:15: \"nkey\" needs"),
         (format!("authorization {{ users: [{{nkey: {USER}}}] }}"), "1:25: \"nkey\" needs"),

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::connz::options::Options;
-use crate::json::{is_false, is_zero};
 use crate::query::Subs;
 use crate::snapshot::{ConnSnapshot, PeerCert, Source, Stamp, SubSnapshot};
 use crate::subsz::SubDetail;
 use crate::text::{age, moment_in, round_trip};
+use myelin_wire::json::{is_false, is_zero};
 
 /// The account of clients without one; its name is not shown.
 pub(super) const DEFAULT_ACCOUNT: &str = "$G";

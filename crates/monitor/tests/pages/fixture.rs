@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use myelin_monitor::{
-    AccountSnapshot, Answer, Clocks, Closed, ConnSnapshot, Health, Identity, InterestSnapshot, Limits, Pages,
-    Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, SubSnapshot,
+    AccountSnapshot, Answer, Clocks, Closed, ConnSnapshot, Health, Identity, InterestSnapshot,
+    JetStreamAccount, JetStreamSnapshot, Limits, Pages, Process, QueueSnapshot, RuntimeSnapshot,
+    ServerSnapshot, Settings, Source, Stamp, StoredAccount, StreamParts, StreamSnapshot, SubSnapshot,
     ThreadSnapshot, Traffic,
 };
 use serde_json::Value;
+
+use crate::jetstream::running::Running;
 
 /// The moment every test happens at.
 pub(crate) fn now() -> Timestamp {
@@ -30,6 +33,7 @@ pub(crate) struct Fixed {
     pub(crate) subs: Vec<SubSnapshot>,
     pub(crate) interest: InterestSnapshot,
     pub(crate) health: Health,
+    pub(crate) jetstream: Option<Running>,
     /// What to say of accounts beyond their names.
     pub(crate) account: AccountSnapshot,
     pub(crate) queues: Vec<QueueSnapshot>,
@@ -51,6 +55,7 @@ impl Default for Fixed {
             subs: Vec::new(),
             interest: InterestSnapshot::default(),
             health: Health::Ready,
+            jetstream: None,
             account: AccountSnapshot { updated: ago(60), ..AccountSnapshot::default() },
             queues: Vec::new(),
             threads: Vec::new(),
@@ -165,6 +170,26 @@ impl Source for Fixed {
 
     fn health(&self) -> Health {
         self.health.clone()
+    }
+
+    fn jetstream(&self) -> Option<JetStreamSnapshot> {
+        self.jetstream.as_ref().map(|running| running.snapshot.clone())
+    }
+
+    fn jetstream_accounts(&self) -> Vec<JetStreamAccount> {
+        self.jetstream.as_ref().map_or_else(Vec::new, |running| running.accounts.clone())
+    }
+
+    fn streams(&self, account: &str, parts: StreamParts) -> Vec<StreamSnapshot> {
+        self.jetstream.as_ref().map_or_else(Vec::new, |running| running.streams(account, parts))
+    }
+
+    fn stored_accounts(&self, account: Option<&str>) -> Vec<StoredAccount> {
+        self.jetstream.as_ref().map_or_else(Vec::new, |running| running.stored_accounts(account))
+    }
+
+    fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
+        self.jetstream.as_ref().is_some_and(|running| running.has_consumer(account, stream, consumer))
     }
 
     fn queues(&self) -> Vec<QueueSnapshot> {

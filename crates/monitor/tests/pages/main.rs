@@ -7,6 +7,7 @@ mod connz;
 mod expvar;
 mod fixture;
 mod golden;
+mod jetstream;
 mod links;
 mod queues;
 mod reference;

@@ -5,7 +5,7 @@
 use myelin_compat::implementation::reference_program;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,11 @@ const CONFIG: &str = r#"
     accounts { A { users [ { user: a, password: a } ] } }
 "#;
 
-struct Reference {
+pub(crate) struct Reference {
     process: Child,
     /// Kept open: the server would die of a line that it cannot write.
     log: BufReader<ChildStderr>,
-    clients: String,
+    pub(crate) clients: String,
     monitor: String,
 }
 
@@ -37,12 +37,12 @@ impl Drop for Reference {
 }
 
 /// Starts the server and waits until it says that it is ready.
-fn start(program: PathBuf, folder: &std::path::Path) -> Reference {
-    let config = folder.join("reference.conf");
-    std::fs::write(&config, CONFIG).unwrap();
+pub(crate) fn start(program: PathBuf, folder: &Path, config: &str) -> Reference {
+    let file = folder.join("reference.conf");
+    std::fs::write(&file, config).unwrap();
     let mut process = Command::new(program)
         .arg("-c")
-        .arg(config)
+        .arg(file)
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -77,7 +77,7 @@ impl Reference {
     }
 
     /// The head and the body of an answer.
-    fn exchange(&self, target: &str) -> (String, String) {
+    pub(crate) fn exchange(&self, target: &str) -> (String, String) {
         let mut socket = TcpStream::connect(&self.monitor).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         write!(socket, "GET {target} HTTP/1.0\r\n\r\n").unwrap();
@@ -87,7 +87,7 @@ impl Reference {
         (head.to_owned(), body.to_owned())
     }
 
-    fn get(&self, target: &str) -> Value {
+    pub(crate) fn get(&self, target: &str) -> Value {
         let (_, body) = self.exchange(target);
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("{target}: {error}: {body}"))
     }
@@ -177,7 +177,7 @@ const EXACT: &[&str] = &[
 fn errors_are_the_reference_to_the_byte() {
     let Some(program) = reference_program() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let reference = start(program, folder.path());
+    let reference = start(program, folder.path(), CONFIG);
     let ours = Fixed::default();
     for request in EXACT {
         let (head, body) = reference.exchange(request);
@@ -197,7 +197,7 @@ fn errors_are_the_reference_to_the_byte() {
 fn the_reference_still_answers_as_recorded() {
     let Some(program) = reference_program() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let reference = start(program, folder.path());
+    let reference = start(program, folder.path(), CONFIG);
     let who = r#""user":"a","pass":"a","verbose":false"#;
     let _stays = reference.client(
         &format!(r#"{{{who},"name":"<one>&","lang":"rust","version":"1.2.3"}}"#),

@@ -1,19 +1,12 @@
 //! JetStream's block of the banner: where it would store, and how much.
 //!
-//! Only says what is configured. Nothing is stored yet, and the last line says that.
+//! Only says what is configured.
 
+use crate::jetstream::{Capacity, directory};
+use crate::lifecycle;
 use crate::logging::Logger;
-use crate::{lifecycle, process};
 use myelin_conf::options::{JetStreamOptions, StoreCipher};
 use std::fmt::{self, Display};
-use std::path::{Path, PathBuf};
-
-/// Bytes of memory and of disk where the system does not say what it has.
-const UNKNOWN_MEMORY: u64 = 256 * 1024 * 1024;
-const UNKNOWN_DISK: u64 = 1024 * 1024 * 1024 * 1024;
-
-/// The folder under the store directory.
-const FOLDER: &str = "jetstream";
 
 /// Prints the block if JetStream is configured.
 pub(crate) fn print(log: &Logger, options: &JetStreamOptions) {
@@ -24,24 +17,23 @@ pub(crate) fn print(log: &Logger, options: &JetStreamOptions) {
     if options.store_dir.is_none() {
         log.warn("Temporary storage directory used, data could be lost on system reboot");
     }
-    let limits = Limits::of(options);
+    let capacity = Capacity::of(options);
     if options.max_memory_store.is_none() || options.max_file_store.is_none() {
-        let Limits { memory, disk } = &limits;
+        let (memory, disk) = (Bytes(capacity.memory), Bytes(capacity.disk));
         log.debug(format_args!("JetStream creating dynamic configuration - {memory} memory, {disk} disk"));
     }
-    block(log, options, &limits);
-    log.warn("JetStream is not part of this version of Myelin: streams are not available, core messaging is");
+    block(log, options, capacity);
 }
 
-fn block(log: &Logger, options: &JetStreamOptions, limits: &Limits) {
+fn block(log: &Logger, options: &JetStreamOptions, capacity: Capacity) {
     log.info("         https://docs.nats.io/jetstream");
     log.info("");
     log.info("---------------- JETSTREAM ----------------");
     if options.strict {
         log.info("  Strict:          true");
     }
-    log.info(format_args!("  Max Memory:      {}", limits.memory));
-    log.info(format_args!("  Max Storage:     {}", limits.disk));
+    log.info(format_args!("  Max Memory:      {}", Bytes(capacity.memory)));
+    log.info(format_args!("  Max Storage:     {}", Bytes(capacity.disk)));
     log.info(format_args!("  Store Directory: \"{}\"", directory(options).display()));
     if let Some(domain) = &options.domain {
         log.info(format_args!("  Domain:          {domain}"));
@@ -55,37 +47,6 @@ fn block(log: &Logger, options: &JetStreamOptions, limits: &Limits) {
     }
     log.info(format_args!("  API Level:       {}", lifecycle::API_LEVEL));
     log.info("-------------------------------------------");
-}
-
-fn directory(options: &JetStreamOptions) -> PathBuf {
-    let parent = options.store_dir.clone().unwrap_or_else(|| std::env::temp_dir().join("nats"));
-    parent.join(FOLDER)
-}
-
-/// What may be stored.
-struct Limits {
-    memory: Bytes,
-    disk: Bytes,
-}
-
-impl Limits {
-    /// As configured, else three quarters of what this machine has.
-    fn of(options: &JetStreamOptions) -> Self {
-        let most = |bytes: u64| bytes / 4 * 3;
-        let memory = || process::memory_of_machine().map_or(UNKNOWN_MEMORY, most);
-        let disk = || free_space(&directory(options)).map_or(UNKNOWN_DISK, most);
-        Self {
-            memory: Bytes(options.max_memory_store.unwrap_or_else(memory)),
-            disk: Bytes(options.max_file_store.unwrap_or_else(disk)),
-        }
-    }
-}
-
-/// Free bytes of the disk that holds `path`, or would.
-fn free_space(path: &Path) -> Option<u64> {
-    let present = path.ancestors().find(|ancestor| ancestor.exists())?;
-    let disk = rustix::fs::statvfs(present).ok()?;
-    Some(disk.f_bavail * disk.f_frsize)
 }
 
 /// A number of bytes as the banner shows it: `17.66 GB`, in powers of 1024.
@@ -120,13 +81,5 @@ mod tests {
         ] {
             assert_eq!(Bytes(bytes).to_string(), shown);
         }
-    }
-
-    #[test]
-    fn the_disk_of_a_folder_that_is_not_there_yet_is_its_parents() {
-        let folder = tempfile::tempdir().unwrap();
-        let absent = folder.path().join("a/b/jetstream");
-        // The same disk, however much others write to it meanwhile.
-        assert!(free_space(&absent).unwrap() > 0);
     }
 }

@@ -63,6 +63,7 @@ pub(super) fn snapshot(account: &Account, moved: &Moved, updated: Timestamp) -> 
         sent: volume(traffic.sent),
         slow_consumers: traffic.slow_consumers,
         interest: interest(account, moved),
+        jetstream: false,
     }
 }
 

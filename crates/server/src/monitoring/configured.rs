@@ -1,10 +1,12 @@
 //! What the pages show of the configuration: made when it is loaded, replaced as a whole by a reload.
 
+use crate::jetstream::{Capacity, directory};
 use crate::tls;
 use jiff::Timestamp;
 use myelin_conf::Loaded;
-use myelin_conf::options::{Options, Port};
-use myelin_monitor::{Limits, Settings};
+use myelin_conf::options::{JetStreamOptions, Options, Port, SyncInterval};
+use myelin_monitor::{JetStreamConfig, JetStreamLimits, Limits, Settings};
+use std::time::Duration;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -12,6 +14,8 @@ pub(super) struct Configured {
     pub(super) limits: Limits,
     pub(super) settings: Settings,
     pub(super) wants_jetstream: bool,
+    pub(super) jetstream: JetStreamConfig,
+    pub(super) jetstream_limits: JetStreamLimits,
     /// When it was loaded.
     pub(super) since: Timestamp,
 }
@@ -23,6 +27,8 @@ impl Configured {
             limits: limits(options),
             settings: settings(options, loaded.config_digest.clone().unwrap_or_default()),
             wants_jetstream: options.jetstream.enabled,
+            jetstream: jetstream(&options.jetstream),
+            jetstream_limits: jetstream_limits(&options.jetstream),
             since,
         }
     }
@@ -65,6 +71,44 @@ fn settings(options: &Options, config_digest: String) -> Settings {
         pinned_account_fails: 0,
         trusted_proxies: Some(&options.proxies.trusted).filter(|keys| !keys.is_empty()).cloned(),
         tls_cert_not_after: options.tls.as_ref().and_then(tls::expiry),
+    }
+}
+
+fn jetstream(options: &JetStreamOptions) -> JetStreamConfig {
+    let capacity = Capacity::of(options);
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    let is_positive = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes > 0);
+    JetStreamConfig {
+        max_memory: signed(capacity.memory),
+        max_storage: signed(capacity.disk),
+        store_dir: directory(options).display().to_string(),
+        sync_interval: match options.sync_interval {
+            // Compat: what is shown then is the default.
+            SyncInterval::Always => Duration::from_secs(120),
+            SyncInterval::Every(interval) => interval,
+        },
+        sync_always: options.sync_interval == SyncInterval::Always,
+        domain: options.domain.clone().unwrap_or_default(),
+        compress_ok: is_positive(options.max_memory_store) && is_positive(options.max_file_store),
+        unique_tag: options.unique_tag.clone().unwrap_or_default(),
+        strict: options.strict,
+    }
+}
+
+fn jetstream_limits(options: &JetStreamOptions) -> JetStreamLimits {
+    let limits = &options.limits;
+    let number = |n: Option<u32>| i64::from(n.unwrap_or(0));
+    JetStreamLimits {
+        max_request_batch: number(limits.max_request_batch),
+        max_ack_pending: number(limits.max_ack_pending),
+        max_ha_assets: number(limits.max_ha_assets),
+        max_duplicate_window: limits.duplicate_window.unwrap_or_default(),
+        max_batch_inflight_per_stream: number(limits.batch.max_inflight_per_stream),
+        max_batch_inflight_total: number(limits.batch.max_inflight_total),
+        max_batch_size: number(limits.batch.max_msgs),
+        max_batch_timeout: limits.batch.timeout.unwrap_or_default(),
+        // Compat: no limit is written as -1.
+        default_max_consumers: limits.default_max_consumers.map_or(-1, i64::from),
     }
 }
 

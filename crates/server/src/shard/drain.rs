@@ -30,7 +30,7 @@ pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
             },
             () = link.ended() => return,
         }
-        let drained = local.shard.borrow_mut().drain(&conn);
+        let drained = local.drain(&conn);
         match drained {
             Drained::Empty => {
                 if let Some(slow) = slow {

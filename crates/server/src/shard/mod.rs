@@ -17,7 +17,7 @@ use crate::logging::Logger;
 use crate::tls::ClientTls;
 use link::{Link, Links};
 use myelin_auth::{Identity, Reject};
-use myelin_broker::{Broker, Conn, Drained, Level, Shard};
+use myelin_broker::{Account, Broker, Conn, Drained, Level, Parcel, Service, Shard};
 use myelin_wire::error::CloseReason;
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpStream};
@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
@@ -36,6 +36,10 @@ pub(crate) enum Mail {
     Accept(TcpStream, SocketAddr),
     /// Write this connection's outbox when its socket takes bytes again: the claim comes with it.
     Drain(Arc<Conn>),
+    /// Call this service, whether or not it was sent anything.
+    Serve(Arc<dyn Service>),
+    /// Publish what a service has to say.
+    Publish(Arc<Account>, Parcel),
     /// Someone has asked for the end of this connection.
     Kick(u64),
     /// The answer to an authentication that ran elsewhere.
@@ -223,6 +227,10 @@ impl Local {
             self.broker.counters().panics.fetch_add(1, Relaxed);
             self.broker.log().write(Level::Error, format_args!("panic while flushing"));
         }
+        if self.shard.borrow().is_dirty() {
+            // Services that went on publishing to each other.
+            self.flush_soon();
+        }
     }
 
     fn deliver(self: &Rc<Self>, mail: Mail) {
@@ -234,6 +242,14 @@ impl Local {
                 Some(link) => drop(tokio::task::spawn_local(drain::run(Rc::clone(self), conn, link))),
                 None => conn.discard(),
             },
+            Mail::Serve(service) => {
+                self.shard.borrow_mut().wake(&service);
+                self.flush_soon();
+            }
+            Mail::Publish(account, mut parcel) => {
+                self.shard.borrow_mut().send(&account, &mut parcel, Instant::now());
+                self.flush_soon();
+            }
             Mail::Kick(cid) => self.with_link(cid, |link| link.kick()),
             Mail::Authenticated(cid, outcome) => self.with_link(cid, |link| link.authenticated(outcome)),
             Mail::Announce => self.links.borrow().values().for_each(|link| link.announce()),
@@ -247,7 +263,17 @@ impl Local {
 
     /// Whether the outbox, whose claim is ours, is done with at once.
     fn drains(&self, conn: &Arc<Conn>) -> bool {
-        !matches!(self.shard.borrow_mut().drain(conn), Drained::Blocked { .. })
+        !matches!(self.drain(conn), Drained::Blocked { .. })
+    }
+
+    /// Goes on with an outbox whose claim is ours.
+    fn drain(&self, conn: &Arc<Conn>) -> Drained {
+        let drained = self.shard.borrow_mut().drain(conn);
+        if self.shard.borrow().is_dirty() {
+            // Services have waited for that.
+            self.flush_soon();
+        }
+        drained
     }
 
     fn accept(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {

@@ -17,7 +17,7 @@ use super::open::{Fate, Obsolete, Opened, OpenedLog, Place};
 use super::payload::{self, Definition, Floors};
 use super::tail::Tail;
 use super::{Consumer, ConsumerId};
-use crate::disk::is_full;
+use crate::disk::{is_full, write_again};
 use crate::varint;
 use crate::{FileId, FileKind, Timestamp};
 
@@ -299,12 +299,11 @@ impl Writable {
     }
 }
 
-/// What was read is written already, but perhaps not synced, and whoever carries the file on believes that it is. A sync
-/// alone would not do: after one that failed, the last process may have left pages that count as clean. So the changes
-/// are written again; the image was synced before the file got its name.
+/// What was read is written already, but perhaps not synced, and whoever carries the file on believes that it is. So the
+/// changes are written again; the image was synced before the file got its name.
 fn attach(place: &Place, log: OpenedLog, end: u64) -> Option<Writable> {
-    let OpenedLog { header, file, changes } = log;
-    file.write_at(&changes, end - changes.len() as u64).and_then(|()| file.sync()).ok()?;
+    let OpenedLog { header, file } = log;
+    write_again(&*file, header.image_end, end).ok()?;
     place.disk.sync_directory(&place.directory).ok()?;
     let id = FileId { stream: place.stream, kind: FileKind::Consumers(header.number) };
     let path = place.directory.join(header::file_name(header.number));

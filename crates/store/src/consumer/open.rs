@@ -113,8 +113,6 @@ pub(super) struct Opened {
 pub(super) struct OpenedLog {
     pub(super) header: Header,
     pub(super) file: Arc<dyn crate::disk::File>,
-    /// What it holds behind its image.
-    pub(super) changes: Vec<u8>,
 }
 
 struct Candidate {
@@ -214,9 +212,7 @@ impl Opened {
         let understood = report.bad.is_empty() && report.orphans.is_empty() && report.torn.is_none();
         // An encrypted log is never gone on with after a restart: a place that was written to is not written again.
         if understood && header.cipher.is_none() && place.key.is_none() {
-            bytes.truncate(usize::try_from(self.read.end).unwrap_or(usize::MAX));
-            bytes.drain(..bytes.len().min(usize::try_from(header.image_end).unwrap_or(usize::MAX)));
-            self.log = Some(OpenedLog { header, file, changes: bytes });
+            self.log = Some(OpenedLog { header, file });
         }
         let fate = if understood { Fate::Remove } else { Fate::Quarantine };
         self.current.push(Obsolete { path, fate });

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, File};
+use super::{Disk, File, is_full};
 
 /// How many bytes are kept back unless the caller says otherwise.
 pub const DEFAULT_BYTES: u64 = 16 << 20;
@@ -63,6 +63,14 @@ impl Headroom {
         file.set_len(0)?;
         *state = State::Released(Some(Arc::clone(file)));
         Ok(true)
+    }
+
+    /// Does something that needs room on the disk: once more without this space, if the disk is full with it.
+    pub fn with_room<T>(&self, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        match act() {
+            Err(error) if is_full(&error) && self.release().unwrap_or(false) => act(),
+            done => done,
+        }
     }
 
     /// Takes the space again if more than twice as much is free. True if it is held afterwards.

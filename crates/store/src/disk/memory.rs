@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::lock::Locks;
+use super::lock;
 use super::tree::Tree;
 use super::{DirectoryEntry, Disk, File, Lock};
+use crate::claim::Claims;
 
 /// The first chunk's size: what a stream of few messages costs. The next chunks double the file, up to
 /// [`CHUNK`].
@@ -243,7 +244,7 @@ impl File for MemoryFile {
 #[derive(Clone, Debug)]
 pub struct MemoryDisk {
     names: Arc<Mutex<Names>>,
-    locks: Locks,
+    locks: Claims<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -263,7 +264,7 @@ impl MemoryDisk {
     #[must_use]
     pub fn new() -> Self {
         let names = Names { tree: Tree::new(), files: HashMap::new() };
-        Self { names: Arc::new(Mutex::new(names)), locks: Locks::default() }
+        Self { names: Arc::new(Mutex::new(names)), locks: Claims::default() }
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -331,6 +332,6 @@ impl Disk for MemoryDisk {
 
     /// Its tree has no file for it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        self.locks.take(path)
+        lock::take(&self.locks, path)
     }
 }

@@ -8,6 +8,8 @@
 pub mod faulty;
 pub mod handles;
 pub mod headroom;
+#[cfg(test)]
+pub(crate) mod interrupted;
 mod lock;
 pub mod memory;
 pub mod real;
@@ -55,6 +57,23 @@ pub trait Disk: Send + Sync + Debug {
 #[must_use]
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Makes a part of a file durable. What the last process could not sync may be in the operating system's memory only,
+/// and marked there as if it were on the device: a sync alone would do nothing. So it is written once more.
+pub(crate) fn write_again(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
+    let mut at = from;
+    let mut piece = vec![0; to.saturating_sub(from).min(1 << 20) as usize];
+    while at < to {
+        let wanted = piece.len().min((to - at) as usize);
+        let read = file.read_at(&mut piece[..wanted], at)?;
+        if read == 0 {
+            break;
+        }
+        file.write_at(&piece[..read], at)?;
+        at += read as u64;
+    }
+    file.sync()
 }
 
 /// An open file. Reads and writes name their place; several threads may use one file.

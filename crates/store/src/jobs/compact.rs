@@ -79,6 +79,9 @@ impl Compaction {
         let rest = self.copy(&footer.slots, &mut output)?;
         let new = self.footer(&footer, rest);
         let segment = output.finish(&new, || self.erase_entries(&footer.slots, &*old))?;
+        if !self.erased.is_empty() {
+            site.shared.blocks.forget(before);
+        }
         let rest = self.erased_frames(&footer.slots);
         Ok(Compacted { segment: Arc::new(segment), slots: Arc::new(new.slots), rest })
     }

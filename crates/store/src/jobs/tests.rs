@@ -49,7 +49,14 @@ impl Shape {
         let current = MasterKey::derive(b"a key");
         let keys =
             self.is_encrypted.then(|| Keys { kind: CipherKind::ChaCha20Poly1305, current, previous: None });
-        StoreOptions { keys, journal_file_bytes: 256 << 10, headroom_bytes: 0, ..StoreOptions::new(root) }
+        StoreOptions {
+            keys,
+            journal_file_bytes: 256 << 10,
+            headroom_bytes: 0,
+            // Fewer than the stories have segments, so that blocks come and go.
+            block_bytes: 3 * 4096,
+            ..StoreOptions::new(root)
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::Journal;
 use super::block::{Builder, Chunk, Chunks};
 use super::files::{Files, Slot, set_aside};
 use super::scan::{Block, Scan, Scanned, read_block, scan};
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, File, write_again};
 use crate::{FileId, StreamId};
 
 /// A block may leave a hole in a file only after damage, and no larger one.
@@ -191,7 +191,7 @@ impl Replay {
         keep: &HashSet<usize>,
         report: &mut ReplayReport,
     ) -> io::Result<()> {
-        write_again(&scan)?;
+        settle_last_round(&scan)?;
         let mut files = Files {
             disk: Arc::clone(&self.disk),
             directory: self.directory.clone(),
@@ -232,20 +232,14 @@ impl Replay {
 /// Makes the last round durable. The process that wrote it may have been killed before its sync, or after one that failed;
 /// and what it says of older files, that they are not needed, counts for writing over them only when it is durable. Every
 /// earlier round is, because the next one began.
-fn write_again(scan: &Scan) -> io::Result<()> {
+fn settle_last_round(scan: &Scan) -> io::Result<()> {
     let heads = scan.files.iter().flat_map(|file| file.blocks.iter().map(|block| block.header.head));
     let sure = heads.map(|head| head.previous).max().unwrap_or(0);
-    let mut buffer = Vec::new();
     for scanned in &scan.files {
-        let mut last = scanned.blocks.iter().filter(|block| block.header.head.round > sure).peekable();
-        if last.peek().is_none() {
-            continue;
-        }
-        for block in last {
-            read_block(&*scanned.file, block.offset, &block.header, &mut buffer)?;
-            scanned.file.write_at(&buffer, block.offset)?;
-        }
-        scanned.file.sync()?;
+        let mut last = scanned.blocks.iter().filter(|block| block.header.head.round > sure);
+        let Some(first) = last.next() else { continue };
+        let end = last.next_back().unwrap_or(first);
+        write_again(&*scanned.file, first.offset, end.offset + end.header.length as u64)?;
     }
     Ok(())
 }

@@ -18,6 +18,38 @@ pub(super) enum Fate {
     PassedOver,
 }
 
+/// Entries of a segment on their way into the catalog. A walk tells them one by one and cannot be told to stop.
+pub(super) struct Applying<'a> {
+    catalog: &'a mut Catalog,
+    entries: u64,
+    passed: Passed,
+    failure: Option<ReadError>,
+}
+
+impl<'a> Applying<'a> {
+    pub(super) fn to(catalog: &'a mut Catalog) -> Self {
+        Self { catalog, entries: 0, passed: Passed::default(), failure: None }
+    }
+
+    pub(super) fn entry(&mut self, scanned: &Scanned<'_>) {
+        self.entries += 1;
+        match apply(self.catalog, scanned) {
+            Ok(Fate::Applied) => {}
+            Ok(Fate::PassedOver) => self.passed.add(scanned),
+            Err(error) => drop(self.failure.get_or_insert(error)),
+        }
+    }
+
+    /// How many there were, and what was passed over of them.
+    ///
+    /// # Errors
+    /// The first one: a table that the catalog needed.
+    pub(super) fn end(self) -> (u64, Result<Passed, ReadError>) {
+        let Self { entries, passed, failure, .. } = self;
+        (entries, failure.map_or(Ok(passed), Err))
+    }
+}
+
 /// Entries of a segment that were passed over.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Passed {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
 use crate::config::{Durability, Storage};
 use crate::damage::Damage;
-use crate::disk::File;
+use crate::disk::{File, write_again};
 use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
@@ -15,7 +15,7 @@ use crate::stream::{
 };
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
-use super::apply::{Fate, Passed, apply};
+use super::apply::{Applying, Passed};
 use super::directory::{place_aside, set_aside};
 use super::packed::each_entry;
 use super::{Notice, OpenError, Recovering};
@@ -81,24 +81,13 @@ impl Recovering<'_> {
         let end = scan.end.offset();
         let unread = |error: ReadError| fault(std::io::Error::other(error.to_string()).into());
         self.begin_unsealed(header, &file, context.clone(), end).map_err(unread)?;
-        let mut entries = 0;
-        let catalog = &mut self.catalog;
-        let (mut failure, mut passed) = (None, Passed::default());
         extent.to = end;
         extent.durable = end;
-        walk(&*file, header, &context, extent, &mut |scanned| {
-            entries += 1;
-            match apply(catalog, &scanned) {
-                Ok(Fate::Applied) => {}
-                Ok(Fate::PassedOver) => passed.add(&scanned),
-                Err(error) => drop(failure.get_or_insert(error)),
-            }
-        })
-        .map_err(fault)?;
+        let mut applying = Applying::to(&mut self.catalog);
+        walk(&*file, header, &context, extent, &mut |scanned| applying.entry(&scanned)).map_err(fault)?;
+        let (entries, passed) = applying.end();
         self.report.entries += entries;
-        if let Some(error) = failure {
-            return Err(unread(error));
-        }
+        let passed = passed.map_err(unread)?;
         self.report_damaged(no, &scan.damaged);
         self.report_passed(no, passed);
         let whole =
@@ -344,23 +333,6 @@ fn walk(
     visit: &mut dyn FnMut(Scanned<'_>),
 ) -> Result<segment::Scan, Damage> {
     segment::scan(file, header, context, extent, visit)
-}
-
-/// Makes the end of a log durable. What the last process could not sync may be in the operating system's memory only,
-/// and marked there as if it were on the device: a sync alone would do nothing. So it is written once more.
-pub(super) fn write_again(file: &dyn File, from: u64, to: u64) -> std::io::Result<()> {
-    let mut at = from;
-    let mut piece = vec![0; to.saturating_sub(from).min(1 << 20) as usize];
-    while at < to {
-        let wanted = piece.len().min((to - at) as usize);
-        let read = file.read_at(&mut piece[..wanted], at)?;
-        if read == 0 {
-            break;
-        }
-        file.write_at(&piece[..read], at)?;
-        at += read as u64;
-    }
-    file.sync()
 }
 
 /// Makes the last segment grow again, or begins a new one.

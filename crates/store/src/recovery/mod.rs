@@ -88,7 +88,7 @@ pub(crate) fn open_stream(
         report: StreamReport::default(),
     };
     let Recovered { catalog, open, closed, manifest, report, last } = recovering.run()?;
-    let shared = Shared::new(id, config.storage, catalog);
+    let shared = Shared::new(id, config.storage, catalog, Arc::clone(&files.ground.blocks));
     let resumed = entries::resume(&shared, &files, open, last, config.durability, now)?;
     let (active, closed) = resumed.with(closed);
     let stream = Stream::assemble(shared, config, Home::Files(files), active, closed, manifest);

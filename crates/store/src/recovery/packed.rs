@@ -11,7 +11,7 @@ use crate::record;
 use crate::segment::{HEADER_BYTES, Header, Scanned, Trailer};
 use crate::stream::{SealedFile, Segment, Source};
 
-use super::apply::{Fate, Passed, apply};
+use super::apply::Applying;
 use super::{Notice, OpenError, Recovering};
 
 impl Recovering<'_> {
@@ -28,22 +28,11 @@ impl Recovering<'_> {
         let segment = self.packed_segment(header, trailer).map_err(fault)?;
         let unread = |error: crate::ReadError| fault(std::io::Error::other(error.to_string()).into());
         self.begin_walked(Arc::clone(&segment)).map_err(unread)?;
-        let (mut failure, mut passed) = (None, Passed::default());
-        let catalog = &mut self.catalog;
-        let mut entries = 0;
-        let damaged = each_entry(&segment, &mut |scanned| {
-            entries += 1;
-            match apply(catalog, &scanned) {
-                Ok(Fate::Applied) => {}
-                Ok(Fate::PassedOver) => passed.add(&scanned),
-                Err(error) => drop(failure.get_or_insert(error)),
-            }
-        })
-        .map_err(fault)?;
+        let mut applying = Applying::to(&mut self.catalog);
+        let damaged = each_entry(&segment, &mut |scanned| applying.entry(&scanned)).map_err(fault)?;
+        let (entries, passed) = applying.end();
         self.report.entries += entries;
-        if let Some(error) = failure {
-            return Err(unread(error));
-        }
+        let passed = passed.map_err(unread)?;
         if let Some(trailer) = trailer {
             self.catalog.skip(trailer.summary.last_seq);
         }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::damage::Damage;
+use crate::disk::write_again;
 use crate::segment::{self, Changes, Header, Trailer};
 use crate::stream::{Form, Place, SealedFile, Segment, Source, Times};
 use crate::{SegmentNo, Seq, Timestamp};
 
 use super::base::state_of;
-use super::entries::write_again;
 use super::{OpenError, Recovering};
 
 impl Recovering<'_> {

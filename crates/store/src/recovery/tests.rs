@@ -9,8 +9,10 @@ use crate::config::Compression;
 use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::entropy::SeededEntropy;
+use crate::record::{Control, Entry, Message};
+use crate::segment::{Scanned, Totals};
 use crate::stream::{Admission, Filter, NewMessage, Wait};
-use crate::{Store, StoreOptions};
+use crate::{Seq, Store, StoreOptions};
 
 const MESSAGES: u64 = 60;
 
@@ -107,41 +109,55 @@ fn a_missing_copy_of_a_manifest_is_written_and_is_no_damage() {
     assert!(manifest::read(&*disk, &directory).equal);
 }
 
-#[test]
-fn entries_that_no_append_writes_are_passed_over() {
-    use crate::record::{Control, Entry, Message};
-    use crate::segment::Scanned;
+/// Something that replays an entry, and says what became of it and what the stream is then.
+type Apply<'a> = dyn FnMut(Entry<'_>) -> (Fate, Totals) + 'a;
+
+/// Replays further entries of a stream that was opened.
+fn with_catalog(act: impl FnOnce(&mut Apply<'_>)) {
     let (disk, id) = written(Compression::None);
     let store = open(&disk, 2);
     let (stream, _) = store.open_stream(id, config(Compression::None), 5).unwrap();
     let shared = Arc::clone(stream.shared());
     let mut catalog = shared.catalog_mut();
-    let mut apply = |entry| {
-        let fate =
-            apply::apply(&mut catalog, &Scanned { offset: 128, size: 40, timestamp: 1, entry }).unwrap();
-        (catalog.totals.last_seq, catalog.totals.messages, fate)
-    };
-    let before = (MESSAGES, MESSAGES, Fate::PassedOver);
-    for seq in [u64::MAX, 1 << 40, MESSAGES] {
-        let message = Message { seq, timestamp: 1, expires: None, subject: b"a", headers: b"", payload: b"" };
-        assert_eq!(apply(Entry::Message(message)), before);
-    }
-    assert_eq!(apply(Entry::Erased { seq: u64::MAX }), before);
-    assert_eq!(apply(Entry::Erased { seq: 1 << 40 }), before);
-    assert_eq!(apply(Entry::Control(Control::Skip { last: u64::MAX })), before);
-    assert_eq!(apply(Entry::Control(Control::Trim { first: u64::MAX })), before);
-    let mut all = crate::ranges::Ranges::default();
-    all.push(1..=u64::MAX);
-    assert_eq!(
-        apply(Entry::Control(Control::Delete(std::borrow::Cow::Owned(all)))),
-        (MESSAGES, 0, Fate::Applied)
-    );
+    act(&mut |entry| {
+        let scanned = Scanned { offset: 128, size: 40, timestamp: 1, entry };
+        let fate = apply::apply(&mut catalog, &scanned).unwrap();
+        (fate, catalog.totals)
+    });
+}
+
+fn bare(seq: Seq) -> Message<'static> {
+    Message { seq, timestamp: 1, expires: None, subject: b"a", headers: b"", payload: b"" }
+}
+
+#[test]
+fn entries_that_no_append_writes_are_passed_over() {
+    with_catalog(|apply| {
+        let mut apply = |entry| {
+            let (fate, totals) = apply(entry);
+            (totals.last_seq, totals.messages, fate)
+        };
+        let before = (MESSAGES, MESSAGES, Fate::PassedOver);
+        for seq in [u64::MAX, 1 << 40, MESSAGES] {
+            assert_eq!(apply(Entry::Message(bare(seq))), before);
+        }
+        assert_eq!(apply(Entry::Erased { seq: u64::MAX }), before);
+        assert_eq!(apply(Entry::Erased { seq: 1 << 40 }), before);
+        assert_eq!(apply(Entry::Control(Control::Skip { last: u64::MAX })), before);
+        assert_eq!(apply(Entry::Control(Control::Trim { first: u64::MAX })), before);
+        let mut all = crate::ranges::Ranges::default();
+        all.push(1..=u64::MAX);
+        assert_eq!(
+            apply(Entry::Control(Control::Delete(std::borrow::Cow::Owned(all)))),
+            (MESSAGES, 0, Fate::Applied)
+        );
+    });
 }
 
 /// Their checksums are right, and so are the messages around them.
 #[test]
 fn messages_that_stand_where_they_cannot_are_reported() {
-    use crate::record::{Batch, Message};
+    use crate::record::Batch;
     let (disk, id) = written(Compression::None);
     let store = open(&disk, 2);
     let (stream, _) = store.open_stream(id, config(Compression::None), 5).unwrap();
@@ -152,8 +168,7 @@ fn messages_that_stand_where_they_cannot_are_reported() {
     let mut batch = Batch::begin(&mut bytes, segment.records_end(), &segment.context);
     let first = segment.records_end();
     for seq in [MESSAGES, 1 << 40, MESSAGES + 1] {
-        let message = Message { seq, timestamp: 1, expires: None, subject: b"a", headers: b"", payload: b"" };
-        batch.message(&message);
+        batch.message(&bare(seq));
     }
     batch.finish();
     drop((stream, store));
@@ -194,7 +209,7 @@ fn bytes_of_a_lost_segment_do_not_evict_what_is_new() {
     }
     let totals = stream.state().totals;
     assert!(totals.messages == 3 && totals.bytes < 600, "{totals:?}");
-    stream.delete_many(&[MESSAGES + 1, MESSAGES + 2, MESSAGES + 3], 7).unwrap();
+    stream.delete_all(&[MESSAGES + 1, MESSAGES + 2, MESSAGES + 3], 7).unwrap();
     assert_eq!(stream.state().totals.bytes, 0);
 }
 
@@ -208,26 +223,16 @@ fn limits_are_enforced_in_the_end_though_a_segment_is_lost() {
 
 #[test]
 fn a_deletion_takes_time_for_messages_though_the_first_ones_go() {
-    use crate::record::{Control, Entry, Message};
-    use crate::segment::Scanned;
-    let (disk, id) = written(Compression::None);
-    let store = open(&disk, 2);
-    let (stream, _) = store.open_stream(id, config(Compression::None), 5).unwrap();
-    let shared = Arc::clone(stream.shared());
-    let mut catalog = shared.catalog_mut();
-    let mut apply = |entry| {
-        apply::apply(&mut catalog, &Scanned { offset: 128, size: 40, timestamp: 1, entry }).unwrap();
-        catalog.totals
-    };
-    // With the last message behind a gap as wide as a segment can have.
-    let far = u64::from(u32::MAX);
-    apply(Entry::Control(Control::Skip { last: far - 1 }));
-    let last = Message { seq: far, timestamp: 1, expires: None, subject: b"a", headers: b"", payload: b"" };
-    apply(Entry::Message(last));
-    let mut before = crate::ranges::Ranges::default();
-    before.push(1..=far - 1);
-    let totals = apply(Entry::Control(Control::Delete(std::borrow::Cow::Owned(before))));
-    assert_eq!((totals.messages, totals.first_seq), (1, far));
+    with_catalog(|apply| {
+        // With the last message behind a gap as wide as a segment can have.
+        let far = u64::from(u32::MAX);
+        apply(Entry::Control(Control::Skip { last: far - 1 }));
+        apply(Entry::Message(bare(far)));
+        let mut before = crate::ranges::Ranges::default();
+        before.push(1..=far - 1);
+        let (_, totals) = apply(Entry::Control(Control::Delete(std::borrow::Cow::Owned(before))));
+        assert_eq!((totals.messages, totals.first_seq), (1, far));
+    });
 }
 
 /// The index counts them, and no table has them.

@@ -5,6 +5,7 @@
 //! Perf: loaded by bulk conversions and one pass that counts per subject; finding a sequence is one comparison in a
 //! segment without gaps. Measured by `footer_speed` in the tests.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::Texts;
@@ -74,6 +75,14 @@ impl Dictionary {
         self.texts.find(text).map(|index| index as u32)
     }
 
+    /// The numbers of the subjects that begin with `prefix`: they are sorted.
+    #[must_use]
+    pub fn beginning_with(&self, prefix: &[u8]) -> Range<u32> {
+        let first = self.texts.partition_point(|text| text < prefix);
+        let behind = self.texts.partition_point(|text| text < prefix || text.starts_with(prefix));
+        first as u32..behind as u32
+    }
+
     /// The subject with this number.
     ///
     /// # Panics
@@ -138,16 +147,21 @@ impl Slots {
             sorted.push(texts.get(index as usize));
         }
         subjects.iter_mut().for_each(|subject| *subject = numbers[*subject as usize]);
-        let dictionary = Dictionary::new(sorted, &subjects);
-        Self {
-            first_seq,
-            deltas: unless_counting(deltas),
-            offsets,
-            sizes,
-            subjects,
-            dictionary,
-            successors: Successors::default(),
-        }
+        Self::of_rows(first_seq, deltas, offsets, sizes, subjects, sorted)
+    }
+
+    /// `subjects` are indices of `texts`, which are sorted.
+    fn of_rows(
+        first_seq: Seq,
+        deltas: Vec<u32>,
+        offsets: Vec<u32>,
+        sizes: Vec<u32>,
+        subjects: Vec<u32>,
+        texts: Texts,
+    ) -> Self {
+        let dictionary = Dictionary::new(texts, &subjects);
+        let deltas = unless_counting(deltas);
+        Self { first_seq, deltas, offsets, sizes, subjects, dictionary, successors: Successors::default() }
     }
 
     /// How many messages.
@@ -299,16 +313,7 @@ impl Slots {
         {
             return None;
         }
-        let dictionary = Dictionary::new(texts, &subjects);
-        Some(Self {
-            first_seq,
-            deltas: unless_counting(deltas),
-            offsets,
-            sizes,
-            subjects,
-            dictionary,
-            successors: Successors::default(),
-        })
+        Some(Self::of_rows(first_seq, deltas, offsets, sizes, subjects, texts))
     }
 }
 

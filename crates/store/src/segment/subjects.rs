@@ -83,6 +83,17 @@ impl Texts {
         None
     }
 
+    /// The index of the first of sorted texts that is not `before`, which all before it are.
+    #[must_use]
+    pub fn partition_point(&self, before: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if before(self.get(middle)) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
     /// Forgets all texts and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::config::Durability;
 use crate::consumer::{self, Consumers, Fate, JournalTails, Obsolete, Tail, Tails};
-use crate::disk::{Disk, File, is_full};
+use crate::disk::{Disk, File};
 use crate::id::Part;
 use crate::recovery::{Notice, move_aside, stream_directory};
-use crate::stream::{Claim, Ground};
+use crate::stream::{Claimed, Ground};
 use crate::{FileId, StreamId, Timestamp};
 
 use super::{OpenError, Store};
@@ -80,7 +80,7 @@ struct WithHeadroom {
     tails: JournalTails,
     ground: Arc<Ground>,
     /// Held for as long as the consumers are.
-    _claim: Arc<Claim>,
+    _claim: Claimed,
 }
 
 impl Tails for WithHeadroom {
@@ -111,12 +111,7 @@ impl Tail for Log {
     }
 
     fn reserve(&mut self, length: u64) -> io::Result<()> {
-        match self.tail.reserve(length) {
-            Err(error) if is_full(&error) && self.ground.headroom.release().unwrap_or(false) => {
-                self.tail.reserve(length)
-            }
-            result => result,
-        }
+        self.ground.headroom.with_room(|| self.tail.reserve(length))
     }
 
     fn append(&mut self, bytes: &[u8], now: Timestamp) -> io::Result<u64> {

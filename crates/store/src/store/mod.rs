@@ -22,11 +22,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::claim::Claims;
 use crate::config::StreamConfig;
 use crate::damage::Damage;
+use crate::disk::Disk;
 use crate::disk::handles::Handles;
 use crate::disk::headroom::Headroom;
-use crate::disk::{Disk, is_full};
 use crate::entropy::Entropy;
 use crate::id::Part;
 use crate::journal::{Journal, JournalConfig, ReplayReport, SyncInterval};
@@ -34,7 +35,7 @@ use crate::keys::{Keys, NeedsReseal, StreamKey};
 use crate::meta::Meta;
 use crate::recovery::{self, Notice, OpenError, StreamReport, place_aside, stream_directory};
 use crate::stream::{
-    Active, Beginning, Catalog, Claim, Claims, Files, Ground, Home, Shared, SlotsCache, Stream,
+    Active, Beginning, Blocks, Catalog, Claimed, Files, Ground, Home, Shared, SlotsCache, Stream,
 };
 use crate::{SegmentNo, Storage, StreamId, Timestamp};
 
@@ -54,6 +55,8 @@ pub struct StoreOptions {
     pub headroom_bytes: u64,
     /// Memory for tables of sealed segments.
     pub table_bytes: usize,
+    /// Memory for what single reads of sealed, uncompressed segments ask for again and again. 0: none.
+    pub block_bytes: usize,
     /// Sealed segment files kept open.
     pub open_files: usize,
     /// Length of a journal file.
@@ -70,6 +73,7 @@ impl StoreOptions {
             keys: None,
             headroom_bytes: 16 << 20,
             table_bytes: 64 << 20,
+            block_bytes: 32 << 20,
             open_files: 512,
             journal_file_bytes: 64 << 20,
         }
@@ -123,6 +127,7 @@ impl Store {
             keys,
             headroom_bytes,
             table_bytes,
+            block_bytes,
             open_files,
             journal_file_bytes,
         } = options;
@@ -154,11 +159,7 @@ impl Store {
             let (journal, mut replay) = Journal::open(Arc::clone(&disk), &root.join("journal"), config)?;
             replay::run(&*disk, &root, &mut replay).map(|report| (journal, report))
         };
-        let opened = match open_journal() {
-            Err(error) if is_full(&error) && headroom.release().unwrap_or(false) => open_journal(),
-            opened => opened,
-        };
-        let (journal, replayed) = opened.map_err(io("journal"))?;
+        let (journal, replayed) = headroom.with_room(open_journal).map_err(io("journal"))?;
         report.replay = replayed;
         remove_unfinished(&*disk, &streams, &mut report).map_err(io("streams"))?;
         let mut seed = [0; 8];
@@ -166,6 +167,7 @@ impl Store {
         let ground = Arc::new(Ground {
             handles: Arc::new(Handles::new(Arc::clone(&disk), open_files)),
             slots: Arc::new(SlotsCache::new(table_bytes)),
+            blocks: Arc::new(Blocks::new(block_bytes)),
             disk,
             journal,
             headroom,
@@ -193,6 +195,12 @@ impl Store {
     #[must_use]
     pub fn table_bytes(&self) -> usize {
         self.ground.slots.bytes()
+    }
+
+    /// Bytes of sealed segments that are in memory because they are read again and again.
+    #[must_use]
+    pub fn block_bytes(&self) -> usize {
+        self.ground.blocks.bytes()
     }
 
     /// Makes a stream. It is there for good when this returns.
@@ -228,7 +236,7 @@ impl Store {
         let files = Files { ground: Arc::clone(&self.ground), directory, key, _claim: claim };
         let catalog = Catalog::new(self.index_seed, Arc::clone(&self.ground.slots), config.first_seq);
         let first_seq = catalog.next_seq();
-        let shared = Shared::new(id, Storage::File, catalog);
+        let shared = Shared::new(id, Storage::File, catalog, Arc::clone(&self.ground.blocks));
         let told = Some(Arc::clone(&shared));
         let active =
             files.begin_segment(id, Beginning::anew(SegmentNo(1), first_seq), config.durability, told, now);
@@ -313,7 +321,7 @@ impl Store {
     }
 
     /// The right to write files of a stream.
-    fn claim(&self, id: StreamId, part: Part) -> Result<Arc<Claim>, OpenError> {
+    fn claim(&self, id: StreamId, part: Part) -> Result<Claimed, OpenError> {
         let busy = || {
             let (what, why) = match part {
                 Part::Messages => ("stream", "it is open already, or a job still works on its files"),
@@ -321,7 +329,7 @@ impl Store {
             };
             OpenError::new(format!("{what} {:016x}", id.0), io::Error::new(io::ErrorKind::ResourceBusy, why))
         };
-        self.ground.claims.take(id, part).ok_or_else(busy)
+        self.ground.claims.take((id, part)).map(Arc::new).ok_or_else(busy)
     }
 
     /// The key of the stream in `directory`. If it was sealed with the previous master key it is sealed anew.

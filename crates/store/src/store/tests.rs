@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::config::Durability;
 use crate::disk::faulty::{Fault, FaultyDisk, Survival};
-use crate::disk::{DirectoryEntry, File, Lock};
+use crate::disk::interrupted::{Interrupted, Moment};
 use crate::entropy::SeededEntropy;
 use crate::stream::{Admission, Filter, NewMessage, StoreError, Wait};
 
@@ -132,107 +132,11 @@ fn deleted_streams_are_gone_and_strange_names_are_set_aside() {
     assert!(disk.files().contains_key(Path::new("/store/elsewhere")), "left where it is");
 }
 
-/// A disk that does something else in the middle of a write or sync, once.
-#[derive(Clone, Debug)]
-struct Interrupted {
-    disk: Arc<FaultyDisk>,
-    hook: Hook,
-}
-
-#[derive(Clone, Default)]
-struct Hook(Arc<Mutex<Option<Once>>>);
-
-type Once = Box<dyn FnOnce() + Send>;
-
-impl Hook {
-    fn set(&self, act: impl FnOnce() + Send + 'static) {
-        *self.0.lock().unwrap() = Some(Box::new(act));
-    }
-
-    fn run(&self) {
-        let hook = self.0.lock().unwrap().take();
-        if let Some(hook) = hook {
-            hook();
-        }
-    }
-}
-
-impl std::fmt::Debug for Hook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Hook")
-    }
-}
-
-#[derive(Debug)]
-struct InterruptedFile(Arc<dyn File>, Hook);
-
-impl Interrupted {
-    fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(InterruptedFile(file, self.hook.clone()))
-    }
-}
-
-impl Disk for Interrupted {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(self.file(self.disk.create(path)?))
-    }
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(self.file(self.disk.open(path)?))
-    }
-    fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
-        self.disk.list(directory)
-    }
-    fn make_directory(&self, path: &Path) -> io::Result<()> {
-        self.disk.make_directory(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_file(path)
-    }
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_directory(path)
-    }
-    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        self.disk.sync_directory(directory)
-    }
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.disk.free_bytes(path)
-    }
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        self.disk.lock(path)
-    }
-}
-
-impl File for InterruptedFile {
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buffer, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.1.run();
-        self.0.write_at(bytes, offset)
-    }
-    fn allocate(&self, length: u64) -> io::Result<()> {
-        self.0.allocate(length)
-    }
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.1.run();
-        self.0.sync()
-    }
-}
-
 /// A round that syncs files themselves, and one that writes them into the journal.
 #[test]
 fn a_stream_that_is_opened_anew_during_a_round_loses_nothing_of_it() {
     for streams in [1, 8] {
-        let disk = Interrupted { disk: Arc::new(FaultyDisk::new(5)), hook: Hook::default() };
+        let disk = Interrupted::at(Moment::Write, FaultyDisk::new(5));
         let opened = Store::open(Arc::new(disk.clone()), options(), Arc::new(SeededEntropy::new(1)));
         let (store_here, _) = opened.unwrap();
         let store = &store_here;
@@ -246,7 +150,7 @@ fn a_stream_that_is_opened_anew_during_a_round_loses_nothing_of_it() {
         let mut stream = all.remove(0);
         let (to_other, in_round) = std::sync::mpsc::channel();
         let (to_round, done) = std::sync::mpsc::channel();
-        disk.hook.set(move || {
+        disk.interrupt(move || {
             to_other.send(()).unwrap();
             // It must wait for the round, which therefore cannot wait for it for long.
             let _ = done.recv_timeout(std::time::Duration::from_millis(50));

@@ -26,6 +26,8 @@ const DURABLE_STEP: u64 = 64 << 10;
 /// How many messages a batch evicts beyond as many as it has: what limits that were made tighter leave over goes little by
 /// little.
 const SURPLUS: u64 = 64;
+/// A batch's buffer beyond this is given back.
+const SPARE_BYTES: usize = 1 << 20;
 /// Messages whose subjects are brought near together.
 const WARM: usize = 32;
 /// Subjects from which on that is worth it.
@@ -94,6 +96,8 @@ impl Stream {
         buffer.clear();
         let result = self.encode(messages, admission, now, &mut buffer, outcomes);
         let result = result.and_then(|()| self.write(&buffer, now));
+        buffer.clear();
+        buffer.shrink_to(SPARE_BYTES);
         self.buffer = buffer;
         if result.is_err() {
             self.gone.clear();
@@ -167,6 +171,21 @@ impl Stream {
         }
     }
 
+    /// How many messages this very subject has, released or not.
+    #[must_use]
+    pub fn count_of(&self, subject: &[u8]) -> u64 {
+        let catalog = self.shared.catalog();
+        catalog.index.find(subject).map_or(0, |id| catalog.index.state(id).count)
+    }
+
+    /// The last message that passes a filter, released or not.
+    ///
+    /// # Errors
+    /// A table of the stream cannot be read.
+    pub fn last_matching(&self, filter: &lookup::Filter) -> Result<Option<Seq>, StoreError> {
+        Ok(lookup::last(&self.shared.catalog(), filter)?)
+    }
+
     /// Removes what exceeds the limits, after they were made tighter: about `budget` messages in one call. Answers
     /// whether to call again.
     ///
@@ -177,7 +196,7 @@ impl Stream {
         let limits = self.config.limits;
         let surplus = self.over_subject_limit(&limits, budget)?;
         if !surplus.is_empty() {
-            self.delete_many(&surplus, now)?;
+            self.delete_all(&surplus, now)?;
             return Ok(true);
         }
         let totals = self.shared.catalog().totals;
@@ -189,7 +208,7 @@ impl Stream {
         let head = lookup::collect(&self.shared.catalog(), &lookup::Filter::All, 0, Seq::MAX, budget.max(1))?;
         let head = if is_over_bytes { self.head_over_bytes(head, &limits)? } else { head };
         let count = if is_over_bytes { head.len() } else { head.len().min(over_messages as usize) };
-        self.delete_many(&head[..count], now)?;
+        self.delete_all(&head[..count], now)?;
         // What is left may be what was lost to damage, and no call would find it.
         Ok(count > 0)
     }
@@ -203,7 +222,7 @@ impl Stream {
             if messages <= limits.messages.unwrap_or(u64::MAX) && bytes <= limits.bytes.unwrap_or(u64::MAX) {
                 break;
             }
-            bytes -= catalog.locate(seq)?.map_or(0, |found| found.size);
+            bytes -= catalog.locate_named(seq)?.map_or(0, |(found, _)| found.size);
             messages -= 1;
             going.push(seq);
         }
@@ -360,8 +379,8 @@ impl Entering<'_> {
                 return Ok(Err(Refusal::MaxMessagesPerSubject));
             }
             let first = lookup::first_of(self.catalog, id)?;
-            let located = first.map(|seq| self.catalog.locate(seq)).transpose()?.flatten();
-            evicted_size = Some(located.map_or(0, |found| found.size));
+            let located = first.map(|seq| self.catalog.locate_named(seq)).transpose()?.flatten();
+            evicted_size = Some(located.map_or(0, |(found, _)| found.size));
         }
         if self.limits.messages.is_some_and(|max| totals.messages >= max) && evicted_size.is_none() {
             return Ok(Err(Refusal::MaxMessages));

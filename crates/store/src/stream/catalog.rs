@@ -52,6 +52,8 @@ pub(crate) struct Catalog {
     pub(crate) deleted_here: Vec<RangeInclusive<Seq>>,
     pub(crate) expiries_here: Vec<(Seq, Timestamp)>,
     pub(crate) removals: Arc<AtomicU64>,
+    /// Counts messages that were removed otherwise than from the front.
+    pub(crate) interior: u64,
     /// Counts how often a segment came to show less at its end than its file holds.
     pub(crate) truncations: Arc<AtomicU64>,
     /// Counts how often the index was replaced; older ones stay while a segment waits to be sealed with their numbers.
@@ -98,7 +100,6 @@ pub(crate) struct Located {
     pub(crate) segment: Arc<Segment>,
     pub(crate) offset: u64,
     pub(crate) size: u64,
-    pub(crate) subject: SubjectId,
 }
 
 /// A sequence and the subject of its message.
@@ -123,6 +124,20 @@ struct Head {
     subjects: Vec<Option<SubjectId>>,
 }
 
+/// A row of a segment's table.
+struct Row<'a> {
+    segment: &'a Arc<Segment>,
+    table: Table<'a>,
+    index: usize,
+}
+
+impl Row<'_> {
+    fn located(&self) -> Located {
+        let (offset, size) = (self.table.offset(self.index), self.table.size(self.index));
+        Located { segment: Arc::clone(self.segment), offset, size }
+    }
+}
+
 impl Catalog {
     pub(crate) fn new(index_seed: u64, slots: Arc<SlotsCache>, first_seq: Seq) -> Self {
         let first_seq = first_seq.clamp(1, MAX_SEQ);
@@ -141,6 +156,7 @@ impl Catalog {
             deleted_here: Vec::new(),
             expiries_here: Vec::new(),
             removals: Arc::default(),
+            interior: 0,
             truncations: Arc::default(),
             index_epoch: 0,
             retired: Vec::new(),
@@ -294,6 +310,11 @@ impl Catalog {
         }
     }
 
+    /// Where tables of sealed segments are kept.
+    pub(super) fn slots(&self) -> &Arc<SlotsCache> {
+        &self.slots
+    }
+
     /// Whether there is a message with this sequence.
     pub(crate) fn contains(&self, seq: Seq) -> bool {
         self.totals.messages > 0
@@ -303,20 +324,24 @@ impl Catalog {
 
     /// Finds a stored message. `None` if there is none with this sequence, or its record was lost to damage.
     pub(crate) fn locate(&self, seq: Seq) -> Result<Option<Located>, ReadError> {
+        Ok(self.row_of(seq)?.map(|row| row.located()))
+    }
+
+    /// As [`Catalog::locate`], with its subject: one more look-up in the index.
+    pub(crate) fn locate_named(&self, seq: Seq) -> Result<Option<(Located, SubjectId)>, ReadError> {
+        let Some(row) = self.row_of(seq)? else { return Ok(None) };
+        let subject = row.table.subject_in(row.index, &self.index);
+        Ok(subject.map(|subject| (row.located(), subject)))
+    }
+
+    fn row_of(&self, seq: Seq) -> Result<Option<Row<'_>>, ReadError> {
         if !self.contains(seq) {
             return Ok(None);
         }
         let Some(at) = self.place_of(seq) else { return Ok(None) };
         let table = self.table(at)?;
         let segment = &self.places[at].segment;
-        let Some(row) = table.row_of(seq - segment.first_seq) else { return Ok(None) };
-        let Some(subject) = table.subject_in(row, &self.index) else { return Ok(None) };
-        Ok(Some(Located {
-            segment: Arc::clone(segment),
-            offset: table.offset(row),
-            size: table.size(row),
-            subject,
-        }))
+        Ok(table.row_of(seq - segment.first_seq).map(|index| Row { segment, table, index }))
     }
 
     /// Removes one message. Says what went; nothing if there was none. One whose record was lost to damage has no bytes.
@@ -324,8 +349,8 @@ impl Catalog {
         if !self.contains(seq) {
             return Ok(Removed::default());
         }
-        Ok(match self.locate(seq)? {
-            Some(found) => self.take_out(seq, found.size, Some(found.subject)),
+        Ok(match self.locate_named(seq)? {
+            Some((found, subject)) => self.take_out(seq, found.size, Some(subject)),
             None => self.take_out(seq, 0, None),
         })
     }
@@ -361,7 +386,7 @@ impl Catalog {
     }
 
     /// Removes a message that is there.
-    fn take_out(&mut self, seq: Seq, bytes: u64, subject: Option<SubjectId>) -> Removed {
+    pub(super) fn take_out(&mut self, seq: Seq, bytes: u64, subject: Option<SubjectId>) -> Removed {
         if let Some(subject) = subject {
             self.index.removed(subject, seq);
         }
@@ -371,6 +396,7 @@ impl Catalog {
         if seq == self.totals.first_seq {
             self.advance_first(seq + 1);
         } else {
+            self.interior += 1;
             self.mark_deleted(seq..=seq);
             if let Some(at) = self.place_of(seq) {
                 self.places[at].removed += 1;

@@ -9,31 +9,39 @@ use std::sync::Arc;
 use crate::record::{self, Entry, HEAD_BYTES, Invalid, Message};
 use crate::{Seq, Storage, Timestamp};
 
+use super::ahead::Ahead;
 use super::errors::ReadError;
 use super::lookup::Filter;
 use super::place::{Form, Segment, Source};
 use super::reader::{Reader, Wait, invalid, read_bytes, unpack};
 
-/// Bytes read at once.
-const PIECE: usize = 256 << 10;
+/// Bytes read at once, unless its owner wants less.
+pub(super) const PIECE: usize = 256 << 10;
+/// Bytes that a cursor keeps at the end of its stream.
+const SPARE: usize = 8 << 10;
 /// Removed ranges looked at ahead.
 const GAPS: usize = 256;
 
 /// See the module. It may be kept while the stream goes on: it sees what is released later, and does not see what was
 /// removed before it came there.
+///
+/// Without a filter all bytes are read, and the messages are found in them. With one the messages are found in the
+/// segments' tables, and only what is near them is read.
 #[derive(Debug)]
 pub struct Cursor {
-    reader: Reader,
-    filter: Filter,
+    pub(super) reader: Reader,
+    /// Messages that pass, with a filter.
+    ahead: Option<Box<Ahead>>,
     /// Where to go on.
-    next: Seq,
-    segment: Option<Arc<Segment>>,
+    pub(super) next: Seq,
+    pub(super) segment: Option<Arc<Segment>>,
     /// The last sequence that the segment shows, as of a count of truncations.
     last: Seq,
     truncations: u64,
+    pub(super) piece_bytes: usize,
     /// Bytes of the segment, beginning with `offset`; `at` of them are used.
-    piece: Vec<u8>,
-    offset: u64,
+    pub(super) piece: Vec<u8>,
+    pub(super) offset: u64,
     at: usize,
     gaps: Gaps,
 }
@@ -62,7 +70,7 @@ enum Found {
 }
 
 /// A message by the places of its parts, so that nothing borrows the piece while it may still be replaced.
-struct Parts {
+pub(super) struct Parts {
     seq: Seq,
     timestamp: Timestamp,
     expires: Option<Timestamp>,
@@ -72,15 +80,17 @@ struct Parts {
 }
 
 impl Cursor {
-    pub(super) fn new(reader: Reader, filter: Filter, from: Seq) -> Self {
+    pub(super) fn new(reader: Reader, filter: Filter, from: Seq, piece_bytes: usize) -> Self {
         let (piece, gaps) = (Vec::new(), Gaps::default());
+        let ahead = if filter.is_all() { None } else { Some(Box::new(Ahead::new(filter))) };
         Self {
             reader,
-            filter,
+            ahead,
             next: from,
             segment: None,
             last: 0,
             truncations: 0,
+            piece_bytes,
             piece,
             offset: 0,
             at: 0,
@@ -98,14 +108,38 @@ impl Cursor {
     ///
     /// # Errors
     /// A message that is in the stream cannot be read: asking again tries it again, [`Cursor::skip`] passes over it.
+    /// [`ReadError::WouldWait`] and, of a filter that few messages pass, [`ReadError::More`] if it must not wait.
     pub fn next(&mut self, wait: Wait) -> Result<Option<Message<'_>>, ReadError> {
-        match self.advance(wait) {
-            Ok(parts) => Ok(parts.map(|parts| self.message(parts))),
+        let found = match self.ahead.take() {
+            None => self.advance(wait),
+            Some(mut ahead) => {
+                let found = ahead.advance(self, wait);
+                self.ahead = Some(ahead);
+                found
+            }
+        };
+        match found {
+            Ok(Some(parts)) => Ok(Some(self.message(parts))),
+            Ok(None) => {
+                self.rest();
+                Ok(None)
+            }
             Err(error) => {
                 // The next call finds the place anew: what is at hand may be half read.
                 self.segment = None;
                 Err(error)
             }
+        }
+    }
+
+    /// At the end of the stream there may be thousands of cursors: they need little memory there.
+    fn rest(&mut self) {
+        if self.piece.capacity() > SPARE {
+            self.segment = None;
+            self.piece = Vec::new();
+        }
+        if let Some(ahead) = &mut self.ahead {
+            ahead.rest();
         }
     }
 
@@ -143,8 +177,18 @@ impl Cursor {
 
     /// Goes on behind `seq`, whatever is there.
     pub fn skip(&mut self, seq: Seq) {
-        self.next = seq.saturating_add(1);
-        self.segment = None;
+        self.skip_to(seq.saturating_add(1));
+    }
+
+    /// Goes on at `seq`.
+    pub fn skip_to(&mut self, seq: Seq) {
+        if seq != self.next {
+            self.next = seq;
+            self.segment = None;
+            if let Some(ahead) = &mut self.ahead {
+                ahead.forget();
+            }
+        }
     }
 
     fn message(&self, parts: Parts) -> Message<'_> {
@@ -234,14 +278,16 @@ impl Cursor {
                 continue;
             }
             self.next = message.seq + 1;
-            if !self.filter.accepts(message.subject) {
-                continue;
-            }
             if self.gaps.contains(message.seq, &self.reader) {
                 continue;
             }
             return Ok(Found::Message(Parts::of(&message, at)));
         }
+    }
+
+    /// Whether a message that was there as of a count of removals was removed since.
+    pub(super) fn is_gone(&mut self, seq: Seq, removals: u64) -> bool {
+        self.reader.shared.removals() != removals && self.gaps.contains(seq, &self.reader)
     }
 
     /// Reads the next piece of the segment, at least `bytes` long. False at its end.
@@ -260,7 +306,7 @@ impl Cursor {
         }
         // No more than there is: a cursor at the end of its stream needs little memory.
         let rest = segment.records_end().saturating_sub(self.offset);
-        self.piece.resize(PIECE.max(bytes).min(usize::try_from(rest).unwrap_or(usize::MAX)), 0);
+        self.piece.resize(self.piece_bytes.max(bytes).min(usize::try_from(rest).unwrap_or(usize::MAX)), 0);
         self.at = 0;
         let read = read_bytes(&segment, &mut self.piece, self.offset, wait);
         self.piece.truncate(*read.as_ref().unwrap_or(&0));
@@ -270,7 +316,7 @@ impl Cursor {
 
 impl Parts {
     /// The parts of a message whose entry begins at `at` and holds nothing between them.
-    fn of(message: &record::Message<'_>, at: usize) -> Self {
+    pub(super) fn of(message: &record::Message<'_>, at: usize) -> Self {
         let subject_at = at + HEAD_BYTES + if message.expires.is_some() { 8 } else { 0 };
         let headers_at = subject_at + message.subject.len();
         let payload_at = headers_at + message.headers.len();

@@ -103,6 +103,11 @@ pub enum ReadError {
     Damaged(String),
     /// It is not in memory, and the caller asked not to wait for the device.
     WouldWait,
+    /// What would be found is not released yet, and what was there before it is gone already: ask again when the release
+    /// position has moved.
+    Unreleased,
+    /// A slice of a long search is done, and the caller asked not to wait: ask again after others had their turn.
+    More,
     /// The operating system refused.
     Io(io::Error),
 }
@@ -112,6 +117,8 @@ impl fmt::Display for ReadError {
         match self {
             Self::Damaged(what) => write!(f, "damaged: {what}"),
             Self::WouldWait => f.write_str("not in memory"),
+            Self::Unreleased => f.write_str("not released yet"),
+            Self::More => f.write_str("not found yet"),
             Self::Io(error) => error.fmt(f),
         }
     }

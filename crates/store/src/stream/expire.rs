@@ -169,13 +169,13 @@ impl Stream {
         markers: &dyn Markers,
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Marked>, StoreError> {
-        let Some(located) = catalog.locate(seq)? else { return Ok(None) };
-        let count = left.entry(located.subject).or_insert_with(|| catalog.index.state(located.subject).count);
+        let Some((located, subject)) = catalog.locate_named(seq)? else { return Ok(None) };
+        let count = left.entry(subject).or_insert_with(|| catalog.index.state(subject).count);
         *count = count.saturating_sub(1);
         if *count > 0 {
             return Ok(None);
         }
-        let last = reader::fetch(&located, seq, self.shared.storage, Wait::Allowed, buffer)?;
+        let last = reader::fetch(&self.shared, &located, seq, Wait::Allowed, buffer)?;
         Ok(markers.marker(&last).map(|marker| (Box::from(last.subject), marker)))
     }
 

@@ -5,25 +5,30 @@ use std::sync::Arc;
 
 use crate::append_file::{AppendFile, AppendFileOptions, OnDurable};
 use crate::cipher::CipherKind;
+use crate::claim::{Claim, Claims};
 use crate::config::Durability;
 use crate::disk::handles::Handles;
 use crate::disk::headroom::Headroom;
 use crate::disk::memory::MemoryFile;
 use crate::disk::{Disk, Lock};
 use crate::entropy::Entropy;
-use crate::id::nanos;
+use crate::id::{Part, nanos};
 use crate::journal::Journal;
 use crate::keys::{Keys, StreamKey};
 use crate::record::Context;
 use crate::segment::Header;
 use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
-use super::claim::{Claim, Claims};
+use super::blocks::Blocks;
 use super::errors::StoreError;
 use super::place::{Segment, Source};
 use super::remove::CONTROL_ROOM;
 use super::slots_cache::SlotsCache;
 use super::{Active, Shared};
+
+/// The right to write a part of a stream's files. Two writers of one log would write over each other, and so would a job
+/// of one that is gone: so the stream itself and a job that is out share it, and it ends with the last of them.
+pub(crate) type Claimed = Arc<Claim<(StreamId, Part)>>;
 
 /// What all streams of a store share.
 #[derive(Debug)]
@@ -31,11 +36,13 @@ pub(crate) struct Ground {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) handles: Arc<Handles>,
     pub(crate) slots: Arc<SlotsCache>,
+    pub(crate) blocks: Arc<Blocks>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) headroom: Headroom,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) keys: Option<Keys>,
-    pub(crate) claims: Claims,
+    /// What of its streams is open.
+    pub(crate) claims: Claims<(StreamId, Part)>,
     /// On the store's directory, for as long as anything of the store may write.
     pub(crate) _lock: Box<dyn Lock>,
 }
@@ -57,7 +64,7 @@ pub(crate) struct Files {
     /// The stream's own key, if the store encrypts or the stream was encrypted when it was made.
     pub(crate) key: Option<StreamKey>,
     /// Held for as long as anybody may write there.
-    pub(crate) _claim: Arc<Claim>,
+    pub(crate) _claim: Claimed,
 }
 
 impl Home {

@@ -315,13 +315,14 @@ impl Stream {
     fn job_failed(&mut self, task: Task, error: JobError, now: Timestamp) -> StoreError {
         // What panics once does so again.
         let is_damaged = matches!(error, JobError::Damage(..) | JobError::Left);
-        if matches!(&error, JobError::Io(error) if is_full(error)) {
-            // A merge gives space back, and needs some itself.
-            self.release_headroom();
-        }
+        // A merge gives space back, and needs some itself: at once, before publishers take what is given up here.
+        let is_full = matches!(&error, JobError::Io(error) if is_full(error));
+        let has_room_now = is_full && self.release_headroom();
         // An erasure rests by itself: other upkeep need not wait for it.
         let is_erasing = matches!(&task, Task::Compact(compaction) if !compaction.erased.is_empty());
-        self.rest(now, if is_damaged && !is_erasing { REST_DAMAGED } else { REST });
+        if !has_room_now {
+            self.rest(now, if is_damaged && !is_erasing { REST_DAMAGED } else { REST });
+        }
         match task {
             Task::Seal(sealing) => {
                 if let JobError::Lost(error) = &error {

@@ -190,7 +190,7 @@ pub(crate) fn collect(
     Ok(found)
 }
 
-/// How many messages from `from` on pass.
+/// How many messages from `from` on pass, as of one moment.
 pub(crate) fn pending(catalog: &Catalog, filter: &Filter, from: Seq) -> Result<u64, ReadError> {
     let totals = &catalog.totals;
     if totals.messages == 0 || from > totals.last_seq {
@@ -369,4 +369,37 @@ where
         }
     }
     Ok(None)
+}
+
+/// Shows the subjects of messages from `from` to `to`, equal neighbours once, until the visitor has enough.
+///
+/// Perf: a stream that wakes its consumers asks for each batch; equal neighbours cost a comparison.
+pub(crate) fn each_subject(
+    catalog: &Catalog,
+    from: Seq,
+    to: Seq,
+    visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<(), ReadError> {
+    let from = from.max(catalog.totals.first_seq);
+    for at in catalog.place_from(from)..catalog.places.len() {
+        let place = &catalog.places[at];
+        if place.first_seq > to {
+            break;
+        }
+        let table = catalog.table(at)?;
+        let base = place.segment.first_seq;
+        let begin = table.row_from(from.saturating_sub(base));
+        let end = (to.min(place.last_seq) + 1).checked_sub(base).map_or(0, |delta| table.row_from(delta));
+        let mut shown = None;
+        for (row, &number) in (begin..).zip(table.subjects().get(begin..end).unwrap_or_default()) {
+            if shown == Some(number) || catalog.deleted.contains(base + u64::from(table.delta(row))) {
+                continue;
+            }
+            shown = Some(number);
+            if visit(table.text(number, &catalog.index)).is_break() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
 }

@@ -7,13 +7,15 @@
 //! Sealing, merging and compacting of segments happen elsewhere (`jobs`), on threads that the embedder has for it; a
 //! stream only says what there is to do. Nothing here knows a clock.
 
+mod ahead;
 mod append;
+mod blocks;
 mod catalog;
 mod chain;
-mod claim;
 mod cursor;
 mod errors;
 mod expire;
+mod find;
 mod home;
 mod jobs;
 mod lookup;
@@ -21,8 +23,10 @@ mod place;
 mod reader;
 mod reclaim;
 mod release;
+mod removal;
 mod remove;
 mod roll;
+mod search;
 mod slots_cache;
 mod table;
 mod tables;
@@ -50,15 +54,16 @@ pub use catalog::Removed;
 pub use cursor::Cursor;
 pub use errors::{ReadError, Refusal, StoreError};
 pub use expire::{Expired, Marker, Markers};
+pub use find::Found;
 pub use lookup::Filter;
-pub use reader::{Reader, Wait};
+pub use reader::{Reader, Removals, Wait};
 pub use release::{OnRelease, Release, Ticket};
-pub use remove::{Progress, Purge};
+pub use remove::{MAX_SEQ, Progress, Purge};
 pub use usage::Usage;
 
+pub(crate) use blocks::Blocks;
 pub(crate) use catalog::{Catalog, NewRow, size_of};
-pub(crate) use claim::{Claim, Claims};
-pub(crate) use home::{Beginning, Files, Ground, Home, segment_name, segment_number};
+pub(crate) use home::{Beginning, Claimed, Files, Ground, Home, segment_name, segment_number};
 pub(crate) use place::{Form, Place, SealedFile, Segment, Source, Times};
 pub(crate) use roll::{Closed, Origin};
 pub(crate) use slots_cache::SlotsCache;
@@ -106,6 +111,8 @@ pub(crate) struct Shared {
     pub(crate) storage: Storage,
     catalog: RwLock<Catalog>,
     pub(crate) release: Release,
+    /// Those of the store.
+    pub(crate) blocks: Arc<Blocks>,
     /// Counts changes that took messages away: readers that remember what is there look again.
     removals: Arc<AtomicU64>,
     truncations: Arc<AtomicU64>,
@@ -137,7 +144,7 @@ pub struct StreamState {
 }
 
 impl Shared {
-    pub(crate) fn new(id: StreamId, storage: Storage, catalog: Catalog) -> Arc<Self> {
+    pub(crate) fn new(id: StreamId, storage: Storage, catalog: Catalog, blocks: Arc<Blocks>) -> Arc<Self> {
         let released = catalog.totals.last_seq;
         let removals = Arc::clone(&catalog.removals);
         let truncations = Arc::clone(&catalog.truncations);
@@ -147,6 +154,7 @@ impl Shared {
             removals,
             truncations,
             catalog: RwLock::new(catalog),
+            blocks,
             release: Release::new(released),
             failure: OnceLock::new(),
             is_left: AtomicBool::new(false),
@@ -236,7 +244,7 @@ impl Stream {
         let (id, no) = (StreamId(0), SegmentNo(1));
         let active = home::begin_in_memory(id, Beginning::anew(no, catalog.next_seq()), now);
         catalog.begin_segment(Arc::clone(&active.segment));
-        let shared = Shared::new(id, Storage::Memory, catalog);
+        let shared = Shared::new(id, Storage::Memory, catalog, Arc::new(Blocks::new(0)));
         Self::assemble(shared, config, Home::Memory, active, Vec::new(), None)
     }
 
@@ -298,6 +306,11 @@ impl Stream {
         if let Some(Listener(listener)) = self.shared.on_release.get() {
             to.on_release(Arc::clone(listener));
         }
+    }
+
+    /// Marks the stream as failed: its embedder has lost track of what it did, by a panic for instance.
+    pub fn give_up(&self, why: &str) {
+        self.shared.fail(why);
     }
 
     /// Why the stream has failed, if it has.

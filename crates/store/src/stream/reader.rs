@@ -1,8 +1,10 @@
 //! Reading a stream without its turn.
 //!
 //! A [`Reader`] sees what is released and not removed. It takes the catalog's lock to find a message and reads the bytes
-//! without it; a segment file that is replaced meanwhile stays readable for whoever has found it before.
+//! without it; a segment file that is replaced meanwhile stays readable for whoever has found it before. What single reads
+//! of sealed segments ask for again and again comes out of [`Blocks`].
 
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use crate::damage::Damage;
@@ -11,22 +13,37 @@ use crate::pack::{FrameTable, unpack_frame};
 use crate::record::{self, Context, Entry, HEAD_BYTES, Invalid, Message};
 use crate::{Seq, Storage, Timestamp};
 
+use super::blocks::{self, BLOCK_BYTES, Blocks, Look};
 use super::catalog::{Catalog, Located};
+use super::cursor::{Cursor, PIECE};
 use super::errors::ReadError;
 use super::lookup::{self, Filter};
-use super::place::{Segment, Source};
-use super::{Release, Shared, StreamState, cursor::Cursor, state_of};
+use super::place::{SealedFile, Segment, Source};
+use super::{Release, Shared, StreamState, search, state_of};
 
 /// What an entry is longer than its message's stored size, at most.
-const ENTRY_SURPLUS: u64 = 64;
+pub(super) const ENTRY_SURPLUS: u64 = 64;
+
+/// Longer entries are not looked for in blocks: a system call is little of what reading them costs.
+const LONGEST_IN_BLOCKS: usize = 4 * BLOCK_BYTES as usize;
 
 /// Whether a read may wait for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// On a disk thread.
     Allowed,
-    /// On a shard: [`ReadError::WouldWait`] instead. Tables of segments are read nevertheless.
+    /// On a shard: [`ReadError::WouldWait`] instead, and [`ReadError::More`] where a long search would hold it up. Tables of
+    /// segments are read nevertheless, except by a [`Cursor`] with a filter.
     Forbidden,
+}
+
+/// What was removed from a stream. While `interior` stays the same, all that went was before `first_seq`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removals {
+    /// Messages that were removed otherwise than from the front, since the stream was opened.
+    pub interior: u64,
+    /// The stream's first sequence.
+    pub first_seq: Seq,
 }
 
 /// See the module. Cheap to clone.
@@ -44,6 +61,12 @@ impl Reader {
     #[must_use]
     pub fn state(&self) -> StreamState {
         state_of(&self.shared)
+    }
+
+    /// Where the stream keeps its messages.
+    #[must_use]
+    pub fn storage(&self) -> Storage {
+        self.shared.storage
     }
 
     /// The release position.
@@ -71,7 +94,7 @@ impl Reader {
             return if catalog.contains(seq) { Err(lost(seq)) } else { Ok(None) };
         };
         drop(catalog);
-        fetch(&located, seq, self.shared.storage, wait, buffer).map(Some)
+        fetch(&self.shared, &located, seq, wait, buffer).map(Some)
     }
 
     /// The first message at or behind `from` that passes.
@@ -109,13 +132,69 @@ impl Reader {
     /// # Errors
     /// As [`Reader::next_seq`].
     pub fn pending(&self, filter: &Filter, from: Seq) -> Result<u64, ReadError> {
-        let catalog = self.shared.catalog();
-        let pending = lookup::pending(&catalog, filter, from)?;
-        let behind = self.shared.release.seq().saturating_add(1);
-        if behind > catalog.totals.last_seq {
-            return Ok(pending);
+        self.count(filter, from, Seq::MAX)
+    }
+
+    /// How many released messages from `from` to `to` pass. What the index does not know is counted in slices, between
+    /// which others may change the stream: [`Reader::removals`] says whether they did.
+    ///
+    /// # Errors
+    /// As [`Reader::next_seq`].
+    pub fn count(&self, filter: &Filter, from: Seq, to: Seq) -> Result<u64, ReadError> {
+        let shared = &*self.shared;
+        let to = to.min(shared.release.seq());
+        let catalog = shared.catalog();
+        if let Some(met) = search::count_at_once(&catalog, filter, from, to) {
+            return Ok(met);
         }
-        Ok(pending.saturating_sub(lookup::pending(&catalog, filter, from.max(behind))?))
+        let (totals, removals) = (catalog.totals, shared.removals());
+        let (first, last) = (from.max(totals.first_seq), to.min(totals.last_seq));
+        // The shorter way round: count what is there, or take away what is before and behind.
+        if last - first < (totals.last_seq - totals.first_seq) / 2 {
+            drop(catalog);
+            return search::count(shared, filter, first, last);
+        }
+        let all = lookup::count(&catalog, filter);
+        drop(catalog);
+        let before = search::count(shared, filter, totals.first_seq, first - 1)?;
+        let others = before + search::count(shared, filter, last + 1, totals.last_seq)?;
+        if shared.removals() == removals {
+            return Ok(all.saturating_sub(others));
+        }
+        search::count(shared, filter, first, last)
+    }
+
+    /// What has been removed so far, for those who keep a count of messages.
+    #[must_use]
+    pub fn removals(&self) -> Removals {
+        let catalog = self.shared.catalog();
+        Removals { interior: catalog.interior, first_seq: catalog.totals.first_seq }
+    }
+
+    /// Shows the subjects of released messages from `from` to `to`, oldest first and equal neighbours once, until the
+    /// visitor has enough. It is called under the catalog's lock: it must not call the stream.
+    ///
+    /// # Errors
+    /// As [`Reader::next_seq`]. Of messages that are not in sealed segments, none.
+    pub fn each_subject(
+        &self,
+        from: Seq,
+        to: Seq,
+        visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        let to = to.min(self.shared.release.seq());
+        let catalog = self.shared.catalog();
+        lookup::each_subject(&catalog, from, to, visit)
+    }
+
+    /// Reads, waiting for the device, what a cursor that stands at `from` would read next: a cursor that must not wait finds
+    /// it in memory then. Answers the sequence of its next message: with [`Cursor::skip_to`] it has not to look for it again.
+    ///
+    /// # Errors
+    /// What the cursor would answer.
+    pub fn warm(&self, filter: &Filter, from: Seq) -> Result<Option<Seq>, ReadError> {
+        let mut cursor = self.cursor(filter.clone(), from);
+        Ok(cursor.next(Wait::Allowed)?.map(|message| message.seq))
     }
 
     /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of them behind `after`. As of
@@ -129,11 +208,7 @@ impl Reader {
         }
         catalog.index.for_each_matching(pattern, after, &mut |id, text| {
             found.push((Box::from(text), catalog.index.state(id).count));
-            if found.len() < limit {
-                std::ops::ControlFlow::Continue(())
-            } else {
-                std::ops::ControlFlow::Break(())
-            }
+            if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         found
     }
@@ -165,7 +240,13 @@ impl Reader {
     /// Walks messages from `from` on, in order.
     #[must_use]
     pub fn cursor(&self, filter: Filter, from: Seq) -> Cursor {
-        Cursor::new(self.clone(), filter, from)
+        Cursor::new(self.clone(), filter, from, PIECE)
+    }
+
+    /// The same for one who wants about so many bytes: no more are read at once.
+    #[must_use]
+    pub fn short_cursor(&self, filter: Filter, from: Seq, bytes: usize) -> Cursor {
+        Cursor::new(self.clone(), filter, from, bytes.min(PIECE))
     }
 }
 
@@ -224,9 +305,9 @@ pub(super) fn timestamp_at(
 
 /// Reads the message that was located.
 pub(super) fn fetch<'b>(
+    shared: &Shared,
     located: &Located,
     seq: Seq,
-    storage: Storage,
     wait: Wait,
     buffer: &'b mut Vec<u8>,
 ) -> Result<Message<'b>, ReadError> {
@@ -242,15 +323,71 @@ pub(super) fn fetch<'b>(
     }
     let longest = located.size + ENTRY_SURPLUS;
     buffer.resize(usize::try_from(longest).unwrap_or(usize::MAX).min(record::MAX_ENTRY_BYTES), 0);
-    let read = read_bytes(segment, buffer, located.offset, wait)?;
+    let read = match &segment.source {
+        Source::Plain(file) => read_single(&shared.blocks, segment, file, buffer, located.offset, wait)?,
+        _ => read_bytes(segment, buffer, located.offset, wait)?,
+    };
     let bytes = &mut buffer[..read];
-    let decoded = match storage {
+    let decoded = match shared.storage {
         // Memory is not suspected of losing bits.
         Storage::Memory => record::decode_trusted(bytes),
         Storage::File => record::decode(bytes, located.offset, &segment.context),
     };
-    let decoded = decoded.map_err(|why| invalid(segment, located.offset, why))?;
+    let decoded = decoded.map_err(|why| {
+        // The next one who asks sees what the device has now.
+        shared.blocks.forget(segment);
+        invalid(segment, located.offset, why)
+    })?;
     as_message(decoded.entry, segment, located.offset, seq)
+}
+
+/// As [`read_bytes`], of one message of a sealed segment: from memory if it is at hand there. Then no file is opened.
+fn read_single(
+    blocks: &Blocks,
+    segment: &Segment,
+    file: &SealedFile,
+    buffer: &mut Vec<u8>,
+    offset: u64,
+    wait: Wait,
+) -> Result<usize, ReadError> {
+    let room = file.records_end.saturating_sub(offset).min(buffer.len() as u64) as usize;
+    if !(1..=LONGEST_IN_BLOCKS).contains(&room) {
+        return read_bytes(segment, buffer, offset, wait);
+    }
+    let range = offset..offset + room as u64;
+    match blocks.read(segment, &mut buffer[..room], offset) {
+        Look::Whole => return Ok(room),
+        Look::Wanted if read_blocks(blocks, segment, file, buffer, range, wait) => return Ok(room),
+        Look::Wanted | Look::Missing => {}
+    }
+    let read = read_bytes(segment, &mut buffer[..room], offset, wait)?;
+    // Not before: one who may not wait is followed by one who may, and both are one read.
+    blocks.note(segment, offset..offset + read as u64);
+    Ok(read)
+}
+
+/// Reads the blocks of a message whole and keeps them; its bytes are then first in `buffer`. False if a block cannot be
+/// read, which is no matter if the message's own bytes can.
+fn read_blocks(
+    blocks: &Blocks,
+    segment: &Segment,
+    file: &SealedFile,
+    buffer: &mut Vec<u8>,
+    range: Range<u64>,
+    wait: Wait,
+) -> bool {
+    let numbers = blocks::numbers(range.clone());
+    let begin = numbers.start * BLOCK_BYTES;
+    let length = ((numbers.end * BLOCK_BYTES).min(file.records_end) - begin) as usize;
+    buffer.resize(length, 0);
+    if !read_bytes(segment, buffer, begin, wait).is_ok_and(|read| read == length) {
+        return false;
+    }
+    for (number, bytes) in numbers.zip(buffer.chunks(BLOCK_BYTES as usize)) {
+        blocks.keep(segment, number, bytes);
+    }
+    buffer.copy_within((range.start - begin) as usize..(range.end - begin) as usize, 0);
+    true
 }
 
 /// Reads the bytes of one entry of a segment in memory, whose message has this stored size.

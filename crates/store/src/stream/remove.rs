@@ -5,18 +5,18 @@
 
 use std::borrow::Cow;
 
-use crate::ranges::Ranges;
 use crate::record::Control;
 use crate::{Seq, Timestamp};
 
 use super::catalog::Removed;
 use super::errors::StoreError;
 use super::lookup::Filter;
+use super::removal::Taken;
 use super::{Stream, lookup};
 
 /// Streams move on to this sequence at the request of a client, and no further: counting messages from here on never
 /// overflows.
-pub(super) const MAX_SEQ: Seq = 1 << 62;
+pub const MAX_SEQ: Seq = 1 << 62;
 /// Bytes that the entry of a removal takes at most, unless it names many sequences.
 pub(super) const CONTROL_ROOM: u64 = 256;
 
@@ -49,36 +49,30 @@ impl Stream {
     /// # Errors
     /// The message is still there, unless the stream has failed.
     pub fn delete(&mut self, seq: Seq, now: Timestamp) -> Result<Removed, StoreError> {
-        self.delete_many(&[seq], now)
+        self.delete_all(&[seq], now)
     }
 
-    /// Removes several messages as one batch. Sequences without a message are passed over.
+    /// Removes several messages as one batch. They may come in any order; sequences without a message are passed over.
     ///
     /// # Errors
     /// All of them are still there, unless the stream has failed.
-    pub fn delete_many(&mut self, seqs: &[Seq], now: Timestamp) -> Result<Removed, StoreError> {
+    pub fn delete_all(&mut self, seqs: &[Seq], now: Timestamp) -> Result<Removed, StoreError> {
         self.check()?;
-        self.make_room_for_removal(CONTROL_ROOM + 20 * seqs.len() as u64, now)?;
-        let mut removed = Removed::default();
-        let mut gone = Vec::with_capacity(seqs.len());
-        let mut catalog = self.shared.catalog_mut();
-        for &seq in seqs {
-            match catalog.remove(seq) {
-                Ok(one) if one.messages == 0 => {}
-                Ok(one) => {
-                    removed.add(one);
-                    gone.push(seq);
-                }
-                Err(error) if gone.is_empty() => return Err(error.into()),
-                Err(error) => {
-                    drop(catalog);
-                    return Err(self.fail(&error.to_string()));
-                }
-            }
+        self.make_room_for_removal(2 * CONTROL_ROOM + 20 * seqs.len() as u64, now)?;
+        let mut taken = Taken::default();
+        let result = self.shared.catalog_mut().remove_all(seqs, &mut taken);
+        match result {
+            Err(error) if taken.is_nothing() => return Err(error.into()),
+            Err(error) => return Err(self.fail(&error.to_string())),
+            Ok(()) => {}
         }
-        drop(catalog);
-        if !gone.is_empty() {
-            self.log(&Control::Delete(Cow::Owned(Ranges::from_unsorted(gone))), now)?;
+        let Taken { removed, first, rest } = taken;
+        let rest = Some(rest).filter(|rest| !rest.is_empty()).map(|rest| Control::Delete(Cow::Owned(rest)));
+        // In this order: what is behind the new first message is removed one by one in any case.
+        let controls: Vec<Control<'_>> =
+            rest.into_iter().chain(first.map(|first| Control::Trim { first })).collect();
+        if !controls.is_empty() {
+            self.log(&controls, now)?;
         }
         Ok(removed)
     }
@@ -119,7 +113,7 @@ impl Stream {
         if doomed.is_empty() {
             return Ok(Progress::default());
         }
-        let removed = self.delete_many(&doomed, now)?;
+        let removed = self.delete_all(&doomed, now)?;
         Ok(Progress { removed, more })
     }
 
@@ -173,7 +167,7 @@ impl Stream {
             Ok(removed) => removed,
             Err(error) => return Err(self.fail(&error.to_string())),
         };
-        self.log(&Control::Trim { first: reached }, now)?;
+        self.log(&[Control::Trim { first: reached }], now)?;
         if first > totals.last_seq + 1 {
             self.begin_behind_gap(now)?;
         }
@@ -206,7 +200,7 @@ impl Stream {
         // room for the entry.
         let removed = self.or_from_headroom(|stream| stream.roll_behind(Some(last), now))?;
         self.shared.release.truncated(last);
-        self.log(&Control::Truncate { last }, now)?;
+        self.log(&[Control::Truncate { last }], now)?;
         Ok(removed)
     }
 
@@ -222,7 +216,7 @@ impl Stream {
         }
         self.make_room_for_removal(CONTROL_ROOM, now)?;
         self.shared.catalog_mut().skip(last);
-        self.log(&Control::Skip { last }, now)?;
+        self.log(&[Control::Skip { last }], now)?;
         self.begin_behind_gap(now)
     }
 

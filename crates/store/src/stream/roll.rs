@@ -154,13 +154,15 @@ impl Stream {
         self.roll(now)
     }
 
-    /// Writes one entry that is no message.
-    pub(super) fn log(&mut self, control: &Control<'_>, now: Timestamp) -> Result<(), StoreError> {
+    /// Writes entries that are no messages, as one batch.
+    pub(super) fn log(&mut self, controls: &[Control<'_>], now: Timestamp) -> Result<(), StoreError> {
         let Active { segment, file } = self.active.clone();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let mut batch = Batch::begin(&mut buffer, file.end(), &segment.context);
-        batch.control(control, now);
+        for control in controls {
+            batch.control(control, now);
+        }
         batch.finish();
         let written = self.write(&buffer, now);
         self.buffer = buffer;

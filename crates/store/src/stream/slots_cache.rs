@@ -58,12 +58,20 @@ impl SlotsCache {
     /// The table of a sealed segment, read from its footer if it is not at hand. Reads without holding the lock: two
     /// threads may both read a table that neither has found.
     pub(crate) fn load(&self, segment: &Segment) -> Result<Arc<Slots>, ReadError> {
-        if let Some(Item::Whole(found)) = self.lock().find((name(segment), What::Whole)) {
-            return Ok(Arc::clone(found));
+        if let Some(found) = self.at_hand(segment) {
+            return Ok(found);
         }
         let slots = Arc::new(read_slots(segment)?);
         self.insert(segment, Arc::clone(&slots));
         Ok(slots)
+    }
+
+    /// The table of a sealed segment, if it is in memory.
+    pub(crate) fn at_hand(&self, segment: &Segment) -> Option<Arc<Slots>> {
+        match self.lock().find((name(segment), What::Whole)) {
+            Some(Item::Whole(found)) => Some(Arc::clone(found)),
+            _ => None,
+        }
     }
 
     /// What the message with this delta counts, if the segment has it. For whoever asks about messages here and there.

@@ -10,8 +10,10 @@ use crate::entropy::SeededEntropy;
 use crate::store::{Store, StoreOptions};
 use crate::{Disk, Message, StreamReport};
 
+mod blocks;
 mod bounds;
 mod faults;
+mod finds;
 
 /// A store on a disk in memory, which can be opened again.
 struct Bench {

@@ -52,6 +52,7 @@ impl Catalog {
             }
         }
         self.removals.fetch_add(1, Ordering::Release);
+        self.interior += messages;
         self.totals.messages -= messages;
         self.totals.bytes = self.totals.bytes.saturating_sub(bytes);
         self.forget_lost_bytes();

@@ -55,7 +55,7 @@ pub(super) fn recover(
 ) -> Option<Result<(Stream, StreamReport), OpenError>> {
     let ground = Arc::clone(looking.ground.as_ref()?);
     // Streams are looked at one after the other.
-    let claim = ground.claims.take(id, Part::Messages)?;
+    let claim = ground.claims.take((id, Part::Messages)).map(Arc::new)?;
     let files = Files { ground, directory: directory.to_owned(), key, _claim: claim };
     let config = StreamConfig { first_seq, ..StreamConfig::default() };
     Some(recovery::open_stream(id, files, config, 0, 0))

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::StreamId;
+use crate::claim::Claims;
 use crate::disk::Disk;
 use crate::disk::handles::Handles;
 use crate::disk::headroom::Headroom;
@@ -14,7 +15,7 @@ use crate::keys::Keys;
 use crate::meta::{MARKER, Marker};
 use crate::recovery::QUARANTINE;
 use crate::store::{COPY, OURS, is_unfinished, number, stream_number};
-use crate::stream::{Claims, Ground, SlotsCache};
+use crate::stream::{Blocks, Ground, SlotsCache};
 
 use super::overlay::Overlay;
 use super::{Finding, Reporter, journal};
@@ -135,6 +136,7 @@ fn ground(
                 disk: Arc::clone(overlay),
                 handles: Arc::new(Handles::new(Arc::clone(overlay), OPEN_FILES)),
                 slots: Arc::new(SlotsCache::new(TABLE_BYTES)),
+                blocks: Arc::new(Blocks::new(0)),
                 journal,
                 headroom,
                 // What it is needed for is written to the overlay only.

@@ -11,8 +11,8 @@ use super::figure::{Figure, ratios};
 use super::ground::{Ground, with};
 use super::load::{Appender, Load};
 use super::null::BareFile;
-use super::scratch::Scratch;
 use crate::bench::error::BenchError;
+use crate::bench::scratch::Scratch;
 
 /// Messages that may wait for a sync, all streams together.
 const IN_FLIGHT: u64 = 4096;

@@ -10,8 +10,8 @@ use super::ground::Ground;
 use super::load::Load;
 use super::meter::{Meter, Spent};
 use super::null::NullStore;
-use super::scratch::Scratch;
 use crate::bench::error::BenchError;
+use crate::bench::scratch::Scratch;
 
 /// Bytes of log of one measurement.
 const BYTES: u64 = 512 << 20;

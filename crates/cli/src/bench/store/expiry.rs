@@ -7,8 +7,8 @@ use super::figure::Figure;
 use super::ground::Ground;
 use super::load::{Load, shuffle};
 use super::meter::{Meter, Spent};
-use super::scratch::Scratch;
 use crate::bench::error::BenchError;
+use crate::bench::scratch::Scratch;
 
 const MESSAGES: u64 = 1_000_000;
 /// Messages that one call may remove.

@@ -9,8 +9,8 @@ use super::figure::Figure;
 use super::ground::Ground;
 use super::load::{Appender, Load};
 use super::meter::{Clock, Meter};
-use super::scratch::Scratch;
 use crate::bench::error::BenchError;
+use crate::bench::scratch::Scratch;
 
 /// Bytes of payload that are read in one measurement.
 const BYTES: u64 = 512 << 20;

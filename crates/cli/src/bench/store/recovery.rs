@@ -15,8 +15,8 @@ use super::figure::{Figure, ratios};
 use super::ground::Ground;
 use super::load::Load;
 use super::meter::{Meter, resident};
-use super::scratch::Scratch;
 use crate::bench::error::BenchError;
+use crate::bench::scratch::Scratch;
 
 /// What a store holds when its process is killed.
 #[derive(Clone, Copy, Debug, Args)]

@@ -10,8 +10,8 @@ use super::append::fill;
 use super::figure::Figure;
 use super::load::Load;
 use super::meter::{Meter, resident};
-use super::scratch::Scratch;
 use crate::bench::error::BenchError;
+use crate::bench::scratch::Scratch;
 
 const SUBJECTS: u64 = 1_000_000;
 

@@ -19,9 +19,7 @@ pub(super) static ACCOUNT: Block = Block {
         Entry::new(&["mappings", "maps"], "block", "", "Subject mappings.")
             .missing("subject mappings")
             .live(),
-        Entry::new(&["jetstream"], "boolean, text or block", "", "JetStream and its limits.")
-            .missing("JetStream")
-            .live(),
+        Entry::new(&["jetstream"], "boolean, text or block", "", "JetStream and its limits.").live(),
         Entry::new(
             &["msg_trace", "trace_dest"],
             "subject or block",

@@ -1,6 +1,8 @@
 //! `jetstream{}`.
 
-use super::{Block, Entry};
+use super::{Block, Class, Entry};
+
+const NO_CLUSTER: Class = Class::NoMeaning("there are no clusters");
 
 pub(super) static JETSTREAM: Block = Block {
     title: "jetstream",
@@ -8,7 +10,12 @@ pub(super) static JETSTREAM: Block = Block {
         Entry::new(&["enabled", "enable"], "boolean", "true", "Whether there is JetStream."),
         Entry::new(&["store_dir", "storedir", "store"], "path", "$TMP/nats/jetstream", "Where it stores."),
         Entry::new(&["strict"], "boolean", "true", "Refuse requests with unknown fields."),
-        Entry::new(&["sync_interval", "sync"], "duration or `always`", "2m", "How often files are synced."),
+        Entry::new(
+            &["sync_interval", "sync"],
+            "duration or `always`",
+            "2m",
+            "`always`: acknowledge after a sync. Else files are synced in the background, within milliseconds and not after this time.",
+        ),
         Entry::new(
             &["max_memory_store", "max_mem_store", "max_mem"],
             "bytes",
@@ -25,19 +32,24 @@ pub(super) static JETSTREAM: Block = Block {
             "`no_extend` or `will_extend`",
             "",
             "Whether this JetStream is part of another one's cluster.",
-        ),
+        )
+        .class(NO_CLUSTER),
         Entry::new(&["limits"], "block", "", "Limits of streams and consumers."),
-        Entry::new(&["tpm"], "block", "", "Keys in a TPM."),
-        Entry::new(&["unique_tag"], "text", "", "Tag prefix that replicas must not share."),
-        Entry::new(&["max_outstanding_catchup"], "bytes", "64MB", "Bytes on their way to lagging replicas."),
+        Entry::new(&["tpm"], "block", "", "Keys in a TPM.").missing("a TPM"),
+        Entry::new(&["unique_tag"], "text", "", "Tag prefix that replicas must not share.").class(NO_CLUSTER),
+        Entry::new(&["max_outstanding_catchup"], "bytes", "64MB", "Bytes on their way to lagging replicas.")
+            .class(NO_CLUSTER),
         Entry::new(&["max_buffered_size"], "bytes", "128MB", "Bytes that may wait for a stream."),
         Entry::new(&["max_buffered_msgs"], "number", "100000", "Messages that may wait for a stream."),
         Entry::new(&["request_queue_limit"], "number", "10000", "Requests that may wait."),
-        Entry::new(&["info_queue_limit"], "number", "`request_queue_limit`", "Info requests that may wait."),
-        Entry::new(&["meta_compact"], "number", "", "Entries after which the meta log is compacted."),
-        Entry::new(&["meta_compact_size"], "bytes", "", "Bytes after which it is."),
-        Entry::new(&["meta_compact_sync"], "boolean", "false", "Compact it synchronously."),
-        Entry::new(&["max_concurrent_io"], "4 to 8192", "4096", "File operations at once."),
+        Entry::new(&["info_queue_limit"], "number", "`request_queue_limit`", "Info requests that may wait.")
+            .class(Class::NoMeaning("all requests wait in one queue")),
+        Entry::new(&["meta_compact"], "number", "", "Entries after which the meta log is compacted.")
+            .class(NO_CLUSTER),
+        Entry::new(&["meta_compact_size"], "bytes", "", "Bytes after which it is.").class(NO_CLUSTER),
+        Entry::new(&["meta_compact_sync"], "boolean", "false", "Compact it synchronously.").class(NO_CLUSTER),
+        Entry::new(&["max_concurrent_io"], "4 to 8192", "4096", "File operations at once.")
+            .class(Class::NoMeaning("publishing threads write their own files")),
     ],
 };
 
@@ -45,7 +57,8 @@ pub(super) static LIMITS: Block = Block {
     title: "jetstream.limits",
     entries: &[
         Entry::new(&["max_ack_pending"], "number", "", "Highest `max_ack_pending` of a consumer."),
-        Entry::new(&["max_ha_assets"], "number", "", "Replicated streams and consumers on one server."),
+        Entry::new(&["max_ha_assets"], "number", "", "Replicated streams and consumers on one server.")
+            .class(NO_CLUSTER),
         Entry::new(&["max_request_batch"], "number", "", "Messages of one pull request."),
         Entry::new(
             &["default_max_consumers"],

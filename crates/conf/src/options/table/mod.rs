@@ -28,8 +28,6 @@ pub(crate) enum Class {
     Works,
     /// It is accepted with one warning, for there is nothing here that it could change. Why.
     NoMeaning(&'static str),
-    /// The server starts with a warning that names what is not there.
-    Announced(&'static str),
     /// It is read and checked, and then stops the start: the feature that it needs does not exist yet.
     /// The feature, as in "needs X".
     Missing(&'static str),

@@ -40,7 +40,6 @@ fn row(page: &mut String, entry: &Entry) {
     let class = match entry.class {
         Class::Works => "works".to_owned(),
         Class::NoMeaning(why) => format!("no meaning here: {why}"),
-        Class::Announced(what) => format!("accepted with a warning: {what}"),
         Class::Missing(feature) => format!("missing: {feature}"),
     };
     let reload = if entry.reloads { "yes" } else { "no" };

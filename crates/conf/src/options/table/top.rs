@@ -4,7 +4,6 @@ use super::{Block, Class, Entry};
 
 const PROFILING: Class = Class::NoMeaning("there is no Go profile to serve; use `perf`");
 const NO_LINKS: Class = Class::NoMeaning("there are no links to other servers");
-const STREAMS: Class = Class::Announced("streams are not part of this version");
 const OPERATORS: &str = "operators and JWT";
 const RESOLVER: &str = "account resolvers";
 
@@ -203,9 +202,8 @@ pub(super) static TOP: Block = Block {
         Entry::new(&["resolver_pinned_accounts"], "list", "", "Accounts to which the resolver is held.")
             .missing(RESOLVER),
         // Features.
-        Entry::new(&["jetstream"], "boolean, `enabled`, `disabled` or block", "false", "Streams.")
-            .class(STREAMS),
-        Entry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores.").class(STREAMS),
+        Entry::new(&["jetstream"], "boolean, `enabled`, `disabled` or block", "false", "Streams."),
+        Entry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores."),
         Entry::new(&["default_js_domain"], "block", "", "JetStream domain of accounts.")
             .missing("JetStream domains"),
         Entry::new(&["cluster"], "block", "", "Routes to servers of the same cluster.")

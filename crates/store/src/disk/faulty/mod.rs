@@ -18,9 +18,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::lock::Locks;
+use super::lock;
 use super::memory::MemoryFile;
 use super::{DirectoryEntry, Disk, File, Lock};
+use crate::claim::Claims;
 use fault::{Faults, Verdict};
 use volume::Volume;
 
@@ -32,7 +33,7 @@ pub use step::{Operation, Step};
 pub struct FaultyDisk {
     state: Arc<Mutex<State>>,
     /// They end with the process, like this disk.
-    locks: Locks,
+    locks: Claims<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl FaultyDisk {
 
     fn with_volume(volume: Volume, seed: u64) -> Self {
         let state = State { volume, faults: Faults::new(seed), steps: Vec::new() };
-        Self { state: Arc::new(Mutex::new(state)), locks: Locks::default() }
+        Self { state: Arc::new(Mutex::new(state)), locks: Claims::default() }
     }
 
     /// How many points there were so far; also the number of the next one.
@@ -304,7 +305,7 @@ impl Disk for FaultyDisk {
     /// No point: it changes nothing on the disk.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         self.state().faults.check_power()?;
-        self.locks.take(path)
+        lock::take(&self.locks, path)
     }
 }
 

@@ -1,74 +1,21 @@
 //! The cache opens what it must, holds no more than it may and never serves a file that was forgotten.
 
 use super::*;
+use crate::disk::interrupted::{Interrupted, Moment};
 use crate::disk::memory::MemoryDisk;
-use crate::disk::{DirectoryEntry, Lock};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Counts how often it is asked to open, and can do something in the middle of it.
-struct Counting {
-    disk: MemoryDisk,
-    opened: AtomicUsize,
-    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl std::fmt::Debug for Counting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Counting")
-    }
-}
-
-impl Disk for Counting {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        self.disk.create(path)
-    }
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        self.opened.fetch_add(1, Ordering::Relaxed);
-        let file = self.disk.open(path);
-        let meanwhile = self.meanwhile.lock().unwrap().take();
-        if let Some(act) = meanwhile {
-            act();
-        }
-        file
-    }
-    fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
-        self.disk.list(directory)
-    }
-    fn make_directory(&self, path: &Path) -> io::Result<()> {
-        self.disk.make_directory(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_file(path)
-    }
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_directory(path)
-    }
-    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        self.disk.sync_directory(directory)
-    }
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.disk.free_bytes(path)
-    }
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        self.disk.lock(path)
-    }
-}
 
 fn path(number: usize) -> PathBuf {
     PathBuf::from(format!("/{number}"))
 }
 
 /// A disk with the files /0 to /9, each holding its number, and a cache of 4.
-fn cache() -> (Arc<Counting>, Arc<Handles>) {
+fn cache() -> (Arc<Interrupted<MemoryDisk>>, Arc<Handles>) {
     let disk = MemoryDisk::new();
     for number in 0..10 {
         disk.create(&path(number)).unwrap().write_at(&[number as u8], 0).unwrap();
     }
-    let disk = Arc::new(Counting { disk, opened: AtomicUsize::new(0), meanwhile: Mutex::default() });
+    let disk = Arc::new(Interrupted::at(Moment::Opened, disk));
     let handles = Arc::new(Handles::new(Arc::clone(&disk) as Arc<dyn Disk>, 4));
     (disk, handles)
 }
@@ -89,7 +36,7 @@ fn a_file_is_opened_once_while_it_is_in_use() {
         handles.open(&path(3 + round % 7)).unwrap();
         assert!(handles.len() <= 4);
     }
-    let others = disk.opened.load(Ordering::Relaxed) - 2;
+    let others = disk.opened() - 2;
     assert!(others <= 20, "the files in use were opened {others} times more than the others can explain");
     assert!(others >= 12, "seven files went through two places in {others} openings");
 }
@@ -137,10 +84,10 @@ fn a_forgotten_file_is_opened_anew() {
 fn a_file_that_is_forgotten_while_it_is_being_opened_is_not_kept() {
     let (disk, handles) = cache();
     let (names, cache) = (disk.disk.clone(), Arc::clone(&handles));
-    *disk.meanwhile.lock().unwrap() = Some(Box::new(move || {
+    disk.interrupt(move || {
         names.rename(&path(1), &path(0)).unwrap();
         cache.forget(&path(0));
-    }));
+    });
     handles.open(&path(0)).unwrap();
     assert_eq!(number_in(&*handles.open(&path(0)).unwrap()), 1);
 }
@@ -150,9 +97,9 @@ fn two_that_open_at_once_share_one_file() {
     let (disk, handles) = cache();
     let other = Arc::new(Mutex::new(None));
     let (cache, seen) = (Arc::clone(&handles), Arc::clone(&other));
-    *disk.meanwhile.lock().unwrap() = Some(Box::new(move || {
+    disk.interrupt(move || {
         *seen.lock().unwrap() = Some(cache.open(&path(0)).unwrap());
-    }));
+    });
     let file = handles.open(&path(0)).unwrap();
     assert!(Arc::ptr_eq(&file, other.lock().unwrap().as_ref().unwrap()));
     assert_eq!(handles.len(), 1);

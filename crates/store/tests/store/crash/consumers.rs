@@ -21,7 +21,7 @@ use myelin_store::{
     Admission, Durability, NewMessage, Store, StoreOptions, StoreReport, Stream, StreamConfig,
 };
 
-use super::script::{Rounds, has_no_room};
+use super::script::{Rounds, begun, has_no_room, is_the_same_twice};
 use crate::enumeration::{Loss, Script};
 use promise::{All, Key, Promise, Promises, hold, known};
 
@@ -330,14 +330,7 @@ impl Script for Workload {
     type Promises = Promises;
 
     fn work(&self, disk: &FaultyDisk, promises: &mut Promises) {
-        let opened = match self.open(disk, 0) {
-            Err(_) if !disk.is_off() => {
-                disk.set_capacity(None);
-                self.open(disk, 1)
-            }
-            opened => opened,
-        };
-        let Ok((store, _)) = opened else { return };
+        let Some((store, _)) = begun(disk, |turn| self.open(disk, turn)) else { return };
         let mut run = Run { workload: self, disk, promises, store, homes: Vec::new(), now: 1000 };
         let _ = run.run();
     }
@@ -367,21 +360,8 @@ impl Script for Workload {
     }
 
     fn check(&self, disk: &FaultyDisk, promises: &Promises, loss: Loss) -> Result<(), String> {
-        let is_full = loss == Loss::ProcessOnFullDisk;
-        let first = match self.look(disk, promises, loss, 3) {
-            Err(why) if is_full && (why.contains("no space") || why.contains("no storage space")) => {
-                return Ok(());
-            }
-            looked => looked?,
-        };
-        if is_full || matches!(loss, Loss::Power(Survival::All | Survival::Prefix(_))) {
-            return Ok(());
-        }
-        let second = self.look(disk, promises, loss, 4)?;
-        if first != second {
-            return Err(format!("the second opening finds {second:?} instead of {first:?}"));
-        }
-        self.go_on(disk, promises)
+        let look = |turn| self.look(disk, promises, loss, turn);
+        if is_the_same_twice(loss, look)? { self.go_on(disk, promises) } else { Ok(()) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The script: what is done to a store, with a note of each promise when it is made.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,6 +121,40 @@ impl Markers for Mark {
 /// Whether it is the disk that is full, and not one bad moment.
 pub(super) fn has_no_room(disk: &FaultyDisk) -> bool {
     disk.free_bytes(Path::new("/")).is_ok_and(|free| free < HEADROOM)
+}
+
+/// The store of a run that begins: on a full disk, or after one bad moment, it is opened again.
+pub(super) fn begun<T>(disk: &FaultyDisk, open: impl Fn(u64) -> Result<T, String>) -> Option<T> {
+    match open(0) {
+        Err(_) if !disk.is_off() => {
+            disk.set_capacity(None);
+            open(1).ok()
+        }
+        opened => opened.ok(),
+    }
+}
+
+const NO_ROOM: &str = "no storage space";
+
+/// Looks at what is left twice, and holds the second look against the first. Answers whether a closer look is worth it:
+/// not on a full disk, which may refuse to be opened, and a mixture is worth more of it than what is whole.
+pub(super) fn is_the_same_twice<T: PartialEq + fmt::Debug>(
+    loss: Loss,
+    look: impl Fn(u64) -> Result<T, String>,
+) -> Result<bool, String> {
+    let is_full = loss == Loss::ProcessOnFullDisk;
+    let first = match look(3) {
+        Err(why) if is_full && (why.contains("no space") || why.contains(NO_ROOM)) => return Ok(false),
+        looked => looked?,
+    };
+    if is_full || matches!(loss, Loss::Power(Survival::All | Survival::Prefix(_))) {
+        return Ok(false);
+    }
+    let second = look(4)?;
+    if first == second {
+        return Ok(true);
+    }
+    Err(format!("the second opening finds {second:?} instead of {first:?}"))
 }
 
 /// Whether something was refused, or a stream failed, for lack of space.
@@ -254,7 +289,7 @@ impl Run<'_> {
             |twin, _| {
                 twin.remove(seqs);
             },
-            |stream, now| stream.delete_many(seqs, now).map(drop),
+            |stream, now| stream.delete_all(seqs, now).map(drop),
         );
     }
 
@@ -357,6 +392,8 @@ impl Run<'_> {
         self.append("plain", &[("again", 80), ("b.2", 220)]);
         self.skip("plain", 14);
         self.purge("plain", &Purge { filter: Some(Filter::new(b"a.*")), keep: 1, ..Purge::default() });
+        // From the front and behind it, in one batch.
+        self.remove("plain", &[8, 4, 3, 5]);
         self.expire("limited", 60);
         self.close("plain");
         self.upkeep();
@@ -413,14 +450,7 @@ impl Script for Workload {
     type Promises = Promises;
 
     fn work(&self, disk: &FaultyDisk, promises: &mut Promises) {
-        let opened = match self.open(disk, 0) {
-            Err(_) if !disk.is_off() => {
-                disk.set_capacity(None);
-                self.open(disk, 1)
-            }
-            opened => opened,
-        };
-        let Ok((store, _)) = opened else { return };
+        let Some((store, _)) = begun(disk, |turn| self.open(disk, turn)) else { return };
         let mut run = Run { workload: self, disk, promises, store, streams: Vec::new(), now: 1000 };
         let _ = match self.rounds {
             Rounds::Direct => run.direct(),
@@ -447,23 +477,11 @@ impl Script for Workload {
     }
 
     fn check(&self, disk: &FaultyDisk, promises: &Promises, loss: Loss) -> Result<(), String> {
-        let is_full = loss == Loss::ProcessOnFullDisk;
-        let first = match self.look(disk, promises, loss, 3) {
-            Err(why) if is_full && why.contains("planned at") => return Ok(()),
-            Err(why) if is_full && (why.contains("no space") || why.contains("no storage space")) => {
-                return Ok(());
-            }
-            looked => looked?,
+        let look = |turn| match self.look(disk, promises, loss, turn) {
+            Err(why) if loss == Loss::ProcessOnFullDisk && why.contains("planned at") => Err(NO_ROOM.into()),
+            looked => looked,
         };
-        // A mixture is worth a closer look than what is whole.
-        if is_full || matches!(loss, Loss::Power(Survival::All | Survival::Prefix(_))) {
-            return Ok(());
-        }
-        let second = self.look(disk, promises, loss, 4)?;
-        if first != second {
-            return Err(format!("the second opening finds {second:?} instead of {first:?}"));
-        }
-        self.go_on(disk)
+        if is_the_same_twice(loss, look)? { self.go_on(disk) } else { Ok(()) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Everything that a reader can see, held against the twin.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use myelin_stdx::rng::Rng;
 use myelin_store::{Filter, Reader, Seq, Wait};
@@ -49,10 +50,12 @@ impl World {
             look.walk(0, twin.last_seq)?;
             for _ in 0..3 {
                 look.from(rng.below(twin.last_seq + 4))?;
+                look.count(rng.below(twin.last_seq + 4), rng.below(twin.last_seq + 4))?;
             }
             look.last()?;
         }
         compare_subjects(&reader, twin, &mut rng)?;
+        compare_neighbours(&reader, twin, rng.below(twin.last_seq + 4), rng.below(twin.last_seq + 4))?;
         for _ in 0..8 {
             let time = 1000 + rng.below((self.now() - 990) as u64) as i64;
             agree(
@@ -122,6 +125,25 @@ fn compare_subjects(reader: &Reader, twin: &Twin, rng: &mut Rng) -> Result<(), S
     Ok(())
 }
 
+/// Equal neighbours may be shown twice where a segment ends between them.
+fn compare_neighbours(reader: &Reader, twin: &Twin, from: Seq, to: Seq) -> Result<(), String> {
+    let mut shown: Vec<Vec<u8>> = Vec::new();
+    let walk = reader.each_subject(from, to, &mut |subject| {
+        shown.push(subject.to_vec());
+        ControlFlow::Continue(())
+    });
+    walk.map_err(|error| error.to_string())?;
+    shown.dedup();
+    let mut expected: Vec<Vec<u8>> = twin
+        .messages
+        .iter()
+        .filter(|(seq, _)| (from..=to).contains(seq))
+        .map(|(_, kept)| kept.subject.clone())
+        .collect();
+    expected.dedup();
+    agree("subjects of a range", shown, expected)
+}
+
 /// One filter.
 struct Look<'a> {
     reader: &'a Reader,
@@ -163,6 +185,12 @@ impl Look<'_> {
         let pending = self.words("pending", self.reader.pending(self.filter, from))?;
         let expected = self.twin.matching(self.filter).filter(|&seq| seq >= from).count() as u64;
         agree(&what("pending from"), pending, expected)
+    }
+
+    fn count(&self, from: Seq, to: Seq) -> Result<(), String> {
+        let count = self.words("count", self.reader.count(self.filter, from, to))?;
+        let expected = self.twin.matching(self.filter).filter(|seq| (from..=to).contains(seq)).count() as u64;
+        agree(&format!("count from {from} to {to} of {:?}", self.filter), count, expected)
     }
 
     fn last(&self) -> Result<(), String> {

@@ -108,7 +108,7 @@ impl Operation {
         match rng.below(100) {
             0..42 => Self::append(rng, twin),
             42..44 => Self::Erase(near(rng, twin)),
-            44..52 => Self::Delete((0..1 + rng.below(6)).map(|_| near(rng, twin)).collect()),
+            44..52 => Self::Delete(some(rng, twin)),
             52..57 => Self::Purge {
                 filter: maybe(rng, 2, |rng| rng.below(filters().len() as u64) as usize)
                     .or(Some(4).filter(|_| rng.below(4) > 0)),
@@ -163,6 +163,14 @@ impl Sent {
 
 fn budget(rng: &mut Rng) -> usize {
     if rng.below(2) == 0 { 1 + rng.below(10) as usize } else { 10_000 }
+}
+
+/// Some sequences, half of the time with the first ones among them, as consumers acknowledge them.
+fn some(rng: &mut Rng, twin: &Twin) -> Vec<Seq> {
+    let front = if rng.below(2) == 0 { rng.below(12) } else { 0 };
+    let mut seqs: Vec<Seq> = (0..rng.below(6)).map(|_| near(rng, twin)).collect();
+    seqs.extend(twin.first_seq()..twin.first_seq() + front);
+    seqs
 }
 
 /// A sequence in the stream or a little outside.

@@ -194,7 +194,7 @@ impl World {
             }
             Operation::Delete(seqs) => {
                 let now = self.now;
-                let removed = self.stream().delete_many(seqs, now).map_err(|error| error.to_string())?;
+                let removed = self.stream().delete_all(seqs, now).map_err(|error| error.to_string())?;
                 agree("removed", removed, self.twin.remove(seqs))?;
             }
             Operation::Erase(seq) => {

@@ -1,0 +1,91 @@
+//! Services: what can receive messages besides connections.
+//!
+//! The broker knows that they exist and nothing else about them. A message for a service is copied into a [`Parcel`] of
+//! the publishing shard; the shard hands it over before its next flush, and the service does its work right there, on
+//! the publisher's thread.
+
+use crate::parcel::Parcel;
+use crate::shard::Shard;
+use myelin_subject::Subscribed;
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+/// Takes messages and answers by [`Shard::send`].
+pub trait Service: Send + Sync {
+    /// Works off what was published since the last time on this shard, in order; an empty parcel is a wake-up
+    /// ([`Shard::wake`]). Runs on shards' threads, on several at once, and holds up everything else there: it must not
+    /// wait, nor read from a disk.
+    fn serve(&self, parcel: &mut Parcel, shard: &mut Shard);
+
+    /// What the service has sent on this shard is in the outboxes of its receivers: see [`Shard::after_flush`]. What it
+    /// sends now leaves with the next flush.
+    fn flushed(&self, _: &mut Shard) {}
+
+    /// Whether parcels should say who sent each message.
+    fn wants_origin(&self) -> bool {
+        false
+    }
+}
+
+/// A service that waits for something. Equal when it is the same one.
+#[derive(Clone)]
+pub(crate) struct Waiter(pub(crate) Arc<dyn Service>);
+
+impl Waiter {
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+}
+
+impl PartialEq for Waiter {
+    fn eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+}
+
+impl Eq for Waiter {}
+
+impl PartialOrd for Waiter {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiter {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.address().cmp(&other.address())
+    }
+}
+
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Waiter({:#x})", self.address())
+    }
+}
+
+/// A service's interest in the subjects that match a pattern, in one account.
+pub struct Binding {
+    subject: Box<[u8]>,
+    service: Arc<dyn Service>,
+}
+
+impl Binding {
+    pub(crate) fn new(subject: &[u8], service: Arc<dyn Service>) -> Self {
+        Self { subject: subject.into(), service }
+    }
+
+    pub(crate) fn service(&self) -> &Arc<dyn Service> {
+        &self.service
+    }
+}
+
+impl Subscribed for Binding {
+    fn subject(&self) -> &[u8] {
+        &self.subject
+    }
+
+    fn queue(&self) -> Option<&[u8]> {
+        None
+    }
+}

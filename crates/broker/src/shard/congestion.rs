@@ -1,0 +1,87 @@
+//! Receivers with much waiting, and the services that want to send them more.
+//!
+//! A client that reads slowly is cut off in the end, and what is published to it is published anyway. What consumers
+//! deliver can wait in their streams instead: they ask here first, and are woken when there is room (house.md 3.7).
+
+use super::Shard;
+use super::route::{Delivery, Scope, Target};
+use super::staging::Staging;
+use crate::account::Account;
+use crate::conn::Conn;
+use crate::service::{Service, Waiter};
+use std::sync::Arc;
+
+/// The look at one receiver after the other.
+struct Look<'a> {
+    staging: &'a mut Staging,
+    /// Bytes that are too many.
+    bound: usize,
+    waiter: &'a Arc<dyn Service>,
+}
+
+impl Look<'_> {
+    /// Whether too much waits for `conn`.
+    fn is_behind(&mut self, conn: &Conn) -> bool {
+        conn.pending() + self.staging.staged(conn) >= self.bound && conn.close_requested().is_none()
+    }
+
+    /// The same, and if so, sees to it that the waiter is woken when that has changed.
+    fn waits_for(&mut self, conn: &Conn) -> bool {
+        self.is_behind(conn) && {
+            // Staged bytes leave with this shard's next flush, and who writes them then looks for waiters.
+            let staged = self.staging.staged(conn);
+            let waiter = Waiter(Arc::clone(self.waiter));
+            conn.outbox.backlog.wait(&waiter, self.bound / 2, staged)
+        }
+    }
+
+    fn target(&mut self, target: &Target) -> bool {
+        match target {
+            Target::Client(delivery) => self.waits_for(delivery.sub.conn()),
+            Target::Cohort(shared) => shared.subs.iter().any(|sub| self.waits_for(sub.conn())),
+        }
+    }
+
+    /// Whether all members of a queue group are behind; those that end are passed by anyway.
+    fn group(&mut self, group: &[Delivery]) -> bool {
+        let mut members = group.iter().map(|delivery| delivery.sub.conn());
+        let mut living = members.clone().filter(|conn| conn.close_requested().is_none()).peekable();
+        living.peek().is_some()
+            && living.all(|conn| self.is_behind(conn))
+            && members.all(|conn| conn.close_requested().is_some() || self.waits_for(conn))
+    }
+}
+
+impl Shard {
+    /// Whether a delivery to `subject` would go to a receiver for which [too much](crate::Settings::max_backlog) is staged
+    /// or waits already: any of the plain subscriptions, or all members of a queue group. If so, `waiter` is woken, on
+    /// whatever shard, when half of that is worked off or the receiver has ended. It may also be woken without need.
+    pub fn is_congested(
+        &mut self,
+        account: &Arc<Account>,
+        subject: &[u8],
+        waiter: &Arc<dyn Service>,
+    ) -> bool {
+        let scope = Scope { account, permissions: None };
+        let route = self.routes.find(scope, subject, self.staging.cohorts());
+        let bound = self.settings.max_backlog();
+        let mut look = Look { staging: &mut self.staging, bound, waiter };
+        route.targets.iter().any(|target| look.target(target))
+            || route.groups.iter().any(|group| look.group(group))
+    }
+
+    /// Some of what waited for `conn` is written.
+    #[inline]
+    pub(super) fn relieved(&mut self, conn: &Conn) {
+        for Waiter(service) in conn.outbox.backlog.relieved() {
+            self.desk.wake(&service);
+        }
+    }
+
+    /// The session of `conn` is over.
+    pub(crate) fn ended(&mut self, conn: &Conn) {
+        for Waiter(service) in conn.outbox.backlog.end() {
+            self.desk.wake(&service);
+        }
+    }
+}

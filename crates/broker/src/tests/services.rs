@@ -1,0 +1,169 @@
+//! Services: what they get, and what they send.
+
+use super::net::{Net, Peer};
+use crate::account::Account;
+use crate::parcel::{Letter, Parcel};
+use crate::service::Service;
+use crate::shard::Shard;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Sends back what it gets, and notes each call.
+struct Echo {
+    account: Arc<Account>,
+    now: Instant,
+    calls: Mutex<Vec<Vec<String>>>,
+}
+
+fn text(letter: Letter<'_>) -> String {
+    let parts = [letter.subject, letter.reply, letter.headers, letter.payload];
+    parts.map(|part| String::from_utf8_lossy(part).into_owned()).join("|")
+}
+
+impl Service for Echo {
+    fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
+        self.calls.lock().unwrap().push(parcel.iter().map(text).collect());
+        let mut out = Parcel::default();
+        for Letter { reply, headers, payload, .. } in parcel.iter().filter(|letter| !letter.reply.is_empty())
+        {
+            out.push(Letter { subject: reply, headers, payload, ..Letter::default() });
+        }
+        shard.send(&self.account, &mut out, self.now);
+    }
+
+    fn wants_origin(&self) -> bool {
+        true
+    }
+}
+
+fn with_echo(net: &Net, subject: &str) -> Arc<Echo> {
+    let account = net.broker.account("$G").unwrap();
+    let echo = Arc::new(Echo { account, now: net.now(), calls: Mutex::default() });
+    echo.account.bind(subject.as_bytes(), Arc::clone(&echo) as Arc<dyn Service>);
+    echo
+}
+
+fn client(net: &Net) -> Peer {
+    let mut peer = net.peer_as(0, r#""headers":true,"no_responders":true"#);
+    peer.send("SUB in.* 9\r\n");
+    peer
+}
+
+#[test]
+fn a_service_gets_what_one_tick_published_at_once_and_its_answers_leave_with_it() {
+    let net = Net::new();
+    let echo = with_echo(&net, "orders.>");
+    let mut peer = client(&net);
+    peer.send(
+        "PUB orders.1 in.a 2\r\nhi\r\nHPUB orders.2 in.b 12 14\r\nNATS/1.0\r\n\r\nyo\r\nPUB other 0\r\n\r\n",
+    );
+    peer.send("PUB orders.3 0\r\n\r\nPING\r\n");
+    net.flush(0);
+    assert_eq!(peer.received(), "PONG\r\nMSG in.a 9 2\r\nhi\r\nHMSG in.b 9 12 14\r\nNATS/1.0\r\n\r\nyo\r\n");
+    let expected = ["orders.1|in.a||hi", "orders.2|in.b|NATS/1.0\r\n\r\n|yo", "orders.3|||"];
+    assert_eq!(*echo.calls.lock().unwrap(), [expected]);
+}
+
+#[test]
+fn a_service_is_a_responder_until_it_is_unbound() {
+    let net = Net::new();
+    let echo = with_echo(&net, "a");
+    let account = &echo.account;
+    let second = account.bind(b"b", Arc::clone(&echo) as Arc<dyn Service>);
+    let mut peer = client(&net);
+    for _ in 0..3 {
+        peer.send("PUB b in.x 0\r\n\r\n");
+    }
+    net.flush(0);
+    assert!(!peer.received().contains("503"));
+    account.unbind(&second);
+    peer.send("PUB b in.x 0\r\n\r\nPUB a in.y 0\r\n\r\n");
+    net.flush(0);
+    let received = peer.received();
+    assert!(received.contains("503") && received.ends_with("MSG in.y 9 0\r\n\r\n"), "{received}");
+}
+
+#[test]
+fn subscribers_get_what_a_service_gets() {
+    let net = Net::new();
+    let echo = with_echo(&net, "a");
+    let mut peer = client(&net);
+    peer.send("SUB a 1\r\nPUB a in.x 1\r\n1\r\n");
+    net.flush(0);
+    assert_eq!(peer.received(), "MSG a 1 in.x 1\r\n1\r\nMSG in.x 9 1\r\n1\r\n");
+    assert_eq!(echo.calls.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn a_wake_up_is_a_call_without_messages() {
+    let net = Net::new();
+    let echo = with_echo(&net, "a");
+    let service: Arc<dyn Service> = Arc::clone(&echo) as Arc<dyn Service>;
+    net.shards[0].borrow_mut().wake(&service);
+    assert!(net.shards[0].borrow().is_dirty());
+    net.flush(0);
+    assert_eq!(*echo.calls.lock().unwrap(), [Vec::<String>::new()]);
+    assert!(!net.shards[0].borrow().is_dirty());
+}
+
+#[test]
+fn services_that_publish_to_each_other_for_ever_leave_the_shard_alone() {
+    struct Loop(Arc<Account>, Instant, AtomicUsize);
+    impl Service for Loop {
+        fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
+            self.2.fetch_add(parcel.len(), Relaxed);
+            shard.send(&self.0, parcel, self.1);
+        }
+    }
+    let net = Net::new();
+    let account = net.broker.account("$G").unwrap();
+    let service = Arc::new(Loop(Arc::clone(&account), net.now(), AtomicUsize::new(0)));
+    account.bind(b"a", Arc::clone(&service) as Arc<dyn Service>);
+    let mut peer = net.peer(0);
+    peer.send("PUB a 0\r\n\r\n");
+    net.flush(0);
+    let first = service.2.load(Relaxed);
+    assert!(net.shards[0].borrow().is_dirty(), "the rest waits for the next flush");
+    net.flush(0);
+    assert!(service.2.load(Relaxed) > first);
+}
+
+#[test]
+fn who_asks_is_told_when_what_it_sent_is_in_the_outboxes() {
+    struct Twice(Arc<Account>, Instant, Mutex<Vec<usize>>, std::sync::Weak<Twice>, Arc<crate::conn::Conn>);
+    impl Twice {
+        fn say(&self, shard: &mut Shard) {
+            let mut out = Parcel::default();
+            out.push(Letter { subject: b"in.x", payload: b"hi", ..Letter::default() });
+            shard.send(&self.0, &mut out, self.1);
+            shard.after_flush(self.3.upgrade().unwrap());
+        }
+    }
+    impl Service for Twice {
+        fn serve(&self, _: &mut Parcel, shard: &mut Shard) {
+            self.say(shard);
+        }
+        fn flushed(&self, shard: &mut Shard) {
+            let mut seen = self.2.lock().unwrap();
+            seen.push(self.4.pending());
+            if seen.len() < 2 {
+                self.say(shard);
+            }
+        }
+    }
+    let net = Net::new();
+    let mut peer = client(&net);
+    let (account, conn) = (net.broker.account("$G").unwrap(), Arc::clone(peer.conn()));
+    let service = Arc::new_cyclic(|me| {
+        Twice(Arc::clone(&account), net.now(), Mutex::default(), std::sync::Weak::clone(me), conn)
+    });
+    account.bind(b"a", Arc::clone(&service) as Arc<dyn Service>);
+    peer.send("PUB a 0\r\n\r\n");
+    net.flush(0);
+    assert_eq!(peer.received(), "MSG in.x 9 2\r\nhi\r\n");
+    assert!(net.shards[0].borrow().is_dirty(), "what it said then leaves with the next flush");
+    net.flush(0);
+    assert_eq!(peer.received(), "MSG in.x 9 2\r\nhi\r\n");
+    assert!(service.2.lock().unwrap().iter().all(|pending| *pending > 0), "in the outbox, not yet written");
+}

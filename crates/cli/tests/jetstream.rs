@@ -1,0 +1,182 @@
+//! Drives every row about streams, and every single workload, against the reference where it is installed.
+//!
+//! Tiny sizes: this proves that every answer of a real server is understood and every message accounted for, not how
+//! fast anything is.
+
+#![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `None`, with a line that says so, where the reference cannot be found.
+fn reference() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).map(|dir| dir.join("nats-server")).collect();
+    places.push(home.join("go/bin/nats-server"));
+    let found = places.into_iter().find(|program| program.is_file());
+    if found.is_none() {
+        eprintln!("skipped: nats-server was not found");
+    }
+    found
+}
+
+/// A server with or without JetStream that ends with the test.
+struct Server {
+    child: Child,
+    port: u16,
+    _directory: TempDir,
+}
+
+impl Server {
+    fn start(program: &Path, has_streams: bool) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new(program);
+        command.args(["-a", "127.0.0.1", "-p", &port.to_string()]);
+        if has_streams {
+            command.arg("-js").arg("-sd").arg(directory.path());
+        }
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let server = Self { child, port, _directory: directory };
+        let deadline = Instant::now() + PATIENCE;
+        while !server.greets() {
+            assert!(Instant::now() < deadline, "the server does not listen");
+            std::thread::yield_now();
+        }
+        server
+    }
+
+    fn greets(&self) -> bool {
+        let mut first = [0; 5];
+        TcpStream::connect(("127.0.0.1", self.port))
+            .is_ok_and(|mut socket| socket.read_exact(&mut first).is_ok())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_myelin"));
+    command.arg("bench").args(arguments);
+    command
+}
+
+/// Runs these rows with the reference on both sides and gives their figures.
+fn table(program: &Path, rows: &str) -> Vec<serde_json::Value> {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("table.json");
+    let scratch = directory.path().join("scratch");
+    let mut command = bench(&["table", "--quick", "--rounds", "1", "--seconds", "0.02", "--rows", rows]);
+    command.arg("--ours").arg(program).arg("--reference").arg(program);
+    let output = command.arg("--json").arg(&json).arg("--dir").arg(&scratch).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_dir(&scratch).unwrap().count(), 0, "streams were left behind");
+    let table: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let rows = table["rows"].as_array().unwrap().clone();
+    for row in &rows {
+        assert_eq!(row["failures"].as_array().map(Vec::len), Some(0), "{row}");
+        for side in ["reference", "ours", "control"] {
+            let values = row["figures"][0][side].as_array().unwrap();
+            assert!(values.len() == 1 && values.iter().all(|value| value.as_f64() > Some(0.0)), "{row}");
+        }
+    }
+    rows
+}
+
+fn metrics(row: &serde_json::Value) -> Vec<&str> {
+    row["figures"].as_array().unwrap().iter().map(|figure| figure["metric"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_row_of_the_issue_is_measured() {
+    let Some(program) = reference() else { return };
+    let rows = table(&program, "js");
+    assert_eq!(rows.len(), 20);
+    for row in &rows {
+        let name = row["name"].as_str().unwrap();
+        let metrics = metrics(row);
+        assert!(metrics.starts_with(&["msgs/s", "CPU us/msg"]), "{row}");
+        let has_latency =
+            ["js-sync-", "js-always-sync", "js-get-1"].iter().any(|start| name.starts_with(start));
+        assert_eq!(metrics.contains(&"p99 us"), has_latency, "{row}");
+        assert_eq!(metrics.contains(&"bytes/subject"), name.starts_with("js-subjects-"), "{row}");
+    }
+}
+
+#[test]
+fn every_kind_of_row_of_the_study_is_measured() {
+    let Some(program) = reference() else { return };
+    let kinds = [
+        "s1-sync-memory-64",
+        "s1-async-file-4K",
+        "s1-atomic-10-memory-256",
+        "s1-atomic-100-file-64",
+        "s1-fast-10-memory-256",
+        "s1-fast-10000-memory-64",
+        "s1-fast-1000-flow-*-file-256",
+        "s1-fast-1000-by-*-memory-256",
+        "s1-fast-10*-file-async-256",
+    ];
+    assert_eq!(table(&program, &kinds.join(",")).len(), 6 + 5 + 2 + 3);
+}
+
+#[test]
+fn single_workloads_run_against_a_running_server() {
+    let Some(program) = reference() else { return };
+    let server = Server::start(&program, true);
+    let (url, pid) = (format!("nats://127.0.0.1:{}", server.port), server.child.id().to_string());
+    let common = ["--server", &url, "--server-pid", &pid, "--msgs", "2000", "--storage", "memory"];
+    for (workload, role) in [
+        (&["pub", "sync", "--clients", "2"][..], "synchronous publisher"),
+        (&["pub", "async", "--clients", "4", "--streams", "2"], "asynchronous publisher"),
+        (&["pub", "batch", "--batch", "100"], "batch publisher"),
+        (&["pub", "fast", "--batch", "500", "--flow", "50", "--clients", "3"], "fast batch publisher"),
+        (&["get", "sync", "--window", "8"], "direct getter"),
+        (&["get", "batch", "--batch", "300"], "batched direct getter"),
+    ] {
+        let output = bench(&[&["js"], workload, &common].concat()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            text.contains(&format!("NATS JetStream {role} stats: ")) && text.contains("server CPU "),
+            "{text}"
+        );
+        assert_eq!(text.contains("latencies p50 "), workload[1] == "sync" && workload[0] == "pub", "{text}");
+    }
+}
+
+#[test]
+fn a_server_without_streams_is_told_from_a_slow_one() {
+    let Some(program) = reference() else { return };
+    let server = Server::start(&program, false);
+    let url = format!("nats://127.0.0.1:{}", server.port);
+    let output = bench(&["js", "pub", "async", "--server", &url]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("there is no JetStream"), "{error}");
+}
+
+#[test]
+fn impossible_workloads_are_refused_before_anything_is_sent() {
+    for arguments in [
+        &["pub", "batch", "--batch", "1"][..],
+        &["pub", "fast", "--flow", "70000"],
+        &["get", "batch", "--batch", "0"],
+    ] {
+        let output = bench(&[&["js"], arguments].concat()).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains("at least 1"), "{error}");
+    }
+}

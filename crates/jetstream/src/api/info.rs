@@ -1,0 +1,159 @@
+//! What answers tell about a stream and an account.
+
+use super::moment;
+use crate::config::{AccountLimits, ExternalStream, StreamConfig, SubjectTransform};
+use crate::error::ApiError;
+use myelin_store::Timestamp;
+use myelin_wire::json::{counts, is_zero};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A stream: how it is configured and how it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StreamInfo {
+    /// With versions ([`crate::config::with_versions`]), but not in a list.
+    pub config: StreamConfig,
+    /// When the stream was made.
+    #[serde(serialize_with = "moment")]
+    pub created: Timestamp,
+    /// What it holds.
+    pub state: StreamState,
+    /// The server's domain; not in the answer to a creation.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub domain: String,
+    /// Where it is; only in answers to INFO.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterInfo>,
+    /// How far a mirror is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<SourceInfo>,
+    /// How far sources are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceInfo>,
+    /// When this was said.
+    #[serde(serialize_with = "moment")]
+    pub ts: Timestamp,
+}
+
+/// What a stream holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StreamState {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes, as the reference counts them.
+    pub bytes: u64,
+    /// Sequence of the first message.
+    pub first_seq: u64,
+    /// Its time.
+    #[serde(serialize_with = "moment")]
+    pub first_ts: Timestamp,
+    /// Sequence of the last message.
+    pub last_seq: u64,
+    /// Its time.
+    #[serde(serialize_with = "moment")]
+    pub last_ts: Timestamp,
+    /// Different subjects.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_subjects: u64,
+    /// Messages of each subject, where asked for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", serialize_with = "counts")]
+    pub subjects: BTreeMap<Vec<u8>, u64>,
+    /// Sequences between first and last without a message.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_deleted: u64,
+    /// Which these are, where asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deleted: Vec<u64>,
+    /// What a damaged disk took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
+    /// Consumers.
+    pub consumer_count: u64,
+}
+
+/// What a damaged disk took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// Sequences.
+    pub msgs: Vec<u64>,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Where a stream is. A server alone names itself as the leader.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ClusterInfo {
+    /// Name of the server.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub leader: String,
+}
+
+/// How far the copying of another stream is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceInfo {
+    /// The other stream.
+    pub name: String,
+    /// Where it is, if not here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalStream>,
+    /// Messages that are still to come.
+    pub lag: u64,
+    /// The last sequence that came.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub seq: u64,
+    /// Nanoseconds since something came; -1: nothing yet.
+    pub active: i64,
+    /// Why nothing comes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ApiError>,
+    /// What is taken.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub filter_subject: String,
+    /// What is taken and what is made of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subject_transforms: Vec<SubjectTransform>,
+}
+
+/// What an account uses and may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AccountInfo {
+    /// Bytes in memory.
+    pub memory: u64,
+    /// Bytes on disk.
+    pub storage: u64,
+    /// Bytes in memory that streams have reserved.
+    pub reserved_memory: u64,
+    /// Bytes on disk that streams have reserved.
+    pub reserved_storage: u64,
+    /// Streams.
+    pub streams: u64,
+    /// Consumers of all streams.
+    pub consumers: u64,
+    /// What it may have.
+    pub limits: AccountLimits,
+    /// The server's domain.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub domain: String,
+    /// Requests.
+    pub api: ApiStats,
+}
+
+/// Requests that were answered for an account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ApiStats {
+    /// The API level of this server.
+    pub level: u32,
+    /// All requests.
+    pub total: u64,
+    /// Those that were answered with an error.
+    pub errors: u64,
+    /// Those that are not answered yet.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub inflight: u64,
+}
+
+impl Default for ApiStats {
+    fn default() -> Self {
+        Self { level: crate::config::API_LEVEL, total: 0, errors: 0, inflight: 0 }
+    }
+}

@@ -1,0 +1,317 @@
+//! Requests about streams. Each says how its body is read; errors are those that need no look at the stream.
+//!
+//! Compat: where a body may be absent, anything that does not begin like an object or a list counts as absent.
+
+use crate::error::ApiError;
+use crate::json::{self, Abort, Decode, Moment, Object, Reader, object, same_name};
+use myelin_wire::json::{Kind, Value};
+
+/// `STREAM.INFO.<stream>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamInfoRequest {
+    /// Subjects to skip; never negative.
+    pub offset: i64,
+    /// Whether to list deleted sequences.
+    pub deleted_details: bool,
+    /// Count messages for each subject that this matches; empty: do not.
+    pub subjects_filter: String,
+}
+
+/// `STREAM.NAMES` and `STREAM.LIST`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamsRequest {
+    /// Streams to skip; never negative.
+    pub offset: i64,
+    /// Only streams with a subject that overlaps this; empty: all.
+    pub subject: String,
+}
+
+/// `STREAM.PURGE.<stream>`. Empty: everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PurgeRequest {
+    /// Up to this sequence, which stays; 0: not said.
+    pub seq: u64,
+    /// Only these subjects; empty: all.
+    pub filter: String,
+    /// How many messages stay; 0: not said.
+    pub keep: u64,
+}
+
+/// `STREAM.MSG.DELETE.<stream>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageDeleteRequest {
+    /// The message.
+    pub seq: u64,
+    /// Whether its bytes may stay on disk.
+    pub no_erase: bool,
+}
+
+/// `STREAM.MSG.GET.<stream>` and `DIRECT.GET.<stream>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageGetRequest {
+    /// This message, or where to begin; 0: not said.
+    pub seq: u64,
+    /// The last one of this subject.
+    pub last_by_subj: String,
+    /// The next one of these subjects.
+    pub next_by_subj: String,
+    /// How many; 0: one.
+    pub batch: i64,
+    /// Bytes of all; 0: not said.
+    pub max_bytes: i64,
+    /// Not before this.
+    pub start_time: Option<Moment>,
+    /// The last one of each subject that one of these matches.
+    pub multi_last: Vec<String>,
+    /// Not beyond this sequence; 0: not said.
+    pub up_to_seq: u64,
+    /// Not after this.
+    pub up_to_time: Option<Moment>,
+    /// Without headers.
+    pub no_hdr: bool,
+}
+
+/// What Go embeds in requests that are answered in pages.
+#[derive(Default)]
+pub(super) struct Paged {
+    pub(super) offset: i64,
+}
+
+object! { Paged, "ApiPagedRequest":
+    "offset" offset "int",
+}
+
+object! { PurgeRequest, "JSApiStreamPurgeRequest":
+    "seq" seq "uint64",
+    "filter" filter "string",
+    "keep" keep "uint64",
+}
+
+object! { MessageDeleteRequest, "JSApiMsgDeleteRequest":
+    "seq" seq "uint64",
+    "no_erase" no_erase "bool",
+}
+
+object! { MessageGetRequest, "JSApiMsgGetRequest":
+    "seq" seq "uint64",
+    "last_by_subj" last_by_subj "string",
+    "next_by_subj" next_by_subj "string",
+    "batch" batch "int",
+    "max_bytes" max_bytes "int",
+    "start_time" start_time "*time.Time",
+    "multi_last" multi_last "[]string",
+    "up_to_seq" up_to_seq "uint64",
+    "up_to_time" up_to_time "*time.Time",
+    "no_hdr" no_hdr "bool",
+}
+
+/// Reads a request that embeds [`Paged`] and has other fields besides.
+macro_rules! paged {
+    ($type:ty, $go:literal: $($name:literal $field:ident $go_type:literal,)*) => {
+        impl Object for $type {
+            const NAME: &'static str = $go;
+
+            fn member(
+                &mut self,
+                owner: &'static str,
+                key: &str,
+                value: Value<'_>,
+                reader: &mut Reader,
+            ) -> Option<Result<(), Abort>> {
+                $(if same_name($name, key) {
+                    let read = |reader: &mut Reader| self.$field.decode(value, $go_type, reader);
+                    return Some(reader.field(owner, $name, read));
+                })*
+                let mut paged = Paged { offset: self.offset };
+                let read = |reader: &mut Reader| paged.member(owner, key, value, reader);
+                let result = reader.field(owner, Paged::NAME, read);
+                self.offset = paged.offset;
+                result
+            }
+        }
+
+        impl Decode for $type {
+            fn decode(&mut self, value: Value<'_>, go_type: &str, reader: &mut Reader) -> Result<(), Abort> {
+                reader.object(self, value, go_type)
+            }
+        }
+    };
+}
+
+paged! { StreamInfoRequest, "JSApiStreamInfoRequest":
+    "deleted_details" deleted_details "bool",
+    "subjects_filter" subjects_filter "string",
+}
+
+// Compat: names and lists are two types there, of which the names' stands for both: their faults differ in that name.
+paged! { StreamsRequest, "JSApiStreamNamesRequest":
+    "subject" subject "string",
+}
+
+impl StreamInfoRequest {
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// [`ApiError::invalid_json`].
+    pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        let mut read: Self = optional(body, "server.JSApiStreamInfoRequest", strict)?;
+        read.offset = read.offset.max(0);
+        Ok(read)
+    }
+}
+
+impl StreamsRequest {
+    /// Reads the body of a request for names.
+    ///
+    /// # Errors
+    /// [`ApiError::invalid_json`].
+    pub fn names(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        let mut read: Self = optional(body, "server.JSApiStreamNamesRequest", strict)?;
+        read.offset = read.offset.max(0);
+        Ok(read)
+    }
+
+    /// Reads the body of a request for a list.
+    ///
+    /// # Errors
+    /// [`ApiError::invalid_json`].
+    pub fn list(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        let named = |text: String| text.replace("JSApiStreamNamesRequest", "JSApiStreamListRequest");
+        Self::names(body, strict).map_err(|mut error| {
+            error.description = named(error.description.into_owned()).into();
+            error
+        })
+    }
+}
+
+impl PurgeRequest {
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// [`ApiError::invalid_json`], or [`ApiError::BAD_REQUEST`] when it says both where to end and how many to keep.
+    pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        let read: Self = optional(body, "server.JSApiStreamPurgeRequest", strict)?;
+        if read.seq > 0 && read.keep > 0 { Err(ApiError::BAD_REQUEST) } else { Ok(read) }
+    }
+}
+
+impl MessageDeleteRequest {
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// [`ApiError::invalid_json`], or [`ApiError::BAD_REQUEST`] when there is none.
+    pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        required(body, "server.JSApiMsgDeleteRequest", strict)
+    }
+}
+
+impl MessageGetRequest {
+    /// Reads the body of `STREAM.MSG.GET`, which gives one message.
+    ///
+    /// # Errors
+    /// [`ApiError::invalid_json`], or [`ApiError::BAD_REQUEST`] when there is none, when it asks for several messages, or
+    /// when it does not say in one way which.
+    pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        let read: Self = required(body, "server.JSApiMsgGetRequest", strict)?;
+        if read.batch > 0 || read.max_bytes > 0 || !read.is_definite() {
+            return Err(ApiError::BAD_REQUEST);
+        }
+        Ok(read)
+    }
+
+    /// Reads the body of `DIRECT.GET`; what it may say is for direct gets to decide.
+    ///
+    /// # Errors
+    /// In Go's words; direct gets have statuses instead of errors.
+    pub fn direct(body: &[u8]) -> Result<Self, String> {
+        let mut read = Self::default();
+        json::lenient(body, "server.JSApiMsgGetRequest", &mut read).map(|()| read)
+    }
+
+    /// Whether it says in one way which message is meant.
+    fn is_definite(&self) -> bool {
+        let (last, next) = (!self.last_by_subj.is_empty(), !self.next_by_subj.is_empty());
+        let ways = [self.seq > 0, last, self.start_time.is_some()].into_iter().filter(|way| *way).count();
+        ways <= 1 && !(last && next) && (ways == 1 || next)
+    }
+}
+
+pub(super) fn optional<T: Decode + Default>(body: &[u8], go_type: &str, strict: bool) -> Result<T, ApiError> {
+    if !matches!(body.trim_ascii_start().first(), Some(b'{' | b'[')) {
+        return Ok(T::default());
+    }
+    json::request(body, go_type, strict).map_err(ApiError::invalid_json)
+}
+
+fn required<T: Decode + Default>(body: &[u8], go_type: &str, strict: bool) -> Result<T, ApiError> {
+    if is_empty(body) {
+        return Err(ApiError::BAD_REQUEST);
+    }
+    json::request(body, go_type, strict).map_err(ApiError::invalid_json)
+}
+
+/// Whether a body says nothing: no bytes, or an object without members.
+#[must_use]
+pub fn is_empty(body: &[u8]) -> bool {
+    let nothing = |value: Value<'_>| value.kind() == Kind::Object && value.members().next().is_none();
+    body.is_empty() || Value::parse(body).is_ok_and(nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused<T>(read: Result<T, ApiError>) -> String {
+        read.err().map(|error| error.description.into_owned()).unwrap_or_default()
+    }
+
+    #[test]
+    fn pages_begin_at_zero_and_bodies_may_be_absent() {
+        let read = StreamInfoRequest::read(br#"{"offset":-3,"subjects_filter":">"}"#, true).unwrap();
+        assert_eq!((read.offset, read.subjects_filter.as_str()), (0, ">"));
+        for nothing in [&b""[..], b"null", b"nonsense"] {
+            assert_eq!(StreamsRequest::names(nothing, true).unwrap(), StreamsRequest::default());
+        }
+    }
+
+    #[test]
+    fn faults_name_the_types_of_the_reference() {
+        let wrong = "invalid JSON: json: cannot unmarshal string into Go struct field";
+        assert_eq!(
+            refused(StreamInfoRequest::read(br#"{"offset":"x"}"#, true)),
+            format!("{wrong} JSApiStreamInfoRequest.ApiPagedRequest.offset of type int")
+        );
+        assert_eq!(
+            refused(StreamsRequest::list(br#"{"offset":"x"}"#, true)),
+            format!("{wrong} JSApiStreamListRequest.ApiPagedRequest.offset of type int")
+        );
+        assert_eq!(
+            refused(StreamsRequest::list(b"[]", true)),
+            "invalid JSON: json: cannot unmarshal array into Go value of type server.JSApiStreamListRequest"
+        );
+    }
+
+    #[test]
+    fn one_message_is_asked_for_in_one_way() {
+        for definite in [r#"{"seq":1}"#, r#"{"seq":1,"next_by_subj":"a"}"#, r#"{"last_by_subj":"a"}"#] {
+            assert!(MessageGetRequest::read(definite.as_bytes(), true).is_ok(), "{definite}");
+        }
+        for bad in [
+            "",
+            " { } ",
+            r#"{"seq":0}"#,
+            r#"{"seq":1,"last_by_subj":"a"}"#,
+            r#"{"last_by_subj":"a","next_by_subj":"a"}"#,
+            r#"{"seq":1,"batch":2}"#,
+            r#"{"seq":1,"start_time":"2024-01-01T00:00:00Z"}"#,
+        ] {
+            assert_eq!(MessageGetRequest::read(bad.as_bytes(), true), Err(ApiError::BAD_REQUEST), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_purge_ends_somewhere_or_keeps_some() {
+        assert_eq!(PurgeRequest::read(br#"{"seq":1,"keep":1}"#, true), Err(ApiError::BAD_REQUEST));
+        assert_eq!(PurgeRequest::read(b"", true), Ok(PurgeRequest::default()));
+    }
+}

@@ -1,0 +1,142 @@
+//! What an account and the server have for streams, and whether one more fits.
+
+use super::{Neighbours, Storage, StreamConfig};
+use crate::error::ApiError;
+use serde::Serialize;
+
+/// Limits of an account. Shown as the reference shows them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AccountLimits {
+    /// Bytes; -1: no limit.
+    pub max_memory: i64,
+    /// Bytes; -1: no limit.
+    pub max_storage: i64,
+    /// -1 and 0: no limit.
+    pub max_streams: i64,
+    /// For each stream; -1 and 0: no limit.
+    pub max_consumers: i64,
+    /// For each consumer; -1: no limit.
+    pub max_ack_pending: i64,
+    /// Bytes of one stream in memory; -1 and 0: no limit.
+    pub memory_max_stream_bytes: i64,
+    /// Bytes of one stream on disk; -1 and 0: no limit.
+    pub storage_max_stream_bytes: i64,
+    /// Whether each stream must say `max_bytes`.
+    pub max_bytes_required: bool,
+}
+
+/// An account that was told nothing.
+impl Default for AccountLimits {
+    fn default() -> Self {
+        Self {
+            max_memory: -1,
+            max_storage: -1,
+            max_streams: -1,
+            max_consumers: -1,
+            max_ack_pending: -1,
+            memory_max_stream_bytes: -1,
+            storage_max_stream_bytes: -1,
+            max_bytes_required: false,
+        }
+    }
+}
+
+/// What the server has for all accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Bytes.
+    pub max_memory: i64,
+    /// Bytes.
+    pub max_storage: i64,
+    /// Of `max_memory`, by the `max_bytes` of streams in memory.
+    pub memory_reserved: i64,
+    /// Of `max_storage`, by the `max_bytes` of streams on disk.
+    pub storage_reserved: i64,
+    /// The longest window for duplicates, in nanoseconds; 0: any.
+    pub duplicate_window: i64,
+}
+
+/// All limits that a configuration is held against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of the stream's account.
+    pub account: AccountLimits,
+    /// Of everybody.
+    pub server: ServerLimits,
+}
+
+impl Limits {
+    /// Whether the account may have a stream of this name besides those that it has.
+    pub(super) fn check_count(&self, config: &StreamConfig, all: &dyn Neighbours) -> Result<(), ApiError> {
+        let mut others = 0;
+        all.each(&mut |other| {
+            others += i64::from(other.name != config.name);
+            true
+        });
+        let full = self.account.max_streams > 0 && others >= self.account.max_streams;
+        if full { Err(ApiError::MAXIMUM_STREAMS_LIMIT) } else { Ok(()) }
+    }
+
+    /// Whether a stream must have, and may have, its `max_bytes`.
+    pub(super) fn check_stream_bytes(&self, config: &StreamConfig) -> Result<(), ApiError> {
+        let limit = match config.storage {
+            Storage::Memory => self.account.memory_max_stream_bytes,
+            Storage::File => self.account.storage_max_stream_bytes,
+        };
+        if self.account.max_bytes_required && config.max_bytes <= 0 {
+            Err(ApiError::STREAM_MAX_BYTES_REQUIRED)
+        } else if limit > 0 && config.max_bytes > limit {
+            Err(ApiError::STREAM_MAX_STREAM_BYTES_EXCEEDED)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether a stream's consumers are within the account's limit.
+    pub(super) fn check_consumers(&self, config: &StreamConfig) -> Result<(), ApiError> {
+        let limit = self.account.max_consumers;
+        let over = config.max_consumers > 0 && limit > 0 && config.max_consumers > limit;
+        if over { Err(ApiError::MAXIMUM_CONSUMERS_LIMIT) } else { Ok(()) }
+    }
+
+    /// Whether `more` bytes can be reserved for a stream, where `reserved` are already for its account. A stream
+    /// without limit, -1, asks for one byte.
+    pub(super) fn check_bytes(
+        &self,
+        config: &StreamConfig,
+        more: i64,
+        reserved: i64,
+    ) -> Result<(), ApiError> {
+        let more = if more < 0 { 1 } else { more };
+        let of_account = more.saturating_mul(config.num_replicas.max(1));
+        let (account, limit, taken, error) = match config.storage {
+            Storage::Memory => (
+                self.account.max_memory,
+                self.server.max_memory,
+                self.server.memory_reserved,
+                ApiError::MEMORY_RESOURCES_EXCEEDED,
+            ),
+            Storage::File => (
+                self.account.max_storage,
+                self.server.max_storage,
+                self.server.storage_reserved,
+                ApiError::STORAGE_RESOURCES_EXCEEDED,
+            ),
+        };
+        let exceeds = |more: i64, reserved: i64, limit: i64| reserved > limit || more > limit - reserved;
+        let over = (account >= 0 && exceeds(of_account, reserved, account)) || exceeds(more, taken, limit);
+        if over { Err(error) } else { Ok(()) }
+    }
+}
+
+/// What the account's other streams of the same storage have reserved, and replicas of theirs.
+pub(super) fn reserved_by_others(config: &StreamConfig, all: &dyn Neighbours) -> i64 {
+    let mut sum = 0_i64;
+    all.each(&mut |other| {
+        if other.name != config.name && other.storage == config.storage && other.max_bytes > 0 {
+            sum = sum.saturating_add(other.max_bytes.saturating_mul(other.num_replicas.max(1)));
+        }
+        true
+    });
+    sum
+}

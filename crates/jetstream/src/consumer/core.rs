@@ -1,0 +1,447 @@
+//! One consumer inside its turn: requests and acknowledgements in, deliveries out.
+//!
+//! Owns everything about a consumer that is not in its [`Record`]: who waits, what is to come again, where it is in the stream. No
+//! clock, socket or thread: `now` and the [`World`] are passed in. Nothing is delivered that the stream has not released,
+//! and nothing is forgotten that was delivered and not acknowledged.
+
+use super::ack_subject::AckSubjects;
+use super::brake::Brake;
+use super::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
+use super::effects::{Effects, Event, World};
+use super::pull::{Pull, Supply};
+use super::push::Push;
+use super::record::Record;
+use super::redelivery::{Redelivery, ack_wait};
+use super::source::{Source, Start, filter_of};
+use crate::config::Retention;
+use myelin_store::consumer::{self, Delta, Rules};
+use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+/// What a method works with.
+pub struct Turn<'a> {
+    /// The time of day.
+    pub now: Timestamp,
+    /// The last delivery and message, for signs of life: set by the core.
+    pub(super) place: (u64, u64),
+    /// What may be asked.
+    pub world: &'a mut dyn World,
+    /// What comes of it.
+    pub effects: &'a mut Effects,
+}
+
+impl<'a> Turn<'a> {
+    /// A turn at this time.
+    pub fn new(now: Timestamp, world: &'a mut dyn World, effects: &'a mut Effects) -> Self {
+        Self { now, place: (0, 0), world, effects }
+    }
+}
+
+/// What a consumer is made of.
+pub struct Opening {
+    /// The stream's name.
+    pub stream: String,
+    /// Its configuration, checked, with its name.
+    pub config: Arc<ConsumerConfig>,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Of its stream.
+    pub reader: Reader,
+    /// Its state.
+    pub record: Record,
+    /// Of the stream.
+    pub retention: Retention,
+    /// Bytes of the largest message that may come.
+    pub largest: i64,
+    /// For subjects that nobody should guess.
+    pub seed: u64,
+}
+
+/// See the module.
+pub struct ConsumerCore {
+    pub(super) created: Timestamp,
+    pub(super) source: Source,
+    pub(super) redelivery: Redelivery,
+    pub(super) hands: Hands,
+    pub(super) retention: Retention,
+    largest: i64,
+    /// A message may go no earlier.
+    pub(super) held_until: Option<Timestamp>,
+    /// Bytes of a message that comes again.
+    pub(super) again: Vec<u8>,
+    /// Whether the end of the pause is still to be told.
+    is_pause_told: bool,
+}
+
+/// What delivers a message, once it is found.
+pub(super) struct Hands {
+    pub(super) config: Arc<ConsumerConfig>,
+    pub(super) record: Record,
+    pub(super) subjects: AckSubjects,
+    pub(super) mode: Mode,
+    pub(super) brake: Brake,
+    /// Changes that the record has not seen.
+    pub(super) deltas: Vec<Delta>,
+    /// The number of the next delivery.
+    pub(super) next_delivery: u64,
+    /// Messages that await their acknowledgement.
+    pub(super) outstanding: u64,
+    pub(super) last_delivered: Option<Timestamp>,
+    pub(super) last_acked: Option<Timestamp>,
+    pub(super) headers: Vec<u8>,
+}
+
+/// How messages leave.
+pub(super) enum Mode {
+    Pull(Pull),
+    Push(Box<Push>),
+}
+
+/// How its state changes, as the store has it.
+#[must_use]
+pub fn rules(config: &ConsumerConfig) -> Rules {
+    Rules {
+        acks: match config.ack_policy {
+            AckPolicy::None => consumer::AckPolicy::None,
+            AckPolicy::All | AckPolicy::FlowControl => consumer::AckPolicy::All,
+            AckPolicy::Explicit => consumer::AckPolicy::Explicit,
+        },
+        max_deliver: u64::try_from(config.max_deliver).ok().and_then(NonZeroU64::new),
+    }
+}
+
+impl ConsumerCore {
+    /// A new consumer: finds where it begins and notes it in its record.
+    ///
+    /// # Errors
+    /// The stream cannot be read.
+    pub fn create(opening: Opening, keeps_one: bool, now: Timestamp) -> Result<Self, ReadError> {
+        let start = Start::select(&opening.config, &opening.reader, keeps_one)?;
+        opening.record.apply(Delta::Reset { seq: start.floor() });
+        Ok(Self::begin(opening, start, now))
+    }
+
+    /// A consumer whose record is there already.
+    #[must_use]
+    pub fn resume(opening: Opening, now: Timestamp) -> Self {
+        let next = opening.record.read(|state| state.delivered().stream) + 1;
+        Self::begin(opening, Start { next, ..Start::default() }, now)
+    }
+
+    fn begin(opening: Opening, start: Start, now: Timestamp) -> Self {
+        let Opening { stream, config, created, reader, record, retention, largest, seed } = opening;
+        let mode = if config.is_push() {
+            Mode::Push(Box::new(Push::new(&stream, &config.name, &config, seed)))
+        } else {
+            Mode::Pull(Pull::new(now))
+        };
+        let (delivered, outstanding) =
+            record.read(|state| (state.delivered().consumer.0, state.pending().len() as u64));
+        let mut redelivery = Redelivery::default();
+        if outstanding > 0 {
+            // What was not acknowledged before a restart may be due.
+            redelivery.expect(now);
+        }
+        let mut core = Self {
+            created,
+            redelivery,
+            hands: Hands {
+                subjects: AckSubjects::new(&stream, &config.name),
+                mode,
+                brake: Brake::new(&config, reader.state().totals.last_seq, largest),
+                deltas: Vec::new(),
+                next_delivery: delivered + 1,
+                outstanding,
+                last_delivered: None,
+                last_acked: None,
+                headers: Vec::new(),
+                record,
+                config: Arc::clone(&config),
+            },
+            source: Source::new(reader, filter_of(&config), start),
+            retention,
+            largest,
+            held_until: None,
+            again: Vec::new(),
+            is_pause_told: true,
+        };
+        core.is_pause_told = !core.is_paused(now);
+        if let Mode::Push(push) = &mut core.hands.mode {
+            push.inactive_since = Some(now);
+            push.beat_later(&config, now);
+        }
+        core
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> &Arc<ConsumerConfig> {
+        &self.hands.config
+    }
+
+    /// Its state's place.
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.hands.record
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub fn filter(&self) -> &Filter {
+        self.source.filter()
+    }
+
+    /// The next message that it looks at.
+    #[must_use]
+    pub fn position(&self) -> Seq {
+        self.source.position()
+    }
+
+    /// Whether it delivers nothing for now.
+    #[must_use]
+    pub fn is_paused(&self, now: Timestamp) -> bool {
+        self.hands.config.pause_until.is_some_and(|until| now < until.timestamp())
+    }
+
+    /// What it looked for at `from` was found elsewhere: it goes on with `next`, or looks itself.
+    pub fn warmed(&mut self, from: Seq, next: Option<Seq>) {
+        self.source.warmed(from, next);
+    }
+
+    /// The last delivery and message.
+    pub(super) fn place(&self) -> (u64, u64) {
+        (self.hands.next_delivery - 1, self.source.position() - 1)
+    }
+
+    pub(super) fn supply(&mut self) -> Supply {
+        let pending = self.source.left().unwrap_or(0);
+        let again = self.redelivery.len() as u64;
+        Supply { pending, again, outstanding: self.hands.outstanding }
+    }
+
+    /// Goes on with another configuration, which was checked.
+    pub fn update(&mut self, config: Arc<ConsumerConfig>, turn: &mut Turn<'_>) {
+        let old = std::mem::replace(&mut self.hands.config, Arc::clone(&config));
+        if filter_of(&old) != filter_of(&config) {
+            self.source.set_filter(filter_of(&config));
+        }
+        if old.rate_limit_bps != config.rate_limit_bps {
+            self.hands.brake.update(&config, self.largest);
+            self.held_until = None;
+        }
+        if old.deliver_subject != config.deliver_subject && self.hands.outstanding > 0 {
+            self.expect_all_again(turn);
+        }
+        if old.pause_until != config.pause_until {
+            self.is_pause_told = !self.is_paused(turn.now);
+            turn.effects.events.push(Event::Pause);
+        }
+        if self.hands.outstanding > 0 {
+            self.redelivery.expect(turn.now);
+        }
+        if let Mode::Push(push) = &mut self.hands.mode {
+            push.beat_later(&config, turn.now);
+        }
+        self.listen(turn);
+    }
+
+    /// Everything that awaits its acknowledgement is delivered again.
+    fn expect_all_again(&mut self, turn: &Turn<'_>) {
+        let seqs: Vec<Seq> =
+            self.hands.record.read(|state| state.pending().iter().map(|(seq, _)| seq).collect());
+        seqs.into_iter().for_each(|seq| self.redelivery.add(seq));
+        self.redelivery.expect(turn.now);
+    }
+
+    /// Reads a stream that was opened anew.
+    pub fn set_reader(&mut self, reader: Reader) {
+        self.source.set_reader(reader);
+    }
+
+    /// When it was made.
+    #[must_use]
+    pub fn created(&self) -> Timestamp {
+        self.created
+    }
+
+    /// Begins anew with the message `seq`, or behind the last acknowledged for 0; answers with which.
+    ///
+    /// # Errors
+    /// Where it began does not allow that.
+    pub fn reset_to(&mut self, seq: Seq) -> Result<Seq, &'static str> {
+        let config = &self.hands.config;
+        let seq = match config.deliver_policy {
+            _ if seq == 0 => self.hands.record.read(|state| state.ack_floor().stream) + 1,
+            DeliverPolicy::All => seq,
+            DeliverPolicy::ByStartSequence if seq < config.opt_start_seq => return Err("below start seq"),
+            DeliverPolicy::ByStartSequence => seq,
+            DeliverPolicy::ByStartTime => {
+                let time = config.opt_start_time.map_or(0, |time| time.timestamp());
+                match self.source.reader().seq_at(time) {
+                    Ok(first) if seq < first => return Err("below start time"),
+                    _ => seq,
+                }
+            }
+            _ => return Err("not allowed"),
+        };
+        self.reset(seq);
+        Ok(seq)
+    }
+
+    /// Begins anew with the message `seq`.
+    fn reset(&mut self, seq: Seq) {
+        self.hands.record.apply(Delta::Reset { seq: seq - 1 });
+        self.redelivery.clear();
+        self.source.seek(seq);
+        self.hands.next_delivery = 1;
+        self.hands.outstanding = 0;
+        (self.hands.last_delivered, self.hands.last_acked) = (None, None);
+    }
+
+    /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more, and what is no more is not
+    /// looked for.
+    pub fn forget_removed(&mut self) {
+        let first = self.source.reader().state().totals.first_seq;
+        self.hands.record.apply(Delta::DropBelow { seq: first });
+        let pending: Vec<Seq> =
+            self.hands.record.read(|state| state.pending().iter().map(|(seq, _)| seq).collect());
+        let source = &self.source;
+        let gone: Vec<Delta> = pending
+            .into_iter()
+            .filter(|seq| !source.contains(*seq))
+            .map(|seq| Delta::Forget { seq })
+            .collect();
+        self.hands.record.apply_all(&gone);
+        self.hands.count_outstanding();
+        let source = &self.source;
+        self.redelivery.retain(|seq| source.contains(seq));
+        if self.source.position() < first {
+            self.source.seek(first);
+        }
+    }
+
+    /// Looks whether anybody listens to what it pushes.
+    pub fn listen(&mut self, turn: &mut Turn<'_>) {
+        let Mode::Push(push) = &mut self.hands.mode else { return };
+        let is_active = turn.world.has_interest(self.hands.config.deliver_subject.as_bytes());
+        if is_active {
+            push.inactive_since = None;
+        } else if push.is_active {
+            push.inactive_since = Some(turn.now);
+        }
+        push.is_active = is_active;
+    }
+
+    /// Ends it: who waits is told so.
+    pub fn end(&mut self, text: &str, turn: &mut Turn<'_>) {
+        if let Mode::Pull(pull) = &mut self.hands.mode {
+            pull.end(text, turn);
+        }
+    }
+
+    /// When [`due`](Self::due) has something to do: perhaps too early, never too late.
+    #[must_use]
+    pub fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
+        let config = &self.hands.config;
+        let pause =
+            (!self.is_pause_told).then(|| config.pause_until.map(|until| until.timestamp())).flatten();
+        let mode = match &self.hands.mode {
+            Mode::Pull(pull) => pull.next_due(),
+            Mode::Push(push) => push.next_beat(),
+        };
+        let again = self.redelivery.next_due();
+        [pause, mode, again, self.held_until, self.end_of_use(now)].into_iter().flatten().min()
+    }
+
+    /// When nobody will have used it for too long.
+    fn end_of_use(&self, now: Timestamp) -> Option<Timestamp> {
+        let threshold = self.hands.config.inactive_threshold;
+        if threshold <= 0 {
+            return None;
+        }
+        let since = match &self.hands.mode {
+            Mode::Push(push) => push.inactive_since?,
+            Mode::Pull(pull) if pull.is_empty() => pull.last_used,
+            Mode::Pull(_) => now,
+        };
+        Some(since.saturating_add(threshold))
+    }
+
+    /// Does what is due besides deliveries.
+    pub fn due(&mut self, turn: &mut Turn<'_>) {
+        turn.place = self.place();
+        if self.held_until.is_some_and(|at| at <= turn.now) {
+            self.held_until = None;
+        }
+        if !self.is_pause_told && !self.is_paused(turn.now) {
+            self.is_pause_told = true;
+            turn.effects.events.push(Event::Pause);
+        }
+        if self.redelivery.next_due().is_some_and(|at| at <= turn.now) {
+            self.look_for_late(turn);
+        }
+        let has_pending = self.hands.outstanding > 0;
+        let Hands { config, mode, .. } = &mut self.hands;
+        match mode {
+            Mode::Pull(pull) => {
+                pull.unpin_if_due(turn);
+                if pull.next_due().is_some_and(|at| at <= turn.now) {
+                    pull.look_through(false, turn);
+                }
+            }
+            Mode::Push(push) => push.beat_if_due(config, turn.place, has_pending, turn.now, turn.effects),
+        }
+        self.end_if_unused(turn);
+    }
+
+    /// What nobody acknowledged in time is to come again, or was delivered as often as it may be.
+    fn look_for_late(&mut self, turn: &mut Turn<'_>) {
+        let Self { redelivery, hands, source, .. } = self;
+        let first = source.reader().state().totals.first_seq;
+        hands.record.apply(Delta::DropBelow { seq: first });
+        let found = hands.record.read(|state| redelivery.look(state, &hands.config, turn.now));
+        for (seq, pending, redelivered) in found.exhausted {
+            let deliveries = redelivered + 1;
+            turn.effects.events.push(Event::MaxDeliveries { seq, deliveries });
+            // More often than may be: the record gives it up.
+            let count = u64::try_from(hands.config.max_deliver).unwrap_or(0) + 1;
+            let delivery = pending.delivery;
+            hands.record.apply(Delta::Delivered { delivery, seq, count, timestamp: pending.timestamp });
+        }
+        hands.count_outstanding();
+    }
+
+    fn end_if_unused(&mut self, turn: &mut Turn<'_>) {
+        if self.end_of_use(turn.now).is_none_or(|at| at > turn.now) {
+            return;
+        }
+        if let Mode::Pull(pull) = &mut self.hands.mode {
+            // A client that works on what it got is using it.
+            let newest = self.hands.record.read(|state| {
+                let waits = state.pending().iter().map(|(seq, pending)| {
+                    let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
+                    pending.timestamp.saturating_add(ack_wait(&self.hands.config, redelivered))
+                });
+                waits.max()
+            });
+            if newest.is_some_and(|at| at > pull.last_used) {
+                pull.last_used = newest.unwrap_or(pull.last_used);
+                return;
+            }
+        }
+        turn.effects.is_over = true;
+    }
+}
+
+impl Hands {
+    pub(super) fn count_outstanding(&mut self) {
+        self.outstanding = self.record.read(|state| state.pending().len() as u64);
+    }
+
+    /// Has the record know what was delivered.
+    pub(super) fn commit(&mut self) {
+        self.record.apply_all(&self.deltas);
+        self.deltas.clear();
+    }
+}

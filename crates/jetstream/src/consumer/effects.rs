@@ -1,0 +1,78 @@
+//! What a consumer's turn may ask, and what it wants from others: run after it by whoever embeds the consumer (house.md 3.3).
+
+use crate::advisory::consumer::Unpinned;
+use myelin_broker::Parcel;
+use myelin_store::consumer::DeliverySeq;
+use myelin_store::{Seq, Timestamp};
+
+/// What a turn may ask of its embedder.
+pub trait World {
+    /// Whether anybody receives `subject`.
+    fn has_interest(&self, subject: &[u8]) -> bool;
+
+    /// Whether whoever receives `subject` is so far behind that it gets nothing now. The consumer is woken when that ends.
+    fn is_congested(&mut self, subject: &[u8]) -> bool;
+
+    /// A name that nobody has guessed or used.
+    fn unique_id(&self) -> String;
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Effects {
+    /// Messages to be sent, in order.
+    pub out: Parcel,
+    /// Answers to acknowledgements: to be sent behind `out` once the consumer's state counts as stored.
+    pub confirmations: Parcel,
+    /// Messages that the consumer needs no more, with work-queue and interest retention.
+    pub settled: Vec<Seq>,
+    /// What those who listen are told.
+    pub events: Vec<Event>,
+    /// Whether the consumer has ended: nobody has used it for too long.
+    pub is_over: bool,
+}
+
+/// What advisories and metrics tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A message was delivered as often as it may be.
+    MaxDeliveries {
+        /// Which.
+        seq: Seq,
+        /// How often.
+        deliveries: u64,
+    },
+    /// A client wants it again.
+    Nak(Answered),
+    /// A client wants it no more.
+    Terminated(Answered, String),
+    /// A client has acknowledged it, and this one is among the sampled; when it was delivered.
+    Acknowledged(Answered, Timestamp),
+    /// A client was chosen for a group.
+    Pinned {
+        /// The group.
+        group: String,
+        /// The number that its requests must show.
+        id: String,
+    },
+    /// It is chosen no more.
+    Unpinned {
+        /// The group.
+        group: String,
+        /// Why.
+        reason: Unpinned,
+    },
+    /// A pause has begun or ended.
+    Pause,
+}
+
+/// A delivery to which a client has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Its number.
+    pub delivery: DeliverySeq,
+    /// The message.
+    pub seq: Seq,
+    /// Which delivery of the message it was, from 1.
+    pub deliveries: u64,
+}

@@ -1,0 +1,67 @@
+//! What the API tells of a consumer.
+
+use super::core::{ConsumerCore, Mode, Turn};
+use super::effects::Event;
+use crate::advisory::consumer::Unpinned;
+use crate::api::consumer::{ConsumerInfo, PriorityGroupState, SequenceInfo};
+
+impl ConsumerCore {
+    /// How it stands; its configuration as it is kept.
+    pub fn info(&mut self, stream: &str, turn: &mut Turn<'_>) -> ConsumerInfo {
+        turn.place = self.place();
+        let supply = self.supply();
+        let hands = &mut self.hands;
+        let num_waiting = match &mut hands.mode {
+            Mode::Pull(pull) => {
+                pull.look_through(false, turn);
+                pull.len() as u64
+            }
+            Mode::Push(_) => 0,
+        };
+        let config = (*hands.config).clone();
+        let group = |group: &String| {
+            let pin = if let Mode::Pull(pull) = &hands.mode { pull.pin.as_ref() } else { None };
+            PriorityGroupState {
+                group: group.clone(),
+                pinned_client_id: pin.map_or_else(String::new, |pin| pin.id.clone()),
+                pinned_ts: pin.map_or(0, |pin| pin.since),
+            }
+        };
+        let paused = config.pause_until.map_or(0, |until| until.timestamp().saturating_sub(turn.now)).max(0);
+        let (delivered, floor, redelivered) = hands
+            .record
+            .read(|state| (state.delivered(), state.ack_floor(), state.redelivered().len() as u64));
+        let sequence = |pair: myelin_store::consumer::SequencePair, last_active| SequenceInfo {
+            consumer_seq: pair.consumer.0,
+            stream_seq: pair.stream,
+            last_active,
+        };
+        ConsumerInfo {
+            stream_name: stream.to_owned(),
+            name: config.name.clone(),
+            created: self.created,
+            delivered: sequence(delivered, hands.last_delivered),
+            ack_floor: sequence(floor, hands.last_acked),
+            num_ack_pending: hands.outstanding,
+            num_redelivered: if config.max_deliver == 1 { 0 } else { redelivered },
+            num_waiting,
+            num_pending: supply.pending,
+            cluster: None,
+            push_bound: matches!(&hands.mode, Mode::Push(push) if push.is_active),
+            paused: paused > 0,
+            pause_remaining: paused,
+            ts: turn.now,
+            priority_groups: config.priority_groups.iter().take(1).map(group).collect(),
+            config,
+        }
+    }
+
+    /// Ends the choice of a client for a group. False: there is no such group, or nobody was chosen.
+    pub fn unpin(&mut self, group: &str, turn: &mut Turn<'_>) -> bool {
+        let Mode::Pull(pull) = &mut self.hands.mode else { return false };
+        let Some(pin) = pull.pin.take_if(|pin| pin.group == group) else { return false };
+        let group = pin.group;
+        turn.effects.events.push(Event::Unpinned { group, reason: Unpinned::Admin });
+        true
+    }
+}

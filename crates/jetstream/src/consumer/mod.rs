@@ -1,0 +1,31 @@
+//! Consumers: who reads a stream, what was delivered and what was acknowledged.
+//!
+//! [`ConsumerCore`] is one consumer inside its turn, without I/O; what it must not lose is in its [`Record`]. `config` is what
+//! clients ask for. Who embeds it brings requests and acknowledgements, wakes it when the stream has more, and sends what
+//! comes of that.
+
+mod ack_subject;
+mod acks;
+mod brake;
+pub mod config;
+mod core;
+mod deliver;
+mod effects;
+mod info;
+mod next_request;
+mod pin;
+mod pull;
+mod push;
+mod record;
+mod redelivery;
+mod source;
+mod status;
+mod waiting;
+
+pub use ack_subject::AckSubject;
+pub use core::{ConsumerCore, Opening, Turn, rules};
+pub use deliver::Pace;
+pub use effects::{Answered, Effects, Event, World};
+pub use next_request::{NextRequest, Refusal};
+pub use record::Record;
+pub(crate) use source::filter_of;

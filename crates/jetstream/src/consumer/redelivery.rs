@@ -1,0 +1,155 @@
+//! Messages that are to be delivered again: because nobody acknowledged them in time, or a client said so.
+//!
+//! Owns the queue of those that wait for it, and when to look for more. It must never forget a message: what is not in the
+//! queue is found by the next look at what awaits its acknowledgement.
+
+use super::config::ConsumerConfig;
+use myelin_store::consumer::{ConsumerState, Pending};
+use myelin_store::{Seq, Timestamp};
+use std::collections::{HashSet, VecDeque};
+
+/// Messages that one look goes through.
+const SLICE: usize = 64 * 1024;
+/// Nanoseconds that a look comes later than it could, for each message that it has to look at: where a million are pending
+/// it is not begun anew for each of them.
+const REST_PER_MESSAGE: i64 = 100;
+/// Compat: an acknowledgement may be late by so much.
+const GRACE: i64 = 1_000_000;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Redelivery {
+    queue: VecDeque<Seq>,
+    /// Those of the queue that are still wanted.
+    queued: HashSet<Seq>,
+    look_at: Option<Timestamp>,
+    /// A look that is not through: where it goes on, and when the next one is due by what it has seen.
+    look: Option<(Seq, Option<Timestamp>)>,
+}
+
+/// What a look has found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Messages that were delivered as often as they may be.
+    pub(super) exhausted: Vec<(Seq, Pending, u64)>,
+    /// Whether messages came into the queue.
+    pub(super) is_more_due: bool,
+}
+
+/// How long after its last delivery a message is delivered again.
+pub(super) fn ack_wait(config: &ConsumerConfig, redelivered: u64) -> i64 {
+    match config.backoff.as_slice() {
+        [] => config.ack_wait,
+        backoff => {
+            let at = usize::try_from(redelivered).unwrap_or(usize::MAX).min(backoff.len() - 1);
+            backoff[at]
+        }
+    }
+}
+
+impl Redelivery {
+    pub(super) fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queued.is_empty()
+    }
+
+    /// When to [`look`](Self::look).
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.look_at
+    }
+
+    /// A message was delivered, and is to be looked at when its time is over.
+    pub(super) fn expect(&mut self, at: Timestamp) {
+        let at = at.saturating_add(GRACE);
+        self.look_at = Some(self.look_at.map_or(at, |known| known.min(at)));
+    }
+
+    /// Wants a message delivered again.
+    pub(super) fn add(&mut self, seq: Seq) {
+        if self.queued.insert(seq) {
+            self.queue.push_back(seq);
+        }
+    }
+
+    /// The next message; it is not in the queue any more.
+    pub(super) fn take(&mut self) -> Option<Seq> {
+        loop {
+            let seq = self.queue.pop_front()?;
+            if self.queued.remove(&seq) {
+                return Some(seq);
+            }
+        }
+    }
+
+    /// It was not delivered.
+    pub(super) fn put_back(&mut self, seq: Seq) {
+        if self.queued.insert(seq) {
+            self.queue.push_front(seq);
+        }
+    }
+
+    /// Nobody wants it again.
+    pub(super) fn remove(&mut self, seq: Seq) {
+        if self.queued.remove(&seq) && self.queue.len() > 64 && self.queued.len() < self.queue.len() / 4 {
+            let queued = &self.queued;
+            self.queue.retain(|seq| queued.contains(seq));
+        }
+    }
+
+    /// Keeps those for which `keep` says so.
+    pub(super) fn retain(&mut self, keep: impl Fn(Seq) -> bool) {
+        self.queued.retain(|seq| keep(*seq));
+        let queued = &self.queued;
+        self.queue.retain(|seq| queued.contains(seq));
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Looks through a slice of what awaits its acknowledgement for what has waited too long.
+    pub(super) fn look(&mut self, state: &ConsumerState, config: &ConsumerConfig, now: Timestamp) -> Found {
+        let mut found = Found::default();
+        let (from, mut next) = self.look.take().unwrap_or((0, None));
+        let before = self.queue.len();
+        let mut last = None;
+        let mut seen = 0;
+        let most = u64::try_from(config.max_deliver).ok().filter(|most| *most > 0);
+        for (seq, pending) in state.pending().iter_from(from) {
+            if seen == SLICE {
+                last = Some(seq);
+                break;
+            }
+            seen += 1;
+            if self.queued.contains(&seq) {
+                continue;
+            }
+            let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
+            let due = pending.timestamp.saturating_add(ack_wait(config, redelivered));
+            if due > now {
+                next = Some(next.map_or(due, |next: Timestamp| next.min(due)));
+            } else if most.is_some_and(|most| redelivered.max(1) >= most) {
+                found.exhausted.push((seq, pending, redelivered));
+            } else {
+                self.queue.push_back(seq);
+                self.queued.insert(seq);
+            }
+        }
+        found.is_more_due = self.queue.len() > before;
+        self.look_at = match last {
+            Some(seq) => {
+                self.look = Some((seq, next));
+                Some(now)
+            }
+            None => {
+                let rest = now.saturating_add(REST_PER_MESSAGE.saturating_mul(state.pending().len() as i64));
+                next.map(|next| next.saturating_add(GRACE).max(rest))
+            }
+        };
+        found
+    }
+}

@@ -1,0 +1,406 @@
+//! One account's streams.
+
+use super::consumers::{StreamConsumers, Surroundings};
+use super::door::Door;
+use super::host::{Alarmed, Host};
+use super::live::{Listener, LiveStream, ServerLimits, lock};
+use super::{Calls, JetStream};
+use crate::advisory::{self, Stamp};
+use crate::api::info::{AccountInfo, ApiStats};
+use crate::config::stored::Stored;
+use crate::config::{self, AccountLimits, Limits, Neighbours, Storage, StreamConfig};
+use crate::error::ApiError;
+use crate::stream::{self, Budget, StreamCore};
+use myelin_broker::{Account, Binding, Letter, Level, Parcel};
+use myelin_store::consumer::Consumers;
+use myelin_store::{FoundStream, Stream, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::time::Duration;
+
+/// What of the API is asked here. Compat: `DIRECT` and `CONSUMER.MSG` are not: direct gets and pull requests have subjects of
+/// their own, stream by stream and consumer by consumer, and nobody answers where there is no such thing.
+const DOORS: [&str; 16] = [
+    "*",
+    "STREAM.>",
+    "CONSUMER.CREATE.>",
+    "CONSUMER.DURABLE.>",
+    "CONSUMER.NAMES.>",
+    "CONSUMER.LIST.>",
+    "CONSUMER.INFO.>",
+    "CONSUMER.DELETE.>",
+    "CONSUMER.PAUSE.>",
+    "CONSUMER.UNPIN.>",
+    "CONSUMER.RESET.>",
+    "CONSUMER.LEADER.>",
+    "CONSUMER.PEER.>",
+    "META.>",
+    "SERVER.>",
+    "ACCOUNT.>",
+];
+
+/// See the head of this file.
+pub struct AccountStreams {
+    jetstream: Weak<JetStream>,
+    host: Arc<dyn Host>,
+    account: Arc<Account>,
+    /// `None`: it may not use JetStream.
+    limits: RwLock<Option<AccountLimits>>,
+    calls: Calls,
+    memory: Arc<Budget>,
+    files: Arc<Budget>,
+    streams: RwLock<BTreeMap<String, Arc<LiveStream>>>,
+    doors: Mutex<Vec<Arc<Binding>>>,
+    /// Names of streams that are in the store and could not be opened.
+    unrestored: Mutex<Vec<String>>,
+}
+
+impl AccountStreams {
+    pub(super) fn new(
+        jetstream: &Arc<JetStream>,
+        account: &Arc<Account>,
+        limits: Option<AccountLimits>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            jetstream: Arc::downgrade(jetstream),
+            host: Arc::clone(&jetstream.host),
+            account: Arc::clone(account),
+            memory: Arc::new(Budget::new(limits.as_ref().map_or(-1, |limits| limits.max_memory))),
+            files: Arc::new(Budget::new(limits.as_ref().map_or(-1, |limits| limits.max_storage))),
+            limits: RwLock::new(limits),
+            calls: Calls::default(),
+            streams: RwLock::default(),
+            doors: Mutex::default(),
+            unrestored: Mutex::default(),
+        })
+    }
+
+    /// The account as the broker knows it.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// What it may use; `None`: nothing.
+    pub fn limits(&self) -> Option<AccountLimits> {
+        self.limits.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Other limits, from now on. What exceeds them stays.
+    pub(super) fn set_limits(&self, limits: Option<AccountLimits>) {
+        let most = |of: fn(&AccountLimits) -> i64| limits.as_ref().map_or(-1, of);
+        self.memory.set_limit(most(|limits| limits.max_memory));
+        self.files.set_limit(most(|limits| limits.max_storage));
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    /// Its own limits and those of the server, for a look at a configuration.
+    pub(super) fn all_limits(&self, jetstream: &JetStream) -> Limits {
+        let settings = &jetstream.settings;
+        let [memory_reserved, storage_reserved] = jetstream.reserved();
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let window = settings.duplicate_window.map_or(0, |window| window.as_nanos());
+        Limits {
+            account: self.limits().unwrap_or_default(),
+            server: config::ServerLimits {
+                max_memory: signed(settings.max_memory),
+                max_storage: signed(settings.max_store),
+                memory_reserved,
+                storage_reserved,
+                duplicate_window: i64::try_from(window).unwrap_or(i64::MAX),
+            },
+        }
+    }
+
+    /// What its streams have reserved, in memory and in files.
+    pub(super) fn reserved(&self) -> [i64; 2] {
+        let mut reserved = [0_i64; 2];
+        for stream in self.read().values() {
+            let config = stream.config();
+            let kind = &mut reserved[usize::from(config.storage == Storage::File)];
+            *kind = kind.saturating_add(config.max_bytes.max(0));
+        }
+        reserved
+    }
+
+    /// What `INFO` says of it.
+    pub fn info(&self, domain: &str) -> AccountInfo {
+        let used = |budget: &Budget| u64::try_from(budget.used()).unwrap_or(0);
+        let [reserved_memory, reserved_storage] = self.reserved().map(|bytes| bytes.unsigned_abs());
+        let (total, errors) = self.calls.get();
+        AccountInfo {
+            memory: used(&self.memory),
+            storage: used(&self.files),
+            reserved_memory,
+            reserved_storage,
+            streams: self.read().len() as u64,
+            consumers: self.read().values().map(|stream| stream.consumers().count() as u64).sum(),
+            limits: self.limits().unwrap_or_default(),
+            domain: domain.to_owned(),
+            api: ApiStats { total, errors, ..ApiStats::default() },
+        }
+    }
+
+    /// Counts a request to the API.
+    pub(super) fn count_call(&self, is_error: bool) {
+        self.calls.count(is_error);
+        if let Some(jetstream) = self.jetstream.upgrade() {
+            jetstream.calls.count(is_error);
+        }
+    }
+
+    /// Tells the system account that requests to the API were dropped.
+    pub(super) fn advise_of_dropped(&self, dropped: u64) {
+        let (Some(jetstream), Some(system)) = (self.jetstream.upgrade(), self.host.system_account()) else {
+            return;
+        };
+        let (id, settings) = (self.host.unique_id(), &jetstream.settings);
+        let stamp = Stamp { id: &id, time: self.host.now(), domain: &settings.domain };
+        let advisory = advisory::api_limit_reached(stamp, &settings.server_name, dropped);
+        let subject = advisory.subject.as_bytes();
+        if system.has_interest(subject) {
+            let mut out = Parcel::default();
+            out.push(Letter { subject, payload: &advisory.body, ..Letter::default() });
+            self.host.publish(&system, out);
+        }
+    }
+
+    /// What its streams in memory and in files take.
+    pub fn budgets(&self) -> [&Budget; 2] {
+        [&self.memory, &self.files]
+    }
+
+    pub(super) fn host(&self) -> &dyn Host {
+        &*self.host
+    }
+
+    /// Names of streams that are in the store and could not be opened.
+    pub fn unrestored(&self) -> Vec<String> {
+        lock(&self.unrestored).clone()
+    }
+
+    /// A stream by name.
+    pub fn stream(&self, name: &str) -> Option<Arc<LiveStream>> {
+        self.read().get(name).cloned()
+    }
+
+    /// All streams, by name.
+    pub fn streams(&self) -> Vec<Arc<LiveStream>> {
+        self.read().values().cloned().collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<LiveStream>>> {
+        self.streams.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to receive requests.
+    pub(super) fn open_door(self: &Arc<Self>) {
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
+        let domain = &jetstream.settings.domain;
+        let mut prefixes = vec!["$JS.API".to_owned()];
+        if !domain.is_empty() {
+            prefixes.push(format!("$JS.{domain}.API"));
+        }
+        let door = Door::to(self);
+        let subjects = prefixes.iter().flat_map(|prefix| DOORS.map(|door| format!("{prefix}.{door}")));
+        let bind = |subject: String| self.account.bind(subject.as_bytes(), Arc::clone(&door));
+        *lock(&self.doors) = subjects.map(bind).collect();
+    }
+
+    /// Opens a stream that the store has. One that cannot be opened stays as it is.
+    pub(super) fn restore(self: &Arc<Self>, found: FoundStream) {
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
+        let (name, account) = (&found.meta.name, self.account.name());
+        let log = |level, what: &dyn std::fmt::Display| {
+            self.host.log(level, format_args!("  Stream '{account} > {name}' {what}"));
+        };
+        if self.stream(name).is_some() {
+            lock(&self.unrestored).push(name.clone());
+            return log(Level::Error, &"is in the store twice: the newer one was left alone");
+        }
+        let config = match Stored::decode(&found.meta.config) {
+            Ok(stored) => stored.config,
+            Err(why) => {
+                lock(&self.unrestored).push(name.clone());
+                return log(Level::Error, &format_args!("has a configuration that cannot be read: {why}"));
+            }
+        };
+        self.host.log(Level::Info, format_args!("  Starting restore for stream '{account} > {name}'"));
+        let began = self.host.instant();
+        let settings = stream::shape(&config, jetstream.settings.sync_always);
+        match jetstream.store.open_stream(found.id, settings, self.host.now()) {
+            Ok((store, report)) => {
+                report.notices.iter().for_each(|notice| log(Level::Warn, notice));
+                let messages = store.state().totals.messages;
+                let states = match jetstream.open_consumers(&store, &config) {
+                    Ok(states) => states,
+                    Err(error) => {
+                        lock(&self.unrestored).push(name.clone());
+                        return log(
+                            Level::Error,
+                            &format_args!("has consumers that cannot be read: {error}"),
+                        );
+                    }
+                };
+                self.begin(&jetstream, config, store, states, found.meta.created);
+                // In the reference's form: `1ms`, and nothing is `0s`.
+                let took = match self.host.instant().duration_since(began).as_millis() as u64 {
+                    0 => "0s".to_owned(),
+                    millis => format!("{:?}", Duration::from_millis(millis)),
+                };
+                self.host.log(
+                    Level::Info,
+                    format_args!("  Restored {messages} messages for stream '{account} > {name}' in {took}"),
+                );
+            }
+            Err(error) => {
+                lock(&self.unrestored).push(name.clone());
+                log(Level::Error, &format_args!("could not be restored: {error}"));
+            }
+        }
+    }
+
+    /// Makes a stream whose configuration was checked.
+    pub(crate) fn create(
+        self: &Arc<Self>,
+        jetstream: &Arc<JetStream>,
+        config: StreamConfig,
+        now: Timestamp,
+    ) -> Result<Arc<LiveStream>, ApiError> {
+        if lock(&self.unrestored).contains(&config.name) {
+            return Err(ApiError::stream_create(
+                "a stream of this name is in the store and could not be restored",
+            ));
+        }
+        let settings = stream::shape(&config, jetstream.settings.sync_always);
+        let store = match config.storage {
+            Storage::Memory => Stream::in_memory(settings, jetstream.seed(), now),
+            Storage::File => {
+                let blob = Stored { created: now, config: config.clone() }.encode();
+                let made =
+                    jetstream.store.create_stream(self.account.name(), &config.name, &blob, settings, now);
+                made.map_err(ApiError::stream_create)?
+            }
+        };
+        let states = jetstream.open_consumers(&store, &config).map_err(ApiError::stream_create)?;
+        Ok(self.begin(jetstream, config, store, states, now))
+    }
+
+    /// Takes an open stream into service.
+    fn begin(
+        self: &Arc<Self>,
+        jetstream: &Arc<JetStream>,
+        config: StreamConfig,
+        store: Stream,
+        states: Consumers,
+        created: Timestamp,
+    ) -> Arc<LiveStream> {
+        let listener = Arc::new(Listener(Mutex::default()));
+        store.on_release(Arc::clone(&listener) as Arc<dyn myelin_store::OnRelease>);
+        let (account, server) = match config.storage {
+            Storage::Memory => (&self.memory, &jetstream.memory),
+            Storage::File => (&self.files, &jetstream.files),
+        };
+        let name = config.name.clone();
+        let consumers = StreamConsumers::new(&name, jetstream, &self.account, states);
+        let settings = stream::Settings {
+            domain: jetstream.settings.domain.clone(),
+            account: Arc::clone(account),
+            server: Arc::clone(server),
+            in_flight: Arc::clone(&jetstream.in_flight),
+            always_syncs: jetstream.settings.sync_always,
+            interest: Arc::clone(consumers.interest()) as Arc<dyn stream::Interest>,
+            seed: jetstream.seed(),
+            ..stream::Settings::default()
+        };
+        let limits = ServerLimits {
+            backlog: jetstream.settings.backlog,
+            domain: &jetstream.settings.domain,
+            max_pending: jetstream.settings.max_pending,
+        };
+        let core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
+        let live = LiveStream::new(&name, created, core, &self.account, &self.host, &consumers, limits);
+        *lock(&listener.0) = Arc::downgrade(&live);
+        consumers.attach(&live);
+        consumers.bind();
+        let config = live.config();
+        consumers.restore(&Surroundings::new(&config, jetstream));
+        live.bind();
+        live.ring();
+        self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&live));
+        live
+    }
+
+    /// Gives a stream another configuration, which was checked.
+    pub(crate) fn update(
+        &self,
+        jetstream: &Arc<JetStream>,
+        live: &Arc<LiveStream>,
+        config: StreamConfig,
+    ) -> Result<(), ApiError> {
+        let Some(mut loan) = live.borrow() else { return Err(ApiError::STREAM_NOT_FOUND) };
+        let (core, effects) = loan.parts();
+        let (id, old) = (core.store().id(), Arc::clone(core.config()));
+        let write = |config: &StreamConfig| {
+            let blob = Stored { created: live.created(), config: config.clone() }.encode();
+            jetstream.store.write_blob(id, &blob).map_err(ApiError::stream_update)
+        };
+        let has_file = config.storage == Storage::File;
+        if has_file {
+            write(&config)?;
+        }
+        if let Err(error) = core.update(Arc::new(config), self.host.now(), effects) {
+            // The next start must not find what was refused.
+            if has_file {
+                write(&old)?;
+            }
+            return Err(ApiError::stream_update(error));
+        }
+        drop(loan);
+        live.bind();
+        self.settle(live)
+    }
+
+    /// Does all that is due in a stream now, slice by slice: publishers need not wait for all of it. What a new configuration
+    /// leaves no room for goes, and what nobody needs after [`LiveStream::reconcile`].
+    ///
+    /// Compat: it is gone before the answer.
+    pub(super) fn settle(&self, live: &LiveStream) -> Result<(), ApiError> {
+        loop {
+            let mut loan = live.borrow().ok_or(ApiError::STREAM_NOT_FOUND)?;
+            let now = self.host.now();
+            let (core, effects) = loan.parts();
+            if core.next_due().is_none_or(|at| at > now) {
+                return Ok(());
+            }
+            core.due(now, effects);
+        }
+    }
+
+    /// Removes a stream and all its messages.
+    pub(crate) fn delete(&self, jetstream: &Arc<JetStream>, live: &Arc<LiveStream>) -> Result<(), ApiError> {
+        let Some(mut loan) = live.borrow() else { return Err(ApiError::STREAM_NOT_FOUND) };
+        live.unbind();
+        live.consumers().end_all("Consumer Deleted");
+        let (core, _) = loan.parts();
+        if live.config().storage == Storage::File
+            && let Err(error) = jetstream.store.delete_stream(core.store_mut())
+        {
+            drop(loan);
+            live.bind();
+            return Err(ApiError::stream_delete(error));
+        }
+        drop(loan.keep());
+        self.streams.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
+        Ok(())
+    }
+}
+
+impl Neighbours for AccountStreams {
+    fn find(&self, name: &str) -> Option<Arc<StreamConfig>> {
+        self.stream(name).map(|stream| stream.config())
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&StreamConfig) -> bool) {
+        let _ = self.read().values().all(|stream| visit(&stream.config()));
+    }
+}

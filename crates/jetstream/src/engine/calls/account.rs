@@ -1,0 +1,11 @@
+//! `INFO`: what the account uses and may use.
+
+use super::Call;
+use crate::api::response::AccountInfo;
+use crate::error::ApiError;
+
+impl Call<'_> {
+    pub(super) fn account_info(&mut self) -> Result<AccountInfo, ApiError> {
+        Ok(AccountInfo { info: Some(self.account.info(&self.jetstream.settings.domain)) })
+    }
+}

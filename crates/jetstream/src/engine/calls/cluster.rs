@@ -1,0 +1,65 @@
+//! What only a cluster can do, and what only the system account may ask.
+
+use super::{Call, Said};
+use crate::api::response::{Answer, refused};
+use crate::error::ApiError;
+use serde::Serialize;
+
+/// An answer that never says yes on a server alone.
+macro_rules! clustered {
+    ($($answer:ident: $name:literal,)*) => {
+        $(#[derive(Default, Serialize)]
+        pub(super) struct $answer {}
+
+        impl Answer for $answer {
+            const TYPE: &'static str = concat!("io.nats.jetstream.api.v1.", $name, "_response");
+        })*
+    };
+}
+
+clustered! {
+    LeaderStepDown: "stream_leader_stepdown",
+    RemovePeer: "stream_remove_peer",
+    EvacuatePeer: "stream_evacuate_peer",
+    CancelMove: "stream_cancel_move",
+    System: "system",
+}
+
+/// To `ACCOUNT.PURGE`.
+#[derive(Default, Serialize)]
+pub(super) struct AccountPurge {
+    initiated: bool,
+}
+
+impl Answer for AccountPurge {
+    const TYPE: &'static str = "io.nats.jetstream.api.v1.account_purge_response";
+}
+
+impl Call<'_> {
+    /// Compat: whoever is alone is told so before anything else is looked at.
+    pub(super) fn needs_cluster<A: Answer>(&self) -> Said {
+        Said { body: refused::<A>(&ApiError::CLUSTER_REQUIRED), is_error: true, is_audited: true }
+    }
+
+    /// Requests of the system account. Compat: what concerns clusters is not answered by a server alone.
+    pub(super) fn dispatch_of_system(&mut self, tokens: &[&str]) -> Option<Said> {
+        let not_enabled = |body| Said { body, is_error: true, is_audited: true };
+        let error = ApiError::NOT_ENABLED_FOR_ACCOUNT;
+        Some(match tokens {
+            ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,
+            ["ACCOUNT", "PURGE", name] => self.say_to_all(|call| call.purge_account(name)),
+            ["INFO"] => not_enabled(refused::<crate::api::response::AccountInfo>(&error)),
+            _ => not_enabled(refused::<System>(&error)),
+        })
+    }
+
+    /// Deletes all streams of an account. Compat: one that does not exist is purged as well.
+    fn purge_account(&mut self, name: &str) -> Result<AccountPurge, ApiError> {
+        if let Some(account) = self.jetstream.account(name) {
+            for stream in account.streams() {
+                account.delete(self.jetstream, &stream)?;
+            }
+        }
+        Ok(AccountPurge { initiated: true })
+    }
+}

@@ -1,0 +1,190 @@
+//! `CONSUMER.*`: making, changing, showing and ending consumers.
+
+use super::{Call, Said};
+use crate::api::consumer::ConsumerInfo as Info;
+use crate::api::consumer::request::{
+    ConsumerPauseRequest, ConsumerResetRequest, ConsumerUnpinRequest, ConsumersRequest,
+};
+use crate::api::consumer::response::{
+    ConsumerCreate, ConsumerDelete, ConsumerInfo, ConsumerList, ConsumerNames, ConsumerPause, ConsumerReset,
+    ConsumerUnpin,
+};
+use crate::api::request::is_empty;
+use crate::api::response::Paging;
+use crate::api::{LIST_LIMIT, NAMES_LIMIT};
+use crate::consumer::config::{self, CreateConsumerRequest, Created, Limits, Place, World, with_versions};
+use crate::engine::consumers::Surroundings;
+use crate::engine::{LiveConsumer, LiveStream};
+use crate::error::ApiError;
+use std::sync::Arc;
+
+impl Call<'_> {
+    /// `None`: a request that means nothing.
+    pub(super) fn dispatch_of_consumers(&mut self, tokens: &[&str]) -> Option<Said> {
+        if let Some(place) = Place::of(tokens) {
+            return Some(self.say(|call| call.create_consumer(&place)));
+        }
+        Some(match *tokens {
+            ["NAMES", stream] => self.say(|call| call.consumer_names(stream)),
+            ["LIST", stream] => self.say(|call| call.consumer_list(stream)),
+            ["INFO", stream, name] => self.say(|call| call.consumer_info(stream, name)),
+            ["DELETE", stream, name] => self.say(|call| call.delete_consumer(stream, name)),
+            ["PAUSE", stream, name] => self.say(|call| call.pause_consumer(stream, name)),
+            ["UNPIN", stream, name] => self.say(|call| call.unpin_consumer(stream, name)),
+            // Compat: only a consumer that exists answers.
+            ["RESET", stream, name] => {
+                let live = self.account.stream(stream)?.consumers().find(name)?;
+                self.say(|call| call.reset_consumer(stream, &live))
+            }
+            _ => return None,
+        })
+    }
+
+    fn create_consumer(&mut self, place: &Place<'_>) -> Result<ConsumerCreate, ApiError> {
+        let wanted = CreateConsumerRequest::read(self.body(), self.is_strict())?.at(place)?;
+        let stream = self.find(place.stream)?;
+        let (config, consumers) = (stream.config(), Arc::clone(stream.consumers()));
+        let limits = Limits {
+            account: self.account.limits().unwrap_or_default(),
+            server: self.jetstream.settings.consumers,
+        };
+        let account = Arc::clone(self.account.account());
+        let has_interest = |subject: &str| account.has_interest(subject.as_bytes());
+        let world =
+            World { stream: &config, consumers: &*consumers, limits: &limits, has_interest: &has_interest };
+        let host = Arc::clone(&self.jetstream.host);
+        let created = config::create(wanted, &world, &mut || short_name(&host.unique_id()))?;
+        let live = match created {
+            Created::New(wanted) => {
+                let around = Surroundings::new(&config, self.jetstream);
+                let live = consumers.create(*wanted, &around, &mut self.out)?;
+                self.make_consumers_durable(&stream)?;
+                live
+            }
+            Created::Changed(wanted) => {
+                let live = consumers.find(&wanted.name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+                if consumers.config(&wanted.name).is_none_or(|known| *known != *wanted) {
+                    consumers.update(&live, *wanted)?;
+                    self.make_consumers_durable(&stream)?;
+                }
+                live
+            }
+        };
+        Ok(ConsumerCreate { info: Some(self.info_of(&stream, &live)?) })
+    }
+
+    /// Where acknowledged means synced, so does made.
+    fn make_consumers_durable(&self, stream: &LiveStream) -> Result<(), ApiError> {
+        if !self.jetstream.settings.sync_always || !stream.is_stored() {
+            return Ok(());
+        }
+        let round = self.jetstream.journal().round_now(&|| self.jetstream.host.now().unsigned_abs());
+        round.map(drop).map_err(ApiError::consumer_create)
+    }
+
+    /// How a consumer stands, as answers about one say it.
+    fn info_of(&self, stream: &LiveStream, live: &LiveConsumer) -> Result<Info, ApiError> {
+        let info = stream.consumers().info(live).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+        Ok(Info { config: with_versions(&info.config), ..info })
+    }
+
+    fn find_consumer(
+        &self,
+        stream: &str,
+        name: &str,
+    ) -> Result<(Arc<LiveStream>, Arc<LiveConsumer>), ApiError> {
+        let stream = self.find(stream)?;
+        let live = stream.consumers().find(name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+        Ok((stream, live))
+    }
+
+    fn consumer_names(&mut self, stream: &str) -> Result<ConsumerNames, ApiError> {
+        let request = ConsumersRequest::read(self.body(), self.is_strict())?;
+        let (paging, page) = self.page_of_consumers(stream, request, NAMES_LIMIT)?;
+        Ok(ConsumerNames { paging, consumers: page.iter().map(|live| live.name().to_owned()).collect() })
+    }
+
+    fn consumer_list(&mut self, stream: &str) -> Result<ConsumerList, ApiError> {
+        let request = ConsumersRequest::read(self.body(), self.is_strict())?;
+        let (paging, page) = self.page_of_consumers(stream, request, LIST_LIMIT)?;
+        let stream = self.find(stream)?;
+        let consumers = page.iter().filter_map(|live| stream.consumers().info(live)).collect();
+        Ok(ConsumerList { paging, consumers, ..ConsumerList::default() })
+    }
+
+    /// The consumers that a request is about, by name; without direct ones.
+    fn page_of_consumers(
+        &self,
+        stream: &str,
+        request: ConsumersRequest,
+        limit: usize,
+    ) -> Result<(Paging, Vec<Arc<LiveConsumer>>), ApiError> {
+        let stream = self.find(stream)?;
+        let consumers = stream.consumers();
+        let mut all = consumers.all();
+        all.retain(|live| consumers.config(live.name()).is_some_and(|config| !config.direct));
+        let total = all.len();
+        let offset = usize::try_from(request.offset).unwrap_or(0).min(total);
+        let page = all.drain(offset..).take(limit).collect();
+        Ok((Paging { total, offset, limit }, page))
+    }
+
+    fn consumer_info(&mut self, stream: &str, name: &str) -> Result<ConsumerInfo, ApiError> {
+        if !is_empty(self.body()) {
+            return Err(ApiError::NOT_EMPTY_REQUEST);
+        }
+        let (stream, live) = self.find_consumer(stream, name)?;
+        Ok(ConsumerInfo { info: Some(self.info_of(&stream, &live)?) })
+    }
+
+    fn delete_consumer(&mut self, stream: &str, name: &str) -> Result<ConsumerDelete, ApiError> {
+        if !is_empty(self.body()) {
+            return Err(ApiError::NOT_EMPTY_REQUEST);
+        }
+        let (stream, live) = self.find_consumer(stream, name)?;
+        if !stream.consumers().delete(&live, &mut self.out) {
+            return Err(ApiError::CONSUMER_NOT_FOUND);
+        }
+        self.make_consumers_durable(&stream)?;
+        Ok(ConsumerDelete { success: true })
+    }
+
+    fn pause_consumer(&mut self, stream: &str, name: &str) -> Result<ConsumerPause, ApiError> {
+        let request = ConsumerPauseRequest::read(self.body(), self.is_strict())?;
+        let (stream, live) = self.find_consumer(stream, name)?;
+        let consumers = stream.consumers();
+        let known = consumers.config(name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+        let paused = config::pause(&known, request.pause_until);
+        let until = paused.pause_until;
+        consumers.update(&live, paused)?;
+        self.make_consumers_durable(&stream)?;
+        let left = until.map_or(0, |until| until.timestamp() - self.jetstream.host.now()).max(0);
+        Ok(ConsumerPause { paused: left > 0, pause_until: until.unwrap_or_default(), pause_remaining: left })
+    }
+
+    fn unpin_consumer(&mut self, stream: &str, name: &str) -> Result<ConsumerUnpin, ApiError> {
+        let request = ConsumerUnpinRequest::read(self.body())?;
+        let (stream, live) = self.find_consumer(stream, name)?;
+        let config = stream.consumers().config(name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+        if config.priority_policy != config::PriorityPolicy::PinnedClient
+            || !config.priority_groups.contains(&request.group)
+        {
+            return Err(ApiError::CONSUMER_INVALID_PRIORITY_GROUP);
+        }
+        live.act(move |core, turn| core.unpin(&request.group, turn)).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+        Ok(ConsumerUnpin {})
+    }
+
+    fn reset_consumer(&mut self, stream: &str, live: &Arc<LiveConsumer>) -> Result<ConsumerReset, ApiError> {
+        let request = ConsumerResetRequest::read(self.body())?;
+        let stream = self.find(stream)?;
+        let reset_seq = stream.consumers().reset(live, request.seq)?;
+        self.make_consumers_durable(&stream)?;
+        Ok(ConsumerReset { info: Some(self.info_of(&stream, live)?), reset_seq })
+    }
+}
+
+/// A name as the reference gives to consumers without one: eight letters and digits.
+fn short_name(id: &str) -> String {
+    id.chars().rev().take(8).collect()
+}

@@ -1,0 +1,83 @@
+//! `STREAM.NAMES`, `STREAM.LIST` and `STREAM.INFO`.
+
+use super::Call;
+use crate::api::info::{ClusterInfo, StreamInfo as Info};
+use crate::api::request::{StreamInfoRequest, StreamsRequest};
+use crate::api::response::{Paging, StreamInfo, StreamList, StreamNames};
+use crate::api::{LIST_LIMIT, NAMES_LIMIT};
+use crate::config::with_versions;
+use crate::engine::LiveStream;
+use crate::error::ApiError;
+use crate::read::{SUBJECTS_PER_PAGE, subject_page};
+use std::sync::Arc;
+
+impl Call<'_> {
+    pub(super) fn stream_names(&mut self) -> Result<StreamNames, ApiError> {
+        let request = StreamsRequest::names(self.body(), self.is_strict())?;
+        let (paging, streams) = self.page(&request, NAMES_LIMIT);
+        let names: Vec<String> = streams.iter().map(|stream| stream.name().to_owned()).collect();
+        Ok(StreamNames { paging, streams: (!names.is_empty()).then_some(names) })
+    }
+
+    pub(super) fn stream_list(&mut self) -> Result<StreamList, ApiError> {
+        let request = StreamsRequest::list(self.body(), self.is_strict())?;
+        let (paging, streams) = self.page(&request, LIST_LIMIT);
+        let info = |stream: &Arc<LiveStream>| Info {
+            config: (*stream.config()).clone(),
+            ..self.info(stream, false)
+        };
+        Ok(StreamList { paging, streams: streams.iter().map(info).collect(), ..StreamList::default() })
+    }
+
+    /// The streams that a request is about, by name.
+    fn page(&self, request: &StreamsRequest, limit: usize) -> (Paging, Vec<Arc<LiveStream>>) {
+        let mut streams = self.account.streams();
+        if !request.subject.is_empty() {
+            let collides =
+                |own: &String| myelin_subject::overlaps(own.as_bytes(), request.subject.as_bytes());
+            streams.retain(|stream| stream.config().subjects.iter().any(collides));
+        }
+        let total = streams.len();
+        let offset = usize::try_from(request.offset).unwrap_or(0).min(total);
+        let streams = streams.drain(offset..).take(limit).collect();
+        (Paging { total, offset, limit }, streams)
+    }
+
+    pub(super) fn stream_info(&mut self, name: &str) -> Result<StreamInfo, ApiError> {
+        let request = StreamInfoRequest::read(self.body(), self.is_strict())?;
+        let stream = self.find(name)?;
+        let mut info = self.info(&stream, request.deleted_details);
+        info.domain.clone_from(&self.jetstream.settings.domain);
+        info.cluster = Some(ClusterInfo { leader: self.jetstream.settings.server_name.clone() });
+        let mut paging = Paging::default();
+        if !request.subjects_filter.is_empty() {
+            let offset = usize::try_from(request.offset).unwrap_or(0);
+            let page = subject_page(&stream.reader(), request.subjects_filter.as_bytes(), offset);
+            if page.total > 0 {
+                paging = Paging { total: page.total, offset, limit: SUBJECTS_PER_PAGE };
+                info.state.subjects =
+                    page.subjects.into_iter().map(|(subject, count)| (subject.into_vec(), count)).collect();
+            }
+        }
+        Ok(StreamInfo { paging, info: Some(info) })
+    }
+
+    /// A stream by the name in the subject.
+    pub(super) fn find(&self, name: &str) -> Result<Arc<LiveStream>, ApiError> {
+        self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)
+    }
+
+    /// What all answers say of a stream.
+    pub(super) fn info(&self, stream: &LiveStream, with_deleted: bool) -> Info {
+        Info {
+            config: with_versions(&stream.config()),
+            created: stream.created(),
+            state: stream.state(with_deleted),
+            domain: String::new(),
+            cluster: None,
+            mirror: None,
+            sources: Vec::new(),
+            ts: self.jetstream.host.now(),
+        }
+    }
+}

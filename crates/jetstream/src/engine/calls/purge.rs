@@ -1,0 +1,37 @@
+//! `STREAM.PURGE`.
+
+use super::Call;
+use crate::api::request::PurgeRequest;
+use crate::api::response::StreamPurge;
+use crate::error::ApiError;
+use myelin_store::{Filter, Purge};
+
+impl Call<'_> {
+    /// Compat: a filter that is no valid subject matches nothing.
+    pub(super) fn purge_stream(&mut self, name: &str) -> Result<StreamPurge, ApiError> {
+        let request = PurgeRequest::read(self.body(), self.is_strict())?;
+        let stream = self.find(name)?;
+        let config = stream.config();
+        if config.sealed {
+            return Err(ApiError::STREAM_SEALED);
+        }
+        if config.deny_purge {
+            return Err(ApiError::stream_purge_failed("stream purge not permitted"));
+        }
+        let filter = (!request.filter.is_empty()).then(|| Filter::new(request.filter.as_bytes()));
+        let mut purge = Purge { filter, below: request.seq, keep: request.keep, through: 0 };
+        let mut purged = 0;
+        loop {
+            // The core goes back between slices: publishers need not wait for all of it.
+            let mut loan = stream.borrow().ok_or(ApiError::STREAM_NOT_FOUND)?;
+            let now = self.jetstream.host.now();
+            let (core, effects) = loan.parts();
+            let progress = core.purge(&mut purge, now, effects).map_err(ApiError::stream_general)?;
+            purged += progress.removed.messages;
+            if !progress.more {
+                self.jetstream.make_durable(core)?;
+                return Ok(StreamPurge { success: true, purged });
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Where clients answer to what consumers of one stream have delivered: acknowledgements and answers to flow control.
+//!
+//! One service for all consumers of a stream, so that making a consumer does not touch the index of interest.
+
+use super::StreamConsumers;
+use super::live::Work;
+use crate::consumer::AckSubject;
+use myelin_broker::{Parcel, Service, Shard};
+use std::sync::{Arc, Weak};
+
+/// See the head of this file.
+pub(super) struct Door(Weak<StreamConsumers>);
+
+impl Door {
+    pub(super) fn to(consumers: &Arc<StreamConsumers>) -> Arc<dyn Service> {
+        Arc::new(Self(Arc::downgrade(consumers)))
+    }
+}
+
+/// Whose letter it is, and whether it is an answer to flow control.
+fn address(subject: &[u8]) -> Option<(&[u8], bool)> {
+    if let Some(rest) = subject.strip_prefix(b"$JS.FC.") {
+        return rest.split(|byte| *byte == b'.').nth(1).map(|name| (name, true));
+    }
+    AckSubject::read(subject).map(|ack| (ack.consumer, false))
+}
+
+impl Service for Door {
+    fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
+        let Some(consumers) = self.0.upgrade() else { return };
+        // Mostly they are all for one: then nothing is copied.
+        let mut first = None;
+        let mut is_one = true;
+        for letter in parcel.iter() {
+            let whose = address(letter.subject);
+            is_one &= *first.get_or_insert(whose) == whose;
+        }
+        let Some(first) = first else { return };
+        if is_one {
+            let Some((name, is_flow)) = first else { return };
+            let Some(consumer) = std::str::from_utf8(name).ok().and_then(|name| consumers.find(name)) else {
+                return;
+            };
+            let all = std::mem::take(parcel);
+            return consumer.submit(if is_flow { Work::Flow(all) } else { Work::Acks(all) }, shard);
+        }
+        for (consumer, is_flow, letters) in sort(&consumers, parcel) {
+            consumer.submit(if is_flow { Work::Flow(letters) } else { Work::Acks(letters) }, shard);
+        }
+    }
+}
+
+/// The letters of each consumer, in order. Those to nobody are dropped, as if nobody had received them.
+fn sort(consumers: &StreamConsumers, parcel: &Parcel) -> Vec<(Arc<super::LiveConsumer>, bool, Parcel)> {
+    let mut sorted: Vec<(Arc<super::LiveConsumer>, bool, Parcel)> = Vec::new();
+    for letter in parcel.iter() {
+        let Some((name, is_flow)) = address(letter.subject) else { continue };
+        let known = sorted
+            .iter()
+            .position(|(consumer, flow, _)| consumer.name().as_bytes() == name && *flow == is_flow);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let found = std::str::from_utf8(name).ok().and_then(|name| consumers.find(name));
+                let Some(consumer) = found else { continue };
+                sorted.push((consumer, is_flow, Parcel::default()));
+                sorted.len() - 1
+            }
+        };
+        sorted[at].2.push(letter);
+    }
+    sorted
+}

@@ -1,0 +1,434 @@
+//! A consumer that is open: its core inside a turn, and how work gets there.
+//!
+//! Shards bring requests and acknowledgements and deliver what comes of them; threads that may wait act on the core through
+//! the same turn and leave deliveries to a shard. Every hold ends with the changes in the log: what is said of an
+//! acknowledgement waits for that.
+
+use super::StreamConsumers;
+use super::news::Wish;
+use crate::consumer::config::ConsumerConfig;
+use crate::consumer::{AckSubject, ConsumerCore, Effects, Pace, Turn, World};
+use crate::engine::host::{Alarmed, Host};
+use crate::engine::letters::Letters;
+use crate::engine::live::lock;
+use myelin_broker::{Account, Binding, Parcel, Service, Shard};
+use myelin_stdx::turn::{self, Outcome};
+use myelin_store::consumer::Flushed;
+use myelin_store::{Filter, Timestamp};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, Weak};
+
+/// Pieces of work that one hold does before others get their chance.
+const HOLD: usize = 64;
+/// Nanoseconds after which a log that could not be written is tried again.
+const RETRY: i64 = 1_000_000_000;
+
+/// What is done with the core.
+pub(super) enum Work {
+    /// Pull requests.
+    Requests(Parcel),
+    /// Acknowledgements.
+    Acks(Parcel),
+    /// Answers to flow control.
+    Flow(Parcel),
+    /// Something is due, or there may be something to deliver.
+    Look,
+    /// Somebody who may wait wants something done.
+    Act(Act),
+}
+
+type Act = Box<dyn FnOnce(&mut ConsumerCore, &mut Turn<'_>) + Send>;
+
+/// The core, and what it said that is not stored yet.
+pub(super) struct Seat {
+    core: ConsumerCore,
+    /// Answers to acknowledgements, and what must be stored before they are given; `None`: it could not be written.
+    unconfirmed: VecDeque<(Option<Flushed>, Parcel)>,
+}
+
+/// See the head of this file.
+pub struct LiveConsumer {
+    name: Box<str>,
+    account: Arc<Account>,
+    host: Arc<dyn Host>,
+    owner: Weak<StreamConsumers>,
+    turn: turn::Turn<Seat, Work>,
+    letters: Letters,
+    /// Whether it waits for news of its stream.
+    is_parked: AtomicBool,
+    /// Whether there is more to deliver when what was said is flushed.
+    is_unfinished: AtomicBool,
+    /// Whether a look is in the inbox.
+    has_look: AtomicBool,
+    /// Whether it is to look who listens.
+    has_listeners_news: AtomicBool,
+    is_gone: AtomicBool,
+    /// When the host will wake it; `i64::MAX`: never.
+    alarm: AtomicI64,
+    bindings: Mutex<Vec<Arc<Binding>>>,
+    /// Its filters in the index of its stream.
+    wishes: Mutex<Vec<Arc<Wish>>>,
+    me: Weak<Self>,
+}
+
+/// What comes of a hold.
+#[derive(Default)]
+struct Aftermath {
+    has_letters: bool,
+    settled: Vec<myelin_store::Seq>,
+    pace: Option<Pace>,
+    /// What is looked for where the pace is cold.
+    filter: Option<Filter>,
+    due: Option<Timestamp>,
+    is_over: bool,
+    worked: usize,
+}
+
+/// What a turn asks.
+struct Around<'a> {
+    account: &'a Arc<Account>,
+    host: &'a dyn Host,
+    shard: Option<&'a mut Shard>,
+    me: Option<Arc<dyn Service>>,
+}
+
+impl World for Around<'_> {
+    fn has_interest(&self, subject: &[u8]) -> bool {
+        self.account.has_interest(subject)
+    }
+
+    fn is_congested(&mut self, subject: &[u8]) -> bool {
+        match (&mut self.shard, &self.me) {
+            (Some(shard), Some(me)) => shard.is_congested(self.account, subject, me),
+            // Only shards deliver.
+            _ => true,
+        }
+    }
+
+    fn unique_id(&self) -> String {
+        self.host.unique_id()
+    }
+}
+
+impl LiveConsumer {
+    /// Takes a core into service. Nothing reaches it before [`LiveConsumer::bind`].
+    pub(super) fn new(name: &str, core: ConsumerCore, owner: &Arc<StreamConsumers>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            name: name.into(),
+            account: Arc::clone(&owner.account),
+            host: Arc::clone(&owner.host),
+            owner: Arc::downgrade(owner),
+            turn: turn::Turn::new(Seat { core, unconfirmed: VecDeque::new() }),
+            letters: Letters::default(),
+            is_parked: AtomicBool::new(false),
+            is_unfinished: AtomicBool::new(false),
+            has_look: AtomicBool::new(false),
+            has_listeners_news: AtomicBool::new(true),
+            is_gone: AtomicBool::new(false),
+            alarm: AtomicI64::new(i64::MAX),
+            bindings: Mutex::default(),
+            wishes: Mutex::default(),
+            me: Weak::clone(me),
+        })
+    }
+
+    /// The consumer's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Receives what `subjects` match.
+    pub(super) fn bind(&self, subjects: &[String]) {
+        let Some(me) = self.me.upgrade() else { return };
+        let bind =
+            |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&me) as Arc<dyn Service>);
+        *lock(&self.bindings) = subjects.iter().map(bind).collect();
+    }
+
+    /// It is no more: receives nothing, and does nothing that waits.
+    pub(super) fn retire(&self) {
+        self.is_gone.store(true, Release);
+        std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
+    }
+
+    /// Has other filters in the index; answers those before.
+    pub(super) fn set_wishes(&self, wishes: Vec<Arc<Wish>>) -> Vec<Arc<Wish>> {
+        std::mem::replace(&mut *lock(&self.wishes), wishes)
+    }
+
+    /// Hears when somebody begins or ends to listen to what is pushed.
+    pub(super) fn listen_at(&self, config: &ConsumerConfig) {
+        let _ = config;
+        self.listeners_changed();
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Acquire)
+    }
+
+    /// Does something with the core and waits until it is done; only for threads that may. `None`: a panic ended it.
+    pub(in crate::engine) fn act<R: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (sender, receiver) = sync_channel(1);
+        let act: Act = Box::new(move |core, turn| {
+            // Who asked may be gone.
+            let _ = sender.send(act(core, turn));
+        });
+        let mut after = Aftermath::default();
+        let mut outcome =
+            self.turn.submit(Work::Act(act), |seat, batch| self.hold(seat, batch, None, &mut after));
+        while outcome == Outcome::More {
+            after.worked = 0;
+            outcome = self.turn.resume(|seat, batch| self.hold(seat, batch, None, &mut after));
+        }
+        self.heed(&mut after);
+        if after.has_letters {
+            self.letters.release();
+        }
+        // A shard delivers, and sends what there is to say.
+        self.wake();
+        receiver.recv().ok()
+    }
+
+    /// Has a shard look at it soon.
+    pub(super) fn wake(&self) {
+        if let Some(me) = self.me.upgrade() {
+            self.host.wake(me);
+        }
+    }
+
+    /// Who listens to what it pushes may have changed.
+    pub(super) fn listeners_changed(&self) {
+        self.has_listeners_news.store(true, Release);
+    }
+
+    /// Its stream has more. True: it waited for that.
+    pub(super) fn unpark(&self) -> bool {
+        self.is_parked.swap(false, SeqCst)
+    }
+
+    /// Notes that it waits for news. False: it did already.
+    pub(super) fn set_parked(&self) -> bool {
+        !self.is_parked.swap(true, SeqCst)
+    }
+
+    /// Itself, for those who must not keep it.
+    pub(super) fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
+    }
+
+    /// What others have to say to it, on a shard.
+    pub(super) fn submit(&self, work: Work, shard: &mut Shard) {
+        let mut after = Aftermath::default();
+        let outcome =
+            self.turn.submit(work, |seat, batch| self.hold(seat, batch, Some(&mut *shard), &mut after));
+        self.end(outcome, after, shard);
+    }
+
+    fn look(&self, shard: &mut Shard) {
+        let mut after = Aftermath::default();
+        let outcome = if self.has_look.swap(true, AcqRel) {
+            self.turn.resume(|seat, batch| self.hold(seat, batch, Some(&mut *shard), &mut after))
+        } else {
+            self.turn.submit(Work::Look, |seat, batch| self.hold(seat, batch, Some(&mut *shard), &mut after))
+        };
+        self.end(outcome, after, shard);
+    }
+
+    fn end(&self, outcome: Outcome, mut after: Aftermath, shard: &mut Shard) {
+        self.heed(&mut after);
+        if after.has_letters || self.letters.claim() {
+            self.letters.send(&self.account, shard, self.host.instant());
+            if let Some(me) = self.me.upgrade() {
+                shard.after_flush(me);
+            }
+        }
+        if let Some(owner) = self.owner.upgrade()
+            && !after.settled.is_empty()
+        {
+            owner.settled(std::mem::take(&mut after.settled), shard);
+        }
+        if outcome == Outcome::More {
+            self.wake();
+        }
+    }
+
+    /// Sees to what a hold wants besides its messages.
+    fn heed(&self, after: &mut Aftermath) {
+        match after.pace.take() {
+            Some(Pace::More) => {
+                self.is_unfinished.store(true, Release);
+                // Usually the flush of what was said goes on with it; where nothing was, nobody would.
+                if !after.has_letters {
+                    self.wake();
+                }
+            }
+            Some(Pace::Cold(seq)) => {
+                if let (Some(owner), Some(me), Some(filter)) =
+                    (self.owner.upgrade(), self.me.upgrade(), after.filter.take())
+                {
+                    owner.warm(filter, seq, me);
+                }
+            }
+            _ => {}
+        }
+        if let Some(at) = after.due.take()
+            && at < self.alarm.fetch_min(at, AcqRel)
+        {
+            self.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
+        }
+        if std::mem::take(&mut after.is_over)
+            && let (Some(owner), Some(me)) = (self.owner.upgrade(), self.me.upgrade())
+        {
+            owner.end_unused(me);
+        }
+    }
+
+    /// Works off what it can; what there is to say is in order when this returns.
+    fn hold(
+        &self,
+        seat: &mut Seat,
+        batch: &mut VecDeque<Work>,
+        shard: Option<&mut Shard>,
+        after: &mut Aftermath,
+    ) {
+        let mut effects = Effects::default();
+        let has_shard = shard.is_some();
+        let me = self.me.upgrade().map(|me| me as Arc<dyn Service>);
+        let mut world = Around { account: &self.account, host: &*self.host, shard, me };
+        let now = self.host.now();
+        while after.worked < HOLD
+            && let Some(work) = batch.pop_front()
+        {
+            after.worked += 1;
+            let mut turn = Turn::new(now, &mut world, &mut effects);
+            let working = AssertUnwindSafe(|| self.work(&mut seat.core, work, &mut turn));
+            if catch_unwind(working).is_err() {
+                self.host.log(
+                    myelin_broker::Level::Error,
+                    format_args!("JetStream: a panic in consumer '{}'", self.name),
+                );
+            }
+        }
+        if self.is_gone() {
+            return;
+        }
+        let mut turn = Turn::new(now, &mut world, &mut effects);
+        if self.has_listeners_news.swap(false, AcqRel) {
+            seat.core.listen(&mut turn);
+        }
+        if seat.core.next_due(now).is_some_and(|at| at <= now) {
+            seat.core.due(&mut turn);
+        }
+        if has_shard {
+            let pace = self.deliver(&mut seat.core, &mut turn);
+            if let Pace::Cold(_) = pace {
+                after.filter = Some(seat.core.filter().clone());
+            }
+            after.pace = Some(pace);
+        }
+        self.finish(seat, effects, now, after);
+    }
+
+    fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) {
+        match work {
+            Work::Requests(parcel) => {
+                parcel.iter().for_each(|letter| core.ask(letter.reply, letter.payload, turn));
+            }
+            Work::Acks(parcel) => {
+                for letter in parcel.iter() {
+                    if let Some(ack) = AckSubject::read(letter.subject) {
+                        core.acknowledge(&ack, &letter, turn);
+                    }
+                }
+            }
+            Work::Flow(parcel) => parcel.iter().for_each(|letter| core.flow(&letter, turn)),
+            Work::Look => self.has_look.store(false, Release),
+            Work::Act(act) => act(core, turn),
+        }
+    }
+
+    /// Delivers, and parks the consumer at the end of its stream without missing what comes meanwhile.
+    fn deliver(&self, core: &mut ConsumerCore, turn: &mut Turn<'_>) -> Pace {
+        let Some(owner) = self.owner.upgrade() else { return Pace::Rests };
+        loop {
+            let pace = core.deliver(turn);
+            if pace != Pace::AtEnd {
+                return pace;
+            }
+            if owner.park(self, core.position(), core.filter().is_all()) {
+                return pace;
+            }
+        }
+    }
+
+    /// Has the log know, and puts what there is to say behind what was said before.
+    fn finish(&self, seat: &mut Seat, mut effects: Effects, now: Timestamp, after: &mut Aftermath) {
+        let mut due = seat.core.next_due(now);
+        if let Some(owner) = self.owner.upgrade() {
+            owner.advise(&self.name, &mut effects);
+            let record = seat.core.record().clone();
+            let flushed = owner.flush(&record, now);
+            if !effects.confirmations.is_empty() {
+                let position = flushed.as_ref().ok().copied().flatten();
+                seat.unconfirmed.push_back((position, std::mem::take(&mut effects.confirmations)));
+            }
+            if flushed.is_err() {
+                due = Some(due.unwrap_or(Timestamp::MAX).min(now.saturating_add(RETRY)));
+            }
+            while let Some((position, parcel)) = seat.unconfirmed.front_mut() {
+                if flushed.is_err() || !position.is_none_or(|position| record.lock().is_released(position)) {
+                    owner.await_release(&self.me);
+                    break;
+                }
+                effects.out.append(parcel);
+                seat.unconfirmed.pop_front();
+            }
+        }
+        after.has_letters |= self.letters.add(&mut effects.out);
+        after.settled.append(&mut effects.settled);
+        after.is_over |= effects.is_over;
+        after.due = due.or(after.due);
+    }
+}
+
+impl Service for LiveConsumer {
+    fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
+        if self.is_gone() {
+            return;
+        }
+        if parcel.is_empty() {
+            self.look(shard);
+        } else {
+            self.submit(Work::Requests(std::mem::take(parcel)), shard);
+        }
+    }
+
+    fn flushed(&self, shard: &mut Shard) {
+        let me = self.me.upgrade();
+        if self.letters.flushed() {
+            self.letters.send(&self.account, shard, self.host.instant());
+            if let Some(me) = &me {
+                shard.after_flush(Arc::clone(me) as Arc<dyn Service>);
+            }
+        }
+        if self.is_unfinished.swap(false, AcqRel)
+            && let Some(me) = me
+        {
+            shard.wake(&(me as Arc<dyn Service>));
+        }
+    }
+}
+
+impl Alarmed for LiveConsumer {
+    fn ring(&self) {
+        self.alarm.store(i64::MAX, Relaxed);
+        self.wake();
+    }
+}

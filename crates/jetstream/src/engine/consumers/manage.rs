@@ -1,0 +1,293 @@
+//! Making, changing and ending consumers: on the thread that answers the API, one at a time.
+
+use super::StreamConsumers;
+use super::live::LiveConsumer;
+use super::news::Wish;
+use crate::advisory::Action;
+use crate::api::consumer::ConsumerInfo;
+use crate::config::StreamConfig;
+use crate::consumer::config::stored::Stored;
+use crate::consumer::config::{ConsumerConfig, Neighbours};
+use crate::consumer::{ConsumerCore, Opening, Record, rules};
+use crate::engine::JetStream;
+use crate::error::ApiError;
+use myelin_broker::{Level, Parcel};
+use myelin_store::consumer::{ConsumerId, Consumers};
+use myelin_store::{ReadError, Seq, Timestamp};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the stream's consumers share with those who make them.
+pub(in crate::engine) struct Surroundings<'a> {
+    pub(in crate::engine) stream: &'a StreamConfig,
+    /// Bytes of the largest message that may come.
+    pub(in crate::engine) largest: i64,
+    pub(in crate::engine) seed: u64,
+}
+
+impl<'a> Surroundings<'a> {
+    /// Of a stream with this configuration.
+    pub(in crate::engine) fn new(stream: &'a StreamConfig, jetstream: &JetStream) -> Self {
+        let largest = i64::from(stream.max_msg_size);
+        let largest = if largest > 0 { largest } else { jetstream.settings.max_payload };
+        Self { stream, largest, seed: jetstream.seed() }
+    }
+}
+
+impl StreamConsumers {
+    /// The configuration of a consumer.
+    pub fn config(&self, name: &str) -> Option<Arc<ConsumerConfig>> {
+        self.configs.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Opens the consumers that the log holds.
+    pub(in crate::engine) fn restore(self: &Arc<Self>, around: &Surroundings<'_>) {
+        let found: Vec<_> = {
+            let states = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+            states
+                .iter()
+                .map(|(id, consumer)| (id, consumer.name().to_owned(), consumer.config().to_vec()))
+                .collect()
+        };
+        for (id, name, blob) in found {
+            let stored = match Stored::decode(&blob) {
+                Ok(stored) => stored,
+                Err(why) => {
+                    let what =
+                        format_args!("  Consumer '{} > {name}' cannot be read and rests: {why}", self.stream);
+                    self.host.log(Level::Error, what);
+                    continue;
+                }
+            };
+            let config = Arc::new(stored.config);
+            let record = Record::new(&self.stored, id);
+            let opening = self.opening(&config, stored.created, record, around);
+            let Some(opening) = opening else { continue };
+            self.begin(&config, ConsumerCore::resume(opening, self.host.now()), true);
+        }
+    }
+
+    fn opening(
+        &self,
+        config: &Arc<ConsumerConfig>,
+        created: Timestamp,
+        record: Record,
+        around: &Surroundings<'_>,
+    ) -> Option<Opening> {
+        Some(Opening {
+            stream: self.stream.to_string(),
+            config: Arc::clone(config),
+            created,
+            reader: self.stream().ok()?.reader(),
+            record,
+            retention: around.stream.retention,
+            largest: around.largest,
+            seed: around.seed,
+        })
+    }
+
+    /// Makes a consumer whose configuration was checked.
+    pub(in crate::engine) fn create(
+        self: &Arc<Self>,
+        config: ConsumerConfig,
+        around: &Surroundings<'_>,
+        out: &mut Parcel,
+    ) -> Result<Arc<LiveConsumer>, ApiError> {
+        let now = self.host.now();
+        let config = Arc::new(config);
+        let is_stored = !config.mem_storage && !config.direct;
+        let states = if is_stored { &self.stored } else { &self.volatile };
+        let id = add(states, &config, now)?;
+        let record = Record::new(states, id);
+        let undo = |error: ApiError| {
+            // It was just added.
+            let _ = states.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+            error
+        };
+        let opening = self
+            .opening(&config, now, record.clone(), around)
+            .ok_or_else(|| undo(ApiError::STREAM_NOT_FOUND))?;
+        let keeps_one = around.stream.max_msgs_per_subject == 1;
+        let core = ConsumerCore::create(opening, keeps_one, now)
+            .map_err(|error: ReadError| undo(ApiError::consumer_create(error)))?;
+        self.flush(&record, now).map_err(|error| undo(ApiError::consumer_create(error)))?;
+        let live = self.begin(&config, core, is_stored);
+        if !config.direct {
+            self.announce(&config.name, Action::Create, out);
+        }
+        Ok(live)
+    }
+
+    /// Takes a core into service.
+    fn begin(
+        self: &Arc<Self>,
+        config: &Arc<ConsumerConfig>,
+        core: ConsumerCore,
+        is_stored: bool,
+    ) -> Arc<LiveConsumer> {
+        let name = &config.name;
+        self.interest.set(core.record().id(), is_stored, config);
+        let live = LiveConsumer::new(name, core, self);
+        live.set_wishes(self.wishes(config, &live));
+        self.configs.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), Arc::clone(config));
+        self.live.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), Arc::clone(&live));
+        live.bind(&self.subjects(config));
+        live.listen_at(config);
+        live.wake();
+        live
+    }
+
+    /// Where a consumer is asked for messages.
+    fn subjects(&self, config: &ConsumerConfig) -> Vec<String> {
+        if config.is_push() {
+            return Vec::new();
+        }
+        let (stream, name) = (&self.stream, &config.name);
+        let subject = |prefix: &str| format!("{prefix}.CONSUMER.MSG.NEXT.{stream}.{name}");
+        let mut subjects = vec![subject("$JS.API")];
+        if !self.domain.is_empty() {
+            subjects.push(subject(&format!("$JS.{}.API", self.domain)));
+        }
+        subjects
+    }
+
+    fn wishes(&self, config: &ConsumerConfig, live: &Arc<LiveConsumer>) -> Vec<Arc<Wish>> {
+        if crate::consumer::filter_of(config).is_all() {
+            return Vec::new();
+        }
+        config.filters().map(|filter| self.news.add(filter, live)).collect()
+    }
+
+    /// Gives a consumer another configuration, which was checked.
+    pub(in crate::engine) fn update(
+        &self,
+        live: &Arc<LiveConsumer>,
+        config: ConsumerConfig,
+    ) -> Result<(), ApiError> {
+        let config = Arc::new(config);
+        let (id, record) =
+            live.act(|core, _| (core.record().id(), core.record().clone())).ok_or_else(gone)?;
+        let is_stored = record.is_of(&self.stored);
+        let created = live.act(|core, _| core.created()).ok_or_else(gone)?;
+        let blob = Stored { created, config: (*config).clone() }.encode();
+        record.lock().update(id, rules(&config), &blob).map_err(ApiError::consumer_create)?;
+        self.flush(&record, self.host.now()).map_err(ApiError::consumer_create)?;
+        self.interest.set(id, is_stored, &config);
+        self.configs
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(config.name.clone(), Arc::clone(&config));
+        let old = live.set_wishes(self.wishes(&config, live));
+        old.iter().for_each(|wish| self.news.remove(wish));
+        live.listen_at(&config);
+        live.act(move |core, turn| core.update(config, turn)).ok_or_else(gone)
+    }
+
+    /// Ends a consumer. Answers whether it was still there.
+    pub(in crate::engine) fn delete(&self, live: &Arc<LiveConsumer>, out: &mut Parcel) -> bool {
+        if !self.remove(live, "Consumer Deleted") {
+            return false;
+        }
+        self.announce(live.name(), Action::Delete, out);
+        if let Ok(stream) = self.stream() {
+            stream.reconcile();
+        }
+        true
+    }
+
+    fn remove(&self, live: &Arc<LiveConsumer>, why: &'static str) -> bool {
+        let removed = {
+            let mut all = self.live.write().unwrap_or_else(PoisonError::into_inner);
+            let is_it = all.get(live.name()).is_some_and(|known| Arc::ptr_eq(known, live));
+            if is_it { all.remove(live.name()) } else { None }
+        };
+        if removed.is_none() {
+            return false;
+        }
+        self.configs.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
+        let record = live.act(move |core, turn| {
+            core.end(why, turn);
+            core.record().clone()
+        });
+        live.retire();
+        live.set_wishes(Vec::new()).iter().for_each(|wish| self.news.remove(wish));
+        if let Some(record) = record {
+            let is_stored = record.is_of(&self.stored);
+            self.interest.remove(record.id(), is_stored);
+            // One that is removed twice is removed.
+            let _ = record.lock().remove(record.id());
+            if let Err(error) = self.flush(&record, self.host.now()) {
+                let what =
+                    format_args!("JetStream: the end of consumer '{}' was not written: {error}", live.name());
+                self.host.log(Level::Warn, what);
+            }
+        }
+        true
+    }
+
+    /// Ends a consumer that nobody uses.
+    pub(super) fn end_unused(&self, live: Arc<LiveConsumer>) {
+        let Some(me) = self.me.upgrade() else { return };
+        self.host.run(Box::new(move || {
+            let is_unused = live.act(|core, turn| {
+                core.due(turn);
+                std::mem::take(&mut turn.effects.is_over)
+            });
+            let mut out = Parcel::default();
+            if is_unused == Some(true) && me.delete(&live, &mut out) {
+                me.host.publish(&me.account, out);
+            }
+        }));
+    }
+
+    /// Ends all consumers with their stream.
+    pub(in crate::engine) fn end_all(&self, why: &'static str) {
+        self.unbind();
+        for live in self.all() {
+            self.remove(&live, why);
+        }
+    }
+
+    /// Messages were purged or deleted by somebody.
+    pub(in crate::engine) fn forget_removed(&self) {
+        for live in self.all() {
+            live.act(|core, _| core.forget_removed());
+        }
+    }
+
+    /// How a consumer stands.
+    pub(in crate::engine) fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
+        let stream = self.stream.to_string();
+        live.act(move |core, turn| core.info(&stream, turn))
+    }
+
+    /// Begins a consumer anew. Answers the message that it goes on with.
+    pub(in crate::engine) fn reset(&self, live: &LiveConsumer, seq: Seq) -> Result<Seq, ApiError> {
+        let reset = live.act(move |core, _| core.reset_to(seq)).ok_or_else(gone)?;
+        let seq = reset.map_err(ApiError::consumer_invalid_reset)?;
+        if let Ok(stream) = self.stream() {
+            stream.reconcile();
+        }
+        Ok(seq)
+    }
+}
+
+fn gone() -> ApiError {
+    ApiError::CONSUMER_NOT_FOUND
+}
+
+fn add(states: &Mutex<Consumers>, config: &ConsumerConfig, now: Timestamp) -> Result<ConsumerId, ApiError> {
+    let blob = Stored { created: now, config: config.clone() }.encode();
+    let mut states = states.lock().unwrap_or_else(PoisonError::into_inner);
+    states.create(&config.name, rules(config), &blob).map_err(ApiError::consumer_create)
+}
+
+impl Neighbours for StreamConsumers {
+    fn find(&self, name: &str) -> Option<Arc<ConsumerConfig>> {
+        self.config(name)
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&ConsumerConfig) -> bool) {
+        let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
+        let _ = configs.values().all(|config| visit(config));
+    }
+}

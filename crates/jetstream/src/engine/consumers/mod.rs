@@ -1,0 +1,218 @@
+//! The consumers of one stream: which there are, what they share, and how their stream's news reach them.
+//!
+//! Owns the log of their states and the index of their filters. Consumers have turns of their own; nothing here takes one for
+//! longer than a look.
+
+mod door;
+mod interest;
+mod live;
+mod manage;
+mod news;
+mod told;
+
+use super::host::Host;
+use super::live::lock;
+use super::{JetStream, LiveStream};
+use crate::consumer::Record;
+use crate::consumer::config::ConsumerConfig;
+use crate::error::ApiError;
+use myelin_broker::{Account, Binding, Service, Shard};
+use myelin_store::consumer::{Consumers, Flushed};
+use myelin_store::{Filter, Reader, Seq, Timestamp};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+
+pub(super) use interest::StreamInterest;
+pub use live::LiveConsumer;
+pub(super) use manage::Surroundings;
+use news::News;
+
+/// See the head of this file.
+pub struct StreamConsumers {
+    stream: Box<str>,
+    domain: Box<str>,
+    account: Arc<Account>,
+    host: Arc<dyn Host>,
+    jetstream: Weak<JetStream>,
+    /// Those that outlive the process, and those that need not.
+    stored: Arc<Mutex<Consumers>>,
+    volatile: Arc<Mutex<Consumers>>,
+    live: RwLock<BTreeMap<String, Arc<LiveConsumer>>>,
+    /// Their configurations, for those who decide about others.
+    configs: RwLock<BTreeMap<String, Arc<ConsumerConfig>>>,
+    interest: Arc<StreamInterest>,
+    news: News,
+    /// Consumers that have something to say when the log is released.
+    unreleased: Mutex<Vec<Weak<LiveConsumer>>>,
+    has_unreleased: AtomicBool,
+    bindings: Mutex<Vec<Arc<Binding>>>,
+    of: Mutex<Weak<LiveStream>>,
+    me: Weak<Self>,
+}
+
+impl StreamConsumers {
+    /// The consumers that `stored` holds, none of which is open yet.
+    pub(super) fn new(
+        stream: &str,
+        jetstream: &Arc<JetStream>,
+        account: &Arc<Account>,
+        stored: Consumers,
+    ) -> Arc<Self> {
+        let (stored, volatile) = (Arc::new(Mutex::new(stored)), Arc::new(Mutex::new(Consumers::in_memory())));
+        Arc::new_cyclic(|me| Self {
+            stream: stream.into(),
+            domain: jetstream.settings.domain.as_str().into(),
+            account: Arc::clone(account),
+            host: Arc::clone(&jetstream.host),
+            jetstream: Arc::downgrade(jetstream),
+            interest: Arc::new(StreamInterest::new(&stored, &volatile)),
+            stored,
+            volatile,
+            live: RwLock::default(),
+            configs: RwLock::default(),
+            news: News::default(),
+            unreleased: Mutex::default(),
+            has_unreleased: AtomicBool::new(false),
+            bindings: Mutex::default(),
+            of: Mutex::default(),
+            me: Weak::clone(me),
+        })
+    }
+
+    /// Belongs to this stream from now on.
+    pub(super) fn attach(&self, stream: &Arc<LiveStream>) {
+        *lock(&self.of) = Arc::downgrade(stream);
+    }
+
+    /// The stream, once it is there.
+    fn stream(&self) -> Result<Arc<LiveStream>, ApiError> {
+        lock(&self.of).upgrade().ok_or(ApiError::STREAM_NOT_FOUND)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<LiveConsumer>>> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A consumer by name.
+    pub fn find(&self, name: &str) -> Option<Arc<LiveConsumer>> {
+        self.read().get(name).cloned()
+    }
+
+    /// All consumers, by name.
+    pub fn all(&self) -> Vec<Arc<LiveConsumer>> {
+        self.read().values().cloned().collect()
+    }
+
+    /// How many there are that clients have made.
+    pub fn count(&self) -> usize {
+        let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
+        configs.values().filter(|config| !config.direct).count()
+    }
+
+    /// What the stream asks about interest.
+    pub(super) fn interest(&self) -> &Arc<StreamInterest> {
+        &self.interest
+    }
+
+    /// Whether the log of a consumer is in files.
+    fn is_stored(&self, record: &Record) -> bool {
+        record.is_of(&self.stored)
+    }
+
+    /// Writes what consumers have changed. Answers what must be released before it counts as stored; `None`: nothing.
+    fn flush(&self, record: &Record, now: Timestamp) -> io::Result<Option<Flushed>> {
+        if !self.is_stored(record) {
+            return Ok(None);
+        }
+        let mut states = record.lock();
+        if !states.is_dirty() {
+            return Ok(None);
+        }
+        let flushed = states.flush(now)?;
+        if states.checkpoint_due() {
+            self.tidy_later();
+        }
+        Ok(flushed)
+    }
+
+    /// The log is mostly history: has it written anew where one may wait.
+    fn tidy_later(&self) {
+        let Some(me) = self.me.upgrade() else { return };
+        self.host.run(Box::new(move || {
+            let mut states = lock(&me.stored);
+            if states.checkpoint_due()
+                && let Err(error) = states.checkpoint()
+            {
+                let what = format_args!(
+                    "JetStream: consumers of '{}' could not be written anew: {error}",
+                    me.stream
+                );
+                me.host.log(myelin_broker::Level::Warn, what);
+            }
+            if let Some(jetstream) = me.jetstream.upgrade() {
+                for notice in jetstream.store.put_away(&mut states) {
+                    me.host.log(myelin_broker::Level::Warn, format_args!("JetStream: {notice}"));
+                }
+            }
+        }));
+    }
+
+    /// A consumer has something to say when the log is released.
+    fn await_release(&self, consumer: &Weak<LiveConsumer>) {
+        lock(&self.unreleased).push(Weak::clone(consumer));
+        self.has_unreleased.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// The log may have been released.
+    pub(super) fn log_released(&self) {
+        if self.has_unreleased.swap(false, AcqRel) {
+            for consumer in std::mem::take(&mut *lock(&self.unreleased)).iter().filter_map(Weak::upgrade) {
+                consumer.wake();
+            }
+        }
+    }
+
+    /// A consumer needs messages no more.
+    fn settled(&self, seqs: Vec<Seq>, shard: &mut Shard) {
+        if let Ok(stream) = self.stream() {
+            stream.acknowledged(seqs, shard);
+        }
+    }
+
+    /// What a consumer reads next is brought into memory, and the consumer goes on then.
+    fn warm(&self, filter: Filter, seq: Seq, consumer: Arc<LiveConsumer>) {
+        let Ok(stream) = self.stream() else { return };
+        let reader: Reader = stream.reader();
+        self.host.read(Box::new(move || {
+            // What cannot be read is told when it is read in earnest.
+            let next = reader.warm(&filter, seq).ok().flatten();
+            consumer.act(move |core, _| core.warmed(seq, next));
+        }));
+    }
+
+    /// The stream was opened anew.
+    pub(super) fn set_reader(&self, reader: &Reader) {
+        for consumer in self.all() {
+            let reader = reader.clone();
+            consumer.act(move |core, _| core.set_reader(reader));
+        }
+    }
+
+    /// Receives acknowledgements and answers to flow control.
+    pub(super) fn bind(self: &Arc<Self>) {
+        let service: Arc<dyn Service> = door::Door::to(self);
+        let stream = &self.stream;
+        let subjects =
+            [format!("$JS.ACK.{stream}.>"), format!("$JS.ACK.*.*.{stream}.>"), format!("$JS.FC.{stream}.>")];
+        let bind = |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&service));
+        let old = std::mem::replace(&mut *lock(&self.bindings), subjects.iter().map(bind).collect());
+        old.iter().for_each(|binding| self.account.unbind(binding));
+    }
+
+    /// Receives nothing any more.
+    pub(super) fn unbind(&self) {
+        std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
+    }
+}

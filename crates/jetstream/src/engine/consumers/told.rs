@@ -1,0 +1,64 @@
+//! What consumers tell those who listen: advisories and metrics.
+
+use super::StreamConsumers;
+use crate::advisory::consumer::{self, Delivery, Whose};
+use crate::advisory::{Action, Advisory, Stamp};
+use crate::consumer::config::ConsumerConfig;
+use crate::consumer::{Answered, Effects, Event};
+use crate::json::Moment;
+use myelin_broker::{Letter, Parcel};
+
+impl StreamConsumers {
+    /// Adds advisories to what a consumer has to say.
+    pub(super) fn advise(&self, name: &str, effects: &mut Effects) {
+        for event in std::mem::take(&mut effects.events) {
+            let until = || self.config(name).and_then(|config| config.pause_until);
+            self.tell_of(name, &|stamp, whose| advisory(stamp, whose, &event, &until), &mut effects.out);
+        }
+    }
+
+    /// That a consumer was made, or is no more.
+    pub(super) fn announce(&self, name: &str, action: Action, out: &mut Parcel) {
+        self.tell_of(name, &|stamp, whose| consumer::consumer_action(stamp, whose, action), out);
+    }
+
+    /// That a consumer is paused, or no longer.
+    pub(super) fn announce_pause(&self, config: &ConsumerConfig, out: &mut Parcel) {
+        self.tell_of(&config.name, &|stamp, whose| consumer::paused(stamp, whose, config.pause_until), out);
+    }
+
+    fn tell_of(&self, name: &str, make: &dyn Fn(Stamp<'_>, Whose<'_>) -> Advisory, out: &mut Parcel) {
+        let (id, time) = (self.host.unique_id(), self.host.now());
+        let stamp = Stamp { id: &id, time, domain: &self.domain };
+        let advisory = make(stamp, Whose { stream: &self.stream, consumer: name });
+        let subject = advisory.subject.as_bytes();
+        if self.account.has_interest(subject) {
+            out.push(Letter { subject, payload: &advisory.body, ..Letter::default() });
+        }
+    }
+}
+
+fn advisory(
+    stamp: Stamp<'_>,
+    whose: Whose<'_>,
+    event: &Event,
+    until: &dyn Fn() -> Option<Moment>,
+) -> Advisory {
+    match event {
+        Event::MaxDeliveries { seq, deliveries } => consumer::max_deliveries(stamp, whose, *seq, *deliveries),
+        Event::Nak(answered) => consumer::message_naked(stamp, whose, delivery(answered)),
+        Event::Terminated(answered, reason) => {
+            consumer::message_terminated(stamp, whose, delivery(answered), reason)
+        }
+        Event::Acknowledged(answered, delivered) => {
+            consumer::acknowledged(stamp, whose, delivery(answered), *delivered)
+        }
+        Event::Pinned { group, id } => consumer::group_pinned(stamp, "", whose, group, id),
+        Event::Unpinned { group, reason } => consumer::group_unpinned(stamp, "", whose, group, *reason),
+        Event::Pause => consumer::paused(stamp, whose, until()),
+    }
+}
+
+fn delivery(answered: &Answered) -> Delivery {
+    Delivery { consumer_seq: answered.delivery.0, stream_seq: answered.seq, deliveries: answered.deliveries }
+}

@@ -1,0 +1,61 @@
+//! What JetStream needs from whoever embeds it: time, threads, and a way to the shards.
+
+use super::LiveStream;
+use super::request::Request;
+use myelin_broker::{Account, Level, Parcel, Service};
+use myelin_store::{Job, Timestamp};
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+/// Something to be done elsewhere.
+pub type Task = Box<dyn FnOnce() + Send>;
+
+/// What has alarms.
+pub trait Alarmed: Send + Sync {
+    /// The alarm has gone off.
+    fn ring(&self);
+}
+
+/// The embedder. None of these calls may wait.
+pub trait Host: Send + Sync {
+    /// The time of day, in nanoseconds since 1970.
+    fn now(&self) -> Timestamp;
+
+    /// The same instant on the clock that only goes forward.
+    fn instant(&self) -> Instant;
+
+    /// Has `service` served on some shard soon.
+    fn wake(&self, service: Arc<dyn Service>);
+
+    /// Publishes messages from some shard soon; those of one caller keep their order.
+    fn publish(&self, account: &Arc<Account>, parcel: Parcel);
+
+    /// Has [`JetStream::answer`](super::JetStream::answer) called with it on a thread that may wait, in the order of calls.
+    /// `false` when too many wait already.
+    fn request(&self, request: Request) -> bool;
+
+    /// Has `task`, which reads from a disk, run on a thread that may wait.
+    fn read(&self, task: Task);
+
+    /// Has `task` run on the thread that answers requests.
+    fn run(&self, task: Task);
+
+    /// Has [`JetStream::repair`](super::JetStream::repair) called on a thread that may wait.
+    fn repair(&self, stream: Arc<LiveStream>);
+
+    /// Has [`Alarmed::ring`] called at `at`, or a little later, on a thread that may wait.
+    fn schedule(&self, at: Timestamp, sleeper: Weak<dyn Alarmed>);
+
+    /// Runs a job of the store and gives the result to [`LiveStream::finish`].
+    fn work(&self, stream: Arc<LiveStream>, job: Job);
+
+    /// The account of the server itself, if there is one.
+    fn system_account(&self) -> Option<Arc<Account>>;
+
+    /// A name that nobody has guessed or used: 22 characters.
+    fn unique_id(&self) -> String;
+
+    /// A line for the operator.
+    fn log(&self, level: Level, line: fmt::Arguments<'_>);
+}

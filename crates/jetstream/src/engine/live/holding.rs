@@ -1,0 +1,357 @@
+//! Who holds the turn of a stream, and what is done then.
+
+use super::{LiveStream, lock};
+use crate::engine::host::Alarmed;
+use crate::error::ApiError;
+use crate::stream::{Effects, StreamCore};
+use myelin_broker::{Parcel, Shard};
+use myelin_stdx::turn::Outcome;
+use myelin_store::{Done, Job, Seq, Timestamp};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Weak;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::mpsc::SyncSender;
+
+/// Bytes of publishes that one hold of the turn works off before others get their chance. What is no publish counts as
+/// much as a small parcel.
+const HOLD_BYTES: usize = 256 * 1024;
+const OTHER_WORK: usize = 16 * 1024;
+/// What the removal of a settled message counts, and of how many at most: the core leaves the others for later.
+const SETTLED_WORK: usize = 128;
+const SETTLED_MOST: usize = 1024;
+
+/// Nanoseconds between two slices of what is due in a stream.
+const SLICES_EVERY: i64 = 500_000;
+
+/// Work for the holder of the turn.
+pub(super) enum Work {
+    Publish(Parcel),
+    /// Something was released, or a batch was left.
+    Look,
+    /// Something else is due. It may read from the disk: only for threads that may wait.
+    Due,
+    /// A consumer has settled these messages.
+    Acknowledged(Vec<Seq>),
+    /// Some messages may be needed by no consumer any more.
+    Reconcile,
+    /// A job of the store is done.
+    Finish(Done),
+    /// Somebody who may wait wants the core.
+    Lend(SyncSender<Box<StreamCore>>),
+}
+
+/// Where the core is.
+pub(super) enum Seat {
+    Here(Box<StreamCore>),
+    Lent,
+    /// The stream was deleted.
+    Gone,
+}
+
+/// What comes of one hold of the turn.
+#[derive(Default)]
+pub(super) struct Aftermath {
+    pub(super) effects: Effects,
+    /// When something is due in the stream, if that has changed.
+    pub(super) due: Option<Timestamp>,
+    pub(super) job: Option<Job>,
+    /// Messages that were lost without anybody being told, since the stream was opened, by error.
+    pub(super) losses: Vec<(u16, u64)>,
+    /// The parcel that was worked off, for its memory.
+    pub(super) spare: Parcel,
+    /// Whether the messages have to be sent by whoever held the turn.
+    pub(super) has_letters: bool,
+    /// Nothing could be done because the core is elsewhere.
+    pub(super) is_lent: bool,
+    /// What counts against [`HOLD_BYTES`].
+    pub(super) worked: usize,
+}
+
+impl LiveStream {
+    /// Leaves work and does it, and whatever else waits, if nobody else is at it. For shards: what is left when the budget
+    /// is spent waits for its turn.
+    pub(super) fn submit(&self, work: Work) -> Aftermath {
+        let mut after = Aftermath::default();
+        let outcome = self.turn.submit(work, |seat, batch| self.hold(seat, batch, &mut after));
+        if self.has_rest(outcome, &mut after) {
+            // Others have their turn first: a shard that works for one stream alone starves its connections. Nobody else
+            // knows of what is left, whatever else is on its way.
+            self.wake_surely();
+        }
+        after
+    }
+
+    /// The same for threads that may wait: nothing is left, and nothing of the effects either.
+    pub(super) fn submit_and_wait(&self, work: Work) {
+        let mut after = Aftermath::default();
+        let outcome = self.turn.submit(work, |seat, batch| self.hold(seat, batch, &mut after));
+        let has_rest = self.has_rest(outcome, &mut after);
+        self.heed_elsewhere(after);
+        if has_rest {
+            self.go_on_and_wait();
+        }
+    }
+
+    /// Takes up what others have left, for threads that may wait.
+    pub(super) fn go_on_and_wait(&self) {
+        loop {
+            let mut after = Aftermath::default();
+            let outcome = self.turn.resume(|seat, batch| self.hold(seat, batch, &mut after));
+            let has_rest = self.has_rest(outcome, &mut after);
+            self.heed_elsewhere(after);
+            if !has_rest {
+                return;
+            }
+        }
+    }
+
+    /// Does what others have left, as far as the budget goes.
+    pub(super) fn resume(&self) -> Aftermath {
+        let mut after = Aftermath::default();
+        let outcome = self.turn.resume(|seat, batch| self.hold(seat, batch, &mut after));
+        if self.has_rest(outcome, &mut after) {
+            self.wake_surely();
+        }
+        after
+    }
+
+    /// Whether a hold has left something that nobody else knows of. While the core is lent its return sees to it.
+    fn has_rest(&self, mut outcome: Outcome, after: &mut Aftermath) -> bool {
+        while outcome == Outcome::More && after.is_lent {
+            let is_back = lock(&self.returned).is_some() || self.is_gone.load(Acquire);
+            if !is_back {
+                return false;
+            }
+            after.is_lent = false;
+            outcome = self.turn.resume(|seat, batch| self.hold(seat, batch, after));
+        }
+        outcome == Outcome::More
+    }
+
+    /// Works off what it can; what there is to say is in order when this returns.
+    fn hold(&self, seat: &mut Seat, batch: &mut VecDeque<Work>, after: &mut Aftermath) {
+        self.work_off(seat, batch, after);
+        self.end_hold(after);
+    }
+
+    /// Puts what a turn has to say behind what earlier turns had to.
+    pub(super) fn end_hold(&self, after: &mut Aftermath) {
+        self.advise(after);
+        after.has_letters |= self.letters.add(&mut after.effects.out);
+    }
+
+    fn work_off(&self, seat: &mut Seat, batch: &mut VecDeque<Work>, after: &mut Aftermath) {
+        while after.worked < HOLD_BYTES && !batch.is_empty() {
+            if let Seat::Lent = seat {
+                match lock(&self.returned).take() {
+                    Some(core) => *seat = Seat::Here(core),
+                    None if self.is_gone.load(Acquire) => *seat = Seat::Gone,
+                    None => {}
+                }
+            }
+            match seat {
+                Seat::Lent => {
+                    after.is_lent = true;
+                    return;
+                }
+                // Who waits for the core hears of it, and nobody else asks for an answer any more.
+                Seat::Gone => self.drop_work(batch.pop_front()),
+                Seat::Here(core) => match batch.pop_front() {
+                    Some(Work::Lend(borrower)) => lend(seat, &borrower),
+                    Some(work) => self.try_work(core, work, after),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    fn drop_work(&self, work: Option<Work>) {
+        match work {
+            Some(Work::Publish(parcel)) => self.waiting.forget(&parcel),
+            Some(Work::Look) => {
+                self.has_look.store(false, Release);
+                self.is_woken.store(false, Release);
+            }
+            _ => {}
+        }
+    }
+
+    /// A panic costs the work in hand: what the core did is not known, only its files say what is true (house.md,
+    /// decision 13).
+    fn try_work(&self, core: &mut StreamCore, work: Work, after: &mut Aftermath) {
+        let working = AssertUnwindSafe(|| self.work(core, work, after));
+        if catch_unwind(working).is_err() {
+            core.panicked(&mut after.effects);
+        }
+    }
+
+    fn work(&self, core: &mut StreamCore, work: Work, after: &mut Aftermath) {
+        let now = self.host.now();
+        after.worked += OTHER_WORK;
+        match work {
+            Work::Publish(mut parcel) => {
+                after.worked += parcel.bytes();
+                self.waiting.forget(&parcel);
+                core.publish(&parcel, now, &mut after.effects);
+                parcel.clear();
+                after.spare = parcel;
+            }
+            Work::Look => {
+                // In this order, and both sides with one step: whoever releases something after the look wakes anew.
+                self.has_look.store(false, Release);
+                self.is_woken.swap(false, AcqRel);
+                core.released(&mut after.effects);
+                // On a shard: the memory of batches comes back where it came from.
+                core.give_up_batches(now, &mut after.effects);
+                after.effects.due_changed |= !after.effects.abandoned.is_empty();
+            }
+            Work::Due => {
+                core.tend(now, &mut after.effects);
+                after.effects.due_changed = true;
+            }
+            Work::Acknowledged(seqs) => {
+                after.worked += seqs.len().min(SETTLED_MOST) * SETTLED_WORK;
+                core.acknowledged(&seqs, now, &mut after.effects);
+            }
+            Work::Reconcile => core.reconcile(now, &mut after.effects),
+            Work::Finish(done) => core.finish(done, now, &mut after.effects),
+            Work::Lend(_) => {}
+        }
+        self.count_losses(core, after);
+        self.look_around(core, now, after);
+    }
+
+    fn count_losses(&self, core: &mut StreamCore, after: &mut Aftermath) {
+        let lost = self.waiting.lost.swap(0, Relaxed);
+        if lost > 0 {
+            core.lose(ApiError::STREAM_TOO_MANY_REQUESTS.err_code, lost, &mut after.effects);
+        }
+        if after.effects.lost > 0 || self.has_untold.swap(false, Relaxed) {
+            after.losses = core.losses().to_vec();
+        }
+    }
+
+    /// What the core wants of its embedder.
+    pub(super) fn look_around(&self, core: &mut StreamCore, now: Timestamp, after: &mut Aftermath) {
+        if std::mem::take(&mut after.effects.due_changed) {
+            after.due = core.next_due();
+        }
+        if after.job.is_none() {
+            after.job = core.next_job(now);
+        }
+    }
+
+    /// Sees to what a turn wants besides its messages.
+    fn heed(&self, after: &mut Aftermath) {
+        self.direct.released();
+        if let Some(at) = after.due.take() {
+            let at = at.max(self.host.now() + SLICES_EVERY);
+            if at < self.alarm.fetch_min(at, AcqRel) {
+                self.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
+            }
+        }
+        if let Some(job) = after.job.take()
+            && let Some(me) = self.me.upgrade()
+        {
+            self.host.work(me, job);
+        }
+        if let Some(why) = after.effects.failed.take() {
+            self.note_failure(why);
+        }
+    }
+
+    /// Does what a turn wants, and answers its spare parcel.
+    pub(super) fn deliver(&self, mut after: Aftermath, shard: &mut Shard) -> Parcel {
+        self.heed(&mut after);
+        self.tell_consumers(Some(&mut *shard));
+        if after.has_letters || self.letters.claim() {
+            self.send_letters(shard);
+        }
+        after.spare
+    }
+
+    /// Publishes what turns have left, holding the right to it.
+    pub(super) fn send_letters(&self, shard: &mut Shard) {
+        self.letters.send(&self.account, shard, self.host.instant());
+        if let Some(me) = self.me.upgrade() {
+            shard.after_flush(me);
+        }
+    }
+
+    /// The same, on a thread that delivers nothing itself.
+    pub(super) fn heed_elsewhere(&self, mut after: Aftermath) {
+        self.heed(&mut after);
+        self.tell_consumers(None);
+        if after.has_letters {
+            self.letters.release();
+        }
+        if self.letters.are_left() {
+            // What is looked at on its way may be looked at by another thread like this one.
+            self.wake_surely();
+        }
+    }
+
+    /// Takes back what a job of the store did; only for threads that may wait.
+    pub fn finish(&self, done: Done) {
+        self.submit_and_wait(Work::Finish(done));
+    }
+
+    /// Removes messages that a consumer has settled, unless another one needs them (work-queue and interest retention). For
+    /// shards that hold no turn.
+    pub fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut Shard) {
+        let after = self.submit(Work::Acknowledged(seqs));
+        self.deliver(after, shard);
+    }
+
+    /// The same for threads that may wait.
+    pub fn acknowledged_elsewhere(&self, seqs: Vec<Seq>) {
+        self.submit_and_wait(Work::Acknowledged(seqs));
+    }
+
+    /// Has all messages removed that no consumer needs any more, slice by slice: when all consumers are there after a
+    /// restart, and when one was deleted or wants less. Only for threads that may wait.
+    pub fn reconcile(&self) {
+        self.submit_and_wait(Work::Reconcile);
+    }
+
+    /// Has some shard look what was released.
+    pub fn wake(&self) {
+        if !self.is_woken.swap(true, AcqRel)
+            && let Some(me) = self.me.upgrade()
+        {
+            self.host.wake(me);
+        }
+    }
+
+    pub(super) fn wake_surely(&self) {
+        self.is_woken.store(true, Release);
+        if let Some(me) = self.me.upgrade() {
+            self.host.wake(me);
+        }
+    }
+
+    /// Looks what was released, on a shard. One look in the inbox is enough, however long the core is away.
+    pub(super) fn look(&self) -> Aftermath {
+        if self.has_look.swap(true, AcqRel) { self.resume() } else { self.submit(Work::Look) }
+    }
+}
+
+impl Alarmed for LiveStream {
+    /// Works on what is due.
+    fn ring(&self) {
+        self.alarm.store(i64::MAX, Release);
+        self.repair_if_due();
+        self.wake_surely();
+        self.submit_and_wait(Work::Due);
+    }
+}
+
+/// Gives the core away. Who wanted it may be gone.
+fn lend(seat: &mut Seat, borrower: &SyncSender<Box<StreamCore>>) {
+    if let Seat::Here(core) = std::mem::replace(seat, Seat::Lent)
+        && let Err(unwanted) = borrower.send(core)
+    {
+        *seat = Seat::Here(unwanted.0);
+    }
+}

@@ -1,0 +1,352 @@
+//! A stream that is open: its core inside a turn, and how work gets there.
+//!
+//! Publishing shards bring parcels and work them off themselves if the turn is free (house.md 3.2). What a thread that may
+//! wait wants of the core (delete, update, purge: anything that touches files for long), it does with the core in its own
+//! hands: [`LiveStream::borrow`]. Meanwhile publishes gather in the inbox. What a turn wants from others are effects,
+//! which happen after it (3.3).
+
+mod holding;
+mod loan;
+mod news;
+mod repair;
+
+use super::consumers::StreamConsumers;
+use super::direct::DirectGets;
+use super::host::Host;
+use super::letters::Letters;
+use crate::api::info::StreamState;
+use crate::config::{Storage, StreamConfig};
+use crate::read::{Readable, contents};
+use crate::stream::{StreamCore, refuse_overload};
+use holding::{Aftermath, Seat, Work};
+use myelin_broker::{Account, Binding, Letter, Parcel, Service, Shard};
+use myelin_stdx::turn::Turn;
+use myelin_store::{OnRelease, Reader, Seq, StreamId, Ticket, Timestamp};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+pub use loan::Loan;
+
+/// What may wait for a stream before publishers are refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Backlog {
+    /// Messages.
+    pub messages: usize,
+    /// Bytes of all their parts.
+    pub bytes: usize,
+}
+
+/// What the server sets for all of its streams.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServerLimits<'a> {
+    pub(super) backlog: Backlog,
+    pub(super) domain: &'a str,
+    pub(super) max_pending: i64,
+}
+
+/// See the head of this file.
+pub struct LiveStream {
+    name: Box<str>,
+    domain: Box<str>,
+    created: Timestamp,
+    account: Arc<Account>,
+    host: Arc<dyn Host>,
+    backlog: Backlog,
+    turn: Turn<Seat, Work>,
+    /// The core on its way back from a borrower.
+    returned: Mutex<Option<Box<StreamCore>>>,
+    config: Mutex<Arc<StreamConfig>>,
+    reader: Mutex<Reader>,
+    bindings: Mutex<Vec<Arc<Binding>>>,
+    direct: Arc<DirectGets>,
+    consumers: Arc<StreamConsumers>,
+    letters: Letters,
+    /// Why the stream takes no messages, and whether it was opened anew before.
+    failure: Mutex<Option<String>>,
+    /// When the host will wake it; `i64::MAX`: never.
+    alarm: AtomicI64,
+    /// Whether a wake-up is on its way or in the inbox.
+    is_woken: AtomicBool,
+    /// Whether a look is in the inbox.
+    has_look: AtomicBool,
+    /// Whether the stream was deleted.
+    is_gone: AtomicBool,
+    waiting: Waiting,
+    /// When the last advisory about lost messages was.
+    last_loss: AtomicI64,
+    /// Whether messages were lost that no advisory has told of.
+    has_untold: AtomicBool,
+    /// When the stream was last opened anew; 0: never.
+    last_repair: AtomicI64,
+    /// When that is to be tried again, and how often it was in vain.
+    repair_at: AtomicI64,
+    tries: AtomicUsize,
+    /// When the last warning about messages that found no room was.
+    last_warning: AtomicI64,
+    me: Weak<Self>,
+}
+
+/// What is in the inbox.
+#[derive(Default)]
+struct Waiting {
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Messages without a reply subject that found no room, and are not counted yet.
+    lost: AtomicU64,
+}
+
+impl Waiting {
+    fn add(&self, parcel: &Parcel) {
+        self.bytes.fetch_add(parcel.bytes(), Relaxed);
+        self.messages.fetch_add(parcel.len(), Relaxed);
+    }
+
+    fn forget(&self, parcel: &Parcel) {
+        self.bytes.fetch_sub(parcel.bytes(), Relaxed);
+        self.messages.fetch_sub(parcel.len(), Relaxed);
+    }
+}
+
+impl LiveStream {
+    /// Takes a stream's core into service. Nothing reaches it before [`LiveStream::bind`].
+    pub(super) fn new(
+        name: &str,
+        created: Timestamp,
+        core: StreamCore,
+        account: &Arc<Account>,
+        host: &Arc<dyn Host>,
+        consumers: &Arc<StreamConsumers>,
+        limits: ServerLimits<'_>,
+    ) -> Arc<Self> {
+        let ServerLimits { backlog, domain, max_pending } = limits;
+        let readable = Readable { name: name.into(), reader: core.reader(), max_bytes: max_pending };
+        Arc::new_cyclic(|me| Self {
+            name: name.into(),
+            created,
+            account: Arc::clone(account),
+            host: Arc::clone(host),
+            backlog,
+            config: Mutex::new(Arc::clone(core.config())),
+            reader: Mutex::new(core.reader()),
+            turn: Turn::new(Seat::Here(Box::new(core))),
+            returned: Mutex::new(None),
+            bindings: Mutex::default(),
+            direct: DirectGets::new(account, host, readable),
+            consumers: Arc::clone(consumers),
+            domain: domain.into(),
+            letters: Letters::default(),
+            failure: Mutex::default(),
+            alarm: AtomicI64::new(i64::MAX),
+            is_woken: AtomicBool::new(false),
+            has_look: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            waiting: Waiting::default(),
+            last_loss: AtomicI64::new(0),
+            has_untold: AtomicBool::new(false),
+            last_repair: AtomicI64::new(0),
+            repair_at: AtomicI64::new(0),
+            tries: AtomicUsize::new(0),
+            last_warning: AtomicI64::new(0),
+            me: Weak::clone(me),
+        })
+    }
+
+    /// The stream's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whose it is.
+    pub(super) fn account_name(&self) -> &str {
+        self.account.name()
+    }
+
+    /// When it was created.
+    pub fn created(&self) -> Timestamp {
+        self.created
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<StreamConfig> {
+        Arc::clone(&lock(&self.config))
+    }
+
+    /// Who reads it.
+    pub fn consumers(&self) -> &Arc<StreamConsumers> {
+        &self.consumers
+    }
+
+    /// The last message that can be read.
+    pub(super) fn released(&self) -> Seq {
+        lock(&self.reader).release().seq()
+    }
+
+    /// Tells consumers what can be read now.
+    fn tell_consumers(&self, shard: Option<&mut Shard>) {
+        let reader = self.reader();
+        self.consumers.tell(reader.release().seq(), &reader, shard);
+    }
+
+    /// A reader of what is released.
+    pub fn reader(&self) -> Reader {
+        lock(&self.reader).clone()
+    }
+
+    /// What it holds, as the API shows it, with the sequences of removed messages if asked for.
+    pub fn state(&self, with_deleted: bool) -> StreamState {
+        let contents = contents(&self.reader(), with_deleted);
+        // Compat: a stream that never had a message nor another first sequence begins at 0.
+        let is_fresh = contents.last_seq == 0;
+        StreamState {
+            messages: contents.messages,
+            bytes: contents.bytes,
+            first_seq: if is_fresh { 0 } else { contents.first_seq },
+            first_ts: contents.first_time.unwrap_or(0),
+            last_seq: contents.last_seq,
+            last_ts: contents.last_time.unwrap_or(0),
+            num_subjects: contents.subjects,
+            num_deleted: contents.num_deleted,
+            consumer_count: self.consumers.count() as u64,
+            deleted: contents.deleted.into_iter().flatten().collect(),
+            ..StreamState::default()
+        }
+    }
+
+    /// Whether it has files.
+    pub fn is_stored(&self) -> bool {
+        lock(&self.config).storage == Storage::File
+    }
+
+    /// Why it takes no messages any more, if it does not.
+    pub fn failure(&self) -> Option<String> {
+        lock(&self.failure).clone()
+    }
+
+    /// Receives what its subjects match from now on, and nothing else.
+    pub(super) fn bind(&self) {
+        let config = self.config();
+        let Some(me) = self.me.upgrade() else { return };
+        let service: Arc<dyn Service> = me;
+        let bind =
+            |subject: &str, to: &Arc<dyn Service>| self.account.bind(subject.as_bytes(), Arc::clone(to));
+        let mut new: Vec<_> = config.subjects.iter().map(|subject| bind(subject, &service)).collect();
+        if config.allow_direct {
+            let direct: Arc<dyn Service> = Arc::clone(&self.direct) as Arc<dyn Service>;
+            new.extend(self.direct_subjects().iter().map(|subject| bind(subject, &direct)));
+        }
+        // The old ones go when the new ones are there: no message may fall between. One that meets both is for one
+        // service, which is called once.
+        let old = std::mem::replace(&mut *lock(&self.bindings), new);
+        old.iter().for_each(|binding| self.account.unbind(binding));
+    }
+
+    /// Where direct gets are asked for.
+    fn direct_subjects(&self) -> Vec<String> {
+        let mut prefixes = vec!["$JS.API".to_owned()];
+        if !self.domain.is_empty() {
+            prefixes.push(format!("$JS.{}.API", self.domain));
+        }
+        let both = |prefix: &String| {
+            let subject = format!("{prefix}.DIRECT.GET.{}", self.name);
+            [format!("{subject}.>"), subject]
+        };
+        prefixes.iter().flat_map(both).collect()
+    }
+
+    /// Receives nothing any more.
+    pub(super) fn unbind(&self) {
+        std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
+    }
+
+    /// Whether a message of so many bytes may still wait: with what the stream has to say and could not say yet.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.waiting.messages.load(Relaxed) < self.backlog.messages
+            && self.waiting.bytes.load(Relaxed) + self.letters.bytes() + bytes <= self.backlog.bytes
+    }
+
+    /// Leaves messages for the holder of the turn, and works them off if there is none.
+    fn publish(&self, parcel: Parcel) -> Aftermath {
+        self.waiting.add(&parcel);
+        self.submit(Work::Publish(parcel))
+    }
+
+    /// The same for messages that may not all find room.
+    #[cold]
+    fn publish_what_fits(&self, parcel: &Parcel) -> Aftermath {
+        let (mut taken, mut refused) = (Parcel::default(), Parcel::default());
+        let mut dropped = 0;
+        for letter in parcel.iter() {
+            let Letter { subject, reply, headers, payload, .. } = letter;
+            if self.has_room(subject.len() + reply.len() + headers.len() + payload.len()) {
+                taken.push(letter);
+            } else if reply.is_empty() {
+                dropped += 1;
+            } else {
+                refuse_overload(&self.name, reply, &mut refused);
+            }
+        }
+        self.warn_of_overload();
+        if dropped > 0 {
+            // Whoever has the turn next counts them; somebody will have it.
+            self.waiting.lost.fetch_add(dropped, Relaxed);
+            self.wake();
+        }
+        let mut after = if taken.is_empty() { Aftermath::default() } else { self.publish(taken) };
+        after.has_letters |= self.letters.add(&mut refused);
+        after
+    }
+}
+
+impl Service for LiveStream {
+    fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
+        if parcel.is_empty() || self.is_woken.load(Acquire) {
+            // A wake-up may come with messages.
+            let after = self.look();
+            self.deliver(after, shard);
+        }
+        if parcel.is_empty() {
+            return;
+        }
+        let after = if self.has_room(parcel.bytes()) {
+            self.publish(std::mem::take(parcel))
+        } else {
+            self.publish_what_fits(parcel)
+        };
+        let spare = self.deliver(after, shard);
+        if parcel.is_empty() {
+            *parcel = spare;
+        }
+    }
+
+    fn flushed(&self, shard: &mut Shard) {
+        if self.letters.flushed() {
+            self.send_letters(shard);
+        }
+    }
+}
+
+/// Tells a stream that a round has released what waits: a wake-up, whatever the number of batches.
+pub(super) struct Listener(pub(super) Mutex<Weak<LiveStream>>);
+
+impl OnRelease for Listener {
+    fn released(&self, _: StreamId, _: Seq, _: Ticket) {
+        self.wake();
+    }
+
+    fn failed(&self, _: StreamId, _: &str) {
+        self.wake();
+    }
+}
+
+impl Listener {
+    fn wake(&self) {
+        if let Some(stream) = lock(&self.0).upgrade() {
+            stream.wake();
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,62 @@
+//! What a stream tells whoever listens, because publishers are not told: batches that were given up, messages that were
+//! lost.
+
+use super::LiveStream;
+use super::holding::Aftermath;
+use crate::advisory::{self, Advisory, Stamp};
+use crate::stream::batch::Abandoned;
+use myelin_broker::{Letter, Level, Parcel};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Nanoseconds between two advisories about lost messages of one stream, and between two warnings about its overload.
+const EVERY: i64 = 1_000_000_000;
+
+impl LiveStream {
+    /// Adds advisories to what a turn has to say.
+    pub(super) fn advise(&self, after: &mut Aftermath) {
+        if after.losses.is_empty() && after.effects.abandoned.is_empty() {
+            return;
+        }
+        let (id, time) = (self.host.unique_id(), self.host.now());
+        let stamp = Stamp { id: &id, time, domain: &self.domain };
+        let losses = std::mem::take(&mut after.losses);
+        let next = self.last_loss.load(Relaxed).saturating_add(EVERY);
+        if !losses.is_empty() && time >= next {
+            self.last_loss.store(time, Relaxed);
+            self.tell(&advisory::messages_lost(stamp, &self.name, &losses), &mut after.effects.out);
+        } else if !losses.is_empty() {
+            self.has_untold.store(true, Relaxed);
+            after.due = Some(after.due.map_or(next, |due| due.min(next)));
+        }
+        for Abandoned { id, reason } in std::mem::take(&mut after.effects.abandoned) {
+            let of = |account| advisory::batch_abandoned(stamp, account, &self.name, &id, reason);
+            self.tell(&of(""), &mut after.effects.out);
+            if let Some(system) = self.host.system_account() {
+                let (advisory, mut out) = (of(self.account.name()), Parcel::default());
+                out.push(letter_of(&advisory));
+                self.host.publish(&system, out);
+            }
+        }
+    }
+
+    fn tell(&self, advisory: &Advisory, out: &mut Parcel) {
+        if self.account.has_interest(advisory.subject.as_bytes()) {
+            out.push(letter_of(advisory));
+        }
+    }
+
+    pub(super) fn warn_of_overload(&self) {
+        let (account, name, now) = (self.account.name(), &self.name, self.host.now());
+        if now - self.last_warning.load(Relaxed) >= EVERY {
+            self.last_warning.store(now, Relaxed);
+            let what = format_args!(
+                "Dropping messages due to excessive stream ingest rate on '{account}' > '{name}'"
+            );
+            self.host.log(Level::Warn, what);
+        }
+    }
+}
+
+fn letter_of(advisory: &Advisory) -> Letter<'_> {
+    Letter { subject: advisory.subject.as_bytes(), payload: &advisory.body, ..Letter::default() }
+}

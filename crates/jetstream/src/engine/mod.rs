@@ -1,0 +1,239 @@
+//! JetStream as a whole: the store, the accounts that may use it, and the streams that are open.
+
+mod account;
+mod calls;
+mod consumers;
+mod direct;
+mod door;
+mod host;
+mod letters;
+mod live;
+mod request;
+mod settings;
+
+use crate::config::{AccountLimits, Storage, StreamConfig};
+use crate::error::ApiError;
+use crate::stream::batch::InFlight;
+use crate::stream::{Budget, StreamCore};
+use myelin_broker::{Account, Level};
+use myelin_store::consumer::Consumers;
+use myelin_store::disk::Disk;
+use myelin_store::entropy::Entropy;
+use myelin_store::journal::{Journal, JournalFailed};
+use myelin_store::{FoundStream, OpenError, Store, StoreOptions, StoreReport, Stream};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+pub use account::AccountStreams;
+pub use consumers::{LiveConsumer, StreamConsumers};
+pub use direct::DirectGets;
+pub use host::{Alarmed, Host, Task};
+pub use live::{Backlog, LiveStream, Loan};
+pub use request::Request;
+pub use settings::Settings;
+
+/// See the head of this file.
+pub struct JetStream {
+    pub(crate) settings: Settings,
+    pub(crate) store: Store,
+    pub(crate) host: Arc<dyn Host>,
+    entropy: Arc<dyn Entropy>,
+    accounts: RwLock<HashMap<String, Arc<AccountStreams>>>,
+    /// Streams in the store whose accounts were not enabled yet.
+    found: Mutex<HashMap<String, Vec<FoundStream>>>,
+    /// What all streams in memory and in files take, against the limits of the server.
+    pub(crate) memory: Arc<Budget>,
+    pub(crate) files: Arc<Budget>,
+    /// What batches of all streams share.
+    pub(crate) in_flight: Arc<InFlight>,
+    /// Requests to the API, and those that were answered by an error.
+    pub(crate) calls: Calls,
+}
+
+/// How often the API was asked.
+#[derive(Default)]
+pub(crate) struct Calls {
+    total: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl Calls {
+    pub(crate) fn count(&self, is_error: bool) {
+        self.total.fetch_add(1, Relaxed);
+        self.errors.fetch_add(u64::from(is_error), Relaxed);
+    }
+
+    /// Requests, and those that were answered by an error.
+    pub(crate) fn get(&self) -> (u64, u64) {
+        (self.total.load(Relaxed), self.errors.load(Relaxed))
+    }
+}
+
+impl JetStream {
+    /// Opens the store. Its streams are there once their accounts are [enabled](Self::enable).
+    ///
+    /// # Errors
+    /// The directory cannot be used, or another process uses it.
+    pub fn open(
+        settings: Settings,
+        disk: Arc<dyn Disk>,
+        store: StoreOptions,
+        entropy: Arc<dyn Entropy>,
+        host: Arc<dyn Host>,
+    ) -> Result<Arc<Self>, OpenError> {
+        let (store, report) = Store::open(disk, store, Arc::clone(&entropy))?;
+        tell(&*host, &report);
+        let mut found: HashMap<String, Vec<FoundStream>> = HashMap::new();
+        for stream in report.streams {
+            found.entry(stream.meta.account.clone()).or_default().push(stream);
+        }
+        let budget = |bytes: u64| Arc::new(Budget::new(i64::try_from(bytes).unwrap_or(i64::MAX)));
+        Ok(Arc::new(Self {
+            memory: budget(settings.max_memory),
+            files: budget(settings.max_store),
+            in_flight: Arc::new(InFlight::new(settings.batches.clone())),
+            settings,
+            store,
+            host,
+            entropy,
+            accounts: RwLock::default(),
+            found: Mutex::new(found),
+            calls: Calls::default(),
+        }))
+    }
+
+    /// Lets an account use JetStream within limits, and opens the streams that it has in the store. Without limits, all
+    /// that it learns from the API is that it may not. May be repeated with other limits.
+    pub fn enable(self: &Arc<Self>, account: &Arc<Account>, limits: Option<AccountLimits>) {
+        let present = self.account(account.name());
+        let streams = present.clone().unwrap_or_else(|| AccountStreams::new(self, account, limits.clone()));
+        if limits.is_some() {
+            let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).remove(account.name());
+            let mut found = found.unwrap_or_default();
+            found.sort_by_key(|stream| stream.meta.created);
+            found.into_iter().for_each(|stream| streams.restore(stream));
+        }
+        if present.is_some() {
+            return streams.set_limits(limits);
+        }
+        streams.open_door();
+        let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+        accounts.insert(account.name().to_owned(), streams);
+    }
+
+    /// The streams of an account that may use JetStream.
+    pub fn account(&self, name: &str) -> Option<Arc<AccountStreams>> {
+        self.accounts.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// All accounts that may use JetStream, by name.
+    pub fn accounts(&self) -> Vec<Arc<AccountStreams>> {
+        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = accounts.values().cloned().collect();
+        all.sort_by(|a, b| a.account().name().cmp(b.account().name()));
+        all
+    }
+
+    /// The journal, for the thread that runs its rounds.
+    pub fn journal(&self) -> &Arc<Journal> {
+        self.store.journal()
+    }
+
+    /// Makes everything durable. Nothing may come in any more.
+    ///
+    /// # Errors
+    /// Something may be missing in the streams' files; the next start finds it in the journal, if it was promised.
+    pub fn close(&self) -> Result<(), JournalFailed> {
+        for account in self.accounts() {
+            for stream in account.streams() {
+                stream.unbind();
+                if let Some(mut loan) = stream.borrow()
+                    && let Err(error) = loan.parts().0.store_mut().flush()
+                {
+                    let name = stream.name();
+                    self.host
+                        .log(Level::Error, format_args!("Stream '{name}' could not be written: {error}"));
+                }
+            }
+        }
+        self.journal().close(&|| self.host.now().unsigned_abs())
+    }
+
+    /// Waits until everything that was done to a stream counts as stored (house.md 3.1). Only for threads that may.
+    pub(crate) fn make_durable(&self, core: &StreamCore) -> Result<(), ApiError> {
+        let store = core.store();
+        loop {
+            if let Some(why) = store.failure() {
+                return Err(ApiError::stream_general(why));
+            }
+            if store.release().is_released(store.ticket()) {
+                return Ok(());
+            }
+            // A round tells of a file that could not be synced by failing the stream, and may be another thread's.
+            let round = self.journal().round_now(&|| self.host.now().unsigned_abs());
+            round.map_err(ApiError::stream_general)?;
+        }
+    }
+
+    /// The consumers of a stream as its log has them.
+    fn open_consumers(&self, store: &Stream, config: &StreamConfig) -> Result<Consumers, OpenError> {
+        if config.storage == Storage::Memory {
+            return Ok(Consumers::in_memory());
+        }
+        let shape = crate::stream::shape(config, self.settings.sync_always);
+        let (consumers, report) = self.store.open_consumers(store.id(), shape.durability)?;
+        if !report.is_clean() {
+            let what = format_args!("JetStream: consumers of '{}': {report:?}", config.name);
+            self.host.log(Level::Warn, what);
+        }
+        Ok(consumers)
+    }
+
+    /// Opens a stream anew that has failed, once.
+    pub fn repair(&self, stream: &Arc<LiveStream>) {
+        let account = self.account(stream.account_name());
+        // One that was deleted needs none.
+        if account.and_then(|account| account.stream(stream.name())).is_some_and(|known| stream.is(&known)) {
+            stream.repair(&self.store);
+        }
+    }
+
+    /// Bytes that all streams take, in memory and in files.
+    pub fn used(&self) -> [u64; 2] {
+        [&self.memory, &self.files].map(|budget| u64::try_from(budget.used()).unwrap_or(0))
+    }
+
+    /// Requests to the API of all accounts, and those that were answered by an error.
+    pub fn calls(&self) -> (u64, u64) {
+        self.calls.get()
+    }
+
+    /// What streams of all accounts have reserved, in memory and in files.
+    pub fn reserved(&self) -> [i64; 2] {
+        self.accounts()
+            .iter()
+            .map(|account| account.reserved())
+            .fold([0, 0], |[memory, files], [m, f]| [memory.saturating_add(m), files.saturating_add(f)])
+    }
+
+    /// A number that nobody can guess.
+    pub(crate) fn seed(&self) -> u64 {
+        let mut seed = [0; 8];
+        self.entropy.fill(&mut seed);
+        u64::from_le_bytes(seed)
+    }
+}
+
+/// What an operator should know of a store that was opened.
+fn tell(host: &dyn Host, report: &StoreReport) {
+    for (id, why) in &report.unreadable {
+        host.log(
+            Level::Error,
+            format_args!("JetStream: stream {:016x} cannot be read and was left alone: {why}", id.0),
+        );
+    }
+    for notice in &report.notices {
+        host.log(Level::Warn, format_args!("JetStream: {notice}"));
+    }
+}

@@ -1,0 +1,38 @@
+//! What an operator sets for JetStream on this server.
+
+use super::live::Backlog;
+use crate::stream::batch::Limits;
+use std::time::Duration;
+
+/// JetStream on this server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Domain; empty for none.
+    pub domain: String,
+    /// Refuse requests with unknown fields.
+    pub strict: bool,
+    /// The server's name, as streams show it for their leader.
+    pub server_name: String,
+    /// The server's id.
+    pub server_id: String,
+    /// Acknowledge when a sync has returned, not before.
+    pub sync_always: bool,
+    /// Bytes of all memory streams.
+    pub max_memory: u64,
+    /// Bytes of all file streams.
+    pub max_store: u64,
+    /// Longest window in which a stream finds duplicates.
+    pub duplicate_window: Option<Duration>,
+    /// Batches that may be open.
+    pub batches: Limits,
+    /// What may wait for one stream.
+    pub backlog: Backlog,
+    /// Bytes of an answer to a direct get that asks for many messages and sets no limit: what a connection may have pending.
+    pub max_pending: i64,
+    /// Bytes of the largest message that clients may publish.
+    pub max_payload: i64,
+    /// What consumers of all accounts may have.
+    pub consumers: crate::consumer::config::ServerLimits,
+    /// Requests to the API that may wait.
+    pub request_queue_limit: usize,
+}

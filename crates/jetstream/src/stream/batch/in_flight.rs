@@ -1,0 +1,194 @@
+//! What all streams of a server share about batches: how many are open, how much is held back, and the limits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Limits of batches. The server's configuration may say otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Open atomic batches of a stream.
+    pub atomic_per_stream: usize,
+    /// Open atomic batches of the server.
+    pub atomic_total: usize,
+    /// Messages of an atomic batch.
+    pub atomic_messages: u64,
+    /// Bytes that all atomic batches of the server together may hold back. The reference has no such limit: it holds
+    /// batches back on disk.
+    pub atomic_bytes: usize,
+    /// Open fast batches of a stream.
+    pub fast_per_stream: usize,
+    /// Open fast batches of the server.
+    pub fast_total: usize,
+    /// Nanoseconds without a message after which a batch is given up.
+    pub timeout: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            atomic_per_stream: 50,
+            atomic_total: 1000,
+            atomic_messages: 1000,
+            atomic_bytes: 1 << 30,
+            fast_per_stream: 1000,
+            fast_total: 50_000,
+            timeout: 10_000_000_000,
+        }
+    }
+}
+
+impl Limits {
+    /// As `jetstream.limits.batch` says it, for both kinds of batches; 0 or less is the default.
+    #[must_use]
+    pub fn configured(per_stream: i64, total: i64, messages: i64, timeout: i64) -> Self {
+        let mut limits = Self::default();
+        if let Ok(per_stream @ 1..) = usize::try_from(per_stream) {
+            (limits.atomic_per_stream, limits.fast_per_stream) = (per_stream, per_stream);
+        }
+        if let Ok(total @ 1..) = usize::try_from(total) {
+            (limits.atomic_total, limits.fast_total) = (total, total);
+        }
+        if let Ok(messages @ 1..) = u64::try_from(messages) {
+            limits.atomic_messages = messages;
+        }
+        if timeout > 0 {
+            limits.timeout = timeout;
+        }
+        limits
+    }
+}
+
+/// One for each server.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    /// See there.
+    pub limits: Limits,
+    pub(super) atomic: Arc<Seats>,
+    pub(super) fast: Arc<Seats>,
+    pub(super) held: Arc<Pool>,
+}
+
+impl InFlight {
+    /// Nothing is open yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Bytes held back by atomic batches, in the steps in which they are counted.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held.used.load(Relaxed)
+    }
+
+    /// Open batches: atomic ones, fast ones.
+    #[must_use]
+    pub fn open(&self) -> (usize, usize) {
+        (self.atomic.taken(), self.fast.taken())
+    }
+}
+
+/// Open batches of one kind.
+#[derive(Debug, Default)]
+pub(super) struct Seats(AtomicUsize);
+
+/// One open batch; counts as long as it lives.
+#[derive(Debug)]
+pub(super) struct Seat(Arc<Seats>);
+
+impl Seats {
+    pub(super) fn take(seats: &Arc<Self>, most: usize) -> Option<Seat> {
+        let seat = Seat(Arc::clone(seats));
+        (seats.0.fetch_add(1, Relaxed) < most).then_some(seat)
+    }
+
+    pub(super) fn taken(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Bytes are counted in steps, so that most messages touch nothing that is shared.
+const STEP: usize = 64 * 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    used: AtomicUsize,
+}
+
+/// What one batch holds back; gives it back when it goes.
+#[derive(Debug)]
+pub(super) struct Charge {
+    pool: Arc<Pool>,
+    bytes: usize,
+}
+
+impl Charge {
+    pub(super) fn new(pool: &Arc<Pool>) -> Self {
+        Self { pool: Arc::clone(pool), bytes: 0 }
+    }
+
+    /// Makes room for `bytes` in all. Whether there was enough.
+    pub(super) fn grow_to(&mut self, bytes: usize, most: usize) -> bool {
+        if bytes <= self.bytes {
+            return true;
+        }
+        let more = (bytes - self.bytes).next_multiple_of(STEP);
+        if self.pool.used.fetch_add(more, Relaxed).saturating_add(more) > most {
+            self.pool.used.fetch_sub(more, Relaxed);
+            return false;
+        }
+        self.bytes += more;
+        true
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.pool.used.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seats_are_limited_and_given_back() {
+        let seats = Arc::default();
+        let first = Seats::take(&seats, 2);
+        let second = Seats::take(&seats, 2);
+        assert!(first.is_some() && second.is_some() && Seats::take(&seats, 2).is_none());
+        drop(first);
+        assert_eq!(seats.taken(), 1);
+        assert!(Seats::take(&seats, 2).is_some());
+    }
+
+    #[test]
+    fn bytes_are_limited_over_all_batches_and_given_back() {
+        let pool = Arc::default();
+        let (mut one, mut other) = (Charge::new(&pool), Charge::new(&pool));
+        assert!(one.grow_to(1, 2 * STEP) && one.grow_to(STEP, 2 * STEP));
+        assert_eq!(pool.used.load(Relaxed), STEP);
+        assert!(!other.grow_to(STEP + 1, 2 * STEP));
+        assert_eq!(pool.used.load(Relaxed), STEP);
+        drop(one);
+        assert!(other.grow_to(STEP + 1, 2 * STEP));
+        drop(other);
+        assert_eq!(pool.used.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_configuration_speaks_of_both_kinds() {
+        assert_eq!(Limits::configured(0, -1, 0, 0), Limits::default());
+        let limits = Limits::configured(3, 4, 5, 6);
+        assert_eq!((limits.atomic_per_stream, limits.fast_per_stream), (3, 3));
+        assert_eq!((limits.atomic_total, limits.fast_total), (4, 4));
+        assert_eq!((limits.atomic_messages, limits.timeout), (5, 6));
+    }
+}

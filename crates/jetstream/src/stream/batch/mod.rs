@@ -1,0 +1,45 @@
+//! Batches of one stream, as states without I/O: atomic ones (all or nothing) and fast ones (fast ingest: flow control
+//! instead of an acknowledgement for each message).
+//!
+//! Knows which batches are open, what is held back, and what publishers are told about batches. Stores nothing and
+//! checks no message against the stream: that is the core's, which asks what to do with a message
+//! ([`AtomicBatches::take`], [`FastBatches::take`]) and says what became of it. Whatever was not committed is lost with
+//! the process. A message with a ticket in its reply subject is fast whatever its headers say, one with a
+//! `Nats-Batch-Id` atomic, any other is none of ours.
+//!
+//! The order in which a publisher's mistakes are found is the reference's. Before a message gets here, the core has
+//! checked, for messages of batches as for others: sealed, the server's and the account's resources, the maximum size.
+
+mod atomic;
+mod fast;
+mod in_flight;
+mod ingest;
+mod member;
+mod number;
+mod shelf;
+mod staged;
+mod ticket;
+mod voice;
+
+pub use atomic::{Abandoned, AtomicBatches, AtomicStep, Commit, Reason};
+pub use fast::{FastBatches, FastStep, Place, Refusal};
+pub use in_flight::{InFlight, Limits};
+pub use member::Member;
+pub use staged::Staged;
+pub use ticket::{Malformed, Operation, Ticket};
+pub use voice::Voice;
+
+use myelin_broker::Parcel;
+
+/// Longer ids are refused, in either kind of batch.
+const LONGEST_ID: usize = 64;
+
+/// Where the publisher of a message hears of it, and how.
+pub struct Answer<'a> {
+    /// The message's reply subject.
+    pub reply: &'a [u8],
+    /// The stream's.
+    pub voice: &'a mut Voice,
+    /// What goes out.
+    pub out: &'a mut Parcel,
+}

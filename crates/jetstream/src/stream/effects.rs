@@ -1,0 +1,41 @@
+//! What a turn wants from others: run after it by whoever embeds the stream (house.md 3.3).
+
+use myelin_broker::Parcel;
+
+use super::batch::Abandoned;
+
+/// See the module. Kept between turns: [`Effects::clear`] keeps its memory.
+#[derive(Default)]
+pub struct Effects {
+    /// Messages to be published in the stream's account, in order: acknowledgements, republished messages, advisories.
+    pub out: Parcel,
+    /// Whether [`StreamCore::next_due`](super::StreamCore::next_due) may be earlier than it was before.
+    pub due_changed: bool,
+    /// Why the stream has failed, if that was found in this turn. It must be opened anew.
+    pub failed: Option<String>,
+    /// Atomic batches that were given up, for an advisory each.
+    pub abandoned: Vec<Abandoned>,
+    /// Messages without a reply subject that were not taken in this turn, so that nobody was told.
+    pub lost: u64,
+}
+
+impl Effects {
+    /// Nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+            && !self.due_changed
+            && self.failed.is_none()
+            && self.lost == 0
+            && self.abandoned.is_empty()
+    }
+
+    /// Empties it for the next turn.
+    pub fn clear(&mut self) {
+        self.out.clear();
+        self.due_changed = false;
+        self.failed = None;
+        self.abandoned.clear();
+        self.lost = 0;
+    }
+}

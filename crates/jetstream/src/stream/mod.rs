@@ -1,0 +1,41 @@
+//! One stream inside its turn: publishes in, effects out.
+//!
+//! [`core`](StreamCore) owns the log and what waits to be said; `admit` and `rules` are the checks that a message passes;
+//! `run` gathers what is stored together; `reply` renders what publishers are told, `outgoing` holds it back until it may
+//! be said; `dedupe` remembers message ids. `batch` knows the batches of publishers, `members` brings the two
+//! together. `upkeep` is all that happens to a stream besides publishes; `settled` is what goes because its consumers need it
+//! no more, of which `interest` tells.
+
+mod admit;
+pub mod batch;
+mod core;
+mod dedupe;
+mod effects;
+mod flush;
+mod interest;
+mod losses;
+mod markers;
+mod marks;
+mod members;
+mod outgoing;
+mod reply;
+mod republish;
+mod rules;
+mod run;
+mod settings;
+mod settled;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod ttl;
+mod upkeep;
+
+pub use core::StreamCore;
+pub use dedupe::KnownIds;
+pub use effects::Effects;
+pub use interest::{Interest, Nobody};
+pub(crate) use reply::decimal;
+pub use reply::refuse_overload;
+pub use settings::{Budget, Settings};
+pub use shape::shape;
+pub(crate) use ttl::duration;

@@ -1,0 +1,152 @@
+//! What publishers are told, byte for byte as the reference says it.
+//!
+//! Perf: an acknowledgement is the stream's prefix, a number and a brace, put together in a buffer that is kept.
+
+use myelin_broker::{Letter, Parcel};
+use myelin_store::Seq;
+
+use crate::ApiError;
+
+/// Renders the replies of one stream.
+pub(super) struct Replies {
+    /// `{"stream":"S","seq":`, with the domain if there is one.
+    prefix: Vec<u8>,
+    /// `,"stream":"S","seq":0}`.
+    error_end: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl Replies {
+    pub(super) fn new(stream: &str, domain: &str) -> Self {
+        let mut prefix = b"{\"stream\":".to_vec();
+        prefix.extend(quoted(stream));
+        if !domain.is_empty() {
+            prefix.extend_from_slice(b",\"domain\":");
+            prefix.extend(quoted(domain));
+        }
+        prefix.extend_from_slice(b",\"seq\":");
+        Self { prefix, error_end: error_end(stream), buffer: Vec::new() }
+    }
+
+    /// How every acknowledgement begins, up to the sequence.
+    pub(super) fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// The message was stored.
+    pub(super) fn stored(&mut self, reply: &[u8], seq: Seq, out: &mut Parcel) {
+        self.ack(reply, seq, b"}", out);
+    }
+
+    /// The message had been stored before.
+    ///
+    /// Compat: the reference has a blank behind the colon.
+    pub(super) fn duplicate(&mut self, reply: &[u8], seq: Seq, out: &mut Parcel) {
+        self.ack(reply, seq, b",\"duplicate\": true}", out);
+    }
+
+    fn ack(&mut self, reply: &[u8], seq: Seq, end: &[u8], out: &mut Parcel) {
+        self.buffer.clear();
+        self.buffer.extend_from_slice(&self.prefix);
+        decimal(seq, &mut self.buffer);
+        self.buffer.extend_from_slice(end);
+        out.push(Letter { subject: reply, payload: &self.buffer, ..Letter::default() });
+    }
+
+    /// The message was refused.
+    pub(super) fn refused(&mut self, reply: &[u8], error: &ApiError, out: &mut Parcel) {
+        self.buffer.clear();
+        write_error(error, &self.error_end, &mut self.buffer);
+        out.push(Letter { subject: reply, payload: &self.buffer, ..Letter::default() });
+    }
+
+    /// Whether this says that a message is stored. Republished messages have headers.
+    pub(super) fn is_ack(&self, letter: &Letter<'_>) -> bool {
+        letter.headers.is_empty() && letter.payload.starts_with(&self.prefix)
+    }
+
+    /// Whether this says that a message was not taken.
+    pub(super) fn is_refusal(&self, letter: &Letter<'_>) -> bool {
+        letter.headers.is_empty() && letter.payload.ends_with(&self.error_end)
+    }
+}
+
+/// Appends a number in decimal.
+pub(crate) fn decimal(number: u64, out: &mut Vec<u8>) {
+    let (mut digits, mut at, mut rest) = ([0; 20], 20, number);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// What the publisher of a message is told that an overloaded stream did not look at.
+pub fn refuse_overload(stream: &str, reply: &[u8], out: &mut Parcel) {
+    let mut payload = Vec::new();
+    write_error(&ApiError::STREAM_TOO_MANY_REQUESTS, &error_end(stream), &mut payload);
+    let headers = b"NATS/1.0 429 Too Many Requests\r\n\r\n";
+    out.push(Letter { subject: reply, headers, payload: &payload, ..Letter::default() });
+}
+
+fn write_error(error: &ApiError, end: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"error\":");
+    out.extend(error.json());
+    out.extend_from_slice(end);
+}
+
+fn error_end(stream: &str) -> Vec<u8> {
+    let mut end = b",\"stream\":".to_vec();
+    end.extend(myelin_wire::json::compact(&stream));
+    end.extend_from_slice(b",\"seq\":0}");
+    end
+}
+
+/// Compat: names in acknowledgements have other escapes in the reference than those in errors.
+fn quoted(name: &str) -> Vec<u8> {
+    serde_json::to_vec(name).expect("a text is always JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(tell: impl FnOnce(&mut Replies, &mut Parcel)) -> String {
+        let (mut replies, mut out) = (Replies::new("S", ""), Parcel::default());
+        tell(&mut replies, &mut out);
+        let letter = out.get(0).expect("a reply was given");
+        assert_eq!((letter.subject, letter.reply, letter.headers), (&b"in.box"[..], &b""[..], &b""[..]));
+        String::from_utf8(letter.payload.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn acknowledgements_have_the_bytes_that_clients_know() {
+        let stored = payload(|replies, out| replies.stored(b"in.box", 1, out));
+        assert_eq!(stored, r#"{"stream":"S","seq":1}"#);
+        let duplicate = payload(|replies, out| replies.duplicate(b"in.box", u64::MAX, out));
+        assert_eq!(duplicate, r#"{"stream":"S","seq":18446744073709551615,"duplicate": true}"#);
+    }
+
+    #[test]
+    fn a_domain_stands_in_acknowledgements_only() {
+        let (mut replies, mut out) = (Replies::new("S", "hub"), Parcel::default());
+        replies.stored(b"r", 10, &mut out);
+        replies.refused(b"r", &ApiError::STREAM_SEALED, &mut out);
+        let letters: Vec<_> = out.iter().collect();
+        assert_eq!(letters[0].payload, br#"{"stream":"S","domain":"hub","seq":10}"#);
+        assert!(letters[1].payload.ends_with(br#"},"stream":"S","seq":0}"#));
+        assert!(replies.is_ack(&letters[0]) && !replies.is_ack(&letters[1]));
+    }
+
+    #[test]
+    fn errors_are_escaped_as_the_reference_does() {
+        let error = ApiError::stream_rollup_failed("rollup value invalid: \"<a&b>\"\u{1}");
+        let refused = payload(|replies, out| replies.refused(b"in.box", &error, out));
+        let expected = r#"{"error":{"code":500,"err_code":10111,"description":"rollup value invalid: \"\u003ca\u0026b\u003e\"\u0001"},"stream":"S","seq":0}"#;
+        assert_eq!(refused, expected);
+    }
+}

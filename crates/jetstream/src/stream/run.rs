@@ -1,0 +1,293 @@
+//! Messages of a parcel that were admitted and wait to be stored together, with the answers that stand between them.
+//!
+//! Nothing here borrows the parcel: an entry names its message by number, and what had to be written anew (a transformed
+//! subject, changed headers) stands in a buffer that is kept.
+
+use std::hash::BuildHasher;
+use std::ops::Range;
+
+use foldhash::fast::FixedState;
+
+use myelin_broker::{Letter, Parcel};
+use myelin_store::{NewMessage, Seq, Timestamp};
+
+use super::batch::Place;
+use super::dedupe::Slot;
+use super::rules::Rollup;
+use crate::ApiError;
+
+/// Buffers beyond this are given back.
+const SPARE_BYTES: usize = 1 << 20;
+/// Lists of messages, too.
+pub(super) const SPARE_MESSAGES: usize = 1024;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Run {
+    hasher: FixedState,
+    entries: Vec<Entry>,
+    scratch: Vec<u8>,
+    drafts: usize,
+    unwanted: usize,
+    rollups: usize,
+    /// What was said of batches between the messages.
+    asides: Parcel,
+    /// Which subjects the drafts may have, once somebody has asked.
+    subjects: Option<Box<Subjects>>,
+    /// Where messages of fast batches belong.
+    places: Vec<Place>,
+    /// What the drafts will count against limits.
+    pub(super) bytes: u64,
+}
+
+/// A message of the parcel and what becomes of it.
+pub(super) struct Entry {
+    /// Its number in the parcel.
+    pub(super) letter: usize,
+    pub(super) draft: Draft,
+    pub(super) verdict: Verdict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is to be stored.
+    Store,
+    /// It is stored.
+    Stored(Seq, Timestamp),
+    /// It had been stored before.
+    Duplicate(Seq),
+    /// It is not taken.
+    Refuse(Box<ApiError>),
+    /// Its answers stand aside.
+    Aside(Range<usize>),
+}
+
+/// A message as it is to be stored, where that differs from how it came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Draft {
+    pub(super) subject: Option<Range<usize>>,
+    pub(super) headers: Option<Range<usize>>,
+    pub(super) expires: Option<Expiry>,
+    pub(super) id: Option<Slot>,
+    /// Nobody wants it: it gets a sequence and is not stored.
+    pub(super) is_unwanted: bool,
+    pub(super) rollup: Option<Rollup>,
+    /// Of a message of a fast batch.
+    pub(super) place: Option<usize>,
+}
+
+/// When a message ends by its own header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expiry {
+    Never,
+    /// Nanoseconds after it was accepted.
+    After(i64),
+}
+
+/// A bit for each of so many kinds of subjects: few of some hundred subjects share one.
+struct Subjects([u64; 64]);
+
+impl Default for Subjects {
+    fn default() -> Self {
+        Self([0; 64])
+    }
+}
+
+impl Subjects {
+    fn bit(hasher: &FixedState, subject: &[u8]) -> usize {
+        (hasher.hash_one(subject) % (64 * 64)) as usize
+    }
+}
+
+impl Run {
+    /// `seed`, for hashes, should be hard to guess.
+    pub(super) fn new(seed: u64) -> Self {
+        Self { hasher: FixedState::with_seed(seed), ..Self::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether messages wait to be stored.
+    pub(super) fn has_drafts(&self) -> bool {
+        self.drafts > 0
+    }
+
+    /// Whether messages wait that are not stored.
+    pub(super) fn has_unwanted(&self) -> bool {
+        self.unwanted > 0
+    }
+
+    pub(super) fn has_rollups(&self) -> bool {
+        self.rollups > 0
+    }
+
+    pub(super) fn drafts(&self) -> usize {
+        self.drafts
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub(super) fn entries_mut(&mut self) -> &mut [Entry] {
+        &mut self.entries
+    }
+
+    pub(super) fn push(&mut self, letter: usize, draft: Draft, verdict: Verdict) {
+        self.drafts += usize::from(verdict == Verdict::Store);
+        self.unwanted += usize::from(verdict == Verdict::Store && draft.is_unwanted);
+        self.rollups += usize::from(draft.rollup.is_some());
+        self.entries.push(Entry { letter, draft, verdict });
+    }
+
+    /// Where to say something that has its place behind what the run has now.
+    pub(super) fn asides(&mut self) -> &mut Parcel {
+        &mut self.asides
+    }
+
+    /// Gives what was said aside since its length was `before` its place among the messages.
+    pub(super) fn push_asides(&mut self, letter: usize, before: usize) {
+        if self.asides.len() > before {
+            self.push(letter, Draft::default(), Verdict::Aside(before..self.asides.len()));
+        }
+    }
+
+    pub(super) fn said_aside(&self, range: &Range<usize>) -> impl Iterator<Item = Letter<'_>> {
+        range.clone().filter_map(|at| self.asides.get(at))
+    }
+
+    pub(super) fn keep_place(&mut self, place: Place) -> usize {
+        self.places.push(place);
+        self.places.len() - 1
+    }
+
+    pub(super) fn place(&self, draft: &Draft) -> Option<Place> {
+        draft.place.map(|at| self.places[at])
+    }
+
+    /// Has the subjects of the drafts noted from here on: to be called when there are none.
+    pub(super) fn track_subjects(&mut self) {
+        self.subjects.get_or_insert_default();
+    }
+
+    /// Notes the subject of a draft.
+    pub(super) fn note_subject(&mut self, draft: &Draft, letter: Letter<'_>) {
+        if self.subjects.is_some() {
+            let bit = Subjects::bit(&self.hasher, self.apply(draft, letter).subject);
+            self.subjects.iter_mut().for_each(|subjects| subjects.0[bit / 64] |= 1 << (bit % 64));
+        }
+    }
+
+    /// Whether a draft may have this subject. Of none, surely not.
+    pub(super) fn may_have(&self, subject: &[u8]) -> bool {
+        let is_noted = |subjects: &Subjects| {
+            let bit = Subjects::bit(&self.hasher, subject);
+            subjects.0[bit / 64] & (1 << (bit % 64)) != 0
+        };
+        self.drafts > 0 && self.subjects.as_deref().is_none_or(is_noted)
+    }
+
+    /// Keeps bytes that are not in the parcel.
+    pub(super) fn keep(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
+        let start = self.scratch.len();
+        write(&mut self.scratch);
+        start..self.scratch.len()
+    }
+
+    pub(super) fn kept(&self, range: &Range<usize>) -> &[u8] {
+        &self.scratch[range.clone()]
+    }
+
+    /// A message of the parcel as it is to be stored.
+    pub(super) fn apply<'a>(&'a self, draft: &Draft, letter: Letter<'a>) -> Letter<'a> {
+        Letter {
+            subject: draft.subject.as_ref().map_or(letter.subject, |range| self.kept(range)),
+            headers: draft.headers.as_ref().map_or(letter.headers, |range| self.kept(range)),
+            ..letter
+        }
+    }
+
+    /// All drafts in order, accepted one nanosecond after the other from `first` on.
+    pub(super) fn messages<'a>(
+        &'a self,
+        parcel: &'a Parcel,
+        first: Timestamp,
+    ) -> impl Iterator<Item = NewMessage<'a>> {
+        let drafts = self.entries.iter().filter(|entry| entry.verdict == Verdict::Store);
+        let drafts = drafts.filter_map(|entry| Some((parcel.get(entry.letter)?, &entry.draft)));
+        drafts.zip(first..).map(|((letter, draft), timestamp)| {
+            let Letter { subject, headers, payload, .. } = self.apply(draft, letter);
+            let expires = draft.expires.map(|expiry| expiry.at(timestamp));
+            NewMessage {
+                seq: 0,
+                timestamp,
+                expires,
+                subject,
+                headers,
+                payload,
+                is_rollup: draft.rollup.is_some(),
+            }
+        })
+    }
+
+    /// The drafts as stretches of such that are stored and such that are not: how many, and whether nobody wants them.
+    pub(super) fn stretches(&self) -> Vec<(usize, bool)> {
+        let mut stretches: Vec<(usize, bool)> = Vec::new();
+        for entry in self.entries.iter().filter(|entry| entry.verdict == Verdict::Store) {
+            match stretches.last_mut().filter(|last| last.1 == entry.draft.is_unwanted) {
+                Some(last) => last.0 += 1,
+                None => stretches.push((1, entry.draft.is_unwanted)),
+            }
+        }
+        stretches
+    }
+
+    /// Forgets the entries. What was kept stays: a message that is being looked at may need it.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.asides.clear();
+        self.places.clear();
+        self.subjects.iter_mut().for_each(|subjects| **subjects = Subjects::default());
+        self.drafts = 0;
+        self.unwanted = 0;
+        self.rollups = 0;
+        self.bytes = 0;
+    }
+
+    /// Forgets what was kept, with the parcel.
+    pub(super) fn end(&mut self) {
+        self.subjects = None;
+        self.entries.shrink_to(SPARE_MESSAGES);
+        self.places.shrink_to(SPARE_MESSAGES);
+        self.scratch.clear();
+        self.scratch.shrink_to(SPARE_BYTES);
+    }
+}
+
+impl Expiry {
+    /// When it ends, if it was accepted then.
+    pub(super) fn at(self, accepted: Timestamp) -> Timestamp {
+        match self {
+            Self::Never => Timestamp::MAX,
+            // The last moment of all stands for never.
+            Self::After(time) => accepted.saturating_add(time).min(Timestamp::MAX - 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_can_tell_which_subjects_share_a_bit() {
+        let bits = |seed| {
+            let run = Run::new(seed);
+            ["a", "b", "c"].map(|subject| Subjects::bit(&run.hasher, subject.as_bytes()))
+        };
+        assert_eq!(bits(1), bits(1));
+        assert_ne!(bits(1), bits(2));
+    }
+}

@@ -1,0 +1,91 @@
+//! What a stream is told about the server and the account that it lives in.
+
+use super::batch::InFlight;
+use super::interest::{Interest, Nobody};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// Bytes for message ids that a stream remembers, unless it is told otherwise.
+const DEDUPE_BYTES: usize = 1 << 30;
+
+/// See the module.
+#[derive(Clone)]
+pub struct Settings {
+    /// The JetStream domain; empty for none.
+    pub domain: String,
+    /// What the account may keep in the stream's kind of storage.
+    pub account: Arc<Budget>,
+    /// What the server may keep in it.
+    pub server: Arc<Budget>,
+    /// What batches of all streams share.
+    pub in_flight: Arc<InFlight>,
+    /// What the stream's consumers want and need.
+    pub interest: Arc<dyn Interest>,
+    /// Whether messages count as stored only when they are synced (`sync_interval: always`).
+    pub always_syncs: bool,
+    /// Beyond so much memory, the oldest message ids are forgotten before their time.
+    pub dedupe_bytes: usize,
+    /// For hashes and for the random choices of subject transforms. Should be hard to guess.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let (account, server, in_flight) = (Arc::default(), Arc::default(), Arc::default());
+        Self {
+            domain: String::new(),
+            account,
+            server,
+            in_flight,
+            interest: Arc::new(Nobody),
+            always_syncs: false,
+            dedupe_bytes: DEDUPE_BYTES,
+            seed: 0,
+        }
+    }
+}
+
+/// Stored bytes against a limit; shared by all streams that it is for. Counted as the reference counts them.
+#[derive(Debug)]
+pub struct Budget {
+    used: AtomicI64,
+    /// Negative: none.
+    limit: AtomicI64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(-1)
+    }
+}
+
+impl Budget {
+    /// Nothing is used yet. A negative limit is none.
+    #[must_use]
+    pub const fn new(limit: i64) -> Self {
+        Self { used: AtomicI64::new(0), limit: AtomicI64::new(limit) }
+    }
+
+    /// Another limit; what is stored beyond it stays.
+    pub fn set_limit(&self, limit: i64) {
+        self.limit.store(limit, Relaxed);
+    }
+
+    /// The bytes that streams store.
+    #[must_use]
+    pub fn used(&self) -> i64 {
+        self.used.load(Relaxed)
+    }
+
+    /// Whether `bytes` more are within the limit.
+    #[must_use]
+    pub fn admits(&self, bytes: i64) -> bool {
+        let limit = self.limit.load(Relaxed);
+        limit < 0 || self.used().saturating_add(bytes) <= limit
+    }
+
+    /// Counts a stream's growth, or what it lost.
+    pub fn add(&self, bytes: i64) {
+        self.used.fetch_add(bytes, Relaxed);
+    }
+}

@@ -1,0 +1,115 @@
+//! Streams in memory, spoken to in parcels.
+
+mod batches;
+mod headers;
+mod interest;
+mod limits;
+mod publish;
+pub(super) mod release;
+mod republish;
+mod runs;
+mod settled;
+mod upkeep;
+
+use std::sync::Arc;
+
+use myelin_broker::{Letter, Parcel};
+use myelin_store::{Stream, Timestamp};
+
+use super::{Effects, Settings, StreamCore, shape};
+use crate::config::{Storage, StreamConfig};
+
+pub(super) const NOW: Timestamp = 1_700_000_000_000_000_000;
+
+/// The defaults that the API fills in.
+pub(super) fn config() -> StreamConfig {
+    StreamConfig {
+        name: "S".into(),
+        subjects: vec![">".into()],
+        storage: Storage::Memory,
+        max_consumers: -1,
+        max_msgs: -1,
+        max_bytes: -1,
+        max_msgs_per_subject: -1,
+        max_msg_size: -1,
+        num_replicas: 1,
+        duplicate_window: 120_000_000_000,
+        ..StreamConfig::default()
+    }
+}
+
+/// A stream and its answers.
+pub(super) struct Bench {
+    pub(super) core: StreamCore,
+    pub(super) now: Timestamp,
+    pub(super) effects: Effects,
+}
+
+impl Bench {
+    pub(super) fn new(config: StreamConfig) -> Self {
+        Self::with(config, Settings::default())
+    }
+
+    pub(super) fn with(config: StreamConfig, settings: Settings) -> Self {
+        let store = Stream::in_memory(shape(&config, false), 1, NOW);
+        let core = StreamCore::new(Arc::new(config), store, settings, NOW);
+        Self { core, now: NOW, effects: Effects::default() }
+    }
+
+    /// Publishes messages as one parcel; answers what came out, as `subject payload`.
+    pub(super) fn parcel(&mut self, letters: &[Letter<'_>]) -> Vec<String> {
+        let mut parcel = Parcel::default();
+        letters.iter().for_each(|&letter| parcel.push(letter));
+        self.core.publish(&parcel, self.now, &mut self.effects);
+        self.said()
+    }
+
+    /// What came out since the last call.
+    pub(super) fn said(&mut self) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let line = |letter: Letter<'_>| {
+            let parts = [letter.subject, letter.headers, letter.payload];
+            parts.map(text).into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+        };
+        let said = self.effects.out.iter().map(line).collect();
+        self.effects.clear();
+        said
+    }
+
+    /// Publishes one message with these header lines; answers the payload of the reply.
+    pub(super) fn publish(&mut self, subject: &str, headers: &[&str], payload: &str) -> String {
+        let block = block(headers);
+        let letter = Letter {
+            subject: subject.as_bytes(),
+            reply: b"r",
+            headers: block.as_bytes(),
+            payload: payload.as_bytes(),
+            ..Letter::default()
+        };
+        let said = self.parcel(&[letter]);
+        assert_eq!(said.len(), 1, "{said:?}");
+        said[0].strip_prefix("r ").expect("replies go to the reply subject").to_owned()
+    }
+
+    pub(super) fn last(&self) -> u64 {
+        self.core.state().totals.last_seq
+    }
+}
+
+pub(super) fn block(headers: &[&str]) -> String {
+    if headers.is_empty() {
+        return String::new();
+    }
+    format!("NATS/1.0\r\n{}\r\n\r\n", headers.join("\r\n"))
+}
+
+pub(super) fn letter<'a>(subject: &'a str, reply: &'a str) -> Letter<'a> {
+    Letter { subject: subject.as_bytes(), reply: reply.as_bytes(), payload: b"hello", ..Letter::default() }
+}
+
+/// What the reference says of an error.
+pub(super) fn error(code: u16, err_code: u16, description: &str) -> String {
+    format!(
+        r#"{{"error":{{"code":{code},"err_code":{err_code},"description":"{description}"}},"stream":"S","seq":0}}"#
+    )
+}

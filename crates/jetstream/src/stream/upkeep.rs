@@ -1,0 +1,242 @@
+//! What happens to a stream besides publishes: messages end, are removed and purged, limits change.
+//!
+//! All of it works in slices: one call holds the turn for a short time, and says whether to call again.
+
+use std::sync::Arc;
+
+use myelin_broker::Letter;
+use myelin_store::{
+    Done, Job, Markers, OpenError, Progress, Purge, Seq, Store, StoreError, Stream, StreamReport, Timestamp,
+};
+
+use super::core::StreamCore;
+use super::dedupe::Dedupe;
+use super::effects::Effects;
+use super::markers::{DeleteMarkers, Left};
+use super::republish::Republish;
+use super::rules::Rules;
+use super::shape::shape;
+use super::ttl::SECOND;
+use crate::ApiError;
+use crate::config::StreamConfig;
+
+/// Messages that one slice removes.
+pub(super) const SLICE: usize = 1000;
+/// Message ids that one slice forgets.
+const IDS_PER_SLICE: usize = 10_000;
+/// Ids that have ended may stay so much longer: they are dropped many at once.
+const IDS_REST: i64 = SECOND;
+/// After a failure (a full disk, say), when to try again.
+pub(super) const RETRY: i64 = SECOND;
+/// When to ask for a job again after one that failed: the store rests for a second.
+const JOB_RETRY: i64 = SECOND + SECOND / 20;
+
+impl StreamCore {
+    /// When to call [`StreamCore::due`]: never too late, perhaps too early.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        let ids = self.ids.next_end().map(|end| end.saturating_add(IDS_REST));
+        let (atomic, fast) = (self.batches.atomic.next_due(), self.batches.fast.next_due());
+        let settled = self.settled.next_due();
+        let all = [self.next_expiry, self.next_slice, self.next_job, settled, ids, atomic, fast];
+        all.into_iter().flatten().min()
+    }
+
+    /// Does a slice of what is due. To be called again while [`StreamCore::next_due`] is not behind `now`.
+    pub fn due(&mut self, now: Timestamp, effects: &mut Effects) {
+        self.give_up_batches(now, effects);
+        self.tend(now, effects);
+    }
+
+    /// Gives up batches that were left: what is due and needs no file.
+    pub fn give_up_batches(&mut self, now: Timestamp, effects: &mut Effects) {
+        effects.abandoned.extend(self.batches.atomic.due(now));
+        self.batches.fast.due(now);
+    }
+
+    /// Does a slice of what else is due, and may read from the disk for it: messages end, limits that were made tighter are
+    /// enforced, ids are forgotten, what nobody needs goes.
+    pub fn tend(&mut self, now: Timestamp, effects: &mut Effects) {
+        self.ids.tidy(now, IDS_PER_SLICE);
+        if self.next_expiry.is_some_and(|at| at <= now) {
+            self.expire(now, effects);
+        }
+        if self.next_slice.is_some_and(|at| at <= now) {
+            self.work_on(now);
+        }
+        self.tend_settled(now);
+        // Whoever calls this asks for a job next.
+        self.next_job.take_if(|at| *at <= now);
+        self.charge();
+        self.released(effects);
+    }
+
+    fn expire(&mut self, now: Timestamp, effects: &mut Effects) {
+        let time = self.time_of_next(now);
+        let markers = DeleteMarkers::new(self.config.subject_delete_marker_ttl, time);
+        let before = self.store.state().totals.last_seq;
+        let chooser = markers.as_ref().map(|markers| markers as &dyn Markers);
+        match self.store.expire(time, SLICE, chooser) {
+            Ok(expired) => {
+                self.next_expiry = if expired.more { Some(now) } else { expired.next };
+                if let Some(markers) = markers.filter(|_| expired.markers > 0) {
+                    self.last_time = time;
+                    self.last_msg_id.clear();
+                    self.republish_markers(before, time, &markers, effects);
+                }
+            }
+            Err(_) => self.next_expiry = Some(now.saturating_add(RETRY)),
+        }
+    }
+
+    fn republish_markers(
+        &mut self,
+        before: Seq,
+        time: Timestamp,
+        markers: &DeleteMarkers,
+        effects: &mut Effects,
+    ) {
+        let Some(republish) = &mut self.republish else { return };
+        let random = &mut || self.rng.next_u64() as u32;
+        let mut held = self.outgoing.parcel();
+        for (seq, Left { subject, last }) in (before + 1..).zip(markers.take()) {
+            let message = Letter { subject: &subject, headers: markers.headers(), ..Letter::default() };
+            republish.publish((seq, time), last, &message, random, &mut held);
+        }
+        self.outgoing.wait(self.store.ticket(), held);
+        self.released(effects);
+    }
+
+    /// Goes on with what rollups and tighter limits left over.
+    fn work_on(&mut self, now: Timestamp) {
+        let progress = match self.leftovers.front_mut() {
+            Some(purge) => self.store.purge(purge, SLICE, now).map(|progress| progress.more),
+            None => self.store.enforce(SLICE, now),
+        };
+        match progress {
+            Ok(true) => self.next_slice = Some(now),
+            Ok(false) if self.leftovers.pop_front().is_some() => self.next_slice = Some(now),
+            Ok(false) => self.next_slice = None,
+            Err(_) => self.next_slice = Some(now.saturating_add(RETRY)),
+        }
+    }
+
+    /// Removes a slice of messages: to be called with the same `purge` while there is more.
+    ///
+    /// # Errors
+    /// What earlier slices removed stays removed.
+    pub fn purge(
+        &mut self,
+        purge: &mut Purge,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<Progress, StoreError> {
+        let progress = self.store.purge(purge, SLICE, now);
+        self.charge();
+        self.note_failure(effects);
+        progress
+    }
+
+    /// Removes one message. Answers whether it was there.
+    ///
+    /// # Errors
+    /// It is still there, unless the stream has failed.
+    pub fn delete(&mut self, seq: Seq, now: Timestamp, effects: &mut Effects) -> Result<bool, StoreError> {
+        let removed = self.store.delete(seq, now);
+        self.charge();
+        self.note_failure(effects);
+        Ok(removed?.messages > 0)
+    }
+
+    /// Removes one message and has its bytes overwritten. Answers whether it was there.
+    ///
+    /// # Errors
+    /// It is still there, unless the stream has failed.
+    pub fn erase(&mut self, seq: Seq, now: Timestamp, effects: &mut Effects) -> Result<bool, StoreError> {
+        let removed = self.store.erase(seq, now);
+        self.charge();
+        self.note_failure(effects);
+        Ok(removed?.messages > 0)
+    }
+
+    /// Goes on with another configuration, which the API has checked. What exceeds new limits goes in slices.
+    ///
+    /// # Errors
+    /// The stream goes on as before.
+    pub fn update(
+        &mut self,
+        config: Arc<StreamConfig>,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<(), StoreError> {
+        self.store.set_config(shape(&config, self.settings.always_syncs), now)?;
+        self.rules = Rules::new(&config);
+        self.republish = Republish::new(&config, self.settings.seed);
+        self.ids.set_window(config.duplicate_window);
+        self.batches.update(&config);
+        let was = std::mem::replace(&mut self.config, config).retention;
+        if self.config.retention != was {
+            self.begin_round(now);
+        }
+        self.next_slice = Some(now);
+        // To be found out in the next slice.
+        self.next_expiry = Some(now);
+        effects.due_changed = true;
+        self.released(effects);
+        Ok(())
+    }
+
+    /// The log itself.
+    #[must_use]
+    pub fn store(&self) -> &Stream {
+        &self.store
+    }
+
+    /// The log itself, to delete it or to open it anew.
+    pub fn store_mut(&mut self) -> &mut Stream {
+        &mut self.store
+    }
+
+    /// Opens the log anew from its files after it has failed. Who waited was told so, or is with the next call.
+    ///
+    /// Rollups that were not through are not gone on with: sequences may be given out again. What they had left stays until
+    /// the next rollup, as after a restart.
+    ///
+    /// # Errors
+    /// It is still the old one and has failed.
+    pub fn reopen(&mut self, store: &Store, now: Timestamp) -> Result<StreamReport, OpenError> {
+        let why = self.store.failure().unwrap_or("it is opened anew");
+        let error = ApiError::stream_store_failed(why);
+        let report = store.reopen_stream(&mut self.store, now)?;
+        self.drop_run();
+        self.spare = Vec::new();
+        self.leftovers.clear();
+        let mut told = self.outgoing.parcel();
+        self.refuse_waiting(&error, &mut told);
+        self.outgoing.wait(self.store.ticket(), told);
+        self.reader = self.store.reader();
+        self.ids = Dedupe::new(self.config.duplicate_window, self.settings.dedupe_bytes, self.settings.seed);
+        self.last_msg_id.clear();
+        self.remember(now);
+        self.charge();
+        self.settle_anew(now);
+        (self.next_expiry, self.next_slice) = (Some(now), Some(now));
+        Ok(report)
+    }
+
+    /// The next piece of work for a disk thread, if there is any. Costs little if there is none.
+    pub fn next_job(&mut self, now: Timestamp) -> Option<Job> {
+        self.store.next_job(now)
+    }
+
+    /// Takes over what a job did.
+    pub fn finish(&mut self, done: Done, now: Timestamp, effects: &mut Effects) {
+        // A job that failed is tried again, even if nobody publishes meanwhile: on a full disk it may be what makes
+        // room. A stream that failed says so.
+        if self.store.finish(done, now).is_err() {
+            self.next_job = Some(now.saturating_add(JOB_RETRY));
+            effects.due_changed = true;
+        }
+        self.released(effects);
+    }
+}

@@ -1,0 +1,119 @@
+//! Whether what lies in JetStream's store works, and whether what was asked for is there.
+//!
+//! Compat: only what lies in the store counts. A stream in memory, and an account without streams in files, are not
+//! found.
+
+use super::failure::{Failure, Kind};
+use crate::query::quoted;
+use crate::snapshot::{Source, Standing, StoredAccount, StoredStream, StreamFailure};
+
+/// The names that were asked for; each may be empty for any.
+pub(super) struct Assets<'a> {
+    pub(super) account: &'a str,
+    pub(super) stream: &'a str,
+    pub(super) consumer: &'a str,
+}
+
+impl Assets<'_> {
+    /// A name that another one cannot do without.
+    pub(super) fn unnamed(&self) -> Option<Failure> {
+        let (name, what) = if self.account.is_empty() && !self.stream.is_empty() {
+            ("account", "stream")
+        } else if self.stream.is_empty() && !self.consumer.is_empty() {
+            ("stream", "consumer")
+        } else {
+            return None;
+        };
+        let text = format!("\"{name}\" must not be empty when checking {what} health");
+        Some(Failure::new(Kind::Request, text))
+    }
+
+    /// What is wrong with what was asked for.
+    ///
+    /// Compat: with details a missing asset hides everything else, without them it comes last.
+    pub(super) fn check(&self, details: bool, source: &dyn Source) -> Vec<Failure> {
+        let stored = source.stored_accounts(some(self.account));
+        let missing = self.missing(&stored, source);
+        if details && missing.is_some() {
+            return missing.into_iter().collect();
+        }
+        stored.iter().flat_map(|account| self.failures(account)).chain(missing).collect()
+    }
+
+    /// What is wrong in one account. An expired one matters only when it was asked for.
+    fn failures(&self, account: &StoredAccount) -> Vec<Failure> {
+        let unusable = |why| {
+            let text = format!("JetStream account '{}' {why}", account.name);
+            vec![Failure { account: account.name.clone(), ..Failure::new(Kind::Account, text) }]
+        };
+        match account.standing {
+            Standing::Valid => {
+                let streams = account.streams.iter();
+                let wanted =
+                    streams.filter(|stream| some(self.stream).is_none_or(|name| stream.name == name));
+                wanted.filter_map(|stream| broken(&account.name, stream)).collect()
+            }
+            Standing::Expired if self.account.is_empty() => Vec::new(),
+            Standing::Expired => unusable("is expired"),
+            Standing::Unknown => unusable("could not be resolved"),
+        }
+    }
+
+    /// The first of the names that leads nowhere. What is in an expired account is not looked for.
+    fn missing(&self, stored: &[StoredAccount], source: &dyn Source) -> Option<Failure> {
+        some(self.account)?;
+        let Some(account) = stored.first() else {
+            return Some(self.not_found(Kind::Account));
+        };
+        if account.standing == Standing::Expired {
+            return None;
+        }
+        let name = some(self.stream)?;
+        let usable = account.standing == Standing::Valid;
+        let Some(stream) = account.streams.iter().find(|stream| usable && stream.name == name) else {
+            return Some(self.not_found(Kind::Stream));
+        };
+        let name = some(self.consumer)?;
+        // Compat: nobody looks for the consumers of a stream that does not work.
+        let found = stream.failure.is_none() && source.has_consumer(self.account, self.stream, name);
+        (!found).then(|| self.not_found(Kind::Consumer))
+    }
+
+    fn not_found(&self, kind: Kind) -> Failure {
+        let [account, stream, consumer] = [self.account, self.stream, self.consumer].map(quoted);
+        let error = match kind {
+            Kind::Consumer => {
+                format!("JetStream consumer {consumer} not found for stream {stream} on account {account}")
+            }
+            Kind::Stream => format!("JetStream stream {stream} not found on account {account}"),
+            _ => format!("JetStream account {account} not found"),
+        };
+        let shown = |name: &str, is_shown: bool| if is_shown { name.to_owned() } else { String::new() };
+        Failure {
+            account: self.account.to_owned(),
+            stream: shown(self.stream, kind != Kind::Account),
+            consumer: shown(self.consumer, kind == Kind::Consumer),
+            missing: true,
+            ..Failure::new(kind, error)
+        }
+    }
+}
+
+/// What is wrong with a stream in the store.
+fn broken(account: &str, stream: &StoredStream) -> Option<Failure> {
+    let why = match stream.failure.as_ref()? {
+        StreamFailure::NotRecovered => "could not be recovered".to_owned(),
+        StreamFailure::Write(reason) => format!("write error: {reason}"),
+    };
+    let text = format!("JetStream stream '{account} > {}' {why}", stream.name);
+    Some(Failure {
+        account: account.to_owned(),
+        stream: stream.name.clone(),
+        ..Failure::new(Kind::Stream, text)
+    })
+}
+
+/// An option that was given.
+fn some(name: &str) -> Option<&str> {
+    (!name.is_empty()).then_some(name)
+}

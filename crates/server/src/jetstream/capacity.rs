@@ -1,0 +1,130 @@
+//! Where JetStream stores, and how much.
+
+use crate::{fault, process};
+use myelin_conf::options::JetStreamOptions;
+use rustix::fs::{Access, StatVfs};
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+/// Bytes of memory and of disk where the system does not say what it has.
+const UNKNOWN_MEMORY: u64 = 256 * 1024 * 1024;
+const UNKNOWN_DISK: u64 = 1024 * 1024 * 1024 * 1024;
+
+/// The folder that operators know, and ours in it: what else is there belongs to another server.
+const FOLDER: &str = "jetstream";
+const STORE: &str = "myelin";
+
+/// The directory under which everything of JetStream is, as operators are told: without the `./` that they may have
+/// written.
+pub(crate) fn directory(options: &JetStreamOptions) -> PathBuf {
+    let parent = options.store_dir.clone().unwrap_or_else(|| std::env::temp_dir().join("nats"));
+    parent.join(FOLDER).components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// The store's own directory.
+pub(super) fn store_directory(options: &JetStreamOptions) -> PathBuf {
+    directory(options).join(STORE)
+}
+
+/// Makes the directory, or sees that the one that is there can be written to.
+///
+/// # Errors
+/// The reference's words for why not.
+pub(super) fn prepare(directory: &Path) -> Result<(), String> {
+    match std::fs::metadata(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => make(directory),
+        Ok(found) if found.is_dir() => {
+            is_writable(directory).then_some(()).ok_or_else(|| "storage directory is not writable".to_owned())
+        }
+        _ => Err("storage directory is not a directory".to_owned()),
+    }
+}
+
+/// Makes the directory and what is missing above it.
+fn make(directory: &Path) -> Result<(), String> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let missing = directory.ancestors().take_while(is_missing).collect::<Vec<_>>();
+    missing.into_iter().rev().try_for_each(|path| {
+        std::fs::create_dir(path).map_err(|error| {
+            let reason = fault::words(&error);
+            format!("could not create storage directory - mkdir {}: {reason}", path.display())
+        })
+    })
+}
+
+fn is_writable(directory: &Path) -> bool {
+    rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+}
+
+/// Bytes that may be stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capacity {
+    pub(crate) memory: u64,
+    pub(crate) disk: u64,
+}
+
+impl Capacity {
+    /// As configured, else three quarters of what this machine has.
+    pub(crate) fn of(options: &JetStreamOptions) -> Self {
+        let most = |bytes: u64| bytes / 4 * 3;
+        let memory = || process::memory_of_machine().map_or(UNKNOWN_MEMORY, most);
+        let disk = || free_space(&directory(options)).map_or(UNKNOWN_DISK, most);
+        Self {
+            memory: options.max_memory_store.unwrap_or_else(memory),
+            disk: options.max_file_store.unwrap_or_else(disk),
+        }
+    }
+}
+
+/// What is kept back on a disk for deletes and purges once it is full: no more than a sixteenth of it, so that a small
+/// disk has some, too. Without any, a disk that is full could not be emptied, nor the server started on it.
+pub(super) fn headroom(options: &JetStreamOptions, most: u64) -> u64 {
+    let whole = disk_of(&directory(options)).map(|disk| disk.f_blocks * disk.f_frsize);
+    whole.map_or(most, |whole| most.min(whole / 16))
+}
+
+/// Free bytes of the disk that holds `path`, or would.
+fn free_space(path: &Path) -> Option<u64> {
+    disk_of(path).map(|disk| disk.f_bavail * disk.f_frsize)
+}
+
+fn disk_of(path: &Path) -> Option<StatVfs> {
+    let present = path.ancestors().find(|ancestor| ancestor.exists())?;
+    rustix::fs::statvfs(present).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_is_told_without_what_says_nothing() {
+        for (given, told) in [("./data", "data/jetstream"), ("/a/./b/", "/a/b/jetstream"), (".", "jetstream")]
+        {
+            let options = JetStreamOptions { store_dir: Some(given.into()), ..JetStreamOptions::default() };
+            assert_eq!(directory(&options), Path::new(told));
+        }
+    }
+
+    #[test]
+    fn a_directory_is_made_and_a_file_in_its_place_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("a/b");
+        assert_eq!(prepare(&directory), Ok(()));
+        assert!(directory.is_dir());
+        assert_eq!(prepare(&directory), Ok(()));
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let refused = Err("storage directory is not a directory".to_owned());
+        assert_eq!(prepare(&file), refused);
+        assert_eq!(prepare(&file.join("jetstream")), refused);
+    }
+
+    #[test]
+    fn the_disk_of_a_folder_that_is_not_there_yet_is_its_parents() {
+        let folder = tempfile::tempdir().unwrap();
+        let absent = folder.path().join("a/b/jetstream");
+        // The same disk, however much others write to it meanwhile.
+        assert!(free_space(&absent).unwrap() > 0);
+    }
+}

@@ -1,0 +1,86 @@
+//! JetStream's threads, and what it needs from outside: time, the disk, the shards.
+//!
+//! Five threads, none of which delivers a message: *disk* runs the journal's rounds, *upkeep* runs the store's jobs, *api*
+//! answers requests, *reads* gets what is not in memory, *alarms* works on what is due in streams. What they have for clients they post to
+//! a shard.
+
+mod alarms;
+mod capacity;
+mod disk;
+mod host;
+mod settings;
+
+use crate::logging::Logger;
+use crate::shard::Mailbox;
+use host::Threads;
+use myelin_broker::Broker;
+use myelin_conf::options::Options;
+use myelin_jetstream::JetStream;
+use myelin_store::disk::real::RealDisk;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+pub(crate) use capacity::{Capacity, directory};
+pub(crate) use settings::account_limits;
+
+/// A running JetStream.
+pub(crate) struct Running {
+    jetstream: Arc<JetStream>,
+    threads: Arc<Threads>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Opens the store, brings its streams back and starts the threads.
+    ///
+    /// # Errors
+    /// The store cannot be used, or is open in another process.
+    pub(crate) fn start(
+        options: &Options,
+        broker: &Arc<Broker>,
+        mailboxes: Vec<Mailbox>,
+        log: &Arc<Logger>,
+    ) -> Result<Self, String> {
+        capacity::prepare(&directory(&options.jetstream))?;
+        let settings = settings::settings(options, &broker.info());
+        let store = settings::store(options)?;
+        let (threads, queues) = Threads::new(broker, mailboxes, log, settings.request_queue_limit);
+        let entropy = Arc::new(settings::SystemEntropy);
+        let disk = Arc::new(RealDisk);
+        let host = Arc::clone(&threads);
+        let jetstream =
+            JetStream::open(settings, disk, store, entropy, host).map_err(|error| error.to_string())?;
+        let handles =
+            queues.start(&jetstream, log).map_err(|error| format!("cannot start a thread: {error}"))?;
+        let running = Self { jetstream, threads, handles };
+        running.set_accounts(options, broker);
+        Ok(running)
+    }
+
+    /// Lets accounts use JetStream as the options say: at the start, and after each reload.
+    pub(crate) fn set_accounts(&self, options: &Options, broker: &Broker) {
+        for account in broker.accounts() {
+            self.jetstream.enable(&account, account_limits(options, account.name()));
+        }
+    }
+
+    /// What monitoring asks.
+    pub(crate) fn jetstream(&self) -> &Arc<JetStream> {
+        &self.jetstream
+    }
+
+    /// Ends the threads and makes everything durable. The shards must have ended: nothing comes in any more.
+    pub(crate) fn stop(self, log: &Logger) {
+        log.info("Initiating JetStream Shutdown...");
+        self.threads.stop();
+        for handle in self.handles {
+            if handle.join().is_err() {
+                log.error("a thread of JetStream ended in a panic");
+            }
+        }
+        if let Err(error) = self.jetstream.close() {
+            log.error(format_args!("JetStream could not write everything: {error}"));
+        }
+        log.info("JetStream Shutdown");
+    }
+}

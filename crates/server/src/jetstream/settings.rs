@@ -1,0 +1,127 @@
+//! From parsed options to JetStream's own configuration.
+
+use super::capacity::{Capacity, headroom, store_directory};
+use myelin_conf::options::{AccountJetStreamOptions, JetStreamOptions, Options, StoreCipher, SyncInterval};
+use myelin_jetstream::config::AccountLimits;
+use myelin_jetstream::consumer::config::ServerLimits;
+use myelin_jetstream::stream::batch::Limits;
+use myelin_jetstream::{Backlog, Settings};
+use myelin_store::StoreOptions;
+use myelin_store::cipher::CipherKind;
+use myelin_store::entropy::Entropy;
+use myelin_store::journal;
+use myelin_store::keys::{Keys, MasterKey};
+use myelin_wire::info::Info;
+
+/// The account of whoever is in no other.
+const GLOBAL_ACCOUNT: &str = "$G";
+
+/// How the store is opened.
+///
+/// # Errors
+/// What it needs is not there.
+pub(super) fn store(options: &Options) -> Result<StoreOptions, String> {
+    let from = &options.jetstream;
+    let mut store = StoreOptions::new(store_directory(from));
+    store.interval = match from.sync_interval {
+        // Nobody waits for what is synced in the background, and milliseconds cost little: the interval of the
+        // configuration is the longest that may be lost, not the shortest.
+        SyncInterval::Always | SyncInterval::Every(_) => journal::SyncInterval::Background,
+    };
+    store.headroom_bytes = headroom(from, store.headroom_bytes);
+    let derive = |key: &myelin_conf::Secret| MasterKey::derive(key.reveal().as_bytes());
+    store.keys = from.encryption_key.as_ref().map(|key| Keys {
+        kind: match from.cipher {
+            StoreCipher::ChaCha => CipherKind::ChaCha20Poly1305,
+            StoreCipher::Aes => CipherKind::Aes256Gcm,
+        },
+        current: derive(key),
+        previous: from.prev_encryption_key.as_ref().map(derive),
+    });
+    Ok(store)
+}
+
+/// What JetStream is told.
+pub(super) fn settings(options: &Options, info: &Info) -> Settings {
+    let from = &options.jetstream;
+    let capacity = Capacity::of(from);
+    Settings {
+        domain: from.domain.clone().unwrap_or_default(),
+        strict: from.strict,
+        server_name: info.server_name.clone(),
+        server_id: info.server_id.clone(),
+        sync_always: from.sync_interval == SyncInterval::Always,
+        max_memory: capacity.memory,
+        max_store: capacity.disk,
+        duplicate_window: from.limits.duplicate_window,
+        batches: batches(from),
+        backlog: Backlog {
+            messages: from.max_buffered_msgs as usize,
+            bytes: from.max_buffered_size as usize,
+        },
+        max_pending: options.limits.max_pending as i64,
+        max_payload: options.limits.max_payload as i64,
+        consumers: consumers(from),
+        request_queue_limit: from.request_queue_limit as usize,
+    }
+}
+
+fn consumers(from: &JetStreamOptions) -> ServerLimits {
+    let number = |n: Option<u32>| i64::from(n.unwrap_or(0));
+    ServerLimits {
+        max_ack_pending: number(from.limits.max_ack_pending),
+        max_request_batch: number(from.limits.max_request_batch),
+        default_max_consumers: number(from.limits.default_max_consumers),
+    }
+}
+
+fn batches(from: &JetStreamOptions) -> Limits {
+    let batch = &from.limits.batch;
+    let number = |n: Option<u32>| i64::from(n.unwrap_or(0));
+    let timeout = batch.timeout.map_or(0, |timeout| i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX));
+    Limits::configured(
+        number(batch.max_inflight_per_stream),
+        number(batch.max_inflight_total),
+        number(batch.max_msgs),
+        timeout,
+    )
+}
+
+/// What an account may use of JetStream; `None` is nothing.
+///
+/// Compat: where no account but the global one and the system's is configured, the global one may use everything.
+pub(crate) fn account_limits(options: &Options, name: &str) -> Option<AccountLimits> {
+    let mut list = options.accounts.list.iter();
+    if let Some(configured) =
+        list.clone().find(|account| account.name == name).and_then(|account| account.jetstream)
+    {
+        return Some(limits_of(&configured));
+    }
+    let is_ours = |other: &str| other == GLOBAL_ACCOUNT || options.accounts.system_account() == Some(other);
+    let is_alone = list.all(|account| is_ours(&account.name));
+    (name == GLOBAL_ACCOUNT && is_alone).then(AccountLimits::default)
+}
+
+fn limits_of(from: &AccountJetStreamOptions) -> AccountLimits {
+    let limit = |n: Option<u64>| n.map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX));
+    AccountLimits {
+        max_memory: limit(from.max_memory),
+        max_storage: limit(from.max_store),
+        max_streams: limit(from.max_streams),
+        max_consumers: limit(from.max_consumers),
+        max_ack_pending: limit(from.max_ack_pending),
+        memory_max_stream_bytes: limit(from.memory_max_stream_bytes),
+        storage_max_stream_bytes: limit(from.store_max_stream_bytes),
+        max_bytes_required: from.max_bytes_required,
+    }
+}
+
+/// The operating system's random source.
+#[derive(Debug)]
+pub(super) struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&self, bytes: &mut [u8]) {
+        myelin_stdx::id::fill(bytes);
+    }
+}

@@ -1,0 +1,118 @@
+//! JetStream in monitoring's words.
+
+use super::Configured;
+use jiff::Timestamp;
+use myelin_jetstream::{AccountStreams, JetStream, LiveStream};
+use myelin_monitor::{
+    Allowance, ApiStats, JetStreamAccount, JetStreamSnapshot, JetStreamStats, Json, StoredAccount,
+    StoredStream, StreamFailure, StreamParts, StreamSnapshot,
+};
+use myelin_wire::json::compact;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+
+/// JetStream as a whole.
+pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStreamSnapshot {
+    let accounts: Vec<_> = enabled(jetstream);
+    let [memory, files] = jetstream.used();
+    let [reserved_memory, reserved_storage] = jetstream.reserved().map(i64::unsigned_abs);
+    let (total, errors) = jetstream.calls();
+    JetStreamSnapshot {
+        config: configured.jetstream.clone(),
+        limits: configured.jetstream_limits.clone(),
+        stats: JetStreamStats {
+            memory,
+            storage: files,
+            reserved_memory,
+            reserved_storage,
+            accounts: accounts.len(),
+            ha_assets: 0,
+            api: ApiStats { level: crate::lifecycle::API_LEVEL as u32, total, errors, inflight: 0 },
+        },
+    }
+}
+
+/// All accounts that may use it.
+pub(super) fn accounts(jetstream: &JetStream) -> Vec<JetStreamAccount> {
+    enabled(jetstream).iter().map(|account| sums(account)).collect()
+}
+
+fn enabled(jetstream: &JetStream) -> Vec<Arc<AccountStreams>> {
+    let mut accounts = jetstream.accounts();
+    accounts.retain(|account| account.limits().is_some());
+    accounts
+}
+
+fn sums(account: &AccountStreams) -> JetStreamAccount {
+    let info = account.info("");
+    let mut sums = JetStreamAccount {
+        name: account.account().name().to_owned(),
+        tag: account.account().name().to_owned(),
+        memory: info.memory,
+        storage: info.storage,
+        allowance: Some(Allowance { memory: info.limits.max_memory, storage: info.limits.max_storage }),
+        api_total: info.api.total,
+        api_errors: info.api.errors,
+        streams: info.streams as usize,
+        ..JetStreamAccount::default()
+    };
+    for stream in account.streams() {
+        let totals = stream.reader().state().totals;
+        sums.messages += totals.messages;
+        sums.bytes += totals.bytes;
+    }
+    sums
+}
+
+/// The streams of one account.
+pub(super) fn streams(jetstream: &JetStream, account: &str, parts: StreamParts) -> Vec<StreamSnapshot> {
+    let Some(account) = jetstream.account(account) else { return Vec::new() };
+    account.streams().iter().filter_map(|stream| one(stream, parts)).collect()
+}
+
+fn one(stream: &LiveStream, parts: StreamParts) -> Option<StreamSnapshot> {
+    Some(StreamSnapshot {
+        name: stream.name().to_owned(),
+        created: Timestamp::from_nanosecond(stream.created().into()).unwrap_or_default(),
+        config: if parts.config { Some(json(compact(&*stream.config()))?) } else { None },
+        state: json(compact(&stream.state(false)))?,
+        mirror: None,
+        sources: Vec::new(),
+        consumers: Vec::new(),
+        direct_consumers: Vec::new(),
+    })
+}
+
+fn json(text: Vec<u8>) -> Option<Json> {
+    String::from_utf8(text).ok().and_then(|text| RawValue::from_string(text).ok())
+}
+
+/// What lies in the store, beside what runs.
+pub(super) fn stored(jetstream: &JetStream, account: Option<&str>) -> Vec<StoredAccount> {
+    let mut accounts = enabled(jetstream);
+    accounts.retain(|found| account.is_none_or(|wanted| found.account().name() == wanted));
+    let accounts = accounts.iter().map(|account| StoredAccount {
+        name: account.account().name().to_owned(),
+        streams: stored_streams(account),
+        ..StoredAccount::default()
+    });
+    accounts.filter(|account| !account.streams.is_empty()).collect()
+}
+
+fn stored_streams(account: &AccountStreams) -> Vec<StoredStream> {
+    let streams = account.streams();
+    let running = streams.iter().filter(|stream| stream.is_stored()).map(|stream| StoredStream {
+        name: stream.name().to_owned(),
+        failure: stream.failure().map(StreamFailure::Write),
+    });
+    let missing = account.unrestored().into_iter();
+    let missing = missing.map(|name| StoredStream { name, failure: Some(StreamFailure::NotRecovered) });
+    let mut all: Vec<_> = running.chain(missing).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// Whether an account may use JetStream.
+pub(super) fn is_enabled(jetstream: &JetStream, account: &str) -> bool {
+    jetstream.account(account).is_some_and(|account| account.limits().is_some())
+}

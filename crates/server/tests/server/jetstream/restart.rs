@@ -1,0 +1,158 @@
+//! What a store keeps from one server to the next, however the first one ended.
+
+use super::{Asker, Home};
+use crate::eventually;
+use crate::process::{PROGRAM, Server};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// How a server ends.
+const ENDS: [Signal; 2] = [Signal::TERM, Signal::KILL];
+
+fn end_and_start_again(server: &mut Server, signal: Signal) {
+    server.signal(signal);
+    let status = server.wait();
+    if signal == Signal::TERM {
+        assert_eq!(status.code(), Some(0));
+        server.wait_for_log("JetStream Shutdown");
+    }
+    server.restart();
+}
+
+#[test]
+fn configurations_are_as_they_were() {
+    for signal in ENDS {
+        let home = Home::new();
+        let mut server = home.start("");
+        let mut asker = Asker::connect(&server);
+        asker.create("A", &json!({ "max_msgs": 10, "metadata": { "owner": "me" }, "compression": "s2" }));
+        asker.create("B", &json!({ "retention": "workqueue", "max_age": 3_600_000_000_000_u64 }));
+        asker.create("C", &json!({ "allow_atomic": true, "allow_batched": true, "deny_delete": true }));
+        asker.api(
+            "STREAM.UPDATE.A",
+            &json!({ "name": "A", "subjects": ["A.>", "more.*"], "compression": "s2" }),
+        );
+        let shown = |asker: &mut Asker| {
+            let mut list = asker.api("STREAM.LIST", &Value::Null)["streams"].clone();
+            for stream in list.as_array_mut().expect("a list") {
+                stream.as_object_mut().expect("a stream").remove("ts");
+            }
+            list
+        };
+        let before = shown(&mut asker);
+        end_and_start_again(&mut server, signal);
+        let mut asker = Asker::connect(&server);
+        assert_eq!(shown(&mut asker), before, "{signal:?}");
+        assert_eq!(asker.publish("more.x", "bound again"), json!({ "stream": "A", "seq": 1 }));
+        asker.api("STREAM.DELETE.B", &Value::Null);
+        end_and_start_again(&mut server, signal);
+        let names = Asker::connect(&server).api("STREAM.NAMES", &Value::Null)["streams"].clone();
+        assert_eq!(names, json!(["A", "C"]));
+    }
+}
+
+#[test]
+fn ids_are_remembered() {
+    for signal in ENDS {
+        let home = Home::new();
+        let mut server = home.start("");
+        let mut asker = Asker::connect(&server);
+        asker.create("S", &json!({}));
+        for i in 1..=50 {
+            let ack = asker.publish_with(&format!("Nats-Msg-Id: id{i}\r\n"), "S.a", "x");
+            assert_eq!(ack["seq"], i);
+        }
+        end_and_start_again(&mut server, signal);
+        let mut asker = Asker::connect(&server);
+        for i in [1, 25, 50] {
+            let ack = asker.publish_with(&format!("Nats-Msg-Id: id{i}\r\n"), "S.a", "x");
+            assert_eq!(ack, json!({ "stream": "S", "seq": i, "duplicate": true }), "{signal:?}");
+        }
+        let last = asker.publish_with("Nats-Expected-Last-Msg-Id: id50\r\n", "S.a", "x");
+        assert_eq!(last["seq"], 51, "{last}");
+    }
+}
+
+#[test]
+fn what_was_removed_stays_so_and_sequences_go_on() {
+    for signal in ENDS {
+        let home = Home::new();
+        let mut server = home.start("");
+        let mut asker = Asker::connect(&server);
+        for name in ["PURGED", "HOLES", "ROLLED"] {
+            asker.create(name, &json!({ "allow_rollup_hdrs": true }));
+            for i in 0..20 {
+                asker.publish(&format!("{name}.a"), &i.to_string());
+            }
+        }
+        assert_eq!(asker.api("STREAM.PURGE.PURGED", &Value::Null)["purged"], 20);
+        for (seq, no_erase) in [(1, true), (7, true), (8, false), (20, true)] {
+            asker.api("STREAM.MSG.DELETE.HOLES", &json!({ "seq": seq, "no_erase": no_erase }));
+        }
+        asker.publish_with("Nats-Rollup: all\r\n", "ROLLED.a", "one for all");
+        let states = |asker: &mut Asker| ["PURGED", "HOLES", "ROLLED"].map(|name| asker.state(name));
+        let before = states(&mut asker);
+        end_and_start_again(&mut server, signal);
+        let mut asker = Asker::connect(&server);
+        assert_eq!(states(&mut asker), before, "{signal:?}");
+        assert_eq!(asker.publish("PURGED.a", "next")["seq"], 21);
+        let seqs: Vec<u64> = asker.read_all("HOLES").iter().map(|message| message.seq).collect();
+        assert_eq!(seqs, (2..20).filter(|seq| ![7, 8].contains(seq)).collect::<Vec<_>>());
+        assert_eq!(asker.read_all("ROLLED").len(), 1);
+    }
+}
+
+#[test]
+fn messages_end_on_time_while_nobody_serves_them() {
+    let home = Home::new();
+    let mut server = home.start("");
+    let mut asker = Asker::connect(&server);
+    asker.create("TTL", &json!({ "allow_msg_ttl": true }));
+    asker.create("AGE", &json!({ "max_age": 1_500_000_000_u64, "duplicate_window": 1_000_000_000_u64 }));
+    for _ in 0..5 {
+        asker.publish_with("Nats-TTL: 1s\r\n", "TTL.short", "x");
+        asker.publish("AGE.a", "x");
+    }
+    asker.publish("TTL.ever", "x");
+    end_and_start_again(&mut server, Signal::KILL);
+    let mut asker = Asker::connect(&server);
+    eventually("the mortal ones are gone", || {
+        asker.number("TTL", "messages") == 1 && asker.number("AGE", "messages") == 0
+    });
+    assert_eq!(asker.read_all("TTL")[0].subject, "TTL.ever");
+    assert_eq!(asker.number("AGE", "last_seq"), 5);
+}
+
+#[test]
+fn two_servers_do_not_share_a_store() {
+    let home = Home::new();
+    let server = home.start("");
+    let mut asker = Asker::connect(&server);
+    asker.create("S", &json!({}));
+    let folder = home.path().to_str().expect("tests have plain paths");
+    let mut command = Command::new(PROGRAM);
+    command.args(["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder]);
+    let second = command.output().expect("the program starts");
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("Can't start JetStream") && said.contains("another process uses"), "{said}");
+    // The first one does not mind.
+    assert_eq!(asker.publish("S.a", "x")["seq"], 1);
+}
+
+/// README's quick start in bytes: a stream, a message, a restart, the message.
+#[test]
+fn a_message_is_read_back_after_a_restart() {
+    let home = Home::new();
+    let mut server = home.start("");
+    let mut asker = Asker::connect(&server);
+    asker.api("STREAM.CREATE.ORDERS", &json!({ "name": "ORDERS", "subjects": ["orders.>"] }));
+    assert_eq!(asker.publish("orders.new", "hello"), json!({ "stream": "ORDERS", "seq": 1 }));
+    end_and_start_again(&mut server, Signal::TERM);
+    let mut asker = Asker::connect(&server);
+    let got = asker.api("STREAM.MSG.GET.ORDERS", &json!({ "last_by_subj": "orders.new" }));
+    assert_eq!(got["message"]["data"], "aGVsbG8=", "{got}");
+    let again = asker.api("STREAM.CREATE.ORDERS", &json!({ "name": "ORDERS", "subjects": ["orders.>"] }));
+    assert_eq!(again["state"]["messages"], 1, "{again}");
+}

@@ -1,0 +1,186 @@
+//! Reading only the messages that pass a filter.
+//!
+//! Owns messages that a search has found ahead of a cursor, and which bytes are read for them: those that lie near each
+//! other in one piece, those that lie alone by themselves.
+//!
+//! Perf: without it a cursor reads and checks every message to throw most of them away (`myelin bench store --rows
+//! 'sparse-*'`).
+
+use std::sync::Arc;
+
+use crate::record::{self, Entry, Invalid};
+use crate::{Seq, Storage};
+
+use super::cursor::{Cursor, Parts};
+use super::errors::ReadError;
+use super::lookup::Filter;
+use super::place::{Segment, Source};
+use super::reader::{ENTRY_SURPLUS, Wait, invalid, read_bytes, unpack};
+use super::search::{Match, Search};
+
+/// Messages that are found at once.
+const AHEAD: usize = 256;
+/// Bytes between two messages that are cheaper read than passed over: about what a system call costs.
+const GAP: u64 = 8 << 10;
+/// The work of a search on a thread that must not wait, in rows: about 100 microseconds.
+const BUDGET: usize = 64 << 10;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    search: Search,
+    matches: Vec<Match>,
+    /// Of the matches, those that are done.
+    done: usize,
+    segment: Option<Arc<Segment>>,
+    /// Where the search goes on behind them.
+    through: Seq,
+    removals: u64,
+    truncations: u64,
+}
+
+impl Ahead {
+    pub(super) fn new(filter: Filter) -> Self {
+        let search = Search::new(filter);
+        let (matches, done, segment, through) = (Vec::new(), 0, None, 0);
+        Self { search, matches, done, segment, through, removals: 0, truncations: 0 }
+    }
+
+    /// Forgets what was found.
+    pub(super) fn forget(&mut self) {
+        self.matches.clear();
+        self.done = 0;
+        self.segment = None;
+        self.through = 0;
+    }
+
+    pub(super) fn rest(&mut self) {
+        self.search.rest();
+        self.forget();
+        self.matches = Vec::new();
+    }
+
+    /// The next message for `cursor`.
+    pub(super) fn advance(&mut self, cursor: &mut Cursor, wait: Wait) -> Result<Option<Parts>, ReadError> {
+        let mut budget = BUDGET;
+        loop {
+            if cursor.reader.shared.truncations() != self.truncations {
+                self.forget();
+            }
+            let Some(&found) = self.matches.get(self.done) else {
+                cursor.next = cursor.next.max(self.through);
+                if cursor.next > cursor.reader.shared.release.seq() {
+                    return Ok(None);
+                }
+                if budget == 0 && wait == Wait::Forbidden {
+                    return Err(ReadError::More);
+                }
+                budget = budget.saturating_sub(self.find(cursor, wait)?);
+                continue;
+            };
+            cursor.next = found.seq;
+            if !cursor.is_gone(found.seq, self.removals)
+                && let Some(parts) = self.read(cursor, found, wait)?
+            {
+                self.step(cursor, found);
+                return Ok(Some(parts));
+            }
+            self.step(cursor, found);
+        }
+    }
+
+    fn step(&mut self, cursor: &mut Cursor, found: Match) {
+        self.done += 1;
+        cursor.next = found.seq + 1;
+    }
+
+    /// Looks for more messages. Answers the work.
+    fn find(&mut self, cursor: &mut Cursor, wait: Wait) -> Result<usize, ReadError> {
+        self.forget();
+        let shared = &cursor.reader.shared;
+        let range = (cursor.next, shared.release.seq());
+        let slice = self.search.slice(shared, range, AHEAD, wait, &mut self.matches)?;
+        (self.removals, self.truncations) = (slice.removals, slice.truncations);
+        self.segment = slice.segment;
+        self.through = slice.next;
+        Ok(slice.work)
+    }
+
+    /// The message from the bytes at hand, or from others. `None` if it was erased.
+    fn read(&mut self, cursor: &mut Cursor, found: Match, wait: Wait) -> Result<Option<Parts>, ReadError> {
+        let Some(segment) = self.segment.clone() else { return Ok(None) };
+        // No entry of a packed segment goes beyond its frame.
+        let end =
+            if matches!(segment.source, Source::Packed(..)) { found.offset + 1 } else { self.end_of(found) };
+        let is_at_hand = cursor.segment.as_ref().is_some_and(|at_hand| Arc::ptr_eq(at_hand, &segment))
+            && found.offset >= cursor.offset
+            && end <= cursor.offset + cursor.piece.len() as u64;
+        if !is_at_hand {
+            if let Err(error) = self.read_piece(cursor, &segment, found, wait) {
+                // Also what was found may have changed its place meanwhile.
+                self.forget();
+                return Err(error);
+            }
+            cursor.segment = Some(Arc::clone(&segment));
+        }
+        let decoded = decode(cursor, &segment, found);
+        if decoded.is_err() {
+            self.forget();
+        }
+        decoded
+    }
+
+    /// Where a message ends at the latest, as far as the segment goes.
+    fn end_of(&self, found: Match) -> u64 {
+        let end = found.offset + found.size + ENTRY_SURPLUS;
+        self.segment.as_ref().map_or(end, |segment| end.min(segment.records_end()))
+    }
+
+    fn read_piece(
+        &self,
+        cursor: &mut Cursor,
+        segment: &Segment,
+        found: Match,
+        wait: Wait,
+    ) -> Result<(), ReadError> {
+        cursor.segment = None;
+        if let Source::Packed(file, frames) = &segment.source {
+            cursor.offset = unpack(segment, &*file.open()?, frames, found.offset, wait, &mut cursor.piece)?;
+            return Ok(());
+        }
+        let mut end = self.end_of(found);
+        for &more in &self.matches[self.done + 1..] {
+            let end_of_more = self.end_of(more);
+            if more.offset > end + GAP || end_of_more - found.offset > cursor.piece_bytes as u64 {
+                break;
+            }
+            end = end_of_more;
+        }
+        cursor.offset = found.offset;
+        cursor.piece.resize(usize::try_from(end.saturating_sub(found.offset)).unwrap_or(usize::MAX), 0);
+        let read = read_bytes(segment, &mut cursor.piece, found.offset, wait);
+        cursor.piece.truncate(*read.as_ref().unwrap_or(&0));
+        read.map(drop)
+    }
+}
+
+fn decode(cursor: &mut Cursor, segment: &Segment, found: Match) -> Result<Option<Parts>, ReadError> {
+    let is_trusted =
+        cursor.reader.shared.storage == Storage::Memory || matches!(segment.source, Source::Packed(..));
+    let at = (found.offset - cursor.offset) as usize;
+    let bytes = cursor.piece.get_mut(at..).unwrap_or_default();
+    let decoded = match record::peek(bytes) {
+        Some(head) if head.size() > bytes.len() => Err(Invalid::Cut),
+        None => Err(Invalid::Cut),
+        Some(head) if is_trusted => record::decode_trusted_peeked(bytes, head),
+        Some(head) => record::decode_peeked(bytes, head, found.offset, &segment.context),
+    };
+    match decoded.map_err(|why| invalid(segment, found.offset, why))?.entry {
+        Entry::Message(message) if message.seq == found.seq => Ok(Some(Parts::of(&message, at))),
+        Entry::Erased { .. } => Ok(None),
+        _ => Err(ReadError::Damaged(format!(
+            "segment {} at {}: not the message {} that the table names",
+            segment.no.0, found.offset, found.seq
+        ))),
+    }
+}

@@ -1,0 +1,272 @@
+//! Finding messages and reading them, where both must see the same stream.
+//!
+//! Between [`Reader::last_seq`] and [`Reader::get`] a writer may replace the message: of a key-value store, whose every
+//! new value takes the old one away, the key would seem to be missing. Here a message is located under the lock under
+//! which it was found; its bytes stay readable for whoever holds a [`Found`], though it be removed meanwhile.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::RwLockReadGuard;
+
+use myelin_subject::has_wildcard;
+
+use crate::Seq;
+use crate::index::SubjectId;
+use crate::record::Message;
+
+use super::catalog::{Catalog, Located};
+use super::errors::ReadError;
+use super::lookup::{self, Filter};
+use super::reader::{Reader, Wait, fetch};
+use super::table::Table;
+
+/// A message that was found and can be read later, see [`Reader::fetch`]. Keeps the segment's file or memory.
+#[derive(Clone, Debug)]
+pub struct Found {
+    seq: Seq,
+    located: Located,
+}
+
+impl Found {
+    /// Its sequence.
+    #[must_use]
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+}
+
+impl Reader {
+    /// Reads a message that was found before.
+    ///
+    /// # Errors
+    /// It cannot be read, or was erased meanwhile.
+    pub fn fetch<'b>(
+        &self,
+        found: &Found,
+        wait: Wait,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Message<'b>, ReadError> {
+        fetch(&self.shared, &found.located, found.seq, wait, buffer)
+    }
+
+    /// The last message of a literal subject: one look-up in the index, however many subjects there are.
+    ///
+    /// # Errors
+    /// The message cannot be read; [`ReadError::Unreleased`].
+    pub fn last_of<'b>(
+        &self,
+        subject: &[u8],
+        wait: Wait,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Option<Message<'b>>, ReadError> {
+        let catalog = self.shared.catalog();
+        let Some(id) = catalog.index.find(subject) else { return Ok(None) };
+        let last = self.released_last(&catalog, id)?;
+        self.read(catalog, last, wait, buffer)
+    }
+
+    /// The newest message that passes.
+    ///
+    /// # Errors
+    /// As [`Reader::last_of`].
+    pub fn last<'b>(
+        &self,
+        filter: &Filter,
+        wait: Wait,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Option<Message<'b>>, ReadError> {
+        let catalog = self.shared.catalog();
+        let released = self.shared.release.seq();
+        let mut last = lookup::last(&catalog, filter)?;
+        if last.is_some_and(|seq| seq > released) {
+            last = Some(lookup::previous(&catalog, filter, released)?.ok_or(ReadError::Unreleased)?);
+        }
+        self.read(catalog, last, wait, buffer)
+    }
+
+    /// The first message from `from` to `to` that passes.
+    ///
+    /// # Errors
+    /// The message cannot be read.
+    pub fn next<'b>(
+        &self,
+        filter: &Filter,
+        (from, to): (Seq, Seq),
+        wait: Wait,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Option<Message<'b>>, ReadError> {
+        let catalog = self.shared.catalog();
+        let next = lookup::next(&catalog, filter, from, to.min(self.shared.release.seq()))?;
+        self.read(catalog, next, wait, buffer)
+    }
+
+    /// Adds up to `limit` messages from `from` to `to` that pass to `found`, oldest first.
+    ///
+    /// # Errors
+    /// A table of the stream cannot be read.
+    pub fn find(
+        &self,
+        filter: &Filter,
+        (from, to): (Seq, Seq),
+        limit: usize,
+        found: &mut Vec<Found>,
+    ) -> Result<(), ReadError> {
+        let catalog = self.shared.catalog();
+        let to = to.min(self.shared.release.seq());
+        for seq in lookup::collect(&catalog, filter, from, to, limit)? {
+            found.extend(locate(&catalog, seq)?);
+        }
+        Ok(())
+    }
+
+    /// Of each subject that any of the patterns matches, the last message at or before `to`; oldest first. `None` if these
+    /// are more than `limit`.
+    ///
+    /// # Errors
+    /// A table of the stream cannot be read; [`ReadError::Unreleased`].
+    pub fn find_last<P: AsRef<[u8]>>(
+        &self,
+        patterns: &[P],
+        to: Seq,
+        limit: usize,
+    ) -> Result<Option<Vec<Found>>, ReadError> {
+        let catalog = self.shared.catalog();
+        let released = self.shared.release.seq();
+        let seqs = if to >= released {
+            let Some(ids) = subjects_of(&catalog, patterns, limit) else { return Ok(None) };
+            let seqs = ids.into_iter().filter_map(|id| self.released_last(&catalog, id).transpose());
+            seqs.collect::<Result<Vec<Seq>, ReadError>>()?
+        } else {
+            let ids = subjects_of(&catalog, patterns, usize::MAX).unwrap_or_default();
+            last_before(&catalog, ids, to, limit)?
+        };
+        if seqs.len() > limit {
+            return Ok(None);
+        }
+        let mut seqs = seqs;
+        seqs.sort_unstable();
+        let found = seqs.into_iter().filter_map(|seq| locate(&catalog, seq).transpose());
+        found.collect::<Result<_, _>>().map(Some)
+    }
+
+    /// The last released message of a subject.
+    fn released_last(&self, catalog: &Catalog, id: SubjectId) -> Result<Option<Seq>, ReadError> {
+        let released = self.shared.release.seq();
+        let last = lookup::last_of(catalog, id)?;
+        if last.is_none_or(|seq| seq <= released) {
+            return Ok(last);
+        }
+        let subject = Filter::Subject(catalog.index.text(id).to_vec());
+        lookup::previous(catalog, &subject, released)?.map(Some).ok_or(ReadError::Unreleased)
+    }
+
+    fn read<'b>(
+        &self,
+        catalog: RwLockReadGuard<'_, Catalog>,
+        seq: Option<Seq>,
+        wait: Wait,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Option<Message<'b>>, ReadError> {
+        let Some(seq) = seq else { return Ok(None) };
+        let Some(found) = locate(&catalog, seq)? else { return Ok(None) };
+        drop(catalog);
+        self.fetch(&found, wait, buffer).map(Some)
+    }
+}
+
+fn locate(catalog: &Catalog, seq: Seq) -> Result<Option<Found>, ReadError> {
+    Ok(catalog.locate(seq)?.map(|located| Found { seq, located }))
+}
+
+/// The subjects that any of the patterns matches. `None` if one pattern alone matches more than `limit`.
+fn subjects_of<P: AsRef<[u8]>>(
+    catalog: &Catalog,
+    patterns: &[P],
+    limit: usize,
+) -> Option<HashSet<SubjectId>> {
+    let mut ids = HashSet::new();
+    for pattern in patterns.iter().map(AsRef::as_ref) {
+        if !has_wildcard(pattern) {
+            ids.extend(catalog.index.find(pattern));
+            continue;
+        }
+        let mut matched = 0;
+        catalog.index.for_each_matching(pattern, None, &mut |id, _| {
+            matched += 1;
+            if matched > limit {
+                return ControlFlow::Break(());
+            }
+            ids.insert(id);
+            ControlFlow::Continue(())
+        });
+        if matched > limit {
+            return None;
+        }
+    }
+    Some(ids)
+}
+
+/// The last messages of these subjects at or before `to`, no more than one beyond `limit`.
+///
+/// Perf: one walk back for all of them, which asks of each row only whether its number within the segment is still of
+/// interest; a walk for each subject would see the same rows a thousand times.
+fn last_before(
+    catalog: &Catalog,
+    mut wanted: HashSet<SubjectId>,
+    to: Seq,
+    limit: usize,
+) -> Result<Vec<Seq>, ReadError> {
+    wanted.retain(|&id| catalog.index.state(id).first <= to);
+    let mut seqs = Vec::new();
+    let behind = catalog.places.partition_point(|place| place.first_seq <= to);
+    for at in (0..behind).rev() {
+        let place = &catalog.places[at];
+        let table = catalog.table(at)?;
+        let base = place.segment.first_seq;
+        let end = to.min(place.last_seq);
+        let mut settled = Settled::new(&table);
+        let rows = end.checked_sub(base).map_or(0, |delta| table.row_from(delta + 1));
+        for row in (0..rows).rev() {
+            if wanted.is_empty() || seqs.len() > limit {
+                return Ok(seqs);
+            }
+            let seq = base + u64::from(table.delta(row));
+            if seq < catalog.totals.first_seq {
+                return Ok(seqs);
+            }
+            let number = table.subject(row);
+            if settled.contains(number) || catalog.deleted.contains(seq) {
+                continue;
+            }
+            if table.subject_in(row, &catalog.index).is_some_and(|id| wanted.remove(&id)) {
+                seqs.push(seq);
+            }
+            settled.insert(number);
+        }
+    }
+    Ok(seqs)
+}
+
+/// Numbers of subjects of one sealed table that are found or were never wanted. A growing table has the stream's own
+/// numbers, for which the wanted ones themselves answer as fast.
+struct Settled(Vec<bool>);
+
+impl Settled {
+    fn new(table: &Table<'_>) -> Self {
+        Self(if let Table::Sealed(slots) = table {
+            vec![false; slots.dictionary().len()]
+        } else {
+            Vec::new()
+        })
+    }
+
+    fn contains(&self, number: u32) -> bool {
+        self.0.get(number as usize) == Some(&true)
+    }
+
+    fn insert(&mut self, number: u32) {
+        if let Some(settled) = self.0.get_mut(number as usize) {
+            *settled = true;
+        }
+    }
+}
