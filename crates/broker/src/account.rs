@@ -2,10 +2,12 @@
 
 use crate::conn::lock;
 use crate::service::{Binding, Service};
+use crate::shard::Shard;
 use crate::subscription::Subscription;
-use myelin_subject::{Interest, Matched};
+use crate::watch::{Watch, Watcher, Watches};
+use myelin_subject::{Interest, Matched, Member};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// What an account may use; `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,6 +30,7 @@ pub struct Account {
     pub(crate) interest: Interest<Arc<Subscription>>,
     /// What services of this account receive.
     pub(crate) services: Interest<Arc<Binding>>,
+    watches: Arc<Watches>,
     connections: AtomicUsize,
 }
 
@@ -40,6 +43,7 @@ impl Account {
             limits: Mutex::new(limits),
             interest: Interest::new(),
             services: Interest::new(),
+            watches: Arc::default(),
             connections: AtomicUsize::new(0),
         }
     }
@@ -88,6 +92,7 @@ impl Account {
     pub fn bind(&self, subject: &[u8], service: Arc<dyn Service>) -> Arc<Binding> {
         let binding = Arc::new(Binding::new(subject, service));
         self.services.insert(Arc::clone(&binding));
+        self.watches.changed(subject, None);
         binding
     }
 
@@ -102,12 +107,30 @@ impl Account {
     /// Ends what [`Account::bind`] began. What is on its way may still arrive.
     pub fn unbind(&self, binding: &Arc<Binding>) {
         self.services.remove(binding);
+        self.watches.changed(binding.subject(), None);
     }
 
-    pub(crate) fn unsubscribe_all(&self, subs: Vec<Arc<Subscription>>) {
-        for sub in subs {
-            self.interest.remove(&sub);
-        }
+    /// Tells `watcher` whenever what [`has_interest`](Self::has_interest) says of `subject`, which has no wildcards, may
+    /// have become another, until the watch is dropped. Whoever asks after this returns misses nothing: a change was made
+    /// before, and is in the answer, or is told.
+    pub fn watch(&self, subject: &[u8], watcher: Weak<dyn Watcher>) -> Watch {
+        let watch = self.watches.add(subject, watcher);
+        self.interest.meet(subject);
+        self.services.meet(subject);
+        watch
+    }
+
+    /// Lets a subscription in, on `shard`.
+    pub(crate) fn subscribe(&self, sub: &Arc<Subscription>, shard: &mut Shard) {
+        self.interest.insert(Arc::clone(sub));
+        self.watches.changed(sub.subject(), Some(shard));
+    }
+
+    /// Takes a subscription out; false when it was not in. `shard`: where that happens, if on one.
+    pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, shard: Option<&mut Shard>) -> bool {
+        let removed = self.interest.remove(sub);
+        self.watches.changed(sub.subject(), shard);
+        removed
     }
 
     /// Takes a place for a connection; `false` when the limit is reached.

@@ -24,6 +24,7 @@ mod shard;
 mod subscription;
 mod trace;
 mod traffic;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -42,3 +43,4 @@ pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};
+pub use watch::{Watch, Watcher};

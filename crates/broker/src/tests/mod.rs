@@ -22,3 +22,4 @@ mod sink;
 mod timers;
 mod trace;
 mod twin;
+mod watches;
