@@ -1,5 +1,6 @@
 //! An account: the space inside which subjects are routed.
 
+use crate::answers;
 use crate::conn::lock;
 use crate::service::{Binding, Service};
 use crate::shard::Shard;
@@ -31,6 +32,8 @@ pub struct Account {
     /// What services of this account receive.
     pub(crate) services: Interest<Arc<Binding>>,
     watches: Arc<Watches>,
+    /// Subscriptions and bindings that [look behind](answers::looks_behind) what answers begin with.
+    looking_behind: AtomicUsize,
     connections: AtomicUsize,
 }
 
@@ -44,6 +47,7 @@ impl Account {
             interest: Interest::new(),
             services: Interest::new(),
             watches: Arc::default(),
+            looking_behind: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
         }
     }
@@ -91,6 +95,7 @@ impl Account {
     /// Has `service` receive what matches `subject`, which must be well formed, until [`Account::unbind`].
     pub fn bind(&self, subject: &[u8], service: Arc<dyn Service>) -> Arc<Binding> {
         let binding = Arc::new(Binding::new(subject, service));
+        self.comes(subject);
         self.services.insert(Arc::clone(&binding));
         self.watches.changed(subject, None);
         binding
@@ -106,7 +111,8 @@ impl Account {
 
     /// Ends what [`Account::bind`] began. What is on its way may still arrive.
     pub fn unbind(&self, binding: &Arc<Binding>) {
-        self.services.remove(binding);
+        let removed = self.services.remove(binding);
+        self.has_gone(binding.subject(), removed);
         self.watches.changed(binding.subject(), None);
     }
 
@@ -122,6 +128,7 @@ impl Account {
 
     /// Lets a subscription in, on `shard`.
     pub(crate) fn subscribe(&self, sub: &Arc<Subscription>, shard: &mut Shard) {
+        self.comes(sub.subject());
         self.interest.insert(Arc::clone(sub));
         self.watches.changed(sub.subject(), Some(shard));
     }
@@ -129,8 +136,29 @@ impl Account {
     /// Takes a subscription out; false when it was not in. `shard`: where that happens, if on one.
     pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, shard: Option<&mut Shard>) -> bool {
         let removed = self.interest.remove(sub);
+        self.has_gone(sub.subject(), removed);
         self.watches.changed(sub.subject(), shard);
         removed
+    }
+
+    /// Whether one route serves all answers with the same [beginning](answers::beginning). An index in which that changes
+    /// has other stamps before it does, and a route was built with stamps that were read before this is asked.
+    #[inline]
+    pub(crate) fn routes_by_beginning(&self) -> bool {
+        self.looking_behind.load(Relaxed) == 0
+    }
+
+    /// Counted before it is in the index, so that nobody who finds the index with it misses it here.
+    fn comes(&self, pattern: &[u8]) {
+        if answers::looks_behind(pattern) {
+            self.looking_behind.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn has_gone(&self, pattern: &[u8], removed: bool) {
+        if removed && answers::looks_behind(pattern) {
+            self.looking_behind.fetch_sub(1, Relaxed);
+        }
     }
 
     /// Takes a place for a connection; `false` when the limit is reached.

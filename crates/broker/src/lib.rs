@@ -9,6 +9,7 @@
 //! the shard has staged into the outboxes, and only then writes sockets.
 
 mod account;
+mod answers;
 mod broker;
 mod conn;
 mod directory;

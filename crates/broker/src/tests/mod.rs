@@ -2,6 +2,7 @@
 //! shards, what they get comes out of fake transports, and nothing happens between but what a test asks
 //! for. `model` plays random scripts against a plain twin.
 
+mod answers;
 mod cohorts;
 mod congestion;
 mod counts;
