@@ -16,12 +16,11 @@ const TOKENS: usize = 5;
 #[inline]
 pub(crate) fn beginning(subject: &[u8]) -> Option<&[u8]> {
     let rest = subject.strip_prefix(b"$JS.")?;
-    if !rest.starts_with(b"ACK.") && !rest.starts_with(b"FC.") {
-        return None;
-    }
-    let dots = subject.iter().enumerate().filter(|(_, byte)| **byte == b'.');
-    let (dot, _) = dots.take(TOKENS).nth(TOKENS - 1)?;
-    (!has_empty_token(subject)).then(|| &subject[..=dot])
+    let rest = rest.strip_prefix(b"ACK.").or_else(|| rest.strip_prefix(b"FC."))?;
+    // Two tokens are read.
+    let behind = rest.splitn(TOKENS - 1, |byte| *byte == b'.').nth(TOKENS - 2)?;
+    let (beginning, _) = subject.split_at(subject.len() - behind.len());
+    (!has_empty_token(subject)).then_some(beginning)
 }
 
 /// Whether `pattern`, which is well formed, may match one answer and not another that begins alike.
