@@ -340,6 +340,14 @@ impl ConsumerCore {
         }
     }
 
+    /// The server ends: who waits is told so. Answers whether anybody did.
+    pub fn take_leave(&mut self, turn: &mut Turn<'_>) -> bool {
+        match &mut self.hands.mode {
+            Mode::Pull(pull) => pull.take_leave(turn),
+            Mode::Push(_) => false,
+        }
+    }
+
     /// When [`due`](Self::due) has something to do: perhaps too early, never too late.
     #[must_use]
     pub fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
