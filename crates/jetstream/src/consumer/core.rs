@@ -340,6 +340,14 @@ impl ConsumerCore {
         }
     }
 
+    /// The server ends: who waits is told so. Answers whether anybody did.
+    pub fn take_leave(&mut self, turn: &mut Turn<'_>) -> bool {
+        match &mut self.hands.mode {
+            Mode::Pull(pull) => pull.take_leave(turn),
+            Mode::Push(_) => false,
+        }
+    }
+
     /// When [`due`](Self::due) has something to do: perhaps too early, never too late.
     #[must_use]
     pub fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
@@ -381,13 +389,15 @@ impl ConsumerCore {
         if self.redelivery.next_due().is_some_and(|at| at <= turn.now) {
             self.look_for_late(turn);
         }
-        let has_pending = self.hands.outstanding > 0;
+        let (has_pending, is_full) = (self.hands.outstanding > 0, self.is_full());
         let Hands { config, mode, .. } = &mut self.hands;
         match mode {
             Mode::Pull(pull) => {
                 pull.unpin_if_due(turn);
                 if pull.next_due().is_some_and(|at| at <= turn.now) {
-                    pull.look_through(false, turn);
+                    // Compat: where acknowledgements are missing, who does not want to wait does so until the next of
+                    // these moments.
+                    pull.look_through(is_full, turn);
                 }
             }
             Mode::Push(push) => push.beat_if_due(config, turn.place, has_pending, turn.now, turn.effects),

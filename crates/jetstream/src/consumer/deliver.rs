@@ -4,7 +4,7 @@
 //! a slice is full, so that the shard can write what it has.
 
 use super::ack_subject::Named;
-use super::config::AckPolicy;
+use super::config::{AckPolicy, PriorityPolicy};
 use super::core::{ConsumerCore, Hands, Mode, Turn};
 use super::effects::Event;
 use super::pull::{Supply, Taker};
@@ -27,6 +27,8 @@ pub enum Pace {
     Rests,
     /// There is no more, and somebody wants it: to be woken when the stream has more.
     AtEnd,
+    /// What there is up to this message is too little for those who wait: to be woken when the stream has more.
+    TooFew(Seq),
     /// There is more than one turn should deliver.
     More,
     /// What comes next is not at hand: it has to be read where one may wait.
@@ -55,14 +57,14 @@ impl ConsumerCore {
         turn.place = self.place();
         let is_full = self.is_full();
         if let Mode::Pull(pull) = &mut self.hands.mode
-            && matches!(pace, Pace::Rests | Pace::AtEnd)
+            && matches!(pace, Pace::Rests | Pace::AtEnd | Pace::TooFew(_))
             && !pull.is_empty()
         {
             // Compat: who does not want to wait is not told that there is nothing when there is, but may not be sent.
             pull.look_through(!is_full, turn);
         }
         match pace {
-            Pace::AtEnd if !self.has_demand() => Pace::Rests,
+            Pace::AtEnd | Pace::TooFew(_) if !self.has_demand() => Pace::Rests,
             pace => pace,
         }
     }
@@ -76,11 +78,13 @@ impl ConsumerCore {
         } else if turn.world.is_congested(self.hands.config.deliver_subject.as_bytes()) {
             return Pace::Rests;
         }
+        let seen = self.source.reader().release().seq();
         if let Err(error) = self.source.left() {
             return self.stopped(&error);
         }
         while turn.effects.out.bytes() < SLICE && self.hands.deltas.len() < CHANGES {
-            let pace = if self.redelivery.is_empty() { self.next_new(turn) } else { self.next_again(turn) };
+            let pace =
+                if self.redelivery.is_empty() { self.next_new(seen, turn) } else { self.next_again(seen, turn) };
             if let Some(pace) = pace {
                 return pace;
             }
@@ -108,7 +112,7 @@ impl ConsumerCore {
     }
 
     /// Delivers the next message that nobody has seen. `None`: go on.
-    fn next_new(&mut self, turn: &mut Turn<'_>) -> Option<Pace> {
+    fn next_new(&mut self, seen: Seq, turn: &mut Turn<'_>) -> Option<Pace> {
         if self.is_full() {
             return Some(Pace::Rests);
         }
@@ -136,7 +140,7 @@ impl ConsumerCore {
             }
             (seq, Given::NoTaker) => {
                 self.source.put_back(seq);
-                Some(Pace::Rests)
+                Some(self.untaken(seen))
             }
             (seq, Given::Later(at)) => {
                 self.source.put_back(seq);
@@ -147,7 +151,7 @@ impl ConsumerCore {
     }
 
     /// Delivers the next message that is to come again.
-    fn next_again(&mut self, turn: &mut Turn<'_>) -> Option<Pace> {
+    fn next_again(&mut self, seen: Seq, turn: &mut Turn<'_>) -> Option<Pace> {
         // What was delivered in this turn is not in the record yet.
         self.hands.commit();
         let seq = self.redelivery.take()?;
@@ -191,7 +195,7 @@ impl ConsumerCore {
             }
             Ok(Given::NoTaker) => {
                 self.redelivery.put_back(seq);
-                Some(Pace::Rests)
+                Some(self.untaken(seen))
             }
             Ok(Given::Later(at)) => {
                 self.redelivery.put_back(seq);
@@ -208,6 +212,15 @@ impl ConsumerCore {
                 self.redelivery.expect(turn.now.saturating_add(wait));
                 None
             }
+        }
+    }
+
+    /// Nobody takes what there is up to `seen`.
+    fn untaken(&self, seen: Seq) -> Pace {
+        match self.hands.config.priority_policy {
+            // Those who wait for enough take it when there is more.
+            PriorityPolicy::Overflow => Pace::TooFew(seen),
+            _ => Pace::Rests,
         }
     }
 

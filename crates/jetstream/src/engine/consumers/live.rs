@@ -211,6 +211,11 @@ impl LiveConsumer {
         }
     }
 
+    /// Whether everything it has to say is on its way.
+    pub(in crate::engine) fn has_said_all(&self) -> bool {
+        self.letters.are_out()
+    }
+
     /// Who listens to what it pushes may have changed.
     pub(super) fn listeners_changed(&self) {
         self.has_listeners_news.store(true, Release);
@@ -325,6 +330,8 @@ impl LiveConsumer {
             }
         }
         if self.is_gone() {
+            // What was said before is still sent.
+            after.has_letters |= self.letters.add(&mut effects.out);
             return;
         }
         let mut turn = Turn::new(now, &mut world, &mut effects);
@@ -367,10 +374,12 @@ impl LiveConsumer {
         let Some(owner) = self.owner.upgrade() else { return Pace::Rests };
         loop {
             let pace = core.deliver(turn);
-            if pace != Pace::AtEnd {
-                return pace;
-            }
-            if owner.park(self, core.position(), core.filter().is_all()) {
+            let next = match pace {
+                Pace::AtEnd => core.position(),
+                Pace::TooFew(seen) => seen + 1,
+                _ => return pace,
+            };
+            if owner.park(self, next, core.filter().is_all()) {
                 return pace;
             }
         }
@@ -415,7 +424,8 @@ impl LiveConsumer {
 impl Service for LiveConsumer {
     fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
         if self.is_gone() {
-            return;
+            // Who waited is still told that it is.
+            return self.end(Outcome::Done, Aftermath::default(), shard);
         }
         if parcel.is_empty() {
             self.look(shard);
