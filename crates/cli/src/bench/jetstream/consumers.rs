@@ -179,7 +179,9 @@ impl Stage {
         match (self.load, &self.filled) {
             (Load::Ordered(_), Some(filled)) => replay::push(filled, false, run),
             (Load::Push, Some(filled)) => replay::push(filled, true, run),
-            (Load::Pull { how, clients, acks }, Some(filled)) => replay::pull(filled, how, clients, acks, run),
+            (Load::Pull { how, clients, acks }, Some(filled)) => {
+                replay::pull(filled, how, clients, acks, run)
+            }
             (Load::Sparse, Some(filled)) => replay::sparse(filled, run),
             (Load::KvPut, Some(filled)) => kv::put(filled, run),
             (Load::KvGet, Some(filled)) => kv::get(filled, run),
@@ -250,7 +252,8 @@ fn publisher(
     window: usize,
 ) -> Result<Client<Publish>, BenchError> {
     let link = Link::open(address, inbox::inbox())?;
-    let content = Content { stream: stream.to_owned(), subjects: rotation.len(), sizes: Sizes::exactly(SIZE) };
+    let content =
+        Content { stream: stream.to_owned(), subjects: rotation.len(), sizes: Sizes::exactly(SIZE) };
     let work = Publish::over(rotation, &content, link.inbox(), window);
     Ok(Client::new(link, work))
 }
@@ -271,7 +274,10 @@ mod tests {
 
     #[test]
     fn sizes_follow_the_scale() {
-        assert_eq!([Scale(1.0).pending(), Scale(0.1).pending(), Scale(0.0).pending()], [1_000_000, 100_000, 10]);
+        assert_eq!(
+            [Scale(1.0).pending(), Scale(0.1).pending(), Scale(0.0).pending()],
+            [1_000_000, 100_000, 10]
+        );
         assert_eq!(Scale(1.0).sparse(), 10_000_000);
     }
 

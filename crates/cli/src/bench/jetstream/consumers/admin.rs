@@ -84,7 +84,8 @@ impl Admin {
 /// Subject (behind `$JS.API.`) and body of the request for a consumer, as official clients make it.
 pub(crate) fn create(stream: &str, configuration: &Value) -> (String, Value) {
     let name = configuration["name"].as_str().unwrap_or_default();
-    let filter = configuration["filter_subject"].as_str().map_or_else(String::new, |filter| format!(".{filter}"));
+    let filter =
+        configuration["filter_subject"].as_str().map_or_else(String::new, |filter| format!(".{filter}"));
     let body = json!({ "stream_name": stream, "config": configuration, "action": "create" });
     (format!("CONSUMER.CREATE.{stream}.{name}{filter}"), body)
 }

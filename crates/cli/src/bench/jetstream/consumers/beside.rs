@@ -73,7 +73,9 @@ fn check(admin: &mut Admin, stream: &str, published: u64) -> Result<(), BenchErr
     let (stored, _) = admin.stream(stream)?;
     match stored == published {
         true => Ok(()),
-        false => Err(BenchError::Lost(format!("{published} messages were acknowledged and {stored} are stored"))),
+        false => {
+            Err(BenchError::Lost(format!("{published} messages were acknowledged and {stored} are stored")))
+        }
     }
 }
 
@@ -88,17 +90,12 @@ pub(super) fn beside(stored: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
     let (expected, enough, filter) =
         (Expected::exactly(stored), AtomicBool::new(false), format!("{stream}.old.>"));
     let wish = Wish { filter: Some(&filter), enough: Some(&enough), ..ordered(&stream, &expected) };
-    let readers: Result<Vec<_>, _> =
-        (0..READERS).map(|_| Seat::open(run.address, Push::new(wish))).collect();
+    let readers: Result<Vec<_>, _> = (0..READERS).map(|_| Seat::open(run.address, Push::new(wish))).collect();
     let (mut readers, start) = (readers?, Instant::now());
+    let has_begun = AtomicBool::new(false);
     let (crowded, last, read) = thread::scope(|scope| {
-        let has_begun = AtomicBool::new(false);
-        let has_begun = &has_begun;
-        let publisher = &mut publisher;
-        let enough = &enough;
-        let publishing = scope.spawn(move || {
-            let begun = wait_until(has_begun);
-            let published = begun.and_then(|()| publish(publisher, run.duration));
+        let publishing = scope.spawn(|| {
+            let published = wait_until(&has_begun).and_then(|()| publish(&mut publisher, run.duration));
             enough.store(true, Ordering::Relaxed);
             published
         });

@@ -46,7 +46,8 @@ pub(super) fn run(count: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
     let mut client = [Client::new(link, creates)];
     let elapsed = drive(&mut client, Until::Messages(count))?;
     let grown = run.meter.map(footprint::at_rest).transpose()?;
-    let memory = grown.zip(resident).map(|(after, before)| after.saturating_sub(before) as f64 / count as f64);
+    let memory =
+        grown.zip(resident).map(|(after, before)| after.saturating_sub(before) as f64 / count as f64);
     let mut readings = vec![(Metric::CreationRate, count as f64 / elapsed.as_secs_f64())];
     readings.extend(memory.map(|memory| (Metric::ConsumerMemory, memory)));
     let (cpu, seconds) = trickle(&stream, (count / ACTIVE).max(1), run)?;
@@ -171,7 +172,8 @@ mod tests {
         creates.fill(&mut Budget::new(Until::Messages(3)));
         let text = String::from_utf8_lossy(creates.tape.unsent()).into_owned();
         for number in 0..3 {
-            let subject = format!("PUB $JS.API.CONSUMER.CREATE.S.C{number}.S.C{number} _INBOX.x.00000{number} ");
+            let subject =
+                format!("PUB $JS.API.CONSUMER.CREATE.S.C{number}.S.C{number} _INBOX.x.00000{number} ");
             assert!(text.contains(&subject), "{text}");
         }
         let envelope = |payload: &'static [u8]| Envelope { tail: b"000001", header: b"", payload, length: 0 };

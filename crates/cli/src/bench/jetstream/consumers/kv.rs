@@ -220,7 +220,11 @@ mod tests {
     fn a_get_wants_its_own_key() {
         let value = [b'x'; SIZE];
         for (header, size, is_right) in [
-            ("NATS/1.0\r\nNats-Stream: KV_B\r\nNats-Subject: $KV.B.key.0\r\nNats-Sequence: 1\r\n\r\n", SIZE, true),
+            (
+                "NATS/1.0\r\nNats-Stream: KV_B\r\nNats-Subject: $KV.B.key.0\r\nNats-Sequence: 1\r\n\r\n",
+                SIZE,
+                true,
+            ),
             ("NATS/1.0\r\nNats-Subject: $KV.B.key.1\r\n\r\n", SIZE, false),
             ("NATS/1.0\r\nNats-Subject: $KV.B.key.0\r\n\r\n", SIZE - 1, false),
             ("NATS/1.0 404 Message Not Found\r\n\r\n", 0, false),

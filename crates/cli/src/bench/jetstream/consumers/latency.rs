@@ -130,7 +130,8 @@ pub(crate) fn publish(
         if sent == schedule.count && last.elapsed() > PATIENCE {
             return Err(BenchError::Lost(format!("{stored} of {sent} messages were acknowledged")));
         }
-        let next = if sent < schedule.count { schedule.planned(sent) } else { now + Duration::from_micros(200) };
+        let next =
+            if sent < schedule.count { schedule.planned(sent) } else { now + Duration::from_micros(200) };
         thread::sleep(next.saturating_sub(schedule.epoch.elapsed()));
     }
     Ok(())
@@ -138,7 +139,8 @@ pub(crate) fn publish(
 
 fn encode(out: &mut Vec<u8>, subject: &str, inbox: &str, planned: Duration) {
     let filler = SIZE - STAMP;
-    let line = format!("PUB {subject} {inbox}.a {SIZE}\r\n{:0STAMP$}{:x>filler$}\r\n", planned.as_nanos(), "");
+    let line =
+        format!("PUB {subject} {inbox}.a {SIZE}\r\n{:0STAMP$}{:x>filler$}\r\n", planned.as_nanos(), "");
     out.extend_from_slice(line.as_bytes());
 }
 
@@ -183,8 +185,15 @@ fn pushed(
     expected: &Expected,
     arrivals: Arrivals,
 ) -> Result<Arrivals, BenchError> {
-    let wish =
-        push::Wish { stream, filter: None, policy: "all", has_acks: false, size: SIZE, expected, enough: None };
+    let wish = push::Wish {
+        stream,
+        filter: None,
+        policy: "all",
+        has_acks: false,
+        size: SIZE,
+        expected,
+        enough: None,
+    };
     let mut seats = [Seat::open(address, Push::new(wish).timed(arrivals))?];
     seat::run(&mut seats)?;
     let [seat] = seats;

@@ -133,7 +133,10 @@ mod tests {
         let frame = [format!("HMSG a 1 {0} {0}\r\n", header.len()).as_bytes(), header, b"\r\n"].concat();
         let message = Message::read(&frame).unwrap();
         assert!(message.is_status("100") && !message.is_status("404") && message.payload.is_empty());
-        assert_eq!((message.reply, message.header("K"), message.header("M")), (&b""[..], Some(&b"v w"[..]), None));
+        assert_eq!(
+            (message.reply, message.header("K"), message.header("M")),
+            (&b""[..], Some(&b"v w"[..]), None)
+        );
         assert_eq!(message.length, frame.len());
         for cut in 0..frame.len() {
             assert_eq!(Message::read(&frame[..cut]), None, "{cut}");

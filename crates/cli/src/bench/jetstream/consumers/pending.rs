@@ -36,7 +36,10 @@ pub(super) fn run(count: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
     // The stream is in memory so that what it has there is the same before and after.
     let filled = fill_plain(run.address, Storage::Memory, count)?;
     let mut admin = Admin::open(run.address)?;
-    admin.create_consumer(&filled.stream, &json!({ "name": "READ", "durable_name": "READ", "ack_policy": "none" }))?;
+    admin.create_consumer(
+        &filled.stream,
+        &json!({ "name": "READ", "durable_name": "READ", "ack_policy": "none" }),
+    )?;
     read(&filled.stream, "READ", Acks::None, count, run)?;
     admin.delete_consumer(&filled.stream, "READ")?;
     let before = resident(run)?;
@@ -74,7 +77,13 @@ fn resident(run: Run<'_>) -> Result<Option<u64>, BenchError> {
 }
 
 /// Pulls everything and gives the replies that were kept.
-fn read(stream: &str, consumer: &str, acks: Acks, count: u64, run: Run<'_>) -> Result<Vec<Vec<u8>>, BenchError> {
+fn read(
+    stream: &str,
+    consumer: &str,
+    acks: Acks,
+    count: u64,
+    run: Run<'_>,
+) -> Result<Vec<Vec<u8>>, BenchError> {
     let (ledger, expected) = (RefCell::new(Ledger::default()), Expected::exactly(count));
     let wish = Wish {
         stream,

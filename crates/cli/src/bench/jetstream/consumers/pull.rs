@@ -130,7 +130,12 @@ impl<'a> Pull<'a> {
         self.asked = batch;
     }
 
-    fn deliver(&mut self, delivery: Delivery, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), BenchError> {
+    fn deliver(
+        &mut self,
+        delivery: Delivery,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BenchError> {
         if delivery.times != 1 || message.payload.len() != self.wish.size || self.asked == 0 {
             let size = message.payload.len();
             return Err(BenchError::Lost(format!("{delivery:?} of {size} bytes, asked for {}", self.asked)));
@@ -168,7 +173,8 @@ impl Actor for Pull<'_> {
         }
         // The pull has ended early; what it leaves open is asked for anew.
         let open = message.header("Nats-Pending-Messages").and_then(|mut value| number(&mut value));
-        self.asked = if self.wish.how == How::Fetch { 0 } else { self.asked.saturating_sub(open.unwrap_or(0)) };
+        self.asked =
+            if self.wish.how == How::Fetch { 0 } else { self.asked.saturating_sub(open.unwrap_or(0)) };
         self.ask(out);
         Ok(())
     }
@@ -204,7 +210,10 @@ mod tests {
         let (mut pull, mut out) = (Pull::new(wish(How::Consume, &ledger, &expected)), Vec::new());
         pull.begin(&mut out);
         let asks = text(&mut out);
-        assert!(asks.contains("PUB $JS.API.CONSUMER.MSG.NEXT.S.C ") && asks.contains("\"batch\":4"), "{asks}");
+        assert!(
+            asks.contains("PUB $JS.API.CONSUMER.MSG.NEXT.S.C ") && asks.contains("\"batch\":4"),
+            "{asks}"
+        );
         for (sequence, asked) in [(1, None), (2, None), (3, Some("\"batch\":3")), (4, None)] {
             let reply = format!("$JS.ACK.S.C.1.{sequence}.{sequence}.7.0");
             pull.take(&delivered(1, &reply), &mut out).unwrap();

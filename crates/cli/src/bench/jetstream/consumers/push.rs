@@ -133,7 +133,12 @@ impl<'a> Push<'a> {
         out.extend_from_slice(line.as_bytes());
     }
 
-    fn deliver(&mut self, delivery: Delivery, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), BenchError> {
+    fn deliver(
+        &mut self,
+        delivery: Delivery,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BenchError> {
         let follows = delivery.consumer_sequence == self.received + 1
             && delivery.stream_sequence > self.stream_sequence
             && delivery.times == 1;
@@ -241,7 +246,9 @@ mod tests {
         assert_eq!(lines[0], format!("SUB {}.api 1", push.inbox));
         assert_eq!(lines[1], format!("SUB {}.1 2", push.inbox));
         assert!(lines[2].starts_with(&format!("PUB $JS.API.CONSUMER.CREATE.S.{}.S.a ", push.name)), "{text}");
-        assert!(lines[3].contains("\"flow_control\":true") && lines[3].contains("\"ack_policy\":\"explicit\""));
+        assert!(
+            lines[3].contains("\"flow_control\":true") && lines[3].contains("\"ack_policy\":\"explicit\"")
+        );
     }
 
     #[test]
@@ -252,7 +259,8 @@ mod tests {
         let second = format!("$JS.ACK.S.{}.1.5.2.7.0", push.name);
         let mut out = Vec::new();
         push.take(&message(2, &first, "", "ab"), &mut out).unwrap();
-        push.take(&message(2, "$JS.FC.S.C.x", "NATS/1.0 100 FlowControl Request\r\n\r\n", ""), &mut out).unwrap();
+        push.take(&message(2, "$JS.FC.S.C.x", "NATS/1.0 100 FlowControl Request\r\n\r\n", ""), &mut out)
+            .unwrap();
         push.take(&message(2, "", "NATS/1.0 100 Idle Heartbeat\r\n\r\n", ""), &mut out).unwrap();
         let stalled = "NATS/1.0 100 Idle Heartbeat\r\nNats-Consumer-Stalled: $JS.FC.y\r\n\r\n";
         push.take(&message(2, "", stalled, ""), &mut out).unwrap();
@@ -286,7 +294,10 @@ mod tests {
         let mut out = Vec::new();
         push.take(&message(2, &first, "", "ab"), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert!(text.starts_with("UNSUB 2\r\nPUB $JS.API.CONSUMER.DELETE.S.C") && text.contains(".2 3\r\n"), "{text}");
+        assert!(
+            text.starts_with("UNSUB 2\r\nPUB $JS.API.CONSUMER.DELETE.S.C") && text.contains(".2 3\r\n"),
+            "{text}"
+        );
         push.take(&message(2, &first, "", "ab"), &mut Vec::new()).unwrap();
         assert_eq!((push.count(), push.is_done()), (1, false));
         enough.store(true, Ordering::Relaxed);

@@ -15,7 +15,9 @@ use crate::bench::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::bench::jetstream::consumers::pull::{Acks, How, Pull};
 use crate::bench::jetstream::consumers::push::Push;
 use crate::bench::jetstream::consumers::seat::{self, Seat};
-use crate::bench::jetstream::consumers::{BATCH, Filled, Outcome, Run, SIZE, fill, new_stream, payloads, pull, push};
+use crate::bench::jetstream::consumers::{
+    BATCH, Filled, Outcome, Run, SIZE, fill, new_stream, payloads, pull, push,
+};
 use crate::bench::jetstream::inbox;
 use crate::bench::jetstream::stream::Storage;
 use crate::bench::process::CpuTime;

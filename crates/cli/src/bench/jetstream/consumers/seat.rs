@@ -157,10 +157,7 @@ pub(crate) fn go_on<A: Actor>(seats: &mut [Seat<A>]) -> Result<Instant, BenchErr
     rounds(seats, |_| {})
 }
 
-fn rounds<A: Actor>(
-    seats: &mut [Seat<A>],
-    mut watch: impl FnMut(&[Seat<A>]),
-) -> Result<Instant, BenchError> {
+fn rounds<A: Actor>(seats: &mut [Seat<A>], mut watch: impl FnMut(&[Seat<A>])) -> Result<Instant, BenchError> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(BenchError::io("creating an epoll"))?;
     for (number, seat) in seats.iter_mut().enumerate() {
         seat.watch(&poll, number, true)?;
