@@ -93,21 +93,21 @@ pub(super) fn beside(stored: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
     let readers: Result<Vec<_>, _> = (0..READERS).map(|_| Seat::open(run.address, Push::new(wish))).collect();
     let (mut readers, start) = (readers?, Instant::now());
     let has_begun = AtomicBool::new(false);
-    let (crowded, last, read) = thread::scope(|scope| {
-        let publishing = scope.spawn(|| {
-            let published = wait_until(&has_begun).and_then(|()| publish(&mut publisher, run.duration));
-            enough.store(true, Ordering::Relaxed);
-            published
+    let (crowded, last) = thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            yield_to_others();
+            seat::run_watched(&mut readers, |readers| {
+                if readers.iter().all(|reader| reader.actor.count() > 0) {
+                    has_begun.store(true, Ordering::Relaxed);
+                }
+            })
         });
-        let last = seat::run_watched(&mut readers, |readers| {
-            if readers.iter().all(|reader| reader.actor.count() > 0) {
-                has_begun.store(true, Ordering::Relaxed);
-            }
-        });
-        let read: u64 = readers.iter().map(|reader| reader.actor.count()).sum();
-        let published = publishing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        last.and_then(|last| Ok((published?, last, read)))
+        let published = wait_until(&has_begun).and_then(|()| publish(&mut publisher, run.duration));
+        enough.store(true, Ordering::Relaxed);
+        let last = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        last.and_then(|last| Ok((published?, last)))
     })?;
+    let read: u64 = readers.iter().map(|reader| reader.actor.count()).sum();
     check(&mut admin, &stream, stored + alone.0 + crowded.0)?;
     admin.delete_stream(&stream)?;
     let [alone, crowded] = [alone, crowded].map(|(count, time)| count as f64 / time.as_secs_f64());
@@ -115,6 +115,12 @@ pub(super) fn beside(stored: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
     outcome.readings.push((Metric::RateKept, crowded / alone * 100.0));
     outcome.readings.push((Metric::PublishRate, crowded));
     Ok(outcome)
+}
+
+/// Gives this thread what the publisher and the server leave. Readers on the same two cores as everybody else would
+/// otherwise take the publisher's time, and nothing could be said about the server.
+fn yield_to_others() {
+    let _ = rustix::process::setpriority_process(None, 19);
 }
 
 fn wait_until(flag: &AtomicBool) -> Result<(), BenchError> {

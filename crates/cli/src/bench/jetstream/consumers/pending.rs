@@ -28,8 +28,8 @@ const BATCH: u64 = 5000;
 /// Acknowledgements that are sent at once.
 const PIECE: usize = 1000;
 
-/// Time for a server to give back what it read, beside that which every row about memory gives it.
-const REST: Duration = Duration::from_secs(2);
+/// Time per message for a server to give back what it read, beside that which every row about memory gives it.
+const REST: Duration = Duration::from_micros(2);
 
 /// See the module.
 pub(super) fn run(count: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
@@ -42,7 +42,7 @@ pub(super) fn run(count: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
     )?;
     read(&filled.stream, "READ", Acks::None, count, run)?;
     admin.delete_consumer(&filled.stream, "READ")?;
-    let before = resident(run)?;
+    let before = resident(count, run)?;
     admin.create_consumer(
         &filled.stream,
         &json!({
@@ -54,7 +54,7 @@ pub(super) fn run(count: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
         }),
     )?;
     let replies = read(&filled.stream, "C", Acks::Kept, count, run)?;
-    let after = resident(run)?;
+    let after = resident(count, run)?;
     let frames = shuffled(&replies);
     let mut connection = Connection::open(run.address)?;
     let (cpu, start) = (run.cpu()?, Instant::now());
@@ -70,9 +70,9 @@ pub(super) fn run(count: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
     Ok(outcome)
 }
 
-fn resident(run: Run<'_>) -> Result<Option<u64>, BenchError> {
+fn resident(count: u64, run: Run<'_>) -> Result<Option<u64>, BenchError> {
     let Some(meter) = run.meter else { return Ok(None) };
-    thread::sleep(REST);
+    thread::sleep(REST.mul_f64(count as f64));
     footprint::at_rest(meter).map(Some)
 }
 
