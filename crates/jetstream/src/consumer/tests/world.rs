@@ -97,7 +97,7 @@ impl World {
         let (stream, store) = open(config, seed);
         let consumers = match &store {
             None => Consumers::in_memory(),
-            Some(store) => store.open_consumers(stream.id(), Durability::Written).expect("a healthy disk").0,
+            Some(store) => store.open_consumers(stream.id(), Durability::Written, None).expect("a healthy disk").0,
         };
         let retention = operation::retention(&mut rng);
         let mut world = Self {
@@ -458,7 +458,7 @@ impl World {
         let config = (**self.core.take().expect("it is open").config()).clone();
         if let Some(store) = &self.store {
             *self.consumers.lock().expect("nobody panicked") = Consumers::in_memory();
-            let opened = store.open_consumers(self.stream.id(), Durability::Written);
+            let opened = store.open_consumers(self.stream.id(), Durability::Written, None);
             let (states, report) = opened.map_err(|error| error.to_string())?;
             if report.torn.is_some() || !report.bad.is_empty() {
                 return Err(format!("the log reports {report:?}"));
