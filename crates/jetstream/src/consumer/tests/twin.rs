@@ -193,8 +193,8 @@ impl Twin {
 
     pub(super) fn num_pending(&self) -> u64 {
         let behind = self.wanted().into_iter().filter(|seq| *seq >= self.from).count();
-        let lasts = self.lasts.iter().filter(|seq| self.messages.contains_key(seq)).count();
-        (behind + lasts) as u64
+        // Those that it was not told of are noticed when their turn comes.
+        (behind + self.lasts.len()) as u64
     }
 
     pub(super) fn num_waiting(&self) -> usize {
@@ -235,6 +235,7 @@ impl Twin {
         let (first, last) = (self.first, self.first - 1);
         self.state.counts.retain(|seq, _| *seq >= first);
         self.again.retain(|seq| *seq >= first);
+        self.lasts.retain(|seq| *seq >= first);
         if last <= self.state.floor.1 {
             return;
         }
@@ -488,10 +489,11 @@ impl Twin {
             if self.is_full() {
                 return Stop::Full;
             }
-            let Some(seq) = self.next_new() else {
-                self.lasts.clear();
-                return Stop::End;
-            };
+            let next = self.next_new();
+            while self.lasts.first().is_some_and(|last| !self.messages.contains_key(last)) {
+                self.lasts.remove(0);
+            }
+            let Some(seq) = next else { return Stop::End };
             if let Err(stop) = self.give(seq, 1) {
                 return stop;
             }
