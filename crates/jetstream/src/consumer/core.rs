@@ -299,6 +299,7 @@ impl ConsumerCore {
         self.hands.record.apply(Delta::Reset { seq: seq - 1 });
         self.redelivery.clear();
         self.source.seek(seq);
+        self.first = 0;
         self.hands.next_delivery = 1;
         self.hands.outstanding = 0;
         (self.hands.last_delivered, self.hands.last_acked) = (None, None);

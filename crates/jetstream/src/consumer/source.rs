@@ -147,7 +147,7 @@ impl Source {
         let mut lasts = std::mem::take(&mut self.lasts);
         lasts.retain(|seq| self.contains(*seq));
         self.lasts = lasts;
-        self.left = None;
+        self.look_from(self.cursor.position().max(self.reader.removals().first_seq));
     }
 
     /// The next message; `None` at the end of what is released.
