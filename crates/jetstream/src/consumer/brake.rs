@@ -54,13 +54,11 @@ impl Brake {
         size: i64,
         now: Timestamp,
     ) -> Result<(), Timestamp> {
-        if let Some(replay) = &mut self.replay {
-            if let Some((stored, delivered)) = replay.last {
-                let at = delivered.saturating_add(timestamp - stored);
-                // Compat: a pause of up to a millisecond is none.
-                if timestamp - stored > 1_000_000 && at > now {
-                    return Err(at);
-                }
+        if let Some((stored, delivered)) = self.replay.as_ref().and_then(|replay| replay.last) {
+            let at = delivered.saturating_add(timestamp - stored);
+            // Compat: a pause of up to a millisecond is none.
+            if timestamp - stored > 1_000_000 && at > now {
+                return Err(at);
             }
         }
         if let Some(rate) = &mut self.rate {

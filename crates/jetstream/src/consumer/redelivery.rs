@@ -117,14 +117,12 @@ impl Redelivery {
         let (from, mut next) = self.look.take().unwrap_or((0, None));
         let before = self.queue.len();
         let mut last = None;
-        let mut seen = 0;
         let most = u64::try_from(config.max_deliver).ok().filter(|most| *most > 0);
-        for (seq, pending) in state.pending().iter_from(from) {
+        for (seen, (seq, pending)) in state.pending().iter_from(from).enumerate() {
             if seen == SLICE {
                 last = Some(seq);
                 break;
             }
-            seen += 1;
             if self.queued.contains(&seq) {
                 continue;
             }

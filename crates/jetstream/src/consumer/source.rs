@@ -202,9 +202,4 @@ impl Source {
         }
         Ok(self.left.count)
     }
-
-    /// Whether there is something to deliver.
-    pub(super) fn is_at_end(&self) -> bool {
-        self.lasts.is_empty() && self.cursor.position() > self.reader.release().seq()
-    }
 }

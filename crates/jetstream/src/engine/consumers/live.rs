@@ -46,7 +46,9 @@ type Act = Box<dyn FnOnce(&mut ConsumerCore, &mut Turn<'_>) + Send>;
 /// The core, and what it said that is not stored yet.
 pub(super) struct Seat {
     core: ConsumerCore,
-    /// Answers to acknowledgements, and what must be stored before they are given; `None`: it could not be written.
+    /// Answers to acknowledgements that could not be written.
+    unwritten: Parcel,
+    /// Those that are, and what must be stored before they are given; `None`: nothing.
     unconfirmed: VecDeque<(Option<Flushed>, Parcel)>,
 }
 
@@ -122,7 +124,7 @@ impl LiveConsumer {
             account: Arc::clone(&owner.account),
             host: Arc::clone(&owner.host),
             owner: Arc::downgrade(owner),
-            turn: turn::Turn::new(Seat { core, unconfirmed: VecDeque::new() }),
+            turn: turn::Turn::new(Seat { core, unwritten: Parcel::default(), unconfirmed: VecDeque::new() }),
             letters: Letters::default(),
             is_parked: AtomicBool::new(false),
             is_unfinished: AtomicBool::new(false),
@@ -374,18 +376,24 @@ impl LiveConsumer {
         if let Some(owner) = self.owner.upgrade() {
             owner.advise(&self.name, &mut effects);
             let record = seat.core.record().clone();
-            let flushed = owner.flush(&record, now);
             if !effects.confirmations.is_empty() {
-                let position = flushed.as_ref().ok().copied().flatten();
-                seat.unconfirmed.push_back((position, std::mem::take(&mut effects.confirmations)));
+                seat.unwritten.append(&mut effects.confirmations);
             }
-            if flushed.is_err() {
-                due = Some(due.unwrap_or(Timestamp::MAX).min(now.saturating_add(RETRY)));
+            match owner.flush(&record, !seat.unwritten.is_empty(), now) {
+                Ok(position) if !seat.unwritten.is_empty() => {
+                    seat.unconfirmed.push_back((position, std::mem::take(&mut seat.unwritten)));
+                }
+                Ok(_) => {}
+                Err(_) => due = Some(due.unwrap_or(Timestamp::MAX).min(now.saturating_add(RETRY))),
             }
             while let Some((position, parcel)) = seat.unconfirmed.front_mut() {
-                if flushed.is_err() || !position.is_none_or(|position| record.lock().is_released(position)) {
+                let is_stored = || position.is_none_or(|position| record.lock().is_released(position));
+                if !is_stored() {
                     owner.await_release(&self.me);
-                    break;
+                    // It may have come just before somebody waited for it.
+                    if !is_stored() {
+                        break;
+                    }
                 }
                 effects.out.append(parcel);
                 seat.unconfirmed.pop_front();
