@@ -11,7 +11,7 @@ use crate::consumer::{AckSubject, ConsumerCore, Effects, Pace, Turn, World};
 use crate::engine::host::{Alarmed, Host};
 use crate::engine::letters::Letters;
 use crate::engine::live::lock;
-use myelin_broker::{Account, Binding, Parcel, Service, Shard};
+use myelin_broker::{Account, Binding, Parcel, Service, Shard, Watch, Watcher};
 use myelin_stdx::turn::{self, Outcome};
 use myelin_store::consumer::Flushed;
 use myelin_store::{Filter, Timestamp};
@@ -72,6 +72,8 @@ pub struct LiveConsumer {
     /// When the host will wake it; `i64::MAX`: never.
     alarm: AtomicI64,
     bindings: Mutex<Vec<Arc<Binding>>>,
+    /// Who listens to what it pushes.
+    listeners: Mutex<Option<Watch>>,
     /// Its filters in the index of its stream.
     wishes: Mutex<Vec<Arc<Wish>>>,
     me: Weak<Self>,
@@ -133,6 +135,7 @@ impl LiveConsumer {
             is_gone: AtomicBool::new(false),
             alarm: AtomicI64::new(i64::MAX),
             bindings: Mutex::default(),
+            listeners: Mutex::default(),
             wishes: Mutex::default(),
             me: Weak::clone(me),
         })
@@ -155,6 +158,7 @@ impl LiveConsumer {
     pub(super) fn retire(&self) {
         self.is_gone.store(true, Release);
         std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
+        *lock(&self.listeners) = None;
     }
 
     /// Has other filters in the index; answers those before.
@@ -164,7 +168,9 @@ impl LiveConsumer {
 
     /// Hears when somebody begins or ends to listen to what is pushed.
     pub(super) fn listen_at(&self, config: &ConsumerConfig) {
-        let _ = config;
+        let me: Weak<dyn Watcher> = Weak::clone(&self.me) as Weak<dyn Watcher>;
+        let watch = config.is_push().then(|| self.account.watch(config.deliver_subject.as_bytes(), me));
+        *lock(&self.listeners) = watch;
         self.listeners_changed();
     }
 
@@ -430,6 +436,17 @@ impl Service for LiveConsumer {
             && let Some(me) = me
         {
             shard.wake(&(me as Arc<dyn Service>));
+        }
+    }
+}
+
+impl Watcher for LiveConsumer {
+    fn interest_changed(&self, shard: Option<&mut Shard>) {
+        self.listeners_changed();
+        match (shard, self.me.upgrade()) {
+            // In this tick: what was published behind the change finds it known.
+            (Some(shard), Some(me)) => shard.wake(&(me as Arc<dyn Service>)),
+            _ => self.wake(),
         }
     }
 }

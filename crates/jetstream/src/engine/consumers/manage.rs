@@ -254,8 +254,8 @@ impl StreamConsumers {
         }
     }
 
-    /// How a consumer stands.
-    pub(in crate::engine) fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
+    /// How a consumer stands. Waits for its turn; only for threads that may.
+    pub fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
         let stream = self.stream.to_string();
         live.act(move |core, turn| core.info(&stream, turn))
     }

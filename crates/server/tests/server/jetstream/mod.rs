@@ -4,6 +4,7 @@
 //! tests can say what no library would.
 
 mod batches;
+mod consumers;
 mod disk;
 mod flood;
 mod hostile;
