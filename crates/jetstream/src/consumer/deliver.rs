@@ -4,7 +4,7 @@
 //! a slice is full, so that the shard can write what it has.
 
 use super::ack_subject::Named;
-use super::config::AckPolicy;
+use super::config::{AckPolicy, PriorityPolicy};
 use super::core::{ConsumerCore, Hands, Mode, Turn};
 use super::effects::Event;
 use super::pull::{Supply, Taker};
@@ -27,6 +27,8 @@ pub enum Pace {
     Rests,
     /// There is no more, and somebody wants it: to be woken when the stream has more.
     AtEnd,
+    /// Nobody wants what there is before there is more: to be woken when the stream has more than when this was asked.
+    Awaits,
     /// There is more than one turn should deliver.
     More,
     /// What comes next is not at hand: it has to be read where one may wait.
@@ -55,14 +57,14 @@ impl ConsumerCore {
         turn.place = self.place();
         let is_full = self.is_full();
         if let Mode::Pull(pull) = &mut self.hands.mode
-            && matches!(pace, Pace::Rests | Pace::AtEnd)
+            && matches!(pace, Pace::Rests | Pace::AtEnd | Pace::Awaits)
             && !pull.is_empty()
         {
             // Compat: who does not want to wait is not told that there is nothing when there is, but may not be sent.
             pull.look_through(!is_full, turn);
         }
         match pace {
-            Pace::AtEnd if !self.has_demand() => Pace::Rests,
+            Pace::AtEnd | Pace::Awaits if !self.has_demand() => Pace::Rests,
             pace => pace,
         }
     }
@@ -136,7 +138,7 @@ impl ConsumerCore {
             }
             (seq, Given::NoTaker) => {
                 self.source.put_back(seq);
-                Some(Pace::Rests)
+                Some(self.not_taken())
             }
             (seq, Given::Later(at)) => {
                 self.source.put_back(seq);
@@ -191,7 +193,7 @@ impl ConsumerCore {
             }
             Ok(Given::NoTaker) => {
                 self.redelivery.put_back(seq);
-                Some(Pace::Rests)
+                Some(self.not_taken())
             }
             Ok(Given::Later(at)) => {
                 self.redelivery.put_back(seq);
@@ -208,6 +210,14 @@ impl ConsumerCore {
                 self.redelivery.expect(turn.now.saturating_add(wait));
                 None
             }
+        }
+    }
+
+    /// Nobody took a message: with overflow, those who wait may want it when there is more.
+    fn not_taken(&self) -> Pace {
+        match self.hands.config.priority_policy {
+            PriorityPolicy::Overflow => Pace::Awaits,
+            _ => Pace::Rests,
         }
     }
 

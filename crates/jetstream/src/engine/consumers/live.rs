@@ -6,7 +6,7 @@
 
 use super::StreamConsumers;
 use super::news::Wish;
-use crate::consumer::config::ConsumerConfig;
+use crate::consumer::config::{ConsumerConfig, PriorityPolicy};
 use crate::consumer::{AckSubject, ConsumerCore, Effects, Pace, Turn, World};
 use crate::engine::host::{Alarmed, Host};
 use crate::engine::letters::Letters;
@@ -347,7 +347,7 @@ impl LiveConsumer {
     fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) {
         match work {
             Work::Requests(parcel) => {
-                parcel.iter().for_each(|letter| core.ask(letter.reply, letter.payload, turn));
+                parcel.iter().for_each(|letter| core.request(&letter, turn));
             }
             Work::Acks(parcel) => {
                 for letter in parcel.iter() {
@@ -366,11 +366,16 @@ impl LiveConsumer {
     fn deliver(&self, core: &mut ConsumerCore, turn: &mut Turn<'_>) -> Pace {
         let Some(owner) = self.owner.upgrade() else { return Pace::Rests };
         loop {
+            // Asked before, so that what comes meanwhile is not missed.
+            let has_thresholds = core.config().priority_policy == PriorityPolicy::Overflow;
+            let released = if has_thresholds { owner.released() } else { 0 };
             let pace = core.deliver(turn);
-            if pace != Pace::AtEnd {
-                return pace;
-            }
-            if owner.park(self, core.position(), core.filter().is_all()) {
+            let awaited = match pace {
+                Pace::AtEnd => core.position(),
+                Pace::Awaits => released + 1,
+                _ => return pace,
+            };
+            if owner.park(self, awaited, core.filter().is_all()) {
                 return pace;
             }
         }

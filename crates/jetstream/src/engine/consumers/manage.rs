@@ -138,7 +138,8 @@ impl StreamConsumers {
 
     /// Where a consumer is asked for messages.
     fn subjects(&self, config: &ConsumerConfig) -> Vec<String> {
-        if config.is_push() {
+        // Compat: one that pushes answers too, that it does.
+        if config.direct {
             return Vec::new();
         }
         let (stream, name) = (&self.stream, &config.name);
