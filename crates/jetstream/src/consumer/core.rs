@@ -7,7 +7,7 @@
 use super::ack_subject::AckSubjects;
 use super::brake::Brake;
 use super::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
-use super::effects::{Effects, Event, World};
+use super::effects::{Answered, Effects, Event, World};
 use super::pull::{Pull, Supply};
 use super::push::Push;
 use super::record::Record;
@@ -301,23 +301,45 @@ impl ConsumerCore {
 
     /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more, and what is no more is not
     /// looked for.
-    pub fn forget_removed(&mut self) {
+    /// `are_told`: those who listen hear of each.
+    pub fn forget_removed(&mut self, are_told: bool, turn: &mut Turn<'_>) {
         let first = self.source.reader().state().totals.first_seq;
-        self.hands.record.apply(Delta::DropBelow { seq: first });
-        let pending: Vec<Seq> =
-            self.hands.record.read(|state| state.pending().iter().map(|(seq, _)| seq).collect());
         let source = &self.source;
-        let gone: Vec<Delta> = pending
-            .into_iter()
-            .filter(|seq| !source.contains(*seq))
-            .map(|seq| Delta::Forget { seq })
-            .collect();
-        self.hands.record.apply_all(&gone);
-        self.hands.count_outstanding();
+        let mut gone = self.hands.unacknowledged(Seq::MAX);
+        gone.retain(|one| !source.contains(one.seq));
+        self.hands.record.apply(Delta::DropBelow { seq: first });
+        self.hands
+            .record
+            .apply_all(&gone.iter().map(|one| Delta::Forget { seq: one.seq }).collect::<Vec<_>>());
+        self.removed(gone, are_told, turn);
         let source = &self.source;
         self.redelivery.retain(|seq| source.contains(seq));
         if self.source.position() < first {
             self.source.seek(first);
+        }
+    }
+
+    /// The limits of the stream may have taken messages that await their acknowledgement: they do so no more.
+    pub(super) fn drop_removed(&mut self, turn: &mut Turn<'_>) {
+        let first = self.source.reader().state().totals.first_seq;
+        let oldest = self.hands.record.read(|state| state.pending().iter().next().map(|(seq, _)| seq));
+        if oldest.is_none_or(|oldest| oldest >= first) {
+            return;
+        }
+        let gone = self.hands.unacknowledged(first);
+        self.hands.record.apply(Delta::DropBelow { seq: first });
+        self.redelivery.retain(|seq| seq >= first);
+        self.removed(gone, true, turn);
+    }
+
+    fn removed(&mut self, gone: Vec<Answered>, are_told: bool, turn: &mut Turn<'_>) {
+        self.hands.count_outstanding();
+        if !gone.is_empty() {
+            self.hands.last_acked = Some(turn.now);
+        }
+        if are_told {
+            let told = |one| Event::Terminated(one, "Unacknowledged message was deleted".to_owned());
+            turn.effects.events.extend(gone.into_iter().map(told));
         }
     }
 
@@ -397,9 +419,8 @@ impl ConsumerCore {
 
     /// What nobody acknowledged in time is to come again, or was delivered as often as it may be.
     fn look_for_late(&mut self, turn: &mut Turn<'_>) {
-        let Self { redelivery, hands, source, .. } = self;
-        let first = source.reader().state().totals.first_seq;
-        hands.record.apply(Delta::DropBelow { seq: first });
+        self.drop_removed(turn);
+        let Self { redelivery, hands, .. } = self;
         let found = hands.record.read(|state| redelivery.look(state, &hands.config, turn.now));
         for (seq, pending, redelivered) in found.exhausted {
             let deliveries = redelivered + 1;
@@ -437,6 +458,19 @@ impl ConsumerCore {
 impl Hands {
     pub(super) fn count_outstanding(&mut self) {
         self.outstanding = self.record.read(|state| state.pending().len() as u64);
+    }
+
+    /// What awaits its acknowledgement of the messages before `end`.
+    fn unacknowledged(&self, end: Seq) -> Vec<Answered> {
+        self.record.read(|state| {
+            let pending = state.pending().iter().take_while(|(seq, _)| *seq < end);
+            let answered = |(seq, pending): (Seq, consumer::Pending)| {
+                // Compat: one that came again once counts like one that came for the first time.
+                let deliveries = state.redelivered().get(&seq).copied().unwrap_or(0).max(1);
+                Answered { delivery: pending.delivery, seq, deliveries }
+            };
+            pending.map(answered).collect()
+        })
     }
 
     /// Has the record know what was delivered.

@@ -112,7 +112,10 @@ impl ConsumerCore {
     /// Delivers the next message that nobody has seen. `None`: go on.
     fn next_new(&mut self, turn: &mut Turn<'_>) -> Option<Pace> {
         if self.is_full() {
-            return Some(Pace::Rests);
+            self.drop_removed(turn);
+            if self.is_full() {
+                return Some(Pace::Rests);
+            }
         }
         let left = self.source.left_behind_next();
         let supply = Supply {

@@ -420,6 +420,13 @@ impl LiveConsumer {
 impl Service for LiveConsumer {
     fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
         if self.is_gone() {
+            // What it said at its end still goes out.
+            if self.letters.claim() {
+                self.letters.send(&self.account, shard, self.host.instant());
+                if let Some(me) = self.me.upgrade() {
+                    shard.after_flush(me);
+                }
+            }
             return;
         }
         if parcel.is_empty() {

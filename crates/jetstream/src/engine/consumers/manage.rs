@@ -249,9 +249,10 @@ impl StreamConsumers {
     }
 
     /// Messages were purged or deleted by somebody.
-    pub(in crate::engine) fn forget_removed(&self) {
+    /// `are_told`: those who listen hear of what nobody had acknowledged.
+    pub(in crate::engine) fn forget_removed(&self, are_told: bool) {
         for live in self.all() {
-            live.act(|core, _| core.forget_removed());
+            live.act(move |core, turn| core.forget_removed(are_told, turn));
         }
     }
 
