@@ -354,7 +354,7 @@ impl LiveConsumer {
     fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) {
         match work {
             Work::Requests(parcel) => {
-                parcel.iter().for_each(|letter| core.ask(letter.reply, letter.payload, turn));
+                parcel.iter().for_each(|letter| core.request(&letter, turn));
             }
             Work::Acks(parcel) => {
                 for letter in parcel.iter() {

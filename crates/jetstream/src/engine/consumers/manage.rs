@@ -138,7 +138,8 @@ impl StreamConsumers {
 
     /// Where a consumer is asked for messages.
     fn subjects(&self, config: &ConsumerConfig) -> Vec<String> {
-        if config.is_push() {
+        // Compat: one that pushes answers too, that it does.
+        if config.direct {
             return Vec::new();
         }
         let (stream, name) = (&self.stream, &config.name);
@@ -255,9 +256,10 @@ impl StreamConsumers {
     }
 
     /// Messages were purged or deleted by somebody.
-    pub(in crate::engine) fn forget_removed(&self) {
+    /// `are_told`: those who listen hear of what nobody had acknowledged.
+    pub(in crate::engine) fn forget_removed(&self, are_told: bool) {
         for live in self.all() {
-            live.act(|core, _| core.forget_removed());
+            live.act(move |core, turn| core.forget_removed(are_told, turn));
         }
     }
 
