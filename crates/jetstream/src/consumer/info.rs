@@ -52,7 +52,7 @@ impl ConsumerCore {
             pause_remaining: paused,
             ts: turn.now,
             priority_groups: config.priority_groups.iter().take(1).map(group).collect(),
-            config,
+            config: Some(config),
         }
     }
 

@@ -1,6 +1,6 @@
 //! One account's streams.
 
-use super::consumers::{StreamConsumers, Surroundings};
+use super::consumers::{LogListener, StreamConsumers, Surroundings};
 use super::door::Door;
 use super::host::{Alarmed, Host};
 use super::live::{Listener, LiveStream, ServerLimits, lock};
@@ -8,7 +8,7 @@ use super::{Calls, JetStream};
 use crate::advisory::{self, Stamp};
 use crate::api::info::{AccountInfo, ApiStats};
 use crate::config::stored::Stored;
-use crate::config::{self, AccountLimits, Limits, Neighbours, Storage, StreamConfig};
+use crate::config::{self, AccountLimits, Limits, Neighbours, Retention, Storage, StreamConfig};
 use crate::error::ApiError;
 use crate::stream::{self, Budget, StreamCore};
 use myelin_broker::{Account, Binding, Letter, Level, Parcel};
@@ -231,7 +231,8 @@ impl AccountStreams {
             Ok((store, report)) => {
                 report.notices.iter().for_each(|notice| log(Level::Warn, notice));
                 let messages = store.state().totals.messages;
-                let states = match jetstream.open_consumers(&store, &config) {
+                let listener = Arc::default();
+                let states = match jetstream.open_consumers(&store, &config, &listener) {
                     Ok(states) => states,
                     Err(error) => {
                         lock(&self.unrestored).push(name.clone());
@@ -241,7 +242,7 @@ impl AccountStreams {
                         );
                     }
                 };
-                self.begin(&jetstream, config, store, states, found.meta.created);
+                self.begin(&jetstream, config, store, (states, &listener), found.meta.created);
                 // In the reference's form: `1ms`, and nothing is `0s`.
                 let took = match self.host.instant().duration_since(began).as_millis() as u64 {
                     0 => "0s".to_owned(),
@@ -281,8 +282,9 @@ impl AccountStreams {
                 made.map_err(ApiError::stream_create)?
             }
         };
-        let states = jetstream.open_consumers(&store, &config).map_err(ApiError::stream_create)?;
-        Ok(self.begin(jetstream, config, store, states, now))
+        let listener = Arc::default();
+        let states = jetstream.open_consumers(&store, &config, &listener).map_err(ApiError::stream_create)?;
+        Ok(self.begin(jetstream, config, store, (states, &listener), now))
     }
 
     /// Takes an open stream into service.
@@ -291,7 +293,7 @@ impl AccountStreams {
         jetstream: &Arc<JetStream>,
         config: StreamConfig,
         store: Stream,
-        states: Consumers,
+        (states, log): (Consumers, &LogListener),
         created: Timestamp,
     ) -> Arc<LiveStream> {
         let listener = Arc::new(Listener(Mutex::default()));
@@ -321,11 +323,16 @@ impl AccountStreams {
         let live = LiveStream::new(&name, created, core, &self.account, &self.host, &consumers, limits);
         *lock(&listener.0) = Arc::downgrade(&live);
         consumers.attach(&live);
+        log.tell(&consumers);
         consumers.bind();
         let config = live.config();
         consumers.restore(&Surroundings::new(&config, jetstream));
         live.bind();
         live.ring();
+        if config.retention != Retention::Limits {
+            // What a crash kept from being removed is needed by nobody.
+            live.reconcile();
+        }
         self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&live));
         live
     }

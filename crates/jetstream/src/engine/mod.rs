@@ -20,18 +20,23 @@ use myelin_store::consumer::Consumers;
 use myelin_store::disk::Disk;
 use myelin_store::entropy::Entropy;
 use myelin_store::journal::{Journal, JournalFailed};
-use myelin_store::{FoundStream, OpenError, Store, StoreOptions, StoreReport, Stream};
+use myelin_store::{FoundStream, OnDurable, OpenError, Store, StoreOptions, StoreReport, Stream};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 pub use account::AccountStreams;
+use consumers::LogListener;
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
 pub use host::{Alarmed, Host, Task};
 pub use live::{Backlog, LiveStream, Loan};
 pub use request::Request;
 pub use settings::Settings;
+
+/// How long the end of the server waits until clients are told of it.
+const LEAVE: Duration = Duration::from_millis(50);
 
 /// See the head of this file.
 pub struct JetStream {
@@ -140,6 +145,17 @@ impl JetStream {
         self.store.journal()
     }
 
+    /// Tells clients that wait for messages that the server ends, while shards still run, and gives that a moment to get
+    /// on its way.
+    pub fn take_leave(&self) {
+        let streams = self.accounts().into_iter().flat_map(|account| account.streams());
+        let told: Vec<_> = streams.flat_map(|stream| stream.consumers().take_leave()).collect();
+        let deadline = self.host.instant() + LEAVE;
+        while !told.iter().all(|consumer| consumer.has_said_all()) && self.host.instant() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Makes everything durable. Nothing may come in any more.
     ///
     /// # Errors
@@ -176,13 +192,20 @@ impl JetStream {
         }
     }
 
-    /// The consumers of a stream as its log has them.
-    fn open_consumers(&self, store: &Stream, config: &StreamConfig) -> Result<Consumers, OpenError> {
+    /// The consumers of a stream as its log has them. `listener` hears when that has become durable.
+    fn open_consumers(
+        &self,
+        store: &Stream,
+        config: &StreamConfig,
+        listener: &Arc<LogListener>,
+    ) -> Result<Consumers, OpenError> {
         if config.storage == Storage::Memory {
             return Ok(Consumers::in_memory());
         }
         let shape = crate::stream::shape(config, self.settings.sync_always);
-        let (consumers, report) = self.store.open_consumers(store.id(), shape.durability)?;
+        // Who has not to wait for the log need not hear of it.
+        let listener = self.settings.sync_always.then(|| Arc::clone(listener) as Arc<dyn OnDurable>);
+        let (consumers, report) = self.store.open_consumers(store.id(), shape.durability, listener)?;
         if !report.is_clean() {
             let what = format_args!("JetStream: consumers of '{}': {report:?}", config.name);
             self.host.log(Level::Warn, what);

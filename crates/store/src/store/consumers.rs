@@ -10,13 +10,14 @@ use crate::disk::{Disk, File};
 use crate::id::Part;
 use crate::recovery::{Notice, move_aside, stream_directory};
 use crate::stream::{Claimed, Ground};
-use crate::{FileId, StreamId, Timestamp};
+use crate::{FileId, OnDurable, StreamId, Timestamp};
 
 use super::{OpenError, Store};
 
 impl Store {
     /// Opens the consumers of a stream, beside the stream itself. On a full disk their changes are written from the
-    /// headroom.
+    /// headroom. `on_durable` is told when the log has become durable, or cannot any more: then look again what
+    /// [is released](Consumers::is_released).
     ///
     /// # Errors
     /// They are open, or cannot be known. Nothing was changed. Or what dropped ones had in memory could not be written:
@@ -25,6 +26,7 @@ impl Store {
         &self,
         id: StreamId,
         durability: Durability,
+        on_durable: Option<Arc<dyn OnDurable>>,
     ) -> Result<(Consumers, consumer::Report), OpenError> {
         let claim = self.claim(id, Part::Consumers)?;
         let directory = stream_directory(&self.root, id);
@@ -32,7 +34,7 @@ impl Store {
         let left = self.ground.journal.leave(id, Part::Consumers, Vec::new());
         left.map_err(|error| OpenError::new("what the consumers had in memory", error.to_io()))?;
         let kind = self.ground.keys.as_ref().map(|keys| keys.kind);
-        let tails = JournalTails { journal: Arc::clone(self.journal()), durability, on_durable: None };
+        let tails = JournalTails { journal: Arc::clone(self.journal()), durability, on_durable };
         let place = consumer::Place {
             disk: Arc::clone(&self.ground.disk),
             directory,

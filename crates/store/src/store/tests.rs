@@ -269,7 +269,7 @@ fn a_deleted_stream_leaves_nothing_to_do() {
     for stream in &mut all {
         put(stream, b"one", 1).unwrap();
     }
-    let (mut consumers, _) = store.open_consumers(all[0].id(), Durability::Synced).unwrap();
+    let (mut consumers, _) = store.open_consumers(all[0].id(), Durability::Synced, None).unwrap();
     consumers.create("C", crate::consumer::Rules::default(), b"").unwrap();
     consumers.flush(1).unwrap();
     store.journal().round_now(&|| 2).unwrap();
@@ -288,18 +288,18 @@ fn consumers_are_open_once_and_what_dropped_ones_had_in_memory_is_there() {
     let (store, _) = open(&disk, 1);
     let stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
     let id = stream.id();
-    let (mut consumers, _) = store.open_consumers(id, Durability::Synced).unwrap();
+    let (mut consumers, _) = store.open_consumers(id, Durability::Synced, None).unwrap();
     let consumer = consumers.create("C", crate::consumer::Rules::default(), b"").unwrap();
     consumers.flush(1).unwrap();
     store.journal().round_now(&|| 2).unwrap();
-    let refused = store.open_consumers(id, Durability::Synced).map(drop).unwrap_err();
+    let refused = store.open_consumers(id, Durability::Synced, None).map(drop).unwrap_err();
     assert!(refused.to_string().contains("open already"), "{refused}");
     // It waits in memory for a round, which comes when others write to the log.
     consumers.apply_one(consumer, crate::consumer::Delta::Reset { seq: 7 }).unwrap();
     consumers.flush(3).unwrap();
     let before = consumers.state(consumer).unwrap().clone();
     drop(consumers);
-    let (mut again, report) = store.open_consumers(id, Durability::Synced).unwrap();
+    let (mut again, report) = store.open_consumers(id, Durability::Synced, None).unwrap();
     assert!(report.torn.is_none() && report.bad.is_empty(), "{report:?}");
     let found = again.find("C").unwrap();
     assert_eq!(again.state(found).unwrap(), &before);
@@ -309,7 +309,7 @@ fn consumers_are_open_once_and_what_dropped_ones_had_in_memory_is_there() {
     let after = again.state(found).unwrap().clone();
     drop((again, stream, store));
     let (store, _) = open(&Arc::new(disk.power_cycle(Survival::None)), 2);
-    let (last, _) = store.open_consumers(id, Durability::Synced).unwrap();
+    let (last, _) = store.open_consumers(id, Durability::Synced, None).unwrap();
     assert_eq!(last.state(last.find("C").unwrap()).unwrap(), &after);
 }
 
@@ -318,7 +318,7 @@ fn a_damaged_log_of_consumers_goes_to_quarantine_and_an_old_one_goes() {
     let disk = Arc::new(FaultyDisk::new(12));
     let (store, _) = open(&disk, 1);
     let stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
-    let (mut consumers, _) = store.open_consumers(stream.id(), Durability::Written).unwrap();
+    let (mut consumers, _) = store.open_consumers(stream.id(), Durability::Written, None).unwrap();
     let id = consumers.create("C", crate::consumer::Rules::default(), b"").unwrap();
     consumers.flush(1).unwrap();
     consumers.checkpoint().unwrap();
@@ -335,7 +335,7 @@ fn a_damaged_log_of_consumers_goes_to_quarantine_and_an_old_one_goes() {
     drop(consumers);
     disk.flip_bit(&path, end - 1, 1).unwrap();
 
-    let (mut again, report) = store.open_consumers(stream.id(), Durability::Written).unwrap();
+    let (mut again, report) = store.open_consumers(stream.id(), Durability::Written, None).unwrap();
     assert!(report.torn.is_some());
     assert_eq!(store.put_away(&mut again), [], "nothing has taken its place yet");
     again.flush(3).unwrap();

@@ -93,7 +93,8 @@ impl Kind {
         while let Some(job) = stream.next_job(100).filter(|_| self.upkeep) {
             stream.finish(job.run(), 100).expect("a healthy disk");
         }
-        let consumers = store.open_consumers(stream.id(), Durability::Synced).expect("a healthy disk").0;
+        let consumers =
+            store.open_consumers(stream.id(), Durability::Synced, None).expect("a healthy disk").0;
         consume(consumers, &store);
         drop((stream, store));
         (disk.power_cycle(Survival::None), written)
@@ -190,7 +191,7 @@ fn look(kind: Kind, disk: &FaultyDisk) -> (Seen, Told) {
                 }
             }
             let mut seen = see(&stream);
-            match store.open_consumers(found.id, Durability::Synced) {
+            match store.open_consumers(found.id, Durability::Synced, None) {
                 Ok((consumers, report)) => {
                     let flat = |one: &Consumer| (one.name().to_owned(), one.state().clone());
                     seen.consumers = consumers.iter().map(|(_, one)| flat(one)).collect();

@@ -74,7 +74,7 @@ impl Ground {
     /// A life of the store: messages, removals, upkeep, consumers; then the process is gone.
     fn live(&mut self, messages: u64, from: i64) {
         let (store, mut streams) = self.open();
-        let mut consumers = store.open_consumers(streams[0].id(), Durability::Written).unwrap().0;
+        let mut consumers = store.open_consumers(streams[0].id(), Durability::Written, None).unwrap().0;
         assert_eq!(store.put_away(&mut consumers), []);
         let id = consumers.find("c").or_else(|| consumers.create("c", Rules::default(), b"it").ok()).unwrap();
         for at in 0..messages {

@@ -32,7 +32,7 @@ pub(super) fn fill(
         config.ack_wait = ACK_WAIT;
     }
     filling.backoff(config)?;
-    filling.from_stream(config, stream)?;
+    filling.take_from_stream(config, stream)?;
     if config.max_ack_pending == 0 && config.ack_policy != AckPolicy::None {
         config.max_ack_pending = limits.default_ack_pending(MAX_ACK_PENDING);
     }
@@ -100,7 +100,7 @@ impl Filling {
         Ok(())
     }
 
-    fn from_stream(&self, config: &mut ConsumerConfig, stream: &StreamConfig) -> Result<(), ApiError> {
+    fn take_from_stream(&self, config: &mut ConsumerConfig, stream: &StreamConfig) -> Result<(), ApiError> {
         let given = &stream.consumer_limits;
         if config.max_ack_pending == 0 {
             if given.max_ack_pending > 0 {

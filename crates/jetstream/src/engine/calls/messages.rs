@@ -36,6 +36,8 @@ impl Call<'_> {
             return Err(ApiError::sequence_not_found(request.seq));
         }
         self.jetstream.make_durable(core)?;
+        drop(loan);
+        stream.consumers().forget_removed();
         Ok(MessageDelete { success: true })
     }
 

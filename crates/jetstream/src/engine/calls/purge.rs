@@ -30,6 +30,10 @@ impl Call<'_> {
             purged += progress.removed.messages;
             if !progress.more {
                 self.jetstream.make_durable(core)?;
+                drop(loan);
+                if purged > 0 {
+                    stream.consumers().forget_removed();
+                }
                 return Ok(StreamPurge { success: true, purged });
             }
         }

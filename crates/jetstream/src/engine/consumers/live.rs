@@ -11,7 +11,7 @@ use crate::consumer::{AckSubject, ConsumerCore, Effects, Pace, Turn, World};
 use crate::engine::host::{Alarmed, Host};
 use crate::engine::letters::Letters;
 use crate::engine::live::lock;
-use myelin_broker::{Account, Binding, Parcel, Service, Shard};
+use myelin_broker::{Account, Binding, Parcel, Service, Shard, Watch, Watcher};
 use myelin_stdx::turn::{self, Outcome};
 use myelin_store::consumer::Flushed;
 use myelin_store::{Filter, Timestamp};
@@ -46,7 +46,9 @@ type Act = Box<dyn FnOnce(&mut ConsumerCore, &mut Turn<'_>) + Send>;
 /// The core, and what it said that is not stored yet.
 pub(super) struct Seat {
     core: ConsumerCore,
-    /// Answers to acknowledgements, and what must be stored before they are given; `None`: it could not be written.
+    /// Answers to acknowledgements that could not be written.
+    unwritten: Parcel,
+    /// Those that are, and what must be stored before they are given; `None`: nothing.
     unconfirmed: VecDeque<(Option<Flushed>, Parcel)>,
 }
 
@@ -70,6 +72,8 @@ pub struct LiveConsumer {
     /// When the host will wake it; `i64::MAX`: never.
     alarm: AtomicI64,
     bindings: Mutex<Vec<Arc<Binding>>>,
+    /// Who listens to what it pushes.
+    listeners: Mutex<Option<Watch>>,
     /// Its filters in the index of its stream.
     wishes: Mutex<Vec<Arc<Wish>>>,
     me: Weak<Self>,
@@ -122,7 +126,7 @@ impl LiveConsumer {
             account: Arc::clone(&owner.account),
             host: Arc::clone(&owner.host),
             owner: Arc::downgrade(owner),
-            turn: turn::Turn::new(Seat { core, unconfirmed: VecDeque::new() }),
+            turn: turn::Turn::new(Seat { core, unwritten: Parcel::default(), unconfirmed: VecDeque::new() }),
             letters: Letters::default(),
             is_parked: AtomicBool::new(false),
             is_unfinished: AtomicBool::new(false),
@@ -131,6 +135,7 @@ impl LiveConsumer {
             is_gone: AtomicBool::new(false),
             alarm: AtomicI64::new(i64::MAX),
             bindings: Mutex::default(),
+            listeners: Mutex::default(),
             wishes: Mutex::default(),
             me: Weak::clone(me),
         })
@@ -153,6 +158,7 @@ impl LiveConsumer {
     pub(super) fn retire(&self) {
         self.is_gone.store(true, Release);
         std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
+        *lock(&self.listeners) = None;
     }
 
     /// Has other filters in the index; answers those before.
@@ -162,7 +168,9 @@ impl LiveConsumer {
 
     /// Hears when somebody begins or ends to listen to what is pushed.
     pub(super) fn listen_at(&self, config: &ConsumerConfig) {
-        let _ = config;
+        let me: Weak<dyn Watcher> = Weak::clone(&self.me) as Weak<dyn Watcher>;
+        let watch = config.is_push().then(|| self.account.watch(config.deliver_subject.as_bytes(), me));
+        *lock(&self.listeners) = watch;
         self.listeners_changed();
     }
 
@@ -201,6 +209,11 @@ impl LiveConsumer {
         if let Some(me) = self.me.upgrade() {
             self.host.wake(me);
         }
+    }
+
+    /// Whether everything it has to say is on its way.
+    pub(in crate::engine) fn has_said_all(&self) -> bool {
+        self.letters.are_out()
     }
 
     /// Who listens to what it pushes may have changed.
@@ -317,6 +330,8 @@ impl LiveConsumer {
             }
         }
         if self.is_gone() {
+            // What was said before is still sent.
+            after.has_letters |= self.letters.add(&mut effects.out);
             return;
         }
         let mut turn = Turn::new(now, &mut world, &mut effects);
@@ -359,10 +374,12 @@ impl LiveConsumer {
         let Some(owner) = self.owner.upgrade() else { return Pace::Rests };
         loop {
             let pace = core.deliver(turn);
-            if pace != Pace::AtEnd {
-                return pace;
-            }
-            if owner.park(self, core.position(), core.filter().is_all()) {
+            let next = match pace {
+                Pace::AtEnd => core.position(),
+                Pace::TooFew(seen) => seen + 1,
+                _ => return pace,
+            };
+            if owner.park(self, next, core.filter().is_all()) {
                 return pace;
             }
         }
@@ -374,18 +391,24 @@ impl LiveConsumer {
         if let Some(owner) = self.owner.upgrade() {
             owner.advise(&self.name, &mut effects);
             let record = seat.core.record().clone();
-            let flushed = owner.flush(&record, now);
             if !effects.confirmations.is_empty() {
-                let position = flushed.as_ref().ok().copied().flatten();
-                seat.unconfirmed.push_back((position, std::mem::take(&mut effects.confirmations)));
+                seat.unwritten.append(&mut effects.confirmations);
             }
-            if flushed.is_err() {
-                due = Some(due.unwrap_or(Timestamp::MAX).min(now.saturating_add(RETRY)));
+            match owner.flush(&record, !seat.unwritten.is_empty(), now) {
+                Ok(position) if !seat.unwritten.is_empty() => {
+                    seat.unconfirmed.push_back((position, std::mem::take(&mut seat.unwritten)));
+                }
+                Ok(_) => {}
+                Err(_) => due = Some(due.unwrap_or(Timestamp::MAX).min(now.saturating_add(RETRY))),
             }
             while let Some((position, parcel)) = seat.unconfirmed.front_mut() {
-                if flushed.is_err() || !position.is_none_or(|position| record.lock().is_released(position)) {
+                let is_stored = || position.is_none_or(|position| record.lock().is_released(position));
+                if !is_stored() {
                     owner.await_release(&self.me);
-                    break;
+                    // It may have come just before somebody waited for it.
+                    if !is_stored() {
+                        break;
+                    }
                 }
                 effects.out.append(parcel);
                 seat.unconfirmed.pop_front();
@@ -401,7 +424,8 @@ impl LiveConsumer {
 impl Service for LiveConsumer {
     fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
         if self.is_gone() {
-            return;
+            // Who waited is still told that it is.
+            return self.end(Outcome::Done, Aftermath::default(), shard);
         }
         if parcel.is_empty() {
             self.look(shard);
@@ -422,6 +446,17 @@ impl Service for LiveConsumer {
             && let Some(me) = me
         {
             shard.wake(&(me as Arc<dyn Service>));
+        }
+    }
+}
+
+impl Watcher for LiveConsumer {
+    fn interest_changed(&self, shard: Option<&mut Shard>) {
+        self.listeners_changed();
+        match (shard, self.me.upgrade()) {
+            // In this tick: what was published behind the change finds it known.
+            (Some(shard), Some(me)) => shard.wake(&(me as Arc<dyn Service>)),
+            _ => self.wake(),
         }
     }
 }

@@ -109,7 +109,7 @@ impl StreamConsumers {
         let keeps_one = around.stream.max_msgs_per_subject == 1;
         let core = ConsumerCore::create(opening, keeps_one, now)
             .map_err(|error: ReadError| undo(ApiError::consumer_create(error)))?;
-        self.flush(&record, now).map_err(|error| undo(ApiError::consumer_create(error)))?;
+        self.flush(&record, false, now).map_err(|error| undo(ApiError::consumer_create(error)))?;
         let live = self.begin(&config, core, is_stored);
         if !config.direct {
             self.announce(&config.name, Action::Create, out);
@@ -170,7 +170,7 @@ impl StreamConsumers {
         let created = live.act(|core, _| core.created()).ok_or_else(gone)?;
         let blob = Stored { created, config: (*config).clone() }.encode();
         record.lock().update(id, rules(&config), &blob).map_err(ApiError::consumer_create)?;
-        self.flush(&record, self.host.now()).map_err(ApiError::consumer_create)?;
+        self.flush(&record, false, self.host.now()).map_err(ApiError::consumer_create)?;
         self.interest.set(id, is_stored, &config);
         self.configs
             .write()
@@ -215,7 +215,7 @@ impl StreamConsumers {
             self.interest.remove(record.id(), is_stored);
             // One that is removed twice is removed.
             let _ = record.lock().remove(record.id());
-            if let Err(error) = self.flush(&record, self.host.now()) {
+            if let Err(error) = self.flush(&record, false, self.host.now()) {
                 let what =
                     format_args!("JetStream: the end of consumer '{}' was not written: {error}", live.name());
                 self.host.log(Level::Warn, what);
@@ -247,6 +247,13 @@ impl StreamConsumers {
         }
     }
 
+    /// The server ends: who waits is told so. Answers the consumers that had something to say.
+    pub(in crate::engine) fn take_leave(&self) -> Vec<Arc<LiveConsumer>> {
+        let mut all = self.all();
+        all.retain(|live| live.act(|core, turn| core.take_leave(turn)) == Some(true));
+        all
+    }
+
     /// Messages were purged or deleted by somebody.
     pub(in crate::engine) fn forget_removed(&self) {
         for live in self.all() {
@@ -254,8 +261,8 @@ impl StreamConsumers {
         }
     }
 
-    /// How a consumer stands.
-    pub(in crate::engine) fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
+    /// How a consumer stands. Waits for its turn; only for threads that may.
+    pub fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
         let stream = self.stream.to_string();
         live.act(move |core, turn| core.info(&stream, turn))
     }

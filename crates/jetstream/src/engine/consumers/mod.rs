@@ -5,6 +5,7 @@
 
 mod door;
 mod interest;
+mod listener;
 mod live;
 mod manage;
 mod news;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 pub(super) use interest::StreamInterest;
+pub(super) use listener::LogListener;
 pub use live::LiveConsumer;
 pub(super) use manage::Surroundings;
 use news::News;
@@ -121,13 +123,15 @@ impl StreamConsumers {
         record.is_of(&self.stored)
     }
 
-    /// Writes what consumers have changed. Answers what must be released before it counts as stored; `None`: nothing.
-    fn flush(&self, record: &Record, now: Timestamp) -> io::Result<Option<Flushed>> {
+    /// Writes what consumers have changed. Answers what must be released before it counts as stored, if that is to be known;
+    /// `None`: nothing.
+    fn flush(&self, record: &Record, is_awaited: bool, now: Timestamp) -> io::Result<Option<Flushed>> {
         if !self.is_stored(record) {
             return Ok(None);
         }
         let mut states = record.lock();
-        if !states.is_dirty() {
+        // Another consumer may have written it along with its own.
+        if !states.is_dirty() && !is_awaited {
             return Ok(None);
         }
         let flushed = states.flush(now)?;
@@ -166,7 +170,7 @@ impl StreamConsumers {
     }
 
     /// The log may have been released.
-    pub(super) fn log_released(&self) {
+    fn log_released(&self) {
         if self.has_unreleased.swap(false, AcqRel) {
             for consumer in std::mem::take(&mut *lock(&self.unreleased)).iter().filter_map(Weak::upgrade) {
                 consumer.wake();

@@ -3,7 +3,6 @@
 use super::StreamConsumers;
 use crate::advisory::consumer::{self, Delivery, Whose};
 use crate::advisory::{Action, Advisory, Stamp};
-use crate::consumer::config::ConsumerConfig;
 use crate::consumer::{Answered, Effects, Event};
 use crate::json::Moment;
 use myelin_broker::{Letter, Parcel};
@@ -20,11 +19,6 @@ impl StreamConsumers {
     /// That a consumer was made, or is no more.
     pub(super) fn announce(&self, name: &str, action: Action, out: &mut Parcel) {
         self.tell_of(name, &|stamp, whose| consumer::consumer_action(stamp, whose, action), out);
-    }
-
-    /// That a consumer is paused, or no longer.
-    pub(super) fn announce_pause(&self, config: &ConsumerConfig, out: &mut Parcel) {
-        self.tell_of(&config.name, &|stamp, whose| consumer::paused(stamp, whose, config.pause_until), out);
     }
 
     fn tell_of(&self, name: &str, make: &dyn Fn(Stamp<'_>, Whose<'_>) -> Advisory, out: &mut Parcel) {

@@ -123,9 +123,9 @@ impl Run<'_> {
             created = self.store.create_stream("A", name, b"", config, self.now);
         }
         let stream = created.map_err(|_| Over)?;
-        let mut opened = self.store.open_consumers(stream.id(), config.durability);
+        let mut opened = self.store.open_consumers(stream.id(), config.durability, None);
         if opened.is_err() && !self.disk.is_off() {
-            opened = self.store.open_consumers(stream.id(), config.durability);
+            opened = self.store.open_consumers(stream.id(), config.durability, None);
         }
         let (consumers, report) = opened.map_err(|_| Over)?;
         assert!(report.is_clean(), "a new stream has {report:?}");
@@ -343,7 +343,9 @@ impl Script for Workload {
                 continue;
             };
             let Ok(_stream) = store.open_stream(found.id, self.config(), 50_000) else { continue };
-            let Ok((mut consumers, _)) = store.open_consumers(found.id, self.durability) else { continue };
+            let Ok((mut consumers, _)) = store.open_consumers(found.id, self.durability, None) else {
+                continue;
+            };
             let shown = known(&consumers);
             let is_flushed = consumers.flush(50_000).is_ok();
             store.put_away(&mut consumers);
@@ -378,7 +380,7 @@ impl Workload {
             let id = found.ok_or_else(|| format!("{name} is not there"))?.id;
             let words = |error: myelin_store::OpenError| format!("{name}: {error}");
             store.open_stream(id, self.config(), 50_000).map_err(words)?;
-            let (consumers, report) = store.open_consumers(id, self.durability).map_err(words)?;
+            let (consumers, report) = store.open_consumers(id, self.durability, None).map_err(words)?;
             let found = known(&consumers);
             hold(promises, name, &found, &report, loss)
                 .map_err(|why| format!("{name}: {why}; {report:?}"))?;
@@ -392,7 +394,7 @@ impl Workload {
         let (store, report) = self.open(disk, 5)?;
         let mut expected = Vec::new();
         for found in report.streams.iter().filter(|found| promises.streams.contains(&*found.meta.name)) {
-            let opened = store.open_consumers(found.id, self.durability);
+            let opened = store.open_consumers(found.id, self.durability, None);
             let (mut consumers, _) = opened.map_err(|error| error.to_string())?;
             let new = consumers.create("new", Rules::default(), b"").map_err(|error| error.to_string())?;
             let mut durable = promises
@@ -414,7 +416,7 @@ impl Workload {
         let disk = disk.power_cycle(Survival::None);
         let (store, _) = self.open(&disk, 6)?;
         for (id, expected) in expected {
-            let opened = store.open_consumers(id, self.durability);
+            let opened = store.open_consumers(id, self.durability, None);
             let (consumers, report) = opened.map_err(|error| error.to_string())?;
             if !report.is_clean() || known(&consumers) != expected {
                 return Err(format!("{:?} instead of {expected:?}; {report:?}", known(&consumers)));
