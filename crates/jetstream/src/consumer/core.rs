@@ -127,6 +127,8 @@ impl ConsumerCore {
     /// A consumer whose record is there already.
     #[must_use]
     pub fn resume(opening: Opening, now: Timestamp) -> Self {
+        let first = opening.reader.removals().first_seq;
+        opening.record.apply(Delta::DropBelow { seq: first });
         let next = opening.record.read(|state| state.delivered().stream) + 1;
         Self::begin(opening, Start { next, ..Start::default() }, now)
     }
@@ -314,11 +316,8 @@ impl ConsumerCore {
             pending.chain(state.redelivered().keys().copied()).collect()
         });
         let source = &self.source;
-        let gone: Vec<Delta> = known
-            .into_iter()
-            .filter(|seq| !source.contains(*seq))
-            .map(|seq| Delta::Forget { seq })
-            .collect();
+        let gone: Vec<Delta> =
+            known.into_iter().filter(|seq| !source.contains(*seq)).map(|seq| Delta::Forget { seq }).collect();
         self.hands.record.apply_all(&gone);
         self.hands.count_outstanding();
         self.redelivery.retain(|seq| source.contains(seq));
@@ -333,6 +332,7 @@ impl ConsumerCore {
             return;
         }
         self.first = first;
+        self.source.trimmed(first);
         if self.hands.record.apply(Delta::DropBelow { seq: first }) == Applied::Changed {
             self.hands.count_outstanding();
             self.redelivery.retain(|seq| seq >= first);

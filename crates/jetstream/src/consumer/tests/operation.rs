@@ -178,8 +178,10 @@ pub(super) fn config(rng: &mut Rng, last: u64, now: i64) -> ConsumerConfig {
             DeliverPolicy::LastPerSubject,
         ],
     );
-    let ack_policy =
-        pick(rng, &[AckPolicy::Explicit, AckPolicy::Explicit, AckPolicy::Explicit, AckPolicy::All, AckPolicy::None]);
+    let ack_policy = pick(
+        rng,
+        &[AckPolicy::Explicit, AckPolicy::Explicit, AckPolicy::Explicit, AckPolicy::All, AckPolicy::None],
+    );
     let mut config = ConsumerConfig {
         name: "C".into(),
         durable_name: "C".into(),

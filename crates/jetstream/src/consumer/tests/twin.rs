@@ -207,6 +207,11 @@ impl Twin {
         last.or_else(|| self.wanted().into_iter().find(|seq| *seq >= self.from))
     }
 
+    /// It stands here or further on.
+    pub(super) fn stands_from(&self) -> Seq {
+        self.lasts.first().copied().unwrap_or(self.from)
+    }
+
     // What is kept.
 
     fn settle(&mut self, seq: Seq) -> bool {
@@ -300,7 +305,9 @@ impl Twin {
         let seq = match self.config.deliver_policy {
             _ if seq == 0 => self.state.floor.1 + 1,
             DeliverPolicy::All => seq,
-            DeliverPolicy::ByStartSequence if seq < self.config.opt_start_seq => return Err("below start seq"),
+            DeliverPolicy::ByStartSequence if seq < self.config.opt_start_seq => {
+                return Err("below start seq");
+            }
             DeliverPolicy::ByStartSequence => seq,
             DeliverPolicy::ByStartTime if seq < self.seq_at_start_time() => return Err("below start time"),
             DeliverPolicy::ByStartTime => seq,
@@ -399,10 +406,7 @@ impl Twin {
 
     fn say_left(&mut self, one: &Waiting, text: &str) {
         let (left, bytes) = (one.left, one.bytes);
-        self.say(
-            &one.reply,
-            &format!("{text}, Nats-Pending-Messages: {left}, Nats-Pending-Bytes: {bytes}"),
-        );
+        self.say(&one.reply, &format!("{text}, Nats-Pending-Messages: {left}, Nats-Pending-Bytes: {bytes}"));
     }
 
     pub(super) fn ask(&mut self, reply: &str, ask: &Ask) {
@@ -556,10 +560,11 @@ impl Twin {
         }
     }
 
-    /// Who gets so many bytes: the first in the row who can, and those whom it passes over go to its end.
+    /// Who gets so many bytes: the first in the row who can, and those whom it passes over go to its end. Compat: it counts
+    /// those, and gives up when there are no more than that in the row, whoever has left it meanwhile.
     fn choose(&mut self, bytes: i64) -> Result<Waiting, Stop> {
         let mut passed = 0;
-        while passed < self.waiting.len() {
+        while !self.waiting.is_empty() {
             let one = self.waiting.remove(0);
             if one.until.is_some_and(|at| at < self.now) {
                 self.say_left(&one, "408 Request Timeout");
@@ -570,6 +575,9 @@ impl Twin {
             } else if self.clients.is_behind(&one.reply) {
                 self.waiting.push(one);
                 passed += 1;
+                if passed >= self.waiting.len() {
+                    break;
+                }
             } else {
                 return Ok(one);
             }

@@ -97,7 +97,9 @@ impl World {
         let (stream, store) = open(config, seed);
         let consumers = match &store {
             None => Consumers::in_memory(),
-            Some(store) => store.open_consumers(stream.id(), Durability::Written, None).expect("a healthy disk").0,
+            Some(store) => {
+                store.open_consumers(stream.id(), Durability::Written, None).expect("a healthy disk").0
+            }
         };
         let retention = operation::retention(&mut rng);
         let mut world = Self {
@@ -129,6 +131,7 @@ impl World {
                 self.delete(rng.next_u64());
             }
         }
+        self.stream_changed();
         let config = operation::config(rng, self.twin.last, self.now);
         self.twin.now = self.now;
         self.twin.config = config.clone();
@@ -503,7 +506,7 @@ impl World {
         let position = self.core.as_ref().expect("it is open").position();
         match self.twin.next_new() {
             Some(next) if position > next => Err(format!("it stands at {position} and has not seen {next}")),
-            _ if position < self.twin.from.min(self.twin.next_new().unwrap_or(u64::MAX)) => {
+            _ if position < self.twin.stands_from() => {
                 Err(format!("it stands at {position} and has seen more"))
             }
             _ => Ok(()),
@@ -569,13 +572,13 @@ impl World {
     fn drain(&mut self) -> Result<(), String> {
         self.twin.clients = Clients::default();
         self.update(&Change::Pause(0))?;
+        let mut seen = self.deliveries.len();
         for _ in 0..400 {
-            let (seen, expires) = (self.deliveries.len(), 5 * TICK);
-            let all = Ask { batch: 50, max_bytes: 0, expires, no_wait: false, heartbeat: 0 };
+            let all = Ask { batch: 50, max_bytes: 0, expires: 5 * TICK, no_wait: false, heartbeat: 0 };
             self.ask(2, &all)?;
             self.deliver()?;
-            for at in seen..self.deliveries.len() {
-                let subject = self.deliveries[at].clone();
+            while let Some(subject) = self.deliveries.get(seen).cloned() {
+                seen += 1;
                 self.answer(&subject, &Word::Ack("+ACK"), true)?;
             }
             self.pass(6)?;
@@ -637,11 +640,8 @@ fn open(config: StreamConfig, seed: u64) -> (Stream, Option<Store>) {
     if config.storage == Storage::Memory {
         return (Stream::in_memory(config, seed, BEGIN), None);
     }
-    let options = StoreOptions {
-        journal_file_bytes: 1 << 20,
-        headroom_bytes: 1 << 20,
-        ..StoreOptions::new("/store")
-    };
+    let options =
+        StoreOptions { journal_file_bytes: 1 << 20, headroom_bytes: 1 << 20, ..StoreOptions::new("/store") };
     let entropy = Arc::new(SeededEntropy::new(seed));
     let (store, _) = Store::open(Arc::new(MemoryDisk::new()), options, entropy).expect("a healthy disk");
     let stream = store.create_stream("A", "S", b"", config, BEGIN).expect("a healthy disk");
