@@ -127,6 +127,8 @@ impl ConsumerCore {
     /// A consumer whose record is there already.
     #[must_use]
     pub fn resume(opening: Opening, now: Timestamp) -> Self {
+        let first = opening.reader.removals().first_seq;
+        opening.record.apply(Delta::DropBelow { seq: first });
         let next = opening.record.read(|state| state.delivered().stream) + 1;
         Self::begin(opening, Start { next, ..Start::default() }, now)
     }
@@ -332,6 +334,7 @@ impl ConsumerCore {
             return;
         }
         self.first = first;
+        self.source.trimmed(first);
         let gone = self.hands.unacknowledged(first);
         if self.hands.record.apply(Delta::DropBelow { seq: first }) == Applied::Changed {
             self.redelivery.retain(|seq| seq >= first);

@@ -145,6 +145,13 @@ impl Source {
         self.look_from(next);
     }
 
+    /// The stream begins at `first`.
+    pub(super) fn trimmed(&mut self, first: Seq) {
+        while self.lasts.pop_front_if(|seq| *seq < first).is_some() {
+            self.count_down();
+        }
+    }
+
     /// Messages were removed: those that were to come first do not come any more.
     pub(super) fn forget_removed(&mut self) {
         let mut lasts = std::mem::take(&mut self.lasts);
@@ -216,9 +223,6 @@ impl Source {
         // In this order: what is removed or released from here on is noticed the next time.
         let removals = self.reader.removals();
         let released = self.reader.release().seq();
-        while self.lasts.pop_front_if(|seq| *seq < removals.first_seq).is_some() {
-            self.count_down();
-        }
         let known = self.left.as_ref().filter(|left| left.holds(removals, self.cursor.position(), released));
         let counted = match known {
             Some(left) if left.through == released => return left.count,

@@ -131,6 +131,7 @@ impl World {
                 self.delete(rng.next_u64());
             }
         }
+        self.stream_changed();
         let config = operation::config(rng, self.twin.last, self.now);
         self.twin.now = self.now;
         self.twin.config = config.clone();
@@ -505,7 +506,7 @@ impl World {
         let position = self.core.as_ref().expect("it is open").position();
         match self.twin.next_new() {
             Some(next) if position > next => Err(format!("it stands at {position} and has not seen {next}")),
-            _ if position < self.twin.from.min(self.twin.next_new().unwrap_or(u64::MAX)) => {
+            _ if position < self.twin.stands_from() => {
                 Err(format!("it stands at {position} and has seen more"))
             }
             _ => Ok(()),
@@ -572,13 +573,13 @@ impl World {
     fn drain(&mut self) -> Result<(), String> {
         self.twin.clients = Clients::default();
         self.update(&Change::Pause(0))?;
+        let mut seen = self.deliveries.len();
         for _ in 0..400 {
-            let (seen, expires) = (self.deliveries.len(), 5 * TICK);
-            let all = Ask { batch: 50, max_bytes: 0, expires, no_wait: false, heartbeat: 0 };
+            let all = Ask { batch: 50, max_bytes: 0, expires: 5 * TICK, no_wait: false, heartbeat: 0 };
             self.ask(2, &all)?;
             self.deliver()?;
-            for at in seen..self.deliveries.len() {
-                let subject = self.deliveries[at].clone();
+            while let Some(subject) = self.deliveries.get(seen).cloned() {
+                seen += 1;
                 self.answer(&subject, &Word::Ack("+ACK"), true)?;
             }
             self.pass(6)?;
