@@ -358,7 +358,7 @@ impl Twin {
         }
         let times = self.waiting.iter().flat_map(|one| [one.until, one.beat_at]).flatten().min();
         if times.is_some_and(|at| at <= self.now) {
-            self.look_through(false);
+            self.look_through(self.is_full());
         }
     }
 
