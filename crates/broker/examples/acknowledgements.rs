@@ -72,6 +72,7 @@ impl Bench {
                 format!("$JS.ACK.S{stream}.>"),
                 format!("$JS.ACK.*.*.S{stream}.>"),
                 format!("$JS.FC.S{stream}.>"),
+                format!("S{stream}.>"),
             ] {
                 account.bind(subject.as_bytes(), Arc::clone(&door) as Arc<dyn Service>);
             }
@@ -152,6 +153,8 @@ fn main() {
     report("100 streams, 1,000 inboxes", &Bench::new(100), &inboxes);
     report("one stream, a `*.*.x` listener", &Bench::new(1), "SUB *.*.x 1\r\n");
     let many = Bench::new(100);
+    let other = many.measure(1, &inboxes, |n| format!("S0.orders.{}", n % 100));
+    println!("100 other subjects in turn: {other:6.1} ns");
     let spread = many.measure(1, &inboxes, |n| ack(n % 100, n));
     println!("100 streams in turn: {spread:6.1} ns for distinct subjects");
     drop(many.account);

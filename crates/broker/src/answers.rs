@@ -4,7 +4,7 @@
 //! `$JS.ACK.<stream>.<consumer>.<deliveries>.…`, the same with two tokens more in front of the stream, and `$JS.FC.…`. As
 //! long as nobody in the account looks behind the first five tokens, one route serves all answers that begin alike.
 //!
-//! Perf: on its way from the client's bytes to the service an acknowledgement takes 75 ns, and 240 with a look-up in the
+//! Perf: on its way from the client's bytes to the service an acknowledgement takes 85 ns, and 240 with a look-up in the
 //! indexes (`examples/acknowledgements.rs`).
 
 use myelin_subject::has_empty_token;
@@ -15,13 +15,16 @@ const TOKENS: usize = 5;
 /// What an answer begins with, up to the dot behind its fifth token. `None`: the subject is no answer, or nobody's.
 #[inline]
 pub(crate) fn beginning(subject: &[u8]) -> Option<&[u8]> {
-    let rest = subject.strip_prefix(b"$JS.")?;
-    if !rest.starts_with(b"ACK.") && !rest.starts_with(b"FC.") {
-        return None;
-    }
-    let dots = subject.iter().enumerate().filter(|(_, byte)| **byte == b'.');
-    let (dot, _) = dots.take(TOKENS).nth(TOKENS - 1)?;
-    (!has_empty_token(subject)).then(|| &subject[..=dot])
+    if subject.starts_with(b"$JS.") { beginning_of_answer(subject) } else { None }
+}
+
+#[inline(never)]
+fn beginning_of_answer(subject: &[u8]) -> Option<&[u8]> {
+    let rest = subject.strip_prefix(b"$JS.ACK.").or_else(|| subject.strip_prefix(b"$JS.FC."))?;
+    // Two tokens are read.
+    let behind = rest.splitn(TOKENS - 1, |byte| *byte == b'.').nth(TOKENS - 2)?;
+    let (beginning, _) = subject.split_at(subject.len() - behind.len());
+    (!has_empty_token(subject)).then_some(beginning)
 }
 
 /// Whether `pattern`, which is well formed, may match one answer and not another that begins alike.

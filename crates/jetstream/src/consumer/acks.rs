@@ -51,6 +51,10 @@ impl<'a> Word<'a> {
 impl ConsumerCore {
     /// Does what an acknowledgement says.
     pub fn acknowledge(&mut self, ack: &AckSubject<'_>, letter: &Letter<'_>, turn: &mut Turn<'_>) {
+        if self.hands.config.ack_policy == AckPolicy::None {
+            // Compat: nobody hears it.
+            return;
+        }
         let is_answered = match Word::read(letter.payload) {
             Word::Ack => self.settle(ack, true, turn),
             Word::Next(body) => {
@@ -95,7 +99,7 @@ impl ConsumerCore {
             return;
         }
         turn.place = self.place();
-        let supply = self.supply();
+        let supply = self.supply(turn);
         match &mut self.hands.mode {
             Mode::Pull(pull) => pull.ask(&self.hands.config, (reply, body), supply, turn),
             Mode::Push(_) => {
@@ -130,7 +134,7 @@ impl ConsumerCore {
             return false;
         }
         match policy {
-            AckPolicy::None => return self.retention != Retention::Limits,
+            AckPolicy::None => return false,
             AckPolicy::Explicit => self.settle_one(ack, is_sampled, turn),
             AckPolicy::All | AckPolicy::FlowControl => self.settle_through(ack, turn),
         }
@@ -141,16 +145,22 @@ impl ConsumerCore {
         let mut states = self.hands.record.lock();
         let id = self.hands.record.id();
         let pending = states.state(id).and_then(|state| state.pending().get(ack.seq));
+        // Whatever delivery the client names: it means the message.
+        let delivery = pending.map_or(ack.delivery, |pending| pending.delivery);
         // One that was removed knows nothing.
-        let applied = states.apply_one(id, Delta::Acknowledged { delivery: ack.delivery, seq: ack.seq });
+        let applied = states.apply_one(id, Delta::Acknowledged { delivery, seq: ack.seq });
         drop(states);
         self.redelivery.remove(ack.seq);
-        let Some(pending) = pending.filter(|_| applied == Ok(Applied::Changed)) else { return };
-        self.hands.outstanding = self.hands.outstanding.saturating_sub(1);
-        self.note_ack(turn);
+        if applied != Ok(Applied::Changed) {
+            return;
+        }
+        // Also one that was given up, and still counted.
         if self.retention != Retention::Limits {
             turn.effects.settled.push(ack.seq);
         }
+        let Some(pending) = pending else { return };
+        self.hands.outstanding = self.hands.outstanding.saturating_sub(1);
+        self.note_ack(turn);
         if is_sampled && self.is_sampled(turn) {
             turn.effects.events.push(Event::Acknowledged(answered(ack), pending.timestamp));
         }
@@ -161,15 +171,20 @@ impl ConsumerCore {
         if ack.delivery <= floor.consumer || ack.seq <= floor.stream {
             return;
         }
-        if self.retention != Retention::Limits {
-            let seqs = &mut turn.effects.settled;
-            self.hands.record.read(|state| {
-                let through = state.pending().iter().map(|(seq, _)| seq).take_while(|seq| *seq <= ack.seq);
+        let (keeps_all, seqs) = (self.retention == Retention::Limits, &mut turn.effects.settled);
+        let through = self.hands.record.read(|state| {
+            let through = state.pending().iter().map(|(seq, _)| seq).take_while(|seq| *seq <= ack.seq);
+            if !keeps_all {
                 seqs.extend(through);
-            });
-        }
-        self.hands.record.apply(Delta::Acknowledged { delivery: ack.delivery, seq: ack.seq });
+                return seqs.last().copied();
+            }
+            // The usual case needs no look through all.
+            state.pending().get(ack.seq).map(|_| ack.seq).or_else(|| through.last())
+        });
         self.redelivery.retain(|seq| seq > ack.seq);
+        // The one that the client names may have been given up: then those before it count.
+        let Some(seq) = through else { return };
+        self.hands.record.apply(Delta::Acknowledged { delivery: ack.delivery, seq });
         self.hands.count_outstanding();
         self.note_ack(turn);
     }
@@ -210,17 +225,23 @@ impl ConsumerCore {
         let wait = self.hands.config.ack_wait;
         let timestamp = turn.now.saturating_sub(wait).saturating_add(delay);
         self.touch(ack.seq, pending, timestamp);
-        self.redelivery.expect(turn.now.saturating_add(delay));
+        // With pauses that grow, or shrink, that is not in `delay` from now.
+        let due = timestamp.saturating_add(ack_wait(&self.hands.config, self.redelivered(ack.seq)));
+        self.redelivery.expect(due);
     }
 
     /// A client needs more time.
     fn postpone(&mut self, seq: Seq, now: i64) {
         if let Some(pending) = self.pending(seq) {
             self.touch(seq, pending, now);
-            let redelivered =
-                self.hands.record.read(|state| state.redelivered().get(&seq).copied().unwrap_or(0));
-            self.redelivery.expect(now.saturating_add(ack_wait(&self.hands.config, redelivered)));
+            let wait = ack_wait(&self.hands.config, self.redelivered(seq));
+            self.redelivery.expect(now.saturating_add(wait));
         }
+    }
+
+    /// How often a message was delivered beyond the first time.
+    fn redelivered(&self, seq: Seq) -> u64 {
+        self.hands.record.read(|state| state.redelivered().get(&seq).copied().unwrap_or(0))
     }
 
     fn touch(&mut self, seq: Seq, pending: Pending, timestamp: i64) {

@@ -47,13 +47,8 @@ impl Brake {
         self.rate = Self::new(config, 0, largest).rate;
     }
 
-    /// Whether the message may go now; else when it may. Counts it if so.
-    pub(super) fn hold(
-        &mut self,
-        (seq, timestamp): (Seq, Timestamp),
-        size: i64,
-        now: Timestamp,
-    ) -> Result<(), Timestamp> {
+    /// Whether the message may go now; else when it may.
+    pub(super) fn hold(&self, timestamp: Timestamp, size: i64, now: Timestamp) -> Result<(), Timestamp> {
         if let Some((stored, delivered)) = self.replay.as_ref().and_then(|replay| replay.last) {
             let at = delivered.saturating_add(timestamp - stored);
             // Compat: a pause of up to a millisecond is none.
@@ -61,14 +56,19 @@ impl Brake {
                 return Err(at);
             }
         }
-        if let Some(rate) = &mut self.rate {
-            let paid_at =
-                rate.paid_at.max(i128::from(now)) + i128::from(size) * SECOND / rate.bytes_per_second;
-            let at = paid_at - rate.burst;
+        if let Some(rate) = &self.rate {
+            let at = rate.paid_after(size, now) - rate.burst;
             if at > i128::from(now) {
                 return Err(Timestamp::try_from(at).unwrap_or(Timestamp::MAX));
             }
-            rate.paid_at = paid_at;
+        }
+        Ok(())
+    }
+
+    /// The message went: it counts.
+    pub(super) fn delivered(&mut self, (seq, timestamp): (Seq, Timestamp), size: i64, now: Timestamp) {
+        if let Some(rate) = &mut self.rate {
+            rate.paid_at = rate.paid_after(size, now);
         }
         if let Some(replay) = &mut self.replay {
             replay.last = Some((timestamp, now));
@@ -76,7 +76,13 @@ impl Brake {
                 self.replay = None;
             }
         }
-        Ok(())
+    }
+}
+
+impl Rate {
+    /// When all is paid for, with another message of this size.
+    fn paid_after(&self, size: i64, now: Timestamp) -> i128 {
+        self.paid_at.max(i128::from(now)) + i128::from(size) * SECOND / self.bytes_per_second
     }
 }
 
@@ -90,20 +96,28 @@ mod tests {
     fn bytes_per_second_are_kept_behind_a_first_burst() {
         let config = ConsumerConfig { rate_limit_bps: 8_000, ..Default::default() };
         let mut brake = Brake::new(&config, 0, 500);
-        assert_eq!(brake.hold((1, 0), 500, 0), Ok(()), "a full bucket");
-        assert_eq!(brake.hold((2, 0), 100, 0), Err(100 * MS));
-        assert_eq!(brake.hold((2, 0), 100, 100 * MS), Ok(()));
-        assert_eq!(brake.hold((3, 0), 100, 100 * MS), Err(200 * MS));
+        assert_eq!(go(&mut brake, (1, 0), 500, 0), Ok(()), "a full bucket");
+        assert_eq!(go(&mut brake, (2, 0), 100, 0), Err(100 * MS));
+        assert_eq!(brake.hold(0, 100, 100 * MS), Ok(()), "what does not go is not paid");
+        assert_eq!(go(&mut brake, (2, 0), 100, 100 * MS), Ok(()));
+        assert_eq!(go(&mut brake, (3, 0), 100, 100 * MS), Err(200 * MS));
+    }
+
+    /// One that goes if it may.
+    fn go(brake: &mut Brake, place: (Seq, Timestamp), size: i64, now: Timestamp) -> Result<(), Timestamp> {
+        brake.hold(place.1, size, now)?;
+        brake.delivered(place, size, now);
+        Ok(())
     }
 
     #[test]
     fn old_messages_come_with_their_pauses() {
         let config = ConsumerConfig { replay_policy: ReplayPolicy::Original, ..Default::default() };
         let mut brake = Brake::new(&config, 3, 500);
-        assert_eq!(brake.hold((1, 10 * MS), 1, 1_000 * MS), Ok(()));
-        assert_eq!(brake.hold((2, 30 * MS), 1, 1_005 * MS), Err(1_020 * MS));
-        assert_eq!(brake.hold((2, 30 * MS), 1, 1_020 * MS), Ok(()));
-        assert_eq!(brake.hold((3, 30 * MS), 1, 1_020 * MS), Ok(()), "no pause");
-        assert_eq!(brake.hold((4, 90 * MS), 1, 1_020 * MS), Ok(()), "new");
+        assert_eq!(go(&mut brake, (1, 10 * MS), 1, 1_000 * MS), Ok(()));
+        assert_eq!(go(&mut brake, (2, 30 * MS), 1, 1_005 * MS), Err(1_020 * MS));
+        assert_eq!(go(&mut brake, (2, 30 * MS), 1, 1_020 * MS), Ok(()));
+        assert_eq!(go(&mut brake, (3, 30 * MS), 1, 1_020 * MS), Ok(()), "no pause");
+        assert_eq!(go(&mut brake, (4, 90 * MS), 1, 1_020 * MS), Ok(()), "new");
     }
 }

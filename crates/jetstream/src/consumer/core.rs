@@ -14,7 +14,7 @@ use super::record::Record;
 use super::redelivery::{Redelivery, ack_wait};
 use super::source::{Source, Start, filter_of};
 use crate::config::Retention;
-use myelin_store::consumer::{self, Delta, Rules};
+use myelin_store::consumer::{self, Applied, Delta, Rules};
 use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -66,6 +66,8 @@ pub struct ConsumerCore {
     pub(super) hands: Hands,
     pub(super) retention: Retention,
     largest: i64,
+    /// Where the stream began when the record was last told.
+    first: Seq,
     /// A message may go no earlier.
     pub(super) held_until: Option<Timestamp>,
     /// Bytes of a message that comes again.
@@ -162,6 +164,7 @@ impl ConsumerCore {
             source: Source::new(reader, filter_of(&config), start),
             retention,
             largest,
+            first: 0,
             held_until: None,
             again: Vec::new(),
             is_pause_told: true,
@@ -214,8 +217,9 @@ impl ConsumerCore {
         (self.hands.next_delivery - 1, self.source.position() - 1)
     }
 
-    pub(super) fn supply(&mut self) -> Supply {
-        let pending = self.source.left().unwrap_or(0);
+    pub(super) fn supply(&mut self, turn: &mut Turn<'_>) -> Supply {
+        self.notice_trimmed(turn);
+        let pending = self.source.left();
         let again = self.redelivery.len() as u64;
         Supply { pending, again, outstanding: self.hands.outstanding }
     }
@@ -257,6 +261,7 @@ impl ConsumerCore {
     /// Reads a stream that was opened anew.
     pub fn set_reader(&mut self, reader: Reader) {
         self.source.set_reader(reader);
+        self.first = 0;
     }
 
     /// When it was made.
@@ -294,6 +299,7 @@ impl ConsumerCore {
         self.hands.record.apply(Delta::Reset { seq: seq - 1 });
         self.redelivery.clear();
         self.source.seek(seq);
+        self.first = 0;
         self.hands.next_delivery = 1;
         self.hands.outstanding = 0;
         (self.hands.last_delivered, self.hands.last_acked) = (None, None);
@@ -301,35 +307,42 @@ impl ConsumerCore {
 
     /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more, and what is no more is not
     /// looked for.
-    /// `are_told`: those who listen hear of each.
+    /// `are_told`: those who listen hear of each that awaited one.
     pub fn forget_removed(&mut self, are_told: bool, turn: &mut Turn<'_>) {
-        let first = self.source.reader().state().totals.first_seq;
+        self.trim(are_told, turn);
+        let known: Vec<Seq> = self.hands.record.read(|state| {
+            let pending = state.pending().iter().map(|(seq, _)| seq);
+            pending.chain(state.redelivered().keys().copied()).collect()
+        });
         let source = &self.source;
-        let mut gone = self.hands.unacknowledged(Seq::MAX);
-        gone.retain(|one| !source.contains(one.seq));
-        self.hands.record.apply(Delta::DropBelow { seq: first });
-        self.hands
-            .record
-            .apply_all(&gone.iter().map(|one| Delta::Forget { seq: one.seq }).collect::<Vec<_>>());
-        self.removed(gone, are_told, turn);
+        let gone: Vec<Delta> =
+            known.into_iter().filter(|seq| !source.contains(*seq)).map(|seq| Delta::Forget { seq }).collect();
+        let mut unacknowledged = self.hands.unacknowledged(Seq::MAX);
+        unacknowledged.retain(|one| !source.contains(one.seq));
+        self.hands.record.apply_all(&gone);
+        self.removed(unacknowledged, are_told, turn);
         let source = &self.source;
         self.redelivery.retain(|seq| source.contains(seq));
-        if self.source.position() < first {
-            self.source.seek(first);
-        }
+        self.source.forget_removed();
     }
 
-    /// The limits of the stream may have taken messages that await their acknowledgement: they do so no more.
-    pub(super) fn drop_removed(&mut self, turn: &mut Turn<'_>) {
-        let first = self.source.reader().state().totals.first_seq;
-        let oldest = self.hands.record.read(|state| state.pending().iter().next().map(|(seq, _)| seq));
-        if oldest.is_none_or(|oldest| oldest >= first) {
+    /// The stream may begin later than it did, because of its limits too: nobody can acknowledge what is gone, and it keeps
+    /// nothing back.
+    pub(super) fn notice_trimmed(&mut self, turn: &mut Turn<'_>) {
+        self.trim(true, turn);
+    }
+
+    fn trim(&mut self, are_told: bool, turn: &mut Turn<'_>) {
+        let first = self.source.reader().removals().first_seq;
+        if first == self.first {
             return;
         }
+        self.first = first;
         let gone = self.hands.unacknowledged(first);
-        self.hands.record.apply(Delta::DropBelow { seq: first });
-        self.redelivery.retain(|seq| seq >= first);
-        self.removed(gone, true, turn);
+        if self.hands.record.apply(Delta::DropBelow { seq: first }) == Applied::Changed {
+            self.redelivery.retain(|seq| seq >= first);
+            self.removed(gone, are_told, turn);
+        }
     }
 
     fn removed(&mut self, gone: Vec<Answered>, are_told: bool, turn: &mut Turn<'_>) {
@@ -360,6 +373,20 @@ impl ConsumerCore {
         if let Mode::Pull(pull) = &mut self.hands.mode {
             pull.end(text, turn);
         }
+    }
+
+    /// The server ends: who waits is told so. Answers whether anybody did.
+    pub fn take_leave(&mut self, turn: &mut Turn<'_>) -> bool {
+        match &mut self.hands.mode {
+            Mode::Pull(pull) => pull.take_leave(turn),
+            Mode::Push(_) => false,
+        }
+    }
+
+    /// The server ends: who waits is told so. Answers whether anybody did.
+    pub fn shut_down(&mut self, turn: &mut Turn<'_>) -> bool {
+        let Mode::Pull(pull) = &mut self.hands.mode else { return false };
+        pull.shut_down(turn)
     }
 
     /// When [`due`](Self::due) has something to do: perhaps too early, never too late.
@@ -403,13 +430,15 @@ impl ConsumerCore {
         if self.redelivery.next_due().is_some_and(|at| at <= turn.now) {
             self.look_for_late(turn);
         }
-        let has_pending = self.hands.outstanding > 0;
+        let (has_pending, is_full) = (self.hands.outstanding > 0, self.is_full());
         let Hands { config, mode, .. } = &mut self.hands;
         match mode {
             Mode::Pull(pull) => {
                 pull.unpin_if_due(turn);
                 if pull.next_due().is_some_and(|at| at <= turn.now) {
-                    pull.look_through(false, turn);
+                    // Compat: where acknowledgements are missing, who does not want to wait does so until the next of
+                    // these moments.
+                    pull.look_through(is_full, turn);
                 }
             }
             Mode::Push(push) => push.beat_if_due(config, turn.place, has_pending, turn.now, turn.effects),
@@ -419,7 +448,7 @@ impl ConsumerCore {
 
     /// What nobody acknowledged in time is to come again, or was delivered as often as it may be.
     fn look_for_late(&mut self, turn: &mut Turn<'_>) {
-        self.drop_removed(turn);
+        self.notice_trimmed(turn);
         let Self { redelivery, hands, .. } = self;
         let found = hands.record.read(|state| redelivery.look(state, &hands.config, turn.now));
         for (seq, pending, redelivered) in found.exhausted {

@@ -19,6 +19,8 @@ use myelin_store::{Message, ReadError, Seq, Timestamp, Wait};
 const SLICE: usize = 128 * 1024;
 /// Changes that wait for the record, at most.
 const CHANGES: usize = 4096;
+/// Nanoseconds after which a read that the operating system refused is tried again.
+const RETRY: i64 = 1_000_000_000;
 
 /// How a turn of deliveries ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +29,44 @@ pub enum Pace {
     Rests,
     /// There is no more, and somebody wants it: to be woken when the stream has more.
     AtEnd,
-    /// Nobody wants what there is before there is more: to be woken when the stream has more than when this was asked.
-    Awaits,
+    /// What there is up to this message is too little for those who wait: to be woken when the stream has more.
+    TooFew(Seq),
     /// There is more than one turn should deliver.
     More,
     /// What comes next is not at hand: it has to be read where one may wait.
     Cold(Seq),
+}
+
+/// Why no more is delivered for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Nobody wants more.
+    NoDemand,
+    /// The consumer is paused.
+    Paused,
+    /// Too much awaits its acknowledgement.
+    Full,
+    /// Nobody of those who want more may have what comes next.
+    NoTaker,
+    /// Those who may are behind, or it is too early.
+    Hindered,
+    /// There is no more.
+    End,
+    /// There is, but not in this turn.
+    Slice,
+    /// It has to be read where one may wait.
+    Cold(Seq),
+}
+
+impl Stop {
+    fn pace(self) -> Pace {
+        match self {
+            Self::End => Pace::AtEnd,
+            Self::Slice => Pace::More,
+            Self::Cold(seq) => Pace::Cold(seq),
+            _ => Pace::Rests,
+        }
+    }
 }
 
 /// Whether a message was delivered.
@@ -40,6 +74,8 @@ enum Given {
     Yes,
     /// Nobody is there to take it.
     NoTaker,
+    /// Who is there is behind.
+    Congested,
     /// Not before this time.
     Later(Timestamp),
 }
@@ -47,50 +83,56 @@ enum Given {
 impl ConsumerCore {
     /// Delivers what there is to those who want it.
     pub fn deliver(&mut self, turn: &mut Turn<'_>) -> Pace {
+        self.notice_trimmed(turn);
         turn.place = self.place();
-        let outstanding = self.hands.outstanding;
-        let pace = self.deliver_slice(turn);
+        let seen = self.source.reader().release().seq();
+        let stop = self.deliver_slice(turn);
         self.hands.commit();
-        if self.hands.outstanding > outstanding {
-            self.redelivery.expect(turn.now.saturating_add(ack_wait(&self.hands.config, 0)));
-        }
         turn.place = self.place();
-        let is_full = self.is_full();
         if let Mode::Pull(pull) = &mut self.hands.mode
-            && matches!(pace, Pace::Rests | Pace::AtEnd | Pace::Awaits)
+            && !matches!(stop, Stop::Slice | Stop::Cold(_))
             && !pull.is_empty()
         {
             // Compat: who does not want to wait is not told that there is nothing when there is, but may not be sent.
-            pull.look_through(!is_full, turn);
+            pull.look_through(!matches!(stop, Stop::Full | Stop::Hindered), turn);
         }
-        match pace {
-            Pace::AtEnd | Pace::Awaits if !self.has_demand() => Pace::Rests,
-            pace => pace,
+        match stop {
+            Stop::End | Stop::NoTaker if !self.has_demand() => Pace::Rests,
+            // Those who wait for enough take it when there is more.
+            Stop::NoTaker if self.hands.config.priority_policy == PriorityPolicy::Overflow => {
+                Pace::TooFew(seen)
+            }
+            stop => stop.pace(),
         }
     }
 
-    fn deliver_slice(&mut self, turn: &mut Turn<'_>) -> Pace {
-        if self.is_paused(turn.now) || self.held_until.is_some_and(|at| at > turn.now) || !self.has_demand() {
-            return Pace::Rests;
+    fn deliver_slice(&mut self, turn: &mut Turn<'_>) -> Stop {
+        if self.is_paused(turn.now) {
+            return Stop::Paused;
+        }
+        if !self.has_demand() {
+            return Stop::NoDemand;
+        }
+        if self.held_until.is_some_and(|at| at > turn.now) {
+            return Stop::Hindered;
         }
         if let Mode::Pull(pull) = &mut self.hands.mode {
             pull.begin();
         } else if turn.world.is_congested(self.hands.config.deliver_subject.as_bytes()) {
-            return Pace::Rests;
+            return Stop::Hindered;
         }
-        if let Err(error) = self.source.left() {
-            return self.stopped(&error);
-        }
+        // Once in a turn: what is released meanwhile is counted in the next.
+        self.source.left();
         while turn.effects.out.bytes() < SLICE && self.hands.deltas.len() < CHANGES {
-            let pace = if self.redelivery.is_empty() { self.next_new(turn) } else { self.next_again(turn) };
-            if let Some(pace) = pace {
-                return pace;
+            let stop = if self.redelivery.is_empty() { self.next_new(turn) } else { self.next_again(turn) };
+            if let Some(stop) = stop {
+                return stop;
             }
             if !self.has_demand() {
-                return Pace::Rests;
+                return Stop::NoDemand;
             }
         }
-        Pace::More
+        Stop::Slice
     }
 
     /// Whether somebody wants messages who may have them.
@@ -110,12 +152,9 @@ impl ConsumerCore {
     }
 
     /// Delivers the next message that nobody has seen. `None`: go on.
-    fn next_new(&mut self, turn: &mut Turn<'_>) -> Option<Pace> {
+    fn next_new(&mut self, turn: &mut Turn<'_>) -> Option<Stop> {
         if self.is_full() {
-            self.drop_removed(turn);
-            if self.is_full() {
-                return Some(Pace::Rests);
-            }
+            return Some(Stop::Full);
         }
         let left = self.source.left_behind_next();
         let supply = Supply {
@@ -128,31 +167,41 @@ impl ConsumerCore {
                 let given = self.hands.give(&message, 1, left, supply, turn);
                 (message.seq, given)
             }
-            Ok(None) => return Some(Pace::AtEnd),
-            Err(error) => return Some(self.stopped(&error)),
+            Ok(None) => return Some(Stop::End),
+            Err(error) => return Some(self.stopped(&error, turn.now)),
         };
         match given {
             (seq, Given::Yes) => {
                 self.source.count_down();
-                if self.hands.config.ack_policy == AckPolicy::None && self.retention != Retention::Limits {
+                if self.hands.config.ack_policy != AckPolicy::None {
+                    self.redelivery.expect(turn.now.saturating_add(ack_wait(&self.hands.config, 0)));
+                } else if self.retention != Retention::Limits {
                     turn.effects.settled.push(seq);
                 }
                 None
             }
-            (seq, Given::NoTaker) => {
+            (seq, given) => {
                 self.source.put_back(seq);
-                Some(self.not_taken())
+                self.not_given(&given)
             }
-            (seq, Given::Later(at)) => {
-                self.source.put_back(seq);
-                self.held_until = Some(at);
-                Some(Pace::Rests)
+        }
+    }
+
+    /// What came next was not delivered.
+    fn not_given(&mut self, given: &Given) -> Option<Stop> {
+        match given {
+            Given::Yes => None,
+            Given::NoTaker => Some(Stop::NoTaker),
+            Given::Congested => Some(Stop::Hindered),
+            Given::Later(at) => {
+                self.held_until = Some(*at);
+                Some(Stop::Hindered)
             }
         }
     }
 
     /// Delivers the next message that is to come again.
-    fn next_again(&mut self, turn: &mut Turn<'_>) -> Option<Pace> {
+    fn next_again(&mut self, turn: &mut Turn<'_>) -> Option<Stop> {
         // What was delivered in this turn is not in the record yet.
         self.hands.commit();
         let seq = self.redelivery.take()?;
@@ -170,7 +219,7 @@ impl ConsumerCore {
             self.hands.count_outstanding();
             return None;
         }
-        let left = self.source.left().unwrap_or(0);
+        let left = self.source.left();
         let supply = Supply {
             pending: left,
             again: self.redelivery.len() as u64,
@@ -194,18 +243,13 @@ impl ConsumerCore {
                 self.redelivery.expect(turn.now.saturating_add(wait));
                 None
             }
-            Ok(Given::NoTaker) => {
+            Ok(given) => {
                 self.redelivery.put_back(seq);
-                Some(self.not_taken())
-            }
-            Ok(Given::Later(at)) => {
-                self.redelivery.put_back(seq);
-                self.held_until = Some(at);
-                Some(Pace::Rests)
+                self.not_given(&given)
             }
             Err(ReadError::WouldWait) => {
                 self.redelivery.put_back(seq);
-                Some(Pace::Cold(seq))
+                Some(Stop::Cold(seq))
             }
             Err(_) => {
                 // Damaged: it stays pending, and comes up again when its time is over.
@@ -216,23 +260,21 @@ impl ConsumerCore {
         }
     }
 
-    /// Nobody took a message: with overflow, those who wait may want it when there is more.
-    fn not_taken(&self) -> Pace {
-        match self.hands.config.priority_policy {
-            PriorityPolicy::Overflow => Pace::Awaits,
-            _ => Pace::Rests,
-        }
-    }
-
     /// What is read next cannot be, or not here.
-    fn stopped(&mut self, error: &ReadError) -> Pace {
+    fn stopped(&mut self, error: &ReadError, now: Timestamp) -> Stop {
         match error {
-            ReadError::WouldWait => Pace::Cold(self.source.position()),
-            ReadError::Unreleased => Pace::AtEnd,
-            _ => {
+            ReadError::WouldWait => Stop::Cold(self.source.position()),
+            ReadError::Unreleased => Stop::End,
+            // A slice of a long search: nothing was found yet, and nothing is passed over.
+            ReadError::More => Stop::Slice,
+            ReadError::Io(_) => {
+                self.held_until = Some(now.saturating_add(RETRY));
+                Stop::Hindered
+            }
+            ReadError::Damaged(_) => {
                 // A message that cannot be read is passed over: it would stop all that come behind it.
                 self.source.pass_over();
-                Pace::More
+                Stop::Slice
             }
         }
     }
@@ -266,20 +308,16 @@ impl Hands {
         let shown = if is_dressed { headers.len() } else { message.headers.len() };
         let size = (message.subject.len() + reply.len() + shown + payload.len()) as i64;
         let place = (message.seq, message.timestamp);
+        if let Err(at) = brake.hold(message.timestamp, size, turn.now) {
+            return Given::Later(at);
+        }
         let to = match mode {
-            Mode::Push(_) => {
-                if let Err(at) = brake.hold(place, size, turn.now) {
-                    return Given::Later(at);
-                }
-                config.deliver_subject.as_bytes()
-            }
+            Mode::Push(_) => config.deliver_subject.as_bytes(),
             Mode::Pull(pull) => {
-                if let Err(at) = brake.hold(place, size, turn.now) {
-                    return Given::Later(at);
-                }
                 match pull.choose(config, size, supply, turn) {
                     Taker::Front => {}
-                    Taker::Nobody | Taker::Congested => return Given::NoTaker,
+                    Taker::Nobody => return Given::NoTaker,
+                    Taker::Congested => return Given::Congested,
                 }
                 if let Some(pin) = &pull.pin {
                     add_pin(headers, message, &pin.id, is_dressed);
@@ -288,6 +326,7 @@ impl Hands {
                 pull.taker()
             }
         };
+        brake.delivered(place, size, turn.now);
         let headers = if is_dressed { &headers[..] } else { message.headers };
         turn.effects.out.push(Letter { to, subject: message.subject, reply, headers, payload });
         deltas.push(Delta::Delivered {

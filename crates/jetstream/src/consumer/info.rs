@@ -9,8 +9,7 @@ impl ConsumerCore {
     /// How it stands; its configuration as it is kept.
     pub fn info(&mut self, stream: &str, turn: &mut Turn<'_>) -> ConsumerInfo {
         turn.place = self.place();
-        self.drop_removed(turn);
-        let supply = self.supply();
+        let supply = self.supply(turn);
         let hands = &mut self.hands;
         let num_waiting = match &mut hands.mode {
             Mode::Pull(pull) => {

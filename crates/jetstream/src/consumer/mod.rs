@@ -20,6 +20,8 @@ mod record;
 mod redelivery;
 mod source;
 mod status;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 pub use ack_subject::AckSubject;

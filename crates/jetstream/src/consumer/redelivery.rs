@@ -6,7 +6,8 @@
 use super::config::ConsumerConfig;
 use myelin_store::consumer::{ConsumerState, Pending};
 use myelin_store::{Seq, Timestamp};
-use std::collections::{HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 
 /// Messages that one look goes through.
 const SLICE: usize = 64 * 1024;
@@ -19,9 +20,11 @@ const GRACE: i64 = 1_000_000;
 /// See the module.
 #[derive(Default)]
 pub(super) struct Redelivery {
-    queue: VecDeque<Seq>,
-    /// Those of the queue that are still wanted.
-    queued: HashSet<Seq>,
+    /// With the number of the place: who is taken out and comes again has another one.
+    queue: VecDeque<(Seq, u64)>,
+    /// The places of those that are still wanted.
+    queued: HashMap<Seq, u64>,
+    places: u64,
     look_at: Option<Timestamp>,
     /// A look that is not through: where it goes on, and when the next one is due by what it has seen.
     look: Option<(Seq, Option<Timestamp>)>,
@@ -69,16 +72,19 @@ impl Redelivery {
 
     /// Wants a message delivered again.
     pub(super) fn add(&mut self, seq: Seq) {
-        if self.queued.insert(seq) {
-            self.queue.push_back(seq);
+        if let Entry::Vacant(vacant) = self.queued.entry(seq) {
+            self.places += 1;
+            vacant.insert(self.places);
+            self.queue.push_back((seq, self.places));
         }
     }
 
     /// The next message; it is not in the queue any more.
     pub(super) fn take(&mut self) -> Option<Seq> {
         loop {
-            let seq = self.queue.pop_front()?;
-            if self.queued.remove(&seq) {
+            let (seq, place) = self.queue.pop_front()?;
+            if self.queued.get(&seq) == Some(&place) {
+                self.queued.remove(&seq);
                 return Some(seq);
             }
         }
@@ -86,24 +92,33 @@ impl Redelivery {
 
     /// It was not delivered.
     pub(super) fn put_back(&mut self, seq: Seq) {
-        if self.queued.insert(seq) {
-            self.queue.push_front(seq);
+        if let Entry::Vacant(vacant) = self.queued.entry(seq) {
+            self.places += 1;
+            vacant.insert(self.places);
+            self.queue.push_front((seq, self.places));
         }
     }
 
     /// Nobody wants it again.
     pub(super) fn remove(&mut self, seq: Seq) {
-        if self.queued.remove(&seq) && self.queue.len() > 64 && self.queued.len() < self.queue.len() / 4 {
-            let queued = &self.queued;
-            self.queue.retain(|seq| queued.contains(seq));
+        let was_queued = self.queued.remove(&seq).is_some();
+        if was_queued && self.queue.len() > 64 && self.queued.len() < self.queue.len() / 4 {
+            self.tidy();
         }
     }
 
     /// Keeps those for which `keep` says so.
     pub(super) fn retain(&mut self, keep: impl Fn(Seq) -> bool) {
-        self.queued.retain(|seq| keep(*seq));
+        if !self.queued.is_empty() {
+            self.queued.retain(|seq, _| keep(*seq));
+            self.tidy();
+        }
+    }
+
+    /// Places that nobody has any more are given up.
+    fn tidy(&mut self) {
         let queued = &self.queued;
-        self.queue.retain(|seq| queued.contains(seq));
+        self.queue.retain(|(seq, place)| queued.get(seq) == Some(place));
     }
 
     /// Forgets everything.
@@ -115,7 +130,7 @@ impl Redelivery {
     pub(super) fn look(&mut self, state: &ConsumerState, config: &ConsumerConfig, now: Timestamp) -> Found {
         let mut found = Found::default();
         let (from, mut next) = self.look.take().unwrap_or((0, None));
-        let before = self.queue.len();
+        let before = self.queued.len();
         let mut last = None;
         let most = u64::try_from(config.max_deliver).ok().filter(|most| *most > 0);
         for (seen, (seq, pending)) in state.pending().iter_from(from).enumerate() {
@@ -123,7 +138,7 @@ impl Redelivery {
                 last = Some(seq);
                 break;
             }
-            if self.queued.contains(&seq) {
+            if self.queued.contains_key(&seq) {
                 continue;
             }
             let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
@@ -133,11 +148,10 @@ impl Redelivery {
             } else if most.is_some_and(|most| redelivered.max(1) >= most) {
                 found.exhausted.push((seq, pending, redelivered));
             } else {
-                self.queue.push_back(seq);
-                self.queued.insert(seq);
+                self.add(seq);
             }
         }
-        found.is_more_due = self.queue.len() > before;
+        found.is_more_due = self.queued.len() > before;
         self.look_at = match last {
             Some(seq) => {
                 self.look = Some((seq, next));

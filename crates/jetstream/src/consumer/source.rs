@@ -4,7 +4,7 @@
 //! turn, nor wait for a disk: what is not at hand is the embedder's to fetch.
 
 use super::config::{ConsumerConfig, DeliverPolicy};
-use myelin_store::{Cursor, Filter, Message, ReadError, Reader, Seq, Ticket, Wait};
+use myelin_store::{Cursor, Filter, Message, ReadError, Reader, Removals, Seq, Wait};
 use std::collections::VecDeque;
 
 /// See the module.
@@ -14,17 +14,19 @@ pub(super) struct Source {
     cursor: Cursor,
     /// Of each subject the last message when the consumer was made: delivered before all else.
     lasts: VecDeque<Seq>,
-    left: Left,
+    left: Option<Left>,
     buffer: Vec<u8>,
 }
 
 /// How many messages are left, as of a state of the stream.
-#[derive(Default)]
+///
+/// Perf: every delivery tells it. Counted anew only where something was removed that may have been among them; else what was
+/// released since is added, and each delivery takes one away.
 struct Left {
     count: u64,
     /// What was released then.
-    as_of: Option<Ticket>,
-    removed: u64,
+    through: Seq,
+    removals: Removals,
 }
 
 /// Where a new consumer begins.
@@ -101,7 +103,7 @@ impl Source {
             reader,
             filter,
             lasts: start.lasts,
-            left: Left::default(),
+            left: None,
             buffer: Vec::new(),
         }
     }
@@ -122,23 +124,33 @@ impl Source {
     /// Goes on elsewhere.
     pub(super) fn seek(&mut self, next: Seq) {
         self.lasts.clear();
-        self.cursor = self.reader.cursor(self.filter.clone(), next);
-        self.left = Left::default();
+        self.look_from(next);
     }
 
-    /// Goes on with another filter.
+    /// Goes on with another filter, behind what is delivered first.
     pub(super) fn set_filter(&mut self, filter: Filter) {
         self.filter = filter;
-        let next = self.position();
-        self.seek(next);
+        self.look_from(self.cursor.position());
+    }
+
+    fn look_from(&mut self, next: Seq) {
+        self.cursor = self.reader.cursor(self.filter.clone(), next);
+        self.left = None;
     }
 
     /// Reads the stream anew, which was opened anew.
     pub(super) fn set_reader(&mut self, reader: Reader) {
         self.reader = reader;
         let next = self.cursor.position().min(self.reader.state().totals.last_seq + 1);
-        self.cursor = self.reader.cursor(self.filter.clone(), next);
-        self.left = Left::default();
+        self.look_from(next);
+    }
+
+    /// Messages were removed: those that were to come first do not come any more.
+    pub(super) fn forget_removed(&mut self) {
+        let mut lasts = std::mem::take(&mut self.lasts);
+        lasts.retain(|seq| self.contains(*seq));
+        self.lasts = lasts;
+        self.look_from(self.cursor.position().max(self.reader.removals().first_seq));
     }
 
     /// The next message; `None` at the end of what is released.
@@ -150,6 +162,7 @@ impl Source {
                 return self.reader.get(seq, wait, &mut self.buffer);
             }
             self.lasts.pop_front();
+            self.count_down();
         }
         self.cursor.next(wait)
     }
@@ -178,16 +191,19 @@ impl Source {
         if self.lasts.pop_front().is_none() {
             self.cursor.skip(self.cursor.position());
         }
+        self.left = None;
     }
 
     /// The message that came last was delivered.
     pub(super) fn count_down(&mut self) {
-        self.left.count = self.left.count.saturating_sub(1);
+        if let Some(left) = &mut self.left {
+            left.count = left.count.saturating_sub(1);
+        }
     }
 
     /// How many there will be behind the next message.
     pub(super) fn left_behind_next(&self) -> u64 {
-        self.left.count.saturating_sub(1)
+        self.left.as_ref().map_or(0, |left| left.count.saturating_sub(1))
     }
 
     /// Whether a message is in the stream.
@@ -195,14 +211,43 @@ impl Source {
         self.reader.next_seq(&Filter::All, seq).is_ok_and(|next| next == Some(seq))
     }
 
-    /// How many messages are left, as the stream is now.
-    pub(super) fn left(&mut self) -> Result<u64, ReadError> {
-        let as_of = self.reader.release().ticket();
-        let removed = self.reader.state().totals.messages;
-        if self.left.as_of != Some(as_of) || self.left.removed != removed {
-            let behind = self.reader.pending(&self.filter, self.cursor.position())?;
-            self.left = Left { count: behind + self.lasts.len() as u64, as_of: Some(as_of), removed };
+    /// How many messages are left, as the stream is now. Where that cannot be read: as it was.
+    pub(super) fn left(&mut self) -> u64 {
+        // In this order: what is removed or released from here on is noticed the next time.
+        let removals = self.reader.removals();
+        let released = self.reader.release().seq();
+        while self.lasts.pop_front_if(|seq| *seq < removals.first_seq).is_some() {
+            self.count_down();
         }
-        Ok(self.left.count)
+        let known = self.left.as_ref().filter(|left| left.holds(removals, self.cursor.position(), released));
+        let counted = match known {
+            Some(left) if left.through == released => return left.count,
+            Some(left) => {
+                self.reader.count(&self.filter, left.through + 1, released).map(|more| left.count + more)
+            }
+            None => {
+                let from = self.cursor.position();
+                let behind = self.reader.count(&self.filter, from, released);
+                behind.map(|behind| behind + self.lasts.len() as u64)
+            }
+        };
+        match counted {
+            Ok(count) => {
+                self.left = Some(Left { count, through: released, removals });
+                count
+            }
+            Err(_) => self.left.as_ref().map_or(0, |left| left.count),
+        }
+    }
+}
+
+impl Left {
+    /// Whether the count is right up to `through`, for one who looks at nothing before `position`.
+    fn holds(&self, removals: Removals, position: Seq, released: Seq) -> bool {
+        // What goes at the front was not counted any more.
+        let is_whole = removals.interior == self.removals.interior
+            && (removals.first_seq == self.removals.first_seq || removals.first_seq <= position);
+        // Who has passed what was counted has only the rest to count.
+        is_whole && (position - 1..=released).contains(&self.through)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::StreamConsumers;
 use super::news::Wish;
-use crate::consumer::config::{ConsumerConfig, PriorityPolicy};
+use crate::consumer::config::ConsumerConfig;
 use crate::consumer::{AckSubject, ConsumerCore, Effects, Pace, Turn, World};
 use crate::engine::host::{Alarmed, Host};
 use crate::engine::letters::Letters;
@@ -211,6 +211,11 @@ impl LiveConsumer {
         }
     }
 
+    /// Whether everything it has to say is on its way.
+    pub(in crate::engine) fn has_said_all(&self) -> bool {
+        self.letters.are_out()
+    }
+
     /// Who listens to what it pushes may have changed.
     pub(super) fn listeners_changed(&self) {
         self.has_listeners_news.store(true, Release);
@@ -325,6 +330,8 @@ impl LiveConsumer {
             }
         }
         if self.is_gone() {
+            // What was said before is still sent.
+            after.has_letters |= self.letters.add(&mut effects.out);
             return;
         }
         let mut turn = Turn::new(now, &mut world, &mut effects);
@@ -366,16 +373,13 @@ impl LiveConsumer {
     fn deliver(&self, core: &mut ConsumerCore, turn: &mut Turn<'_>) -> Pace {
         let Some(owner) = self.owner.upgrade() else { return Pace::Rests };
         loop {
-            // Asked before, so that what comes meanwhile is not missed.
-            let has_thresholds = core.config().priority_policy == PriorityPolicy::Overflow;
-            let released = if has_thresholds { owner.released() } else { 0 };
             let pace = core.deliver(turn);
-            let awaited = match pace {
+            let next = match pace {
                 Pace::AtEnd => core.position(),
-                Pace::Awaits => released + 1,
+                Pace::TooFew(seen) => seen + 1,
                 _ => return pace,
             };
-            if owner.park(self, awaited, core.filter().is_all()) {
+            if owner.park(self, next, core.filter().is_all()) {
                 return pace;
             }
         }
@@ -420,14 +424,8 @@ impl LiveConsumer {
 impl Service for LiveConsumer {
     fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
         if self.is_gone() {
-            // What it said at its end still goes out.
-            if self.letters.claim() {
-                self.letters.send(&self.account, shard, self.host.instant());
-                if let Some(me) = self.me.upgrade() {
-                    shard.after_flush(me);
-                }
-            }
-            return;
+            // Who waited is still told that it is.
+            return self.end(Outcome::Done, Aftermath::default(), shard);
         }
         if parcel.is_empty() {
             self.look(shard);

@@ -248,6 +248,13 @@ impl StreamConsumers {
         }
     }
 
+    /// The server ends: who waits is told so. Answers the consumers that had something to say.
+    pub(in crate::engine) fn take_leave(&self) -> Vec<Arc<LiveConsumer>> {
+        let mut all = self.all();
+        all.retain(|live| live.act(|core, turn| core.take_leave(turn)) == Some(true));
+        all
+    }
+
     /// Messages were purged or deleted by somebody.
     /// `are_told`: those who listen hear of what nobody had acknowledged.
     pub(in crate::engine) fn forget_removed(&self, are_told: bool) {

@@ -75,11 +75,6 @@ impl StreamConsumers {
         !self.unpark(consumer, is_unfiltered)
     }
 
-    /// The last message of the stream that can be read.
-    pub(super) fn released(&self) -> Seq {
-        self.stream().map_or(0, |stream| stream.released())
-    }
-
     fn unpark(&self, consumer: &LiveConsumer, is_unfiltered: bool) -> bool {
         let was_parked = consumer.unpark();
         if was_parked && !is_unfiltered {

@@ -10,6 +10,7 @@ mod flood;
 mod hostile;
 mod kill;
 mod library;
+mod listeners;
 mod load;
 mod restart;
 

@@ -1,0 +1,113 @@
+//! Long random stories, told to a consumer and to its naive twin, which must agree on every word, number and delivery.
+//!
+//! `MYELIN_MODEL_SECONDS` says how long (10 by default), `MYELIN_MODEL_SEED` tells one story alone. A story that goes
+//! wrong is cut down to the operations that matter and printed with its seed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use myelin_stdx::rng::Rng;
+
+use super::operation::Operation;
+use super::world::World;
+
+/// Operations of a story.
+const LENGTH: usize = 150;
+/// The first seed: another one each day would find more, and nobody would know why.
+const SEED: u64 = 1;
+/// Stories that are told in any case: streams in memory and in files, with all policies.
+const LEAST: u64 = 100;
+/// Stories told again to cut a bad one down.
+const ATTEMPTS: usize = 3000;
+
+/// What went wrong, at which operation.
+type Wrong = (usize, String);
+
+/// Tells the story of a seed, up to the first disagreement.
+fn tell(seed: u64) -> Result<(), (Vec<Operation>, Wrong)> {
+    let mut rng = Rng::seeded(seed);
+    let mut world = World::new(seed);
+    let mut story = Vec::new();
+    for step in 0..LENGTH {
+        let last = step + 1 == LENGTH;
+        let operation = if last { Operation::Drain } else { Operation::any(&mut rng) };
+        story.push(operation.clone());
+        if let Err(why) = guarded(&mut world, &operation) {
+            return Err((story, (step, why)));
+        }
+    }
+    Ok(())
+}
+
+fn guarded(world: &mut World, operation: &Operation) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(|| world.run(operation))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("a panic: {}", text.unwrap_or("(no words)")))
+    })
+}
+
+fn retell(seed: u64, story: &[Operation]) -> Option<Wrong> {
+    let mut world = World::new(seed);
+    story
+        .iter()
+        .enumerate()
+        .find_map(|(step, operation)| guarded(&mut world, operation).err().map(|why| (step, why)))
+}
+
+/// Leaves out what the disagreement does not need.
+fn cut_down(seed: u64, mut story: Vec<Operation>, mut wrong: Wrong) -> (Vec<Operation>, Wrong) {
+    let mut attempts = 0;
+    let mut piece = story.len().div_ceil(2);
+    loop {
+        let mut at = 0;
+        while at < story.len() && attempts < ATTEMPTS {
+            attempts += 1;
+            let mut shorter = story.clone();
+            shorter.drain(at..(at + piece).min(story.len()));
+            match retell(seed, &shorter) {
+                Some(found) => {
+                    shorter.truncate(found.0 + 1);
+                    (story, wrong) = (shorter, found);
+                }
+                None => at += piece,
+            }
+        }
+        if piece == 1 || attempts >= ATTEMPTS {
+            return (story, wrong);
+        }
+        piece = piece.div_ceil(2);
+    }
+}
+
+fn number_from(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}
+
+fn check(seed: u64) {
+    let Err((story, (step, why))) = tell(seed) else { return };
+    let world = World::new(seed);
+    let (story, (last, reason)) = cut_down(seed, story, (step, why.clone()));
+    let lines: Vec<String> =
+        story.iter().enumerate().map(|(step, what)| format!("{step}: {what:?}")).collect();
+    panic!(
+        "MYELIN_MODEL_SEED={seed}, step {step}: {why}\n{}\ncut down:\n{}\nstep {last}: {reason}",
+        world.description(),
+        lines.join("\n")
+    );
+}
+
+#[test]
+fn consumers_do_what_their_twin_does() {
+    if let Some(seed) = number_from("MYELIN_MODEL_SEED") {
+        return check(seed);
+    }
+    let time = Duration::from_secs(number_from("MYELIN_MODEL_SECONDS").unwrap_or(10));
+    let began = Instant::now();
+    let mut seed = SEED;
+    while began.elapsed() < time || seed < SEED + LEAST {
+        check(seed);
+        seed += 1;
+    }
+    println!("{} stories, seeds {SEED} to {}", seed - SEED, seed - 1);
+}
