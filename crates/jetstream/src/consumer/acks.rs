@@ -151,6 +151,8 @@ impl ConsumerCore {
         let applied = states.apply_one(id, Delta::Acknowledged { delivery, seq: ack.seq });
         drop(states);
         self.redelivery.remove(ack.seq);
+        // Compat: also of what nobody waited for.
+        self.note_ack(turn);
         if applied != Ok(Applied::Changed) {
             return;
         }
@@ -160,7 +162,6 @@ impl ConsumerCore {
         }
         let Some(pending) = pending else { return };
         self.hands.outstanding = self.hands.outstanding.saturating_sub(1);
-        self.note_ack(turn);
         if is_sampled && self.is_sampled(turn) {
             turn.effects.events.push(Event::Acknowledged(answered(ack), pending.timestamp));
         }

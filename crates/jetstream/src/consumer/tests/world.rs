@@ -594,15 +594,15 @@ impl World {
             Operation::Publish(messages) => self.publish(messages),
             Operation::Delete(pick, is_told) => {
                 self.delete(*pick);
-                self.forget(*is_told);
+                self.forget(*is_told)?;
             }
             Operation::Purge(filter, keep, is_told) => {
                 self.purge(*filter, *keep);
-                self.forget(*is_told);
+                self.forget(*is_told)?;
             }
             Operation::Trim(count, is_told) => {
                 self.trim(*count);
-                self.forget(*is_told);
+                self.forget(*is_told)?;
             }
             Operation::Ask(client, ask) => self.ask(*client, ask)?,
             Operation::Answer(pick, word, wants_reply) => {
