@@ -527,7 +527,7 @@ impl World {
     fn forget(&mut self, is_told: bool) -> Result<(), String> {
         if is_told {
             self.twin.forget_removed();
-            self.turn(|core, turn| core.forget_removed(true, turn))?;
+            self.turn(|core, turn| core.forget_removed(false, turn))?;
         }
         Ok(())
     }
