@@ -7,14 +7,14 @@
 use super::ack_subject::AckSubjects;
 use super::brake::Brake;
 use super::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
-use super::effects::{Effects, Event, World};
+use super::effects::{Answered, Effects, Event, World};
 use super::pull::{Pull, Supply};
 use super::push::Push;
 use super::record::Record;
 use super::redelivery::{Redelivery, ack_wait};
 use super::source::{Source, Start, filter_of};
 use crate::config::Retention;
-use myelin_store::consumer::{self, Applied, Delta, Rules};
+use myelin_store::consumer::{self, Applied, ConsumerState, Delta, Rules};
 use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -74,6 +74,8 @@ pub struct ConsumerCore {
     pub(super) again: Vec<u8>,
     /// Whether the end of the pause is still to be told.
     is_pause_told: bool,
+    /// Messages that awaited their acknowledgement and are no more: still to be told.
+    removed: Vec<Event>,
 }
 
 /// What delivers a message, once it is found.
@@ -98,6 +100,16 @@ pub(super) struct Hands {
 pub(super) enum Mode {
     Pull(Pull),
     Push(Box<Push>),
+}
+
+/// Why a message is over that was removed while it awaited its acknowledgement.
+const OVER: &str = "Unacknowledged message was deleted";
+
+/// The delivery that awaits its acknowledgement, as advisories tell it.
+fn over(state: &ConsumerState, seq: Seq) -> Option<Answered> {
+    let delivery = state.pending().get(seq)?.delivery;
+    let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
+    Some(Answered { delivery, seq, deliveries: redelivered + 1 })
 }
 
 /// How its state changes, as the store has it.
@@ -168,6 +180,7 @@ impl ConsumerCore {
             held_until: None,
             again: Vec::new(),
             is_pause_told: true,
+            removed: Vec::new(),
         };
         core.is_pause_told = !core.is_paused(now);
         if let Mode::Push(push) = &mut core.hands.mode {
@@ -306,18 +319,24 @@ impl ConsumerCore {
     }
 
     /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more, and what is no more is not
-    /// looked for.
-    pub fn forget_removed(&mut self) {
-        self.notice_trimmed();
+    /// looked for. `is_told`: each that awaited one is told to be over, as with limits. Compat: not where everything up to
+    /// some message was purged.
+    pub fn forget_removed(&mut self, is_told: bool) {
+        self.trim(is_told);
         let known: Vec<Seq> = self.hands.record.read(|state| {
             let pending = state.pending().iter().map(|(seq, _)| seq);
             pending.chain(state.redelivered().keys().copied()).collect()
         });
-        let source = &self.source;
-        let gone: Vec<Delta> =
-            known.into_iter().filter(|seq| !source.contains(*seq)).map(|seq| Delta::Forget { seq }).collect();
+        let gone: Vec<Seq> = known.into_iter().filter(|seq| !self.source.contains(*seq)).collect();
+        if is_told {
+            let over =
+                self.hands.record.read(|state| gone.iter().filter_map(|seq| over(state, *seq)).collect());
+            self.note_over(over);
+        }
+        let gone: Vec<Delta> = gone.into_iter().map(|seq| Delta::Forget { seq }).collect();
         self.hands.record.apply_all(&gone);
         self.hands.count_outstanding();
+        let source = &self.source;
         self.redelivery.retain(|seq| source.contains(seq));
         self.source.forget_removed();
     }
@@ -325,21 +344,50 @@ impl ConsumerCore {
     /// The stream may begin later than it did, because of its limits too: nobody can acknowledge what is gone, and it keeps
     /// nothing back.
     pub(super) fn notice_trimmed(&mut self) {
+        self.trim(true);
+    }
+
+    fn trim(&mut self, is_told: bool) {
         let first = self.source.reader().removals().first_seq;
         if first == self.first {
             return;
         }
         self.first = first;
+        if is_told && self.hands.outstanding > 0 {
+            let over = self.hands.record.read(|state| {
+                let gone = state.pending().iter().map(|(seq, _)| seq).take_while(|seq| *seq < first);
+                gone.filter_map(|seq| over(state, seq)).collect()
+            });
+            self.note_over(over);
+        }
         if self.hands.record.apply(Delta::DropBelow { seq: first }) == Applied::Changed {
             self.hands.count_outstanding();
             self.redelivery.retain(|seq| seq >= first);
         }
     }
 
+    /// What was removed while it awaited its acknowledgement is told when there is somebody to tell it to.
+    fn note_over(&mut self, over: Vec<Answered>) {
+        let told = over.into_iter().map(|answered| Event::Terminated(answered, OVER.to_owned()));
+        self.removed.extend(told);
+    }
+
+    /// Tells what was removed while it awaited its acknowledgement.
+    pub fn tell_removed(&mut self, turn: &mut Turn<'_>) {
+        if !self.removed.is_empty() {
+            self.hands.last_acked = Some(turn.now);
+            turn.effects.events.append(&mut self.removed);
+        }
+    }
+
     /// Looks whether anybody listens to what it pushes.
     pub fn listen(&mut self, turn: &mut Turn<'_>) {
         let Mode::Push(push) = &mut self.hands.mode else { return };
-        let is_active = turn.world.has_interest(self.hands.config.deliver_subject.as_bytes());
+        let config = &self.hands.config;
+        let group = (!config.deliver_group.is_empty()).then_some(config.deliver_group.as_bytes());
+        // Compat: only who listens to this very subject, and as the configuration says, is awaited; others get what is
+        // sent too.
+        let is_active = turn.world.listens(config.deliver_subject.as_bytes(), group);
         if is_active {
             push.inactive_since = None;
         } else if push.is_active {
