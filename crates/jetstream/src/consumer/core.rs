@@ -361,7 +361,11 @@ impl ConsumerCore {
     /// Looks whether anybody listens to what it pushes.
     pub fn listen(&mut self, turn: &mut Turn<'_>) {
         let Mode::Push(push) = &mut self.hands.mode else { return };
-        let is_active = turn.world.has_interest(self.hands.config.deliver_subject.as_bytes());
+        let config = &self.hands.config;
+        let group = (!config.deliver_group.is_empty()).then_some(config.deliver_group.as_bytes());
+        // Compat: only who listens to this very subject, and as the configuration says, is awaited; others get what is
+        // sent too.
+        let is_active = turn.world.listens(config.deliver_subject.as_bytes(), group);
         if is_active {
             push.inactive_since = None;
         } else if push.is_active {
@@ -383,12 +387,6 @@ impl ConsumerCore {
             Mode::Pull(pull) => pull.take_leave(turn),
             Mode::Push(_) => false,
         }
-    }
-
-    /// The server ends: who waits is told so. Answers whether anybody did.
-    pub fn shut_down(&mut self, turn: &mut Turn<'_>) -> bool {
-        let Mode::Pull(pull) = &mut self.hands.mode else { return false };
-        pull.shut_down(turn)
     }
 
     /// When [`due`](Self::due) has something to do: perhaps too early, never too late.

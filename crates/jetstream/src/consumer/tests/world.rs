@@ -61,6 +61,10 @@ impl Around for Eyes<'_> {
         self.0.listens(&text(subject))
     }
 
+    fn listens(&self, subject: &[u8], _: Option<&[u8]>) -> bool {
+        self.has_interest(subject)
+    }
+
     fn is_congested(&mut self, subject: &[u8]) -> bool {
         self.0.is_behind(&text(subject))
     }
@@ -137,7 +141,7 @@ impl World {
         self.twin.config = config.clone();
         let keeps_one = self.stream.config().limits.messages_per_subject == Some(1);
         self.twin.create(keeps_one);
-        let blob = StoredConfig { created: self.now, config: config.clone() }.encode();
+        let blob = StoredConfig::new(self.now, &config).encode();
         let mut states = self.consumers.lock().expect("nobody panicked");
         self.id = states.create("C", rules(&config), &blob).expect("the first");
         drop(states);
@@ -489,7 +493,7 @@ impl World {
             Change::Pause(ticks) => config.pause_until = Some((self.now + *ticks as i64 * TICK).into()),
             Change::HeadersOnly(only) => config.headers_only = *only,
         }
-        let blob = StoredConfig { created: BEGIN, config: config.clone() }.encode();
+        let blob = StoredConfig::new(BEGIN, &config).encode();
         let mut states = self.consumers.lock().expect("nobody panicked");
         states.update(self.id, rules(&config), &blob).map_err(|error| error.to_string())?;
         drop(states);

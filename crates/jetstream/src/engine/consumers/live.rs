@@ -105,6 +105,10 @@ impl World for Around<'_> {
         self.account.has_interest(subject)
     }
 
+    fn listens(&self, subject: &[u8], group: Option<&[u8]>) -> bool {
+        self.account.has_listener(subject, group)
+    }
+
     fn is_congested(&mut self, subject: &[u8]) -> bool {
         match (&mut self.shard, &self.me) {
             (Some(shard), Some(me)) => shard.is_congested(self.account, subject, me),
@@ -338,6 +342,9 @@ impl LiveConsumer {
         let me = self.me.upgrade().map(|me| me as Arc<dyn Service>);
         let mut world = Around { account: &self.account, host: &*self.host, shard, me };
         let now = self.host.now();
+        if !self.is_gone() && self.has_listeners_news.swap(false, AcqRel) {
+            seat.core.listen(&mut Turn::new(now, &mut world, &mut effects));
+        }
         while after.worked < HOLD
             && let Some(work) = batch.pop_front()
         {
