@@ -1,11 +1,14 @@
 //! An account: the space inside which subjects are routed.
 
+use crate::answers;
 use crate::conn::lock;
 use crate::service::{Binding, Service};
+use crate::shard::Shard;
 use crate::subscription::Subscription;
-use myelin_subject::{Interest, Matched};
+use crate::watch::{Watch, Watcher, Watches};
+use myelin_subject::{Interest, Matched, Member};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// What an account may use; `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,6 +31,9 @@ pub struct Account {
     pub(crate) interest: Interest<Arc<Subscription>>,
     /// What services of this account receive.
     pub(crate) services: Interest<Arc<Binding>>,
+    watches: Arc<Watches>,
+    /// Subscriptions and bindings that [look behind](answers::looks_behind) what answers begin with.
+    looking_behind: AtomicUsize,
     connections: AtomicUsize,
 }
 
@@ -40,6 +46,8 @@ impl Account {
             limits: Mutex::new(limits),
             interest: Interest::new(),
             services: Interest::new(),
+            watches: Arc::default(),
+            looking_behind: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
         }
     }
@@ -87,7 +95,9 @@ impl Account {
     /// Has `service` receive what matches `subject`, which must be well formed, until [`Account::unbind`].
     pub fn bind(&self, subject: &[u8], service: Arc<dyn Service>) -> Arc<Binding> {
         let binding = Arc::new(Binding::new(subject, service));
+        self.comes(subject);
         self.services.insert(Arc::clone(&binding));
+        self.watches.changed(subject, None);
         binding
     }
 
@@ -101,12 +111,53 @@ impl Account {
 
     /// Ends what [`Account::bind`] began. What is on its way may still arrive.
     pub fn unbind(&self, binding: &Arc<Binding>) {
-        self.services.remove(binding);
+        let removed = self.services.remove(binding);
+        self.has_gone(binding.subject(), removed);
+        self.watches.changed(binding.subject(), None);
     }
 
-    pub(crate) fn unsubscribe_all(&self, subs: Vec<Arc<Subscription>>) {
-        for sub in subs {
-            self.interest.remove(&sub);
+    /// Tells `watcher` whenever what [`has_interest`](Self::has_interest) says of `subject`, which has no wildcards, may
+    /// have become another, until the watch is dropped. Whoever asks after this returns misses nothing: a change was made
+    /// before, and is in the answer, or is told.
+    pub fn watch(&self, subject: &[u8], watcher: Weak<dyn Watcher>) -> Watch {
+        let watch = self.watches.add(subject, watcher);
+        self.interest.meet(subject);
+        self.services.meet(subject);
+        watch
+    }
+
+    /// Lets a subscription in, on `shard`.
+    pub(crate) fn subscribe(&self, sub: &Arc<Subscription>, shard: &mut Shard) {
+        self.comes(sub.subject());
+        self.interest.insert(Arc::clone(sub));
+        self.watches.changed(sub.subject(), Some(shard));
+    }
+
+    /// Takes a subscription out; false when it was not in. `shard`: where that happens, if on one.
+    pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, shard: Option<&mut Shard>) -> bool {
+        let removed = self.interest.remove(sub);
+        self.has_gone(sub.subject(), removed);
+        self.watches.changed(sub.subject(), shard);
+        removed
+    }
+
+    /// Whether one route serves all answers with the same [beginning](answers::beginning). An index in which that changes
+    /// has other stamps before it does, and a route was built with stamps that were read before this is asked.
+    #[inline]
+    pub(crate) fn routes_by_beginning(&self) -> bool {
+        self.looking_behind.load(Relaxed) == 0
+    }
+
+    /// Counted before it is in the index, so that nobody who finds the index with it misses it here.
+    fn comes(&self, pattern: &[u8]) {
+        if answers::looks_behind(pattern) {
+            self.looking_behind.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn has_gone(&self, pattern: &[u8], removed: bool) {
+        if removed && answers::looks_behind(pattern) {
+            self.looking_behind.fetch_sub(1, Relaxed);
         }
     }
 

@@ -5,6 +5,7 @@
 
 use crate::account::Account;
 use crate::outbox::{Load, Outbox, Queued, Staged};
+use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::traffic::Counter;
 use bytes::Bytes;
@@ -359,8 +360,13 @@ impl Conn {
         lock(&self.subs).table.insert_unique(sid_hash(sub.sid()), sub, |s| sid_hash(s.sid()));
     }
 
-    /// Ends one subscription; `false` when it had ended already.
-    pub(crate) fn unsubscribe(&self, account: &Account, sub: &Arc<Subscription>) -> bool {
+    /// Ends one subscription, on `shard` if on one; `false` when it had ended already.
+    pub(crate) fn unsubscribe(
+        &self,
+        account: &Account,
+        sub: &Arc<Subscription>,
+        shard: Option<&mut Shard>,
+    ) -> bool {
         let removed = {
             let mut subs = lock(&self.subs);
             match subs.table.find_entry(sid_hash(sub.sid()), |s| Arc::ptr_eq(s, sub)) {
@@ -371,7 +377,7 @@ impl Conn {
                 Err(_) => false,
             }
         };
-        removed && account.interest.remove(sub)
+        removed && account.unsubscribe(sub, shard)
     }
 
     /// Forgets all subscriptions and returns them, still in the index.

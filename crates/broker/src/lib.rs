@@ -9,6 +9,7 @@
 //! the shard has staged into the outboxes, and only then writes sockets.
 
 mod account;
+mod answers;
 mod broker;
 mod conn;
 mod directory;
@@ -24,6 +25,7 @@ mod shard;
 mod subscription;
 mod trace;
 mod traffic;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -42,3 +44,4 @@ pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};
+pub use watch::{Watch, Watcher};

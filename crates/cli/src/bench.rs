@@ -39,6 +39,7 @@ use clap::{Args, Subcommand};
 
 use address::Address;
 use error::BenchError;
+use jetstream::consumers::Scale;
 use scratch::Scratch;
 use table::{Measured, Settings};
 
@@ -171,8 +172,8 @@ again as the A/A control, which shows what is noise. Rounds are interleaved in c
 and ranges are reported. CPU is the server's own, from /proc/PID/task/*/schedstat, cross-checked with \
 /proc/PID/stat. A run that lost a message is a failed run. The exit code is 1 when a goal is missed.
 
-Rows belong to groups: core (the core server), js (streams) and s1 (the grid of a study of publishing to streams, \
-without goals). Servers of js and s1 run with JetStream in a directory of their own below --dir.
+Rows belong to groups: core (the core server), js (streams), consumers (reading from streams, key-value) and s1 (the \
+grid of a study of publishing to streams, without goals). Servers of all but core run with JetStream in a directory of their own below --dir.
 
 One row by hand:
   myelin bench table --ours target/quick/myelin-server --reference nats-server --rows '1:1-128' --rounds 3
@@ -196,7 +197,7 @@ struct TableArguments {
     /// Measurements of each server per row
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Only these groups (core, js, s1) and rows with a matching name: comma-separated, * stands for anything
+    /// Only these groups (core, js, consumers, s1) and rows with a matching name: comma-separated, * stands for anything
     #[arg(long, default_value = plan::TABLE, value_name = "GLOB")]
     rows: String,
     /// Where servers keep their streams: a new directory in this one, removed afterwards [default: target, or .]
@@ -205,6 +206,10 @@ struct TableArguments {
     /// Seconds per measurement [default: 0.8]
     #[arg(long)]
     seconds: Option<f64>,
+    /// Rows about consumers: this part of 1,000,000 messages read, 10,000,000 filtered, 1,000,000 unacknowledged and
+    /// 10,000 consumers [default: 0.2]
+    #[arg(long)]
+    scale: Option<f64>,
     /// MiB of messages that may wait in a server for all receivers together (and 16 MiB for each)
     #[arg(long, default_value_t = flow::BACKLOG >> 20, value_name = "MIB")]
     backlog: u64,
@@ -278,6 +283,14 @@ impl TableArguments {
         self.dir.clone().unwrap_or_else(|| PathBuf::from(usual))
     }
 
+    fn scale(&self) -> Result<Scale, BenchError> {
+        let scale = self.scale.unwrap_or(if self.quick { 0.02 } else { 0.2 });
+        match scale > 0.0 && scale <= 10.0 {
+            true => Ok(Scale(scale)),
+            false => Err(BenchError::Usage("--scale must be more than 0 and at most 10".into())),
+        }
+    }
+
     fn settings(&self) -> Result<Settings, BenchError> {
         let seconds = self.seconds.unwrap_or(if self.quick { 0.25 } else { 0.8 });
         let duration = Duration::try_from_secs_f64(seconds)
@@ -293,6 +306,7 @@ impl TableArguments {
             duration,
             subscriptions: if self.quick { 100_000 } else { 1_000_000 },
             subjects: if self.quick { 100_000 } else { 1_000_000 },
+            scale: self.scale()?,
             stored: if self.quick { 10_000 } else { 100_000 },
             connections: connections.min(usize::try_from(files).unwrap_or(usize::MAX)),
             backlog: self.backlog << 20,

@@ -240,6 +240,9 @@ impl Server {
     }
 
     fn stop(self) {
+        if let Some(jetstream) = &self.jetstream {
+            jetstream.take_leave();
+        }
         self.log.info("Initiating Shutdown...");
         if !self.accepting.is_finished() {
             self.accepting.abort();

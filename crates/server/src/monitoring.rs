@@ -263,6 +263,11 @@ impl Source for Monitor {
         self.jetstream.get().map_or_else(Vec::new, |running| jetstream::stored(running, account))
     }
 
+    fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
+        let running = self.jetstream.get();
+        running.is_some_and(|running| jetstream::has_consumer(running, account, stream, consumer))
+    }
+
     /// None: what waits between threads here has no counter yet that could be read from outside.
     fn queues(&self) -> Vec<QueueSnapshot> {
         Vec::new()

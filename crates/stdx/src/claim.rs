@@ -78,6 +78,12 @@ impl<Q> Claimed<Q> {
         true
     }
 
+    /// Whether nobody has the claim and nothing waits for somebody who does.
+    pub fn is_idle(&self, is_empty: impl FnOnce(&Q) -> bool) -> bool {
+        let inner = lock(&self.inner);
+        !inner.claimed && is_empty(&inner.queue)
+    }
+
     /// Lets the holder of the claim move work out of the queue. After a close there may be none.
     pub fn take<R>(&self, take: impl FnOnce(&mut Q) -> R) -> R {
         let mut inner = lock(&self.inner);

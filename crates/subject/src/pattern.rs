@@ -102,7 +102,8 @@ pub(crate) fn tokens(s: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether `s` is empty or has an empty token.
-pub(crate) fn has_empty_token(s: &[u8]) -> bool {
+#[must_use]
+pub fn has_empty_token(s: &[u8]) -> bool {
     let ends = s.first().is_none_or(|&b| b == SEPARATOR) || s.last() == Some(&SEPARATOR);
     // Perf: no early exit, so that it runs on vectors; subjects are short (`examples/interest.rs`).
     let adjacent = s.iter().zip(s.iter().skip(1)).map(|(&a, &b)| a == SEPARATOR && b == SEPARATOR);

@@ -141,7 +141,7 @@ impl Session {
         if matches!(&self.state, State::Ready(ready) if ready.connected) {
             // A second CONNECT may lead to another account: nothing of the first may stay.
             shard.settle();
-            self.leave_account();
+            self.leave_account(shard);
         }
         self.timers.connected(shard.settings(), now, self.conn.cid());
         let task = self.auth_task();
@@ -172,11 +172,11 @@ impl Session {
         });
     }
 
-    fn leave_account(&mut self) {
+    fn leave_account(&mut self, shard: &mut Shard) {
         if let State::Ready(ready) = std::mem::replace(&mut self.state, State::AwaitConnect) {
             let subs = self.conn.take_subscriptions();
             self.trace_ends(&subs);
-            ready.account.unsubscribe_all(subs);
+            subs.iter().for_each(|sub| _ = ready.account.unsubscribe(sub, Some(&mut *shard)));
             ready.account.leave();
             self.keep_ping_state(&ready);
         }

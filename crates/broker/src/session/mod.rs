@@ -127,17 +127,23 @@ impl Removal {
     /// Removals that take less than about a millisecond.
     const SMALL: usize = 4096;
 
-    fn at_once_if_small(self) -> Option<Self> {
+    fn at_once_if_small(self, shard: &mut Shard) -> Option<Self> {
         if self.subs.len() > Self::SMALL {
             return Some(self);
         }
-        self.run();
+        self.run_on(Some(shard));
         None
     }
 
     /// Removes them.
     pub fn run(self) {
-        self.account.unsubscribe_all(self.subs);
+        self.run_on(None);
+    }
+
+    fn run_on(self, mut shard: Option<&mut Shard>) {
+        for sub in self.subs {
+            self.account.unsubscribe(&sub, shard.as_deref_mut());
+        }
     }
 }
 
@@ -426,7 +432,7 @@ impl Session {
         let removal = match state {
             State::Ready(ready) => {
                 ready.account.leave();
-                Removal { account: ready.account, subs }.at_once_if_small()
+                Removal { account: ready.account, subs }.at_once_if_small(shard)
             }
             _ => None,
         };

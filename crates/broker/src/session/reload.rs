@@ -104,7 +104,7 @@ impl Session {
         for sub in self.conn.subscriptions() {
             if permissions.is_none_or(|p| p.can_subscribe(sub.subject(), sub.queue())) {
                 ready.account.interest.touch(&sub);
-            } else if self.conn.unsubscribe(&ready.account, &sub) {
+            } else if self.conn.unsubscribe(&ready.account, &sub, Some(&mut *shard)) {
                 let text = revoked(&sub);
                 shard.say_error(&self.conn, &text);
                 self.log_removed(&sub, &self.conn);

@@ -41,7 +41,7 @@ impl Session {
             }
             let sub = Arc::new(Subscription::new(Arc::clone(&self.conn), subject, queue, sid));
             self.conn.remember(Arc::clone(&sub));
-            ready.account.interest.insert(sub);
+            ready.account.subscribe(&sub, shard);
         }
         self.say_ok(shard);
     }
@@ -106,7 +106,7 @@ impl Session {
                     ready.account.interest.touch(&sub);
                 }
                 _ => {
-                    self.conn.unsubscribe(&ready.account, &sub);
+                    self.conn.unsubscribe(&ready.account, &sub, Some(shard));
                     ended = Some(sub);
                 }
             }

@@ -148,8 +148,8 @@ impl Shard {
         if !route.targets.is_empty() {
             self.touched.delivered(route);
         }
-        for sub in self.finished.drain(..) {
-            sub.conn().unsubscribe(from.account, &sub);
+        if !self.finished.is_empty() {
+            self.end_finished(from.account);
         }
         if !outcome.delivered && from.no_responders && !message.reply.is_empty() {
             self.say_no_responders(&from, &message);
@@ -161,6 +161,15 @@ impl Shard {
             self.broker.counters().stall_drops.fetch_add(outcome.drops, Relaxed);
         }
         Published::Done { stalled: outcome.stalled && pauses }
+    }
+
+    /// Ends what had its last message.
+    fn end_finished(&mut self, account: &Account) {
+        let mut finished = std::mem::take(&mut self.finished);
+        for sub in finished.drain(..) {
+            sub.conn().unsubscribe(account, &sub, Some(&mut *self));
+        }
+        self.finished = finished;
     }
 
     #[cold]
@@ -408,7 +417,8 @@ impl Fanout<'_> {
     #[cold]
     fn end_finished(&mut self) {
         for sub in self.finished.drain(..) {
-            sub.conn().unsubscribe(self.from.account, &sub);
+            // The shard is at work: who watches finds another way.
+            sub.conn().unsubscribe(self.from.account, &sub, None);
             self.broker.trace_end(&sub);
         }
     }

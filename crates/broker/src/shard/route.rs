@@ -5,10 +5,12 @@
 //! index says that the subject's interest may have changed.
 //!
 //! Perf: the cache has two places for each hash and admits a subject on its second touch, so that a flood of subjects
-//! that never return costs a lookup each and evicts nothing (rows "100,000 subjects").
+//! that never return costs a lookup each and evicts nothing (rows "100,000 subjects"). Answers to consumers, which never
+//! return either, share routes ([`answers`]).
 
 use super::cohort::{CohortId, Cohorts, SMALLEST};
 use crate::account::Account;
+use crate::answers;
 use crate::conn::Conn;
 use crate::service::{Binding, Service};
 use crate::subscription::Subscription;
@@ -43,13 +45,35 @@ pub(super) struct Scope<'a> {
 
 impl Scope<'_> {
     /// Publishers with equal keys share routes: same account, same permissions.
-    fn key(&self) -> Key {
-        Key(self.account.id, self.permissions.map_or(0, |p| Arc::as_ptr(p).addr()))
+    fn key(&self, name: &Name<'_>) -> Key {
+        let permissions = self.permissions.map_or(0, |p| Arc::as_ptr(p).addr());
+        Key { account: self.account.id, permissions, is_beginning: name.is_beginning }
+    }
+
+    /// The name of the route for `subject`.
+    #[inline]
+    fn name<'n>(&self, subject: &'n [u8]) -> Name<'n> {
+        match answers::beginning(subject) {
+            Some(text) if self.account.routes_by_beginning() => Name { text, is_beginning: true },
+            _ => Name { text: subject, is_beginning: false },
+        }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Key(u32, usize);
+struct Key {
+    account: u32,
+    is_beginning: bool,
+    permissions: usize,
+}
+
+/// Under which text a route is in the cache.
+#[derive(Clone, Copy)]
+struct Name<'a> {
+    text: &'a [u8],
+    /// The text is not a subject but what many [begin](answers::beginning) with: the route is for all of them.
+    is_beginning: bool,
+}
 
 /// Whether a publisher may use a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +114,8 @@ pub(super) struct Shared {
 pub(super) struct Route {
     hash: u64,
     key: Key,
-    subject: Vec<u8>,
+    /// The subject, or what all its subjects begin with.
+    name: Vec<u8>,
     account: Option<Arc<Account>>,
     /// Keeps the address in `key` from being used again.
     permissions: Option<Arc<Permissions>>,
@@ -117,8 +142,8 @@ impl Route {
     fn empty() -> Self {
         Self {
             hash: 0,
-            key: Key(0, 0),
-            subject: Vec::new(),
+            key: Key { account: 0, is_beginning: false, permissions: 0 },
+            name: Vec::new(),
             account: None,
             permissions: None,
             stamp: None,
@@ -177,7 +202,7 @@ impl Route {
             Target::Cohort(shared) => shared.subs.len() * size_of::<Arc<Subscription>>(),
         };
         size_of::<Self>()
-            + self.subject.len()
+            + self.name.len()
             + self.heads.len()
             + self.targets.len() * size_of::<Target>()
             + self.targets.iter().map(subs).sum::<usize>()
@@ -224,11 +249,21 @@ struct Bucket {
 impl Bucket {
     const EMPTY: Self = Self { seen: [0; WAYS], next: 0, ways: [const { None }; WAYS] };
 
-    /// The way that holds the route of this subject, current or not.
+    /// Whether a route that is not there, or outdated at `found`, is to be kept.
+    fn admits(&mut self, found: Option<usize>, hash: u64) -> bool {
+        if found.is_some() || self.seen.contains(&hash) {
+            return true;
+        }
+        self.seen.rotate_right(1);
+        self.seen[0] = hash;
+        false
+    }
+
+    /// The way that holds the route of this name, current or not.
     #[inline]
-    fn find(&self, hash: u64, key: Key, subject: &[u8]) -> Option<usize> {
+    fn find(&self, hash: u64, key: Key, name: &[u8]) -> Option<usize> {
         self.ways.iter().position(|route| {
-            route.as_ref().is_some_and(|r| r.hash == hash && r.key == key && r.subject == subject)
+            route.as_ref().is_some_and(|r| r.hash == hash && r.key == key && r.name == name)
         })
     }
 }
@@ -287,22 +322,28 @@ impl Routes {
     /// The route of `subject` for publishers of this scope.
     #[inline]
     pub(super) fn find(&mut self, scope: Scope<'_>, subject: &[u8], cohorts: &mut Cohorts) -> &mut Route {
-        let key = scope.key();
+        let name = scope.name(subject);
+        let key = scope.key(&name);
         let mut hasher = self.hasher.build_hasher();
-        hasher.write(subject);
-        hasher.write_u32(key.0);
-        hasher.write_usize(key.1);
+        hasher.write(name.text);
+        hasher.write_u32(key.account);
+        hasher.write_usize(key.permissions);
         let hash = hasher.finish() | 1;
         let at = (hash >> 8) as usize & (BUCKETS - 1);
-        let found = self.buckets[at].find(hash, key, subject);
+        let found = self.buckets[at].find(hash, key, name.text);
         if let Some(way) = found
             && let Some(route) = &self.buckets[at].ways[way]
             && route.stamp.is_some_and(|stamps| is_current(scope.account, &stamps))
         {
             // Looked up again because the borrow checker does not see that this returns.
-            return self.buckets[at].ways[way].as_deref_mut().expect("it was there a line ago");
+            let route = self.buckets[at].ways[way].as_deref_mut().expect("it was there a line ago");
+            if name.is_beginning && scope.permissions.is_some() {
+                // Permissions may look behind it.
+                route.access = access(scope, subject);
+            }
+            return route;
         }
-        self.build(scope, subject, hash, (at, found), cohorts)
+        self.build(scope, (subject, name), hash, (at, found), cohorts)
     }
 
     /// A route that is not there or no longer true: into the cache on its second touch.
@@ -310,21 +351,41 @@ impl Routes {
     fn build(
         &mut self,
         scope: Scope<'_>,
-        subject: &[u8],
+        (subject, name): (&[u8], Name<'_>),
         hash: u64,
         (at, found): (usize, Option<usize>),
         cohorts: &mut Cohorts,
     ) -> &mut Route {
         self.counts.misses += 1;
-        let bucket = &mut self.buckets[at];
-        if found.is_none() && (!bucket.seen.contains(&hash) || subject.len() > LONGEST_CACHED) {
-            bucket.seen.rotate_right(1);
-            bucket.seen[0] = hash;
+        let is_kept = name.text.len() <= LONGEST_CACHED && self.buckets[at].admits(found, hash);
+        if is_kept && !name.is_beginning {
+            let way = self.make_room(at, found, cohorts);
+            let mut route = Box::new(Route::empty());
+            build(&mut route, &mut self.matched, scope, subject, Some(cohorts));
+            if route.cost() <= DEAREST {
+                return self.keep(route, hash, (at, way));
+            }
+            // Too dear to keep: used once, like any route of a subject that does not return.
             self.fleeting.forget(cohorts);
-            self.fleeting.is_fleeting = true;
-            build(&mut self.fleeting, &mut self.matched, scope, subject, None);
+            self.fleeting = *route;
             return &mut self.fleeting;
         }
+        self.fleeting.forget(cohorts);
+        let has_clients = build(&mut self.fleeting, &mut self.matched, scope, subject, None);
+        // What clients get names the subject, and deny rules may look behind what it begins with.
+        if !is_kept || has_clients || !scope.account.routes_by_beginning() {
+            return &mut self.fleeting;
+        }
+        let way = self.make_room(at, found, cohorts);
+        let mut route = Box::new(std::mem::replace(&mut self.fleeting, Route::empty()));
+        route.key = scope.key(&name);
+        route.name.truncate(name.text.len());
+        self.keep(route, hash, (at, way))
+    }
+
+    /// Empties a way of a bucket for another route.
+    fn make_room(&mut self, at: usize, found: Option<usize>, cohorts: &mut Cohorts) -> usize {
+        let bucket = &mut self.buckets[at];
         let way = found.unwrap_or_else(|| {
             bucket.next = (bucket.next + 1) % WAYS;
             bucket.next
@@ -333,20 +394,15 @@ impl Routes {
         while self.held > BUDGET {
             self.sweep_bucket(cohorts, |_| true);
         }
-        let mut route = Box::new(Route::empty());
+        way
+    }
+
+    /// Puts a route into an empty way.
+    fn keep(&mut self, mut route: Box<Route>, hash: u64, (at, way): (usize, usize)) -> &mut Route {
         route.is_fleeting = false;
         route.place = (at as u32, way as u32);
         route.hash = hash;
-        build(&mut route, &mut self.matched, scope, subject, Some(cohorts));
-        let cost = route.cost();
-        if cost > DEAREST {
-            // Too dear to keep: used once, like any route of a subject that does not return.
-            route.is_fleeting = true;
-            self.fleeting.forget(cohorts);
-            self.fleeting = *route;
-            return &mut self.fleeting;
-        }
-        self.held += cost;
+        self.held += route.cost();
         let fanout = route.fanout();
         self.counts.cached += 1;
         self.counts.fanout += fanout;
@@ -418,19 +474,19 @@ struct Matching {
     services: Matched<Arc<Binding>>,
 }
 
-/// Fills a forgotten route.
+/// Fills a forgotten route. Answers whether any client has subscribed to the subject, even if it must not receive it.
 fn build(
     route: &mut Route,
     Matching { clients: matched, services }: &mut Matching,
     scope: Scope<'_>,
     subject: &[u8],
     cohorts: Option<&mut Cohorts>,
-) {
-    route.key = scope.key();
+) -> bool {
+    route.key = scope.key(&Name { text: subject, is_beginning: false });
     route.account = Some(Arc::clone(scope.account));
     route.permissions = scope.permissions.cloned();
-    route.subject.clear();
-    route.subject.extend_from_slice(subject);
+    route.name.clear();
+    route.name.extend_from_slice(subject);
     route.access = access(scope, subject);
     let stamp = scope.account.interest.collect(subject, matched);
     route.stamp = Some([stamp, scope.account.services.collect(subject, services)]);
@@ -440,6 +496,7 @@ fn build(
             route.services.push(Arc::clone(binding.service()));
         }
     }
+    let has_clients = !matched.is_empty();
     let takes = |sub: &Arc<Subscription>| may_receive(sub, subject);
     match cohorts {
         Some(cohorts) => share(route, matched.plain.drain(..).filter(takes), cohorts),
@@ -459,6 +516,7 @@ fn build(
         }
     }
     matched.clear();
+    has_clients
 }
 
 /// The one place that decides whether a publisher may use a subject.
@@ -506,7 +564,7 @@ type Look = (Box<[u8]>, bool);
 /// Sorts plain subscriptions into cohorts of equal heads and the rest.
 fn share(route: &mut Route, subs: impl Iterator<Item = Arc<Subscription>>, cohorts: &mut Cohorts) {
     let mut alike: HashMap<Look, Vec<Arc<Subscription>>> = HashMap::new();
-    let subject = std::mem::take(&mut route.subject);
+    let subject = std::mem::take(&mut route.name);
     for sub in subs {
         if is_careful(&sub) || sub.conn().is_filtered() {
             let delivery = deliver_to(&mut route.heads, &subject, sub);
@@ -528,5 +586,5 @@ fn share(route: &mut Route, subs: impl Iterator<Item = Arc<Subscription>>, cohor
         let cohort = cohorts.intern(subs.iter().map(|sub| Arc::clone(sub.conn())).collect());
         route.targets.push(Target::Cohort(Shared { cohort, subs, headers, head }));
     }
-    route.subject = subject;
+    route.name = subject;
 }

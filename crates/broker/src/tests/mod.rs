@@ -2,6 +2,7 @@
 //! shards, what they get comes out of fake transports, and nothing happens between but what a test asks
 //! for. `model` plays random scripts against a plain twin.
 
+mod answers;
 mod cohorts;
 mod congestion;
 mod counts;
@@ -22,3 +23,4 @@ mod sink;
 mod timers;
 mod trace;
 mod twin;
+mod watches;

@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::conn::{Conn, Endpoint};
 use crate::log::{Level, Log};
 use crate::outbox::Drained;
-use crate::session::{Removal, Session, Verdict, Why};
+use crate::session::{Refreshed, Removal, Session, Verdict, Why};
 use crate::settings::Settings;
 use crate::shard::Shard;
 use bytes::Bytes;
@@ -268,6 +268,12 @@ impl Peer {
         let verdict = self.session.on_deadline(&mut self.shard.borrow_mut(), self.clock.get());
         self.obey(verdict);
         self.shard.borrow_mut().flush();
+    }
+
+    /// Has the session heed what was replaced in the broker, as a shell does after a reload.
+    pub(super) fn refresh(&mut self) {
+        let refreshed = self.session.refresh(&mut self.shard.borrow_mut(), self.clock.get());
+        assert!(matches!(refreshed, Refreshed::Go), "it stays");
     }
 
     /// Goes on with a blocked outbox, as the owner shard does when the transport takes bytes again.

@@ -1,6 +1,7 @@
 //! The rows of the performance table: what is measured, and the goal of each figure.
 //!
-//! This file is the core server's table in code; the rows about streams are in `jetstream::rows`. Change a goal here only together with `docs/performance.md`.
+//! This file is the core server's table in code; the rows about streams are in `jetstream::rows`, those about
+//! consumers in `jetstream::consumers::rows`. Change a goal here only together with `docs/performance.md`.
 
 use std::fmt;
 
@@ -37,6 +38,8 @@ pub(crate) enum Workload {
     Start,
     /// JetStream.
     Streams(jetstream::Load),
+    /// Consumers of JetStream, and what clients build on them.
+    Consumers(jetstream::consumers::Load),
 }
 
 /// A kind of figure.
@@ -55,6 +58,14 @@ pub(crate) enum Metric {
     ProcessMemory,
     StartTime,
     SubjectMemory,
+    /// Messages published per second beside those that are counted as the row's.
+    PublishRate,
+    /// Consumers made per second.
+    CreationRate,
+    ConsumerMemory,
+    /// Milliseconds of CPU time per second, with hardly anything to do.
+    IdleCpu,
+    PendingMemory,
 }
 
 /// What a figure must reach.
@@ -87,12 +98,20 @@ impl Metric {
             Self::ProcessMemory => "resident MiB",
             Self::StartTime => "ms until it greets",
             Self::SubjectMemory => "bytes/subject",
+            Self::PublishRate => "published/s",
+            Self::CreationRate => "consumers made/s",
+            Self::ConsumerMemory => "bytes/consumer",
+            Self::IdleCpu => "CPU ms/s",
+            Self::PendingMemory => "bytes/pending ack",
         }
     }
 
     /// Whether a larger figure is the better one.
     pub(crate) fn more_is_better(self) -> bool {
-        matches!(self, Self::MessageRate | Self::RateKept | Self::ChurnRate)
+        matches!(
+            self,
+            Self::MessageRate | Self::RateKept | Self::ChurnRate | Self::PublishRate | Self::CreationRate
+        )
     }
 }
 
@@ -121,11 +140,12 @@ impl fmt::Display for Bound {
 const CORE: &str = "core";
 
 /// The groups of rows that make the table.
-pub(crate) const TABLE: &str = "core,js";
+pub(crate) const TABLE: &str = "core,js,consumers";
 
-/// All rows: the core server, streams, and the study of publishing to streams.
+/// All rows: the core server, streams, consumers, and the study of publishing to streams.
 pub(crate) fn rows() -> Vec<Row> {
-    [core(), jetstream::rows::issue(), jetstream::rows::study()].concat()
+    let (streams, consumers) = (jetstream::rows::issue(), jetstream::consumers::rows::rows());
+    [core(), streams, consumers, jetstream::rows::study()].concat()
 }
 
 /// The rows about the core server, in the order of the issue.
@@ -247,7 +267,9 @@ mod tests {
     #[test]
     fn groups_are_chosen_by_their_name() {
         let chosen = |patterns: &str| rows().iter().filter(|row| row.is_among(patterns)).count();
-        assert_eq!(chosen(TABLE), core().len() + jetstream::rows::issue().len());
+        let consumers = jetstream::consumers::rows::rows().len();
+        assert_eq!(chosen(TABLE), core().len() + jetstream::rows::issue().len() + consumers);
+        assert_eq!((chosen("consumers"), chosen("c-*")), (consumers, consumers));
         assert_eq!(chosen("s1"), jetstream::rows::study().len());
         assert_eq!(chosen("s1-sync-*, js-get-1"), 7);
         assert_eq!(chosen("*"), rows().len());

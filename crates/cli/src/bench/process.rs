@@ -234,6 +234,11 @@ impl CpuTime {
         }
     }
 
+    /// Both times together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { scheduled: self.scheduled + other.scheduled, accounted: self.accounted + other.accounted }
+    }
+
     /// Whether the two sources differ by more than a fifth; short times are not judged, because the
     /// second source counts in steps of 10 ms.
     pub(crate) fn is_doubtful(self) -> bool {

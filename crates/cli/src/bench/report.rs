@@ -156,6 +156,7 @@ impl Circumstances {
                 "streams",
                 format!("{} distinct subjects, {} messages read", settings.subjects, settings.stored),
             ),
+            ("consumers", format!("{} of the full size", settings.scale.0)),
         ];
         Self { lines }
     }

@@ -12,6 +12,7 @@ use crate::bench::churn;
 use crate::bench::error::BenchError;
 use crate::bench::footprint;
 use crate::bench::jetstream;
+use crate::bench::jetstream::consumers::{self, Scale, Stage};
 use crate::bench::plan::{Metric, Row, Workload};
 use crate::bench::process::{CpuTime, Server};
 use crate::bench::publisher::Until;
@@ -50,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) subjects: u64,
     /// Messages of a stream that is read.
     pub(crate) stored: u64,
+    /// For rows about consumers.
+    pub(crate) scale: Scale,
     /// For the row `idle`.
     pub(crate) connections: usize,
     /// Bytes of messages that may wait in a server for all receivers together.
@@ -137,6 +140,7 @@ enum Rig {
     IdleConnections,
     Start,
     Streams(jetstream::Load),
+    Consumers(consumers::Load),
 }
 
 impl Rig {
@@ -149,6 +153,7 @@ impl Rig {
             Workload::IdleConnections => Self::IdleConnections,
             Workload::Start => Self::Start,
             Workload::Streams(load) => Self::Streams(load),
+            Workload::Consumers(load) => Self::Consumers(load),
         }
     }
 }
@@ -192,6 +197,10 @@ impl Round {
         Self { readings: readings.collect(), cpu: outcome.cpu }
     }
 
+    fn of_consumers(outcome: consumers::Outcome) -> Self {
+        Self { readings: outcome.readings, cpu: outcome.cpu }
+    }
+
     fn of_churn(comparison: &churn::Comparison) -> Self {
         Self::without_cpu(vec![
             (Metric::MessageRate, comparison.churned),
@@ -210,6 +219,8 @@ struct Contestant<'a> {
     side: Side,
     binary: PathBuf,
     server: Server,
+    /// What it holds for a row about consumers.
+    stage: Option<Stage>,
     scratch: &'a Scratch,
 }
 
@@ -222,9 +233,14 @@ impl<'a> Contestant<'a> {
         };
         let server = match rig {
             Rig::Streams(load) => load.server(&binary, scratch)?,
+            Rig::Consumers(load) => load.server(&binary, scratch)?,
             _ => Server::start(&binary)?,
         };
-        let contestant = Self { side, server, binary, scratch };
+        let stage = match rig {
+            Rig::Consumers(load) => Some(load.stage(server.address(), settings.scale)?),
+            _ => None,
+        };
+        let contestant = Self { side, server, binary, stage, scratch };
         let warm_up = settings.duration / 5;
         let (address, meter) = (contestant.server.address(), contestant.server.meter());
         match rig {
@@ -237,9 +253,16 @@ impl<'a> Contestant<'a> {
             Rig::Streams(load) if !load.wants_fresh_server() => {
                 load.run(address, settings.extent(warm_up), None)?;
             }
-            Rig::Subscriptions | Rig::IdleConnections | Rig::Start | Rig::Streams(_) => {}
+            Rig::Consumers(load) if !load.wants_fresh_server() => {
+                contestant.stage().run(address, warm_up, None)?;
+            }
+            Rig::Subscriptions | Rig::IdleConnections | Rig::Start | Rig::Streams(_) | Rig::Consumers(_) => {}
         }
         Ok(contestant)
+    }
+
+    fn stage(&self) -> &Stage {
+        self.stage.as_ref().expect("every row about consumers has one")
     }
 
     fn measure(&self, settings: &Settings, rig: &Rig) -> Result<Round, BenchError> {
@@ -260,6 +283,11 @@ impl<'a> Contestant<'a> {
             Rig::Streams(load) => {
                 Round::of_streams(&load.run(address, settings.extent(duration), Some(meter))?)
             }
+            Rig::Consumers(load) if load.wants_fresh_server() => {
+                let server = load.server(&self.binary, self.scratch)?;
+                Round::of_consumers(self.stage().run(server.address(), duration, Some(server.meter()))?)
+            }
+            Rig::Consumers(_) => Round::of_consumers(self.stage().run(address, duration, Some(meter))?),
             Rig::Subscriptions => {
                 let bytes = footprint::per_subscription(&self.binary, settings.subscriptions)?;
                 Round::without_cpu(vec![(Metric::SubscriptionMemory, bytes)])

@@ -7,7 +7,7 @@
 use super::ack_subject::AckSubjects;
 use super::brake::Brake;
 use super::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
-use super::effects::{Effects, Event, World};
+use super::effects::{Answered, Effects, Event, World};
 use super::pull::{Pull, Supply};
 use super::push::Push;
 use super::record::Record;
@@ -219,8 +219,8 @@ impl ConsumerCore {
         (self.hands.next_delivery - 1, self.source.position() - 1)
     }
 
-    pub(super) fn supply(&mut self) -> Supply {
-        self.notice_trimmed();
+    pub(super) fn supply(&mut self, turn: &mut Turn<'_>) -> Supply {
+        self.notice_trimmed(turn);
         let pending = self.source.left();
         let again = self.redelivery.len() as u64;
         Supply { pending, again, outstanding: self.hands.outstanding }
@@ -309,33 +309,47 @@ impl ConsumerCore {
 
     /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more, and what is no more is not
     /// looked for.
-    pub fn forget_removed(&mut self) {
-        self.notice_trimmed();
-        let known: Vec<Seq> = self.hands.record.read(|state| {
-            let pending = state.pending().iter().map(|(seq, _)| seq);
-            pending.chain(state.redelivered().keys().copied()).collect()
-        });
+    /// `are_told`: those who listen hear of each.
+    pub fn forget_removed(&mut self, are_told: bool, turn: &mut Turn<'_>) {
+        self.notice_trimmed(turn);
         let source = &self.source;
-        let gone: Vec<Delta> =
-            known.into_iter().filter(|seq| !source.contains(*seq)).map(|seq| Delta::Forget { seq }).collect();
-        self.hands.record.apply_all(&gone);
-        self.hands.count_outstanding();
+        let mut gone = self.hands.unacknowledged(Seq::MAX);
+        gone.retain(|one| !source.contains(one.seq));
+        let known: Vec<Seq> = self.hands.record.read(|state| state.redelivered().keys().copied().collect());
+        let forgotten = known.into_iter().filter(|seq| !source.contains(*seq));
+        let deltas: Vec<Delta> =
+            gone.iter().map(|one| one.seq).chain(forgotten).map(|seq| Delta::Forget { seq }).collect();
+        self.hands.record.apply_all(&deltas);
+        self.removed(gone, are_told, turn);
+        let source = &self.source;
         self.redelivery.retain(|seq| source.contains(seq));
         self.source.forget_removed();
     }
 
     /// The stream may begin later than it did, because of its limits too: nobody can acknowledge what is gone, and it keeps
     /// nothing back.
-    pub(super) fn notice_trimmed(&mut self) {
+    pub(super) fn notice_trimmed(&mut self, turn: &mut Turn<'_>) {
         let first = self.source.reader().removals().first_seq;
         if first == self.first {
             return;
         }
         self.first = first;
         self.source.trimmed(first);
+        let gone = self.hands.unacknowledged(first);
         if self.hands.record.apply(Delta::DropBelow { seq: first }) == Applied::Changed {
-            self.hands.count_outstanding();
             self.redelivery.retain(|seq| seq >= first);
+            self.removed(gone, true, turn);
+        }
+    }
+
+    fn removed(&mut self, gone: Vec<Answered>, are_told: bool, turn: &mut Turn<'_>) {
+        self.hands.count_outstanding();
+        if !gone.is_empty() {
+            self.hands.last_acked = Some(turn.now);
+        }
+        if are_told {
+            let told = |one| Event::Terminated(one, "Unacknowledged message was deleted".to_owned());
+            turn.effects.events.extend(gone.into_iter().map(told));
         }
     }
 
@@ -355,6 +369,14 @@ impl ConsumerCore {
     pub fn end(&mut self, text: &str, turn: &mut Turn<'_>) {
         if let Mode::Pull(pull) = &mut self.hands.mode {
             pull.end(text, turn);
+        }
+    }
+
+    /// The server ends: who waits is told so. Answers whether anybody did.
+    pub fn take_leave(&mut self, turn: &mut Turn<'_>) -> bool {
+        match &mut self.hands.mode {
+            Mode::Pull(pull) => pull.take_leave(turn),
+            Mode::Push(_) => false,
         }
     }
 
@@ -399,13 +421,15 @@ impl ConsumerCore {
         if self.redelivery.next_due().is_some_and(|at| at <= turn.now) {
             self.look_for_late(turn);
         }
-        let has_pending = self.hands.outstanding > 0;
+        let (has_pending, is_full) = (self.hands.outstanding > 0, self.is_full());
         let Hands { config, mode, .. } = &mut self.hands;
         match mode {
             Mode::Pull(pull) => {
                 pull.unpin_if_due(turn);
                 if pull.next_due().is_some_and(|at| at <= turn.now) {
-                    pull.look_through(false, turn);
+                    // Compat: where acknowledgements are missing, who does not want to wait does so until the next of
+                    // these moments.
+                    pull.look_through(is_full, turn);
                 }
             }
             Mode::Push(push) => push.beat_if_due(config, turn.place, has_pending, turn.now, turn.effects),
@@ -415,7 +439,7 @@ impl ConsumerCore {
 
     /// What nobody acknowledged in time is to come again, or was delivered as often as it may be.
     fn look_for_late(&mut self, turn: &mut Turn<'_>) {
-        self.notice_trimmed();
+        self.notice_trimmed(turn);
         let Self { redelivery, hands, .. } = self;
         let found = hands.record.read(|state| redelivery.look(state, &hands.config, turn.now));
         for (seq, pending, redelivered) in found.exhausted {
@@ -454,6 +478,19 @@ impl ConsumerCore {
 impl Hands {
     pub(super) fn count_outstanding(&mut self) {
         self.outstanding = self.record.read(|state| state.pending().len() as u64);
+    }
+
+    /// What awaits its acknowledgement of the messages before `end`.
+    fn unacknowledged(&self, end: Seq) -> Vec<Answered> {
+        self.record.read(|state| {
+            let pending = state.pending().iter().take_while(|(seq, _)| *seq < end);
+            let answered = |(seq, pending): (Seq, consumer::Pending)| {
+                // Compat: one that came again once counts like one that came for the first time.
+                let deliveries = state.redelivered().get(&seq).copied().unwrap_or(0).max(1);
+                Answered { delivery: pending.delivery, seq, deliveries }
+            };
+            pending.map(answered).collect()
+        })
     }
 
     /// Has the record know what was delivered.

@@ -4,7 +4,7 @@
 //! a slice is full, so that the shard can write what it has.
 
 use super::ack_subject::Named;
-use super::config::AckPolicy;
+use super::config::{AckPolicy, PriorityPolicy};
 use super::core::{ConsumerCore, Hands, Mode, Turn};
 use super::effects::Event;
 use super::pull::{Supply, Taker};
@@ -29,6 +29,8 @@ pub enum Pace {
     Rests,
     /// There is no more, and somebody wants it: to be woken when the stream has more.
     AtEnd,
+    /// What there is up to this message is too little for those who wait: to be woken when the stream has more.
+    TooFew(Seq),
     /// There is more than one turn should deliver.
     More,
     /// What comes next is not at hand: it has to be read where one may wait.
@@ -81,8 +83,9 @@ enum Given {
 impl ConsumerCore {
     /// Delivers what there is to those who want it.
     pub fn deliver(&mut self, turn: &mut Turn<'_>) -> Pace {
-        self.notice_trimmed();
+        self.notice_trimmed(turn);
         turn.place = self.place();
+        let seen = self.source.reader().release().seq();
         let stop = self.deliver_slice(turn);
         self.hands.commit();
         turn.place = self.place();
@@ -94,7 +97,11 @@ impl ConsumerCore {
             pull.look_through(!matches!(stop, Stop::Full | Stop::Hindered), turn);
         }
         match stop {
-            Stop::End if !self.has_demand() => Pace::Rests,
+            Stop::End | Stop::NoTaker if !self.has_demand() => Pace::Rests,
+            // Those who wait for enough take it when there is more.
+            Stop::NoTaker if self.hands.config.priority_policy == PriorityPolicy::Overflow => {
+                Pace::TooFew(seen)
+            }
             stop => stop.pace(),
         }
     }

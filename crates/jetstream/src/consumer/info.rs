@@ -9,7 +9,7 @@ impl ConsumerCore {
     /// How it stands; its configuration as it is kept.
     pub fn info(&mut self, stream: &str, turn: &mut Turn<'_>) -> ConsumerInfo {
         turn.place = self.place();
-        let supply = self.supply();
+        let supply = self.supply(turn);
         let hands = &mut self.hands;
         let num_waiting = match &mut hands.mode {
             Mode::Pull(pull) => {
@@ -52,16 +52,15 @@ impl ConsumerCore {
             pause_remaining: paused,
             ts: turn.now,
             priority_groups: config.priority_groups.iter().take(1).map(group).collect(),
-            config,
+            config: Some(config),
         }
     }
 
-    /// Ends the choice of a client for a group. False: there is no such group, or nobody was chosen.
+    /// Ends the choice of a client for a group, and tells so. Compat: also if nobody was chosen. False: it has no groups.
     pub fn unpin(&mut self, group: &str, turn: &mut Turn<'_>) -> bool {
         let Mode::Pull(pull) = &mut self.hands.mode else { return false };
-        let Some(pin) = pull.pin.take_if(|pin| pin.group == group) else { return false };
-        let group = pin.group;
-        turn.effects.events.push(Event::Unpinned { group, reason: Unpinned::Admin });
+        pull.pin.take_if(|pin| pin.group == group);
+        turn.effects.events.push(Event::Unpinned { group: group.to_owned(), reason: Unpinned::Admin });
         true
     }
 }

@@ -278,6 +278,16 @@ impl Pull {
         }
     }
 
+    /// The server ends, and with it all requests. Answers whether there were any.
+    pub(super) fn take_leave(&mut self, turn: &mut Turn<'_>) -> bool {
+        let has_some = !self.queue.is_empty();
+        for request in self.queue.drain() {
+            let status = Status::Left(409, "Server Shutdown", request.left, request.bytes);
+            turn.effects.say(&request.reply, &status);
+        }
+        has_some
+    }
+
     /// The chosen client of a group has not been heard of for too long.
     pub(super) fn unpin_if_due(&mut self, turn: &mut Turn<'_>) {
         if let Some(pin) = self.pin.take_if(|pin| pin.until <= turn.now) {

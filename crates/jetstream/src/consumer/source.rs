@@ -61,11 +61,14 @@ impl Start {
             _ if config.opt_start_seq > 0 => return Ok(Self::at(config.opt_start_seq.max(first))),
             DeliverPolicy::All | DeliverPolicy::ByStartSequence => first,
             DeliverPolicy::LastPerSubject if keeps_one => first,
-            DeliverPolicy::Last => reader.last_seq(&filter)?.unwrap_or(behind),
+            DeliverPolicy::Last if filter.is_all() => totals.last_seq,
+            // Compat: where nothing fits, all that will come does.
+            DeliverPolicy::Last => reader.last_seq(&filter)?.unwrap_or(0),
             DeliverPolicy::New => behind,
             DeliverPolicy::LastPerSubject => {
                 lasts = last_of_each(config, reader)?;
-                behind
+                // Compat: where nothing fits, it begins with the last that does not.
+                if lasts.is_empty() { totals.last_seq } else { behind }
             }
             DeliverPolicy::ByStartTime => {
                 config.opt_start_time.map_or(Ok(behind), |time| reader.seq_at(time.timestamp()))?

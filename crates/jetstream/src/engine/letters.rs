@@ -41,6 +41,11 @@ impl Letters {
         self.bytes.load(Relaxed)
     }
 
+    /// Whether all there was to say is in the outboxes.
+    pub(super) fn are_out(&self) -> bool {
+        self.queue.is_idle(VecDeque::is_empty)
+    }
+
     /// Takes the right to send what waits, if it does and nobody has it.
     pub(super) fn claim(&self) -> bool {
         self.queue.try_claim(VecDeque::is_empty)

@@ -24,6 +24,7 @@ use myelin_store::{FoundStream, OnDurable, OpenError, Store, StoreOptions, Store
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 pub use account::AccountStreams;
 use consumers::LogListener;
@@ -33,6 +34,9 @@ pub use host::{Alarmed, Host, Task};
 pub use live::{Backlog, LiveStream, Loan};
 pub use request::Request;
 pub use settings::Settings;
+
+/// How long the end of the server waits until clients are told of it.
+const LEAVE: Duration = Duration::from_millis(50);
 
 /// See the head of this file.
 pub struct JetStream {
@@ -139,6 +143,17 @@ impl JetStream {
     /// The journal, for the thread that runs its rounds.
     pub fn journal(&self) -> &Arc<Journal> {
         self.store.journal()
+    }
+
+    /// Tells clients that wait for messages that the server ends, while shards still run, and gives that a moment to get
+    /// on its way.
+    pub fn take_leave(&self) {
+        let streams = self.accounts().into_iter().flat_map(|account| account.streams());
+        let told: Vec<_> = streams.flat_map(|stream| stream.consumers().take_leave()).collect();
+        let deadline = self.host.instant() + LEAVE;
+        while !told.iter().all(|consumer| consumer.has_said_all()) && self.host.instant() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Makes everything durable. Nothing may come in any more.

@@ -69,6 +69,11 @@ impl Running {
         &self.jetstream
     }
 
+    /// The server is about to end, and its shards still run.
+    pub(crate) fn take_leave(&self) {
+        self.jetstream.take_leave();
+    }
+
     /// Ends the threads and makes everything durable. The shards must have ended: nothing comes in any more.
     pub(crate) fn stop(self, log: &Logger) {
         log.info("Initiating JetStream Shutdown...");

@@ -2,7 +2,7 @@
 
 use super::Configured;
 use jiff::Timestamp;
-use myelin_jetstream::{AccountStreams, JetStream, LiveStream};
+use myelin_jetstream::{AccountStreams, JetStream, LiveConsumer, LiveStream};
 use myelin_monitor::{
     Allowance, ApiStats, JetStreamAccount, JetStreamSnapshot, JetStreamStats, Json, StoredAccount,
     StoredStream, StreamFailure, StreamParts, StreamSnapshot,
@@ -54,6 +54,7 @@ fn sums(account: &AccountStreams) -> JetStreamAccount {
         api_total: info.api.total,
         api_errors: info.api.errors,
         streams: info.streams as usize,
+        consumers: info.consumers as usize,
         ..JetStreamAccount::default()
     };
     for stream in account.streams() {
@@ -78,9 +79,27 @@ fn one(stream: &LiveStream, parts: StreamParts) -> Option<StreamSnapshot> {
         state: json(compact(&stream.state(false)))?,
         mirror: None,
         sources: Vec::new(),
-        consumers: Vec::new(),
+        consumers: if parts.consumers { consumers(stream, parts.config) } else { Vec::new() },
         direct_consumers: Vec::new(),
     })
+}
+
+fn consumers(stream: &LiveStream, with_config: bool) -> Vec<Json> {
+    let consumers = stream.consumers();
+    let info = |live: &Arc<LiveConsumer>| {
+        let mut info = consumers.info(live)?;
+        if !with_config {
+            info.config = None;
+        }
+        json(compact(&info))
+    };
+    consumers.all().iter().filter_map(info).collect()
+}
+
+/// Whether a stream has a consumer of this name.
+pub(super) fn has_consumer(jetstream: &JetStream, account: &str, stream: &str, consumer: &str) -> bool {
+    let stream = jetstream.account(account).and_then(|account| account.stream(stream));
+    stream.is_some_and(|stream| stream.consumers().find(consumer).is_some())
 }
 
 fn json(text: Vec<u8>) -> Option<Json> {

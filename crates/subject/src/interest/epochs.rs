@@ -47,6 +47,15 @@ impl Epochs {
             && self.wild.load(Ordering::Acquire) == stamp.wild
     }
 
+    /// Falls between any two changes that can affect subjects which begin with `first`: those before it are seen by whoever
+    /// comes after it, and those after it see what was written before it.
+    pub(super) fn meet(&self, first: &Lead<'_>) {
+        for counter in [&self.first[shard_of(first.hash, SHARDS)], &self.wild] {
+            // Takes its place in the order of changes of the counter and outdates nothing.
+            counter.fetch_add(0, Ordering::AcqRel);
+        }
+    }
+
     /// Announces a change of patterns that begin with `first`; it counts once it is published.
     pub(super) fn change(&self, first: &Lead<'_>) -> Change<'_> {
         Change(match first.text {
@@ -62,6 +71,7 @@ pub(super) struct Change<'a>(&'a AtomicU64);
 impl Change<'_> {
     /// To be called after the data has changed.
     pub(super) fn publish(self) {
-        self.0.fetch_add(1, Ordering::Release);
+        // Acquire is for those who meet changes.
+        self.0.fetch_add(1, Ordering::AcqRel);
     }
 }

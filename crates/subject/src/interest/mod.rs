@@ -101,6 +101,12 @@ impl<M: Member> Interest<M> {
         removed
     }
 
+    /// Meets whoever changes who receives `subject`: every change is either found by each [`collect`](Self::collect) that the
+    /// caller begins afterwards, or whoever makes it sees, when it is made, all that the caller wrote before.
+    pub fn meet(&self, subject: &[u8]) {
+        self.epochs.meet(&Lead::first(subject, &self.hashing));
+    }
+
     /// How many members there are. While others change the index, an estimate.
     #[must_use]
     pub fn len(&self) -> usize {

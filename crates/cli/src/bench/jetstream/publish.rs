@@ -70,7 +70,13 @@ impl Publish {
         Self { numbers, ..Self::over(rotation, content, inbox, window) }
     }
 
-    fn over(rotation: Vec<(String, Vec<u8>)>, content: &Content, inbox: &str, window: usize) -> Self {
+    /// These messages over and over, all of which go into the stream of `content`.
+    pub(crate) fn over(
+        rotation: Vec<(String, Vec<u8>)>,
+        content: &Content,
+        inbox: &str,
+        window: usize,
+    ) -> Self {
         let mut tape = Tape::default();
         let reply = format!("{inbox}.{}", inbox::BLANK);
         let length: usize = rotation.iter().map(|(_, payload)| payload.len() + FRAME_SIZE).sum();

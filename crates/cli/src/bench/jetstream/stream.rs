@@ -72,15 +72,20 @@ impl Streams {
     fn ask(&mut self, verb: &str, name: &str, body: &Value) -> Result<Value, BenchError> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let answer = self.connection.request(&format!("$JS.API.STREAM.{verb}.{name}"), body.as_bytes())?;
-        if answer.is_empty() {
-            return Err(BenchError::Refused("there is no JetStream".into()));
-        }
-        let answer: Value = serde_json::from_slice(&answer)
-            .map_err(|error| BenchError::Protocol(format!("the answer about stream {name}: {error}")))?;
-        match &answer["error"] {
-            Value::Null => Ok(answer),
-            error => Err(BenchError::Refused(error.to_string())),
-        }
+        answered(name, &answer)
+    }
+}
+
+/// The answer to a request about a stream or a consumer, which must not be an error.
+pub(crate) fn answered(about: &str, answer: &[u8]) -> Result<Value, BenchError> {
+    if answer.is_empty() {
+        return Err(BenchError::Refused("there is no JetStream".into()));
+    }
+    let answer: Value = serde_json::from_slice(answer)
+        .map_err(|error| BenchError::Protocol(format!("the answer about {about}: {error}")))?;
+    match &answer["error"] {
+        Value::Null => Ok(answer),
+        error => Err(BenchError::Refused(format!("{about}: {error}"))),
     }
 }
 

@@ -19,8 +19,9 @@ pub struct ConsumerInfo {
     /// When it was made.
     #[serde(serialize_with = "moment")]
     pub created: Timestamp,
-    /// With versions ([`crate::consumer::config::with_versions`]), but not in a list.
-    pub config: ConsumerConfig,
+    /// With versions ([`crate::consumer::config::with_versions`]), but not in a list. Monitoring leaves it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<ConsumerConfig>,
     /// The last message that was delivered.
     pub delivered: SequenceInfo,
     /// The last message up to which all are acknowledged.

@@ -345,7 +345,7 @@ impl World {
             match pace {
                 Pace::More => {}
                 Pace::Cold(from) => self.warm(from),
-                Pace::Rests | Pace::AtEnd => {
+                Pace::Rests | Pace::AtEnd | Pace::TooFew(_) => {
                     self.twin_said(said)?;
                     return self.let_go(&settled);
                 }
@@ -524,11 +524,12 @@ impl World {
         agree("reset", ours, twins)
     }
 
-    fn forget(&mut self, is_told: bool) {
+    fn forget(&mut self, is_told: bool) -> Result<(), String> {
         if is_told {
             self.twin.forget_removed();
-            self.core.as_mut().expect("it is open").forget_removed();
+            self.turn(|core, turn| core.forget_removed(true, turn))?;
         }
+        Ok(())
     }
 
     fn info(&mut self) -> Result<(), String> {
@@ -594,15 +595,15 @@ impl World {
             Operation::Publish(messages) => self.publish(messages),
             Operation::Delete(pick, is_told) => {
                 self.delete(*pick);
-                self.forget(*is_told);
+                self.forget(*is_told)?;
             }
             Operation::Purge(filter, keep, is_told) => {
                 self.purge(*filter, *keep);
-                self.forget(*is_told);
+                self.forget(*is_told)?;
             }
             Operation::Trim(count, is_told) => {
                 self.trim(*count);
-                self.forget(*is_told);
+                self.forget(*is_told)?;
             }
             Operation::Ask(client, ask) => self.ask(*client, ask)?,
             Operation::Answer(pick, word, wants_reply) => {

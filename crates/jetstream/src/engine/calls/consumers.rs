@@ -84,8 +84,9 @@ impl Call<'_> {
 
     /// How a consumer stands, as answers about one say it.
     fn info_of(&self, stream: &LiveStream, live: &LiveConsumer) -> Result<Info, ApiError> {
-        let info = stream.consumers().info(live).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
-        Ok(Info { config: with_versions(&info.config), ..info })
+        let mut info = stream.consumers().info(live).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+        info.config = info.config.as_ref().map(with_versions);
+        Ok(info)
     }
 
     fn find_consumer(

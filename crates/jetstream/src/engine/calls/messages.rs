@@ -37,7 +37,7 @@ impl Call<'_> {
         }
         self.jetstream.make_durable(core)?;
         drop(loan);
-        stream.consumers().forget_removed();
+        stream.consumers().forget_removed(true);
         Ok(MessageDelete { success: true })
     }
 

@@ -32,7 +32,7 @@ impl Call<'_> {
                 self.jetstream.make_durable(core)?;
                 drop(loan);
                 if purged > 0 {
-                    stream.consumers().forget_removed();
+                    stream.consumers().forget_removed(false);
                 }
                 return Ok(StreamPurge { success: true, purged });
             }

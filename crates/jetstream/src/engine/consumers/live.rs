@@ -11,7 +11,7 @@ use crate::consumer::{AckSubject, ConsumerCore, Effects, Pace, Turn, World};
 use crate::engine::host::{Alarmed, Host};
 use crate::engine::letters::Letters;
 use crate::engine::live::lock;
-use myelin_broker::{Account, Binding, Parcel, Service, Shard};
+use myelin_broker::{Account, Binding, Parcel, Service, Shard, Watch, Watcher};
 use myelin_stdx::turn::{self, Outcome};
 use myelin_store::consumer::Flushed;
 use myelin_store::{Filter, Timestamp};
@@ -72,6 +72,8 @@ pub struct LiveConsumer {
     /// When the host will wake it; `i64::MAX`: never.
     alarm: AtomicI64,
     bindings: Mutex<Vec<Arc<Binding>>>,
+    /// Who listens to what it pushes.
+    listeners: Mutex<Option<Watch>>,
     /// Its filters in the index of its stream.
     wishes: Mutex<Vec<Arc<Wish>>>,
     me: Weak<Self>,
@@ -133,6 +135,7 @@ impl LiveConsumer {
             is_gone: AtomicBool::new(false),
             alarm: AtomicI64::new(i64::MAX),
             bindings: Mutex::default(),
+            listeners: Mutex::default(),
             wishes: Mutex::default(),
             me: Weak::clone(me),
         })
@@ -155,6 +158,7 @@ impl LiveConsumer {
     pub(super) fn retire(&self) {
         self.is_gone.store(true, Release);
         std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
+        *lock(&self.listeners) = None;
     }
 
     /// Has other filters in the index; answers those before.
@@ -164,7 +168,9 @@ impl LiveConsumer {
 
     /// Hears when somebody begins or ends to listen to what is pushed.
     pub(super) fn listen_at(&self, config: &ConsumerConfig) {
-        let _ = config;
+        let me: Weak<dyn Watcher> = Weak::clone(&self.me) as Weak<dyn Watcher>;
+        let watch = config.is_push().then(|| self.account.watch(config.deliver_subject.as_bytes(), me));
+        *lock(&self.listeners) = watch;
         self.listeners_changed();
     }
 
@@ -203,6 +209,11 @@ impl LiveConsumer {
         if let Some(me) = self.me.upgrade() {
             self.host.wake(me);
         }
+    }
+
+    /// Whether everything it has to say is on its way.
+    pub(in crate::engine) fn has_said_all(&self) -> bool {
+        self.letters.are_out()
     }
 
     /// Who listens to what it pushes may have changed.
@@ -319,6 +330,8 @@ impl LiveConsumer {
             }
         }
         if self.is_gone() {
+            // What was said before is still sent.
+            after.has_letters |= self.letters.add(&mut effects.out);
             return;
         }
         let mut turn = Turn::new(now, &mut world, &mut effects);
@@ -341,7 +354,7 @@ impl LiveConsumer {
     fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) {
         match work {
             Work::Requests(parcel) => {
-                parcel.iter().for_each(|letter| core.ask(letter.reply, letter.payload, turn));
+                parcel.iter().for_each(|letter| core.request(&letter, turn));
             }
             Work::Acks(parcel) => {
                 for letter in parcel.iter() {
@@ -361,10 +374,12 @@ impl LiveConsumer {
         let Some(owner) = self.owner.upgrade() else { return Pace::Rests };
         loop {
             let pace = core.deliver(turn);
-            if pace != Pace::AtEnd {
-                return pace;
-            }
-            if owner.park(self, core.position(), core.filter().is_all()) {
+            let next = match pace {
+                Pace::AtEnd => core.position(),
+                Pace::TooFew(seen) => seen + 1,
+                _ => return pace,
+            };
+            if owner.park(self, next, core.filter().is_all()) {
                 return pace;
             }
         }
@@ -409,7 +424,8 @@ impl LiveConsumer {
 impl Service for LiveConsumer {
     fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
         if self.is_gone() {
-            return;
+            // Who waited is still told that it is.
+            return self.end(Outcome::Done, Aftermath::default(), shard);
         }
         if parcel.is_empty() {
             self.look(shard);
@@ -430,6 +446,17 @@ impl Service for LiveConsumer {
             && let Some(me) = me
         {
             shard.wake(&(me as Arc<dyn Service>));
+        }
+    }
+}
+
+impl Watcher for LiveConsumer {
+    fn interest_changed(&self, shard: Option<&mut Shard>) {
+        self.listeners_changed();
+        match (shard, self.me.upgrade()) {
+            // In this tick: what was published behind the change finds it known.
+            (Some(shard), Some(me)) => shard.wake(&(me as Arc<dyn Service>)),
+            _ => self.wake(),
         }
     }
 }

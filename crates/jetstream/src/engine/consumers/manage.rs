@@ -138,7 +138,8 @@ impl StreamConsumers {
 
     /// Where a consumer is asked for messages.
     fn subjects(&self, config: &ConsumerConfig) -> Vec<String> {
-        if config.is_push() {
+        // Compat: one that pushes answers too, that it does.
+        if config.direct {
             return Vec::new();
         }
         let (stream, name) = (&self.stream, &config.name);
@@ -247,15 +248,23 @@ impl StreamConsumers {
         }
     }
 
+    /// The server ends: who waits is told so. Answers the consumers that had something to say.
+    pub(in crate::engine) fn take_leave(&self) -> Vec<Arc<LiveConsumer>> {
+        let mut all = self.all();
+        all.retain(|live| live.act(|core, turn| core.take_leave(turn)) == Some(true));
+        all
+    }
+
     /// Messages were purged or deleted by somebody.
-    pub(in crate::engine) fn forget_removed(&self) {
+    /// `are_told`: those who listen hear of what nobody had acknowledged.
+    pub(in crate::engine) fn forget_removed(&self, are_told: bool) {
         for live in self.all() {
-            live.act(|core, _| core.forget_removed());
+            live.act(move |core, turn| core.forget_removed(are_told, turn));
         }
     }
 
-    /// How a consumer stands.
-    pub(in crate::engine) fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
+    /// How a consumer stands. Waits for its turn; only for threads that may.
+    pub fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
         let stream = self.stream.to_string();
         live.act(move |core, turn| core.info(&stream, turn))
     }

@@ -12,7 +12,9 @@ impl StreamConsumers {
     pub(super) fn advise(&self, name: &str, effects: &mut Effects) {
         for event in std::mem::take(&mut effects.events) {
             let until = || self.config(name).and_then(|config| config.pause_until);
-            self.tell_of(name, &|stamp, whose| advisory(stamp, whose, &event, &until), &mut effects.out);
+            let account = self.account.name();
+            let make = |stamp: Stamp<'_>, whose: Whose<'_>| advisory(stamp, account, whose, &event, &until);
+            self.tell_of(name, &make, &mut effects.out);
         }
     }
 
@@ -34,6 +36,7 @@ impl StreamConsumers {
 
 fn advisory(
     stamp: Stamp<'_>,
+    account: &str,
     whose: Whose<'_>,
     event: &Event,
     until: &dyn Fn() -> Option<Moment>,
@@ -47,8 +50,8 @@ fn advisory(
         Event::Acknowledged(answered, delivered) => {
             consumer::acknowledged(stamp, whose, delivery(answered), *delivered)
         }
-        Event::Pinned { group, id } => consumer::group_pinned(stamp, "", whose, group, id),
-        Event::Unpinned { group, reason } => consumer::group_unpinned(stamp, "", whose, group, *reason),
+        Event::Pinned { group, id } => consumer::group_pinned(stamp, account, whose, group, id),
+        Event::Unpinned { group, reason } => consumer::group_unpinned(stamp, account, whose, group, *reason),
         Event::Pause => consumer::paused(stamp, whose, until()),
     }
 }

@@ -4,11 +4,13 @@
 //! tests can say what no library would.
 
 mod batches;
+mod consumers;
 mod disk;
 mod flood;
 mod hostile;
 mod kill;
 mod library;
+mod listeners;
 mod load;
 mod restart;
 

@@ -1,0 +1,161 @@
+//! Measures what it costs to route acknowledgements, none of whose subjects comes twice, to the service that takes them:
+//! `cargo run --release -p myelin-broker --example acknowledgements`.
+//!
+//! Prints nanoseconds per message, from the bytes of a client to the parcel of the service, and the same for one subject.
+
+use bytes::Bytes;
+use myelin_auth::AuthConfig;
+use myelin_broker::{
+    Account, Broker, Conn, Endpoint, Level, Log, Parcel, Service, Session, Settings, Shard, Sink,
+};
+use myelin_wire::info::Info;
+use std::fmt::Arguments;
+use std::io::{IoSlice, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Instant, SystemTime};
+
+/// Messages of one tick, and ticks of one round.
+const TICK: usize = 256;
+const TICKS: usize = 8;
+/// The best of these counts: short, so that some are not disturbed.
+const ROUNDS: usize = 500;
+
+struct Void;
+
+impl Sink for Void {
+    fn try_write(&self, bufs: &[IoSlice<'_>]) -> Result<usize> {
+        Ok(bufs.iter().map(|buf| buf.len()).sum())
+    }
+
+    fn wait_writable(&self, _: &Arc<Conn>) {}
+
+    fn kick(&self, _: &Arc<Conn>) {}
+}
+
+struct Silence;
+
+impl Log for Silence {
+    fn enabled(&self, _: Level) -> bool {
+        false
+    }
+
+    fn write(&self, _: Level, _: Arguments<'_>) {}
+}
+
+/// Counts what it gets.
+#[derive(Default)]
+struct Door(AtomicUsize);
+
+impl Service for Door {
+    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
+        self.0.fetch_add(parcel.len(), Relaxed);
+    }
+}
+
+/// An account with streams, and a client.
+struct Bench {
+    broker: Arc<Broker>,
+    account: Arc<Account>,
+    door: Arc<Door>,
+}
+
+impl Bench {
+    fn new(streams: usize) -> Self {
+        let (settings, info) = (Settings::default(), Info::default());
+        let broker = Broker::new(settings, AuthConfig::open(), &[], None, info, Arc::new(Silence))
+            .expect("there is one account");
+        let account = broker.account("$G").expect("the global account");
+        let door = Arc::new(Door::default());
+        for stream in 0..streams {
+            for subject in [
+                format!("$JS.ACK.S{stream}.>"),
+                format!("$JS.ACK.*.*.S{stream}.>"),
+                format!("$JS.FC.S{stream}.>"),
+                format!("S{stream}.>"),
+            ] {
+                account.bind(subject.as_bytes(), Arc::clone(&door) as Arc<dyn Service>);
+            }
+        }
+        Self { broker, account, door }
+    }
+
+    fn client(&self, shard: &mut Shard, says: &str) -> Session {
+        let endpoint = Endpoint { peer: ([127, 0, 0, 1], 4).into(), start: SystemTime::now() };
+        let conn = self.broker.connect(endpoint, Box::new(Void));
+        let (mut session, _) = Session::open(shard, conn, Instant::now());
+        let hello = format!("CONNECT {{\"verbose\":false,\"pedantic\":false}}\r\n{says}");
+        session.ingest(shard, hello.as_bytes(), None, Instant::now());
+        shard.flush();
+        session
+    }
+
+    /// Nanoseconds per message on one of `threads`.
+    fn measure(&self, threads: usize, listeners: &str, subject: impl Fn(usize) -> String + Sync) -> f64 {
+        let of_thread = |thread: usize| {
+            let mut shard = Shard::new(&self.broker, 7);
+            let listener = self.client(&mut shard, listeners);
+            let mut session = self.client(&mut shard, "");
+            let mut best = f64::MAX;
+            for round in 0..ROUNDS {
+                let ticks: Vec<Bytes> = (0..TICKS)
+                    .map(|tick| {
+                        let first = ((thread * ROUNDS + round) * TICKS + tick) * TICK;
+                        let ops = (first..first + TICK).map(|n| format!("PUB {} 0\r\n\r\n", subject(n)));
+                        Bytes::from(ops.collect::<String>())
+                    })
+                    .collect();
+                let now = Instant::now();
+                for tick in &ticks {
+                    let consumed = session.ingest(&mut shard, tick, Some(tick), now);
+                    assert_eq!(consumed.bytes, tick.len());
+                    shard.flush();
+                }
+                best = best.min(now.elapsed().as_nanos() as f64 / (TICKS * TICK) as f64);
+            }
+            drop(listener);
+            best
+        };
+        let before = self.door.0.load(Relaxed);
+        let slowest = std::thread::scope(|scope| {
+            let of_thread = &of_thread;
+            let all: Vec<_> = (0..threads).map(|thread| scope.spawn(move || of_thread(thread))).collect();
+            all.into_iter().map(|one| one.join().expect("no panic")).fold(0.0, f64::max)
+        });
+        let served = self.door.0.load(Relaxed) - before;
+        assert_eq!(served, threads * ROUNDS * TICKS * TICK, "the service gets everything");
+        slowest
+    }
+}
+
+/// The acknowledgement of message `n`, of the time when it was stored.
+fn ack(stream: usize, n: usize) -> String {
+    format!(
+        "$JS.ACK.S{stream}.worker.1.{n}.{n}.{}.{}",
+        1_763_000_000_000_000_000 + n * 1001,
+        1_000_000 - n % 9
+    )
+}
+
+fn main() {
+    let report = |what: &str, bench: &Bench, listeners: &str| {
+        for threads in [1, 2] {
+            let one = bench.measure(threads, listeners, |n| ack(0, n % 2));
+            let many = bench.measure(threads, listeners, |n| ack(0, n));
+            println!(
+                "{what}, {threads} threads: {one:6.1} ns for one subject, {many:6.1} ns for distinct ones"
+            );
+        }
+    };
+    let inboxes: String = (0..1000).map(|n| format!("SUB _INBOX.{n:022}.* {n}\r\n")).collect();
+    report("one stream, no subscription", &Bench::new(1), "");
+    report("one stream, 1,000 inboxes", &Bench::new(1), &inboxes);
+    report("100 streams, 1,000 inboxes", &Bench::new(100), &inboxes);
+    report("one stream, a `*.*.x` listener", &Bench::new(1), "SUB *.*.x 1\r\n");
+    let many = Bench::new(100);
+    let other = many.measure(1, &inboxes, |n| format!("S0.orders.{}", n % 100));
+    println!("100 other subjects in turn: {other:6.1} ns");
+    let spread = many.measure(1, &inboxes, |n| ack(n % 100, n));
+    println!("100 streams in turn: {spread:6.1} ns for distinct subjects");
+    drop(many.account);
+}

@@ -1,0 +1,124 @@
+//! Drives every row about consumers against the reference and, where it has been built, against ours.
+//!
+//! Tiny sizes: this proves that deliveries of a real server are understood and every message accounted for, not how fast
+//! anything is.
+
+#![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// `None`, with a line that says so, where the reference cannot be found.
+fn reference() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).map(|dir| dir.join("nats-server")).collect();
+    places.push(home.join("go/bin/nats-server"));
+    let found = places.into_iter().find(|program| program.is_file());
+    if found.is_none() {
+        eprintln!("skipped: nats-server was not found");
+    }
+    found
+}
+
+/// Our server as it was last built beside the program under test. Who tests the whole workspace has it built anew.
+fn ours() -> Option<PathBuf> {
+    let program = Path::new(env!("CARGO_BIN_EXE_myelin")).with_file_name("myelin-server");
+    if !program.is_file() {
+        eprintln!("without ours: {} was not built", program.display());
+    }
+    Some(program).filter(|program| program.is_file())
+}
+
+/// Runs these rows and gives them.
+fn table(rows: &str) -> Vec<Value> {
+    let Some(reference) = reference() else { return Vec::new() };
+    let ours = ours().unwrap_or_else(|| reference.clone());
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("table.json");
+    let scratch = directory.path().join("scratch");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_myelin"));
+    command.args([
+        "bench",
+        "table",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.02",
+        "--scale",
+        "0.0005",
+        "--rows",
+        rows,
+    ]);
+    command.arg("--ours").arg(ours).arg("--reference").arg(reference);
+    let output = command.arg("--json").arg(&json).arg("--dir").arg(&scratch).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_dir(&scratch).unwrap().count(), 0, "streams were left behind");
+    let table: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let rows = table["rows"].as_array().unwrap().clone();
+    for row in &rows {
+        assert_eq!(row["failures"].as_array().map(Vec::len), Some(0), "{row}");
+    }
+    rows
+}
+
+/// Checks that these rows have figures of these kinds, the first of which is more than nothing everywhere.
+fn measures(rows: &str, count: usize, metrics: &[&str]) {
+    let rows = table(rows);
+    assert!(rows.is_empty() || rows.len() == count, "{rows:?}");
+    for row in &rows {
+        let figures = row["figures"].as_array().unwrap();
+        let found: Vec<&str> = figures.iter().map(|figure| figure["metric"].as_str().unwrap()).collect();
+        assert_eq!(found, metrics, "{row}");
+        for side in ["reference", "ours", "control"] {
+            let values = figures[0][side].as_array().unwrap();
+            assert!(values.len() == 1 && values.iter().all(|value| value.as_f64() > Some(0.0)), "{row}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_read_by_consumers_that_are_pushed_to() {
+    measures("c-ordered-file,c-ordered-memory,c-push,c-sparse", 4, &["msgs/s", "CPU us/msg"]);
+}
+
+#[test]
+fn a_stream_is_read_by_consumers_that_are_pulled_from() {
+    measures("c-ordered-pull,c-consume,c-fetch-*", 4, &["msgs/s", "CPU us/msg"]);
+}
+
+#[test]
+fn publishers_and_consumers_work_at_once() {
+    measures("c-8x8", 1, &["msgs/s", "CPU us/msg", "published/s"]);
+    measures("c-beside-100", 1, &["msgs/s", "rate kept %", "published/s"]);
+}
+
+#[test]
+fn keys_are_put_and_got_and_watched() {
+    measures("c-kv-put,c-kv-get", 2, &["msgs/s", "CPU us/msg", "p50 us", "p99 us"]);
+    measures("c-kv-watch", 1, &["msgs/s", "CPU us/msg"]);
+}
+
+#[test]
+fn messages_are_timed_from_end_to_end() {
+    measures("c-latency-*", 5, &["msgs/s", "CPU us/msg", "p50 us", "p99 us"]);
+}
+
+#[test]
+fn many_consumers_and_pending_acknowledgements_are_weighed() {
+    measures("c-crowd", 1, &["consumers made/s", "bytes/consumer", "CPU ms/s"]);
+    measures("c-pending", 1, &["msgs/s", "CPU us/msg", "bytes/pending ack"]);
+}
+
+#[test]
+fn a_scale_without_sense_is_refused() {
+    for scale in ["0", "-1", "11", "NaN"] {
+        let arguments = ["bench", "table", "--ours", "a", "--reference", "b", "--rows", "c-push"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_myelin"));
+        let output = command.args(arguments).arg(format!("--scale={scale}")).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains("--scale must be"), "{error}");
+    }
+}
