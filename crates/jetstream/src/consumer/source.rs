@@ -160,18 +160,21 @@ impl Source {
         self.look_from(self.cursor.position().max(self.reader.removals().first_seq));
     }
 
-    /// The next message; `None` at the end of what is released.
-    pub(super) fn next(&mut self, wait: Wait) -> Result<Option<Message<'_>>, ReadError> {
+    /// The next message, and how many there are behind it; `None` at the end of what is released.
+    pub(super) fn next(&mut self, wait: Wait) -> Result<Option<(Message<'_>, u64)>, ReadError> {
         while let Some(&seq) = self.lasts.front() {
             // Looked up twice: a message that was removed meanwhile is passed over.
             if self.reader.get(seq, wait, &mut self.buffer)?.is_some() {
                 self.lasts.pop_front();
-                return self.reader.get(seq, wait, &mut self.buffer);
+                let left = self.left_behind_next();
+                let found = self.reader.get(seq, wait, &mut self.buffer)?;
+                return Ok(found.map(|message| (message, left)));
             }
             self.lasts.pop_front();
             self.count_down();
         }
-        self.cursor.next(wait)
+        let left = self.left_behind_next();
+        Ok(self.cursor.next(wait)?.map(|message| (message, left)))
     }
 
     /// The message that came last was not delivered: it comes again.
@@ -209,7 +212,7 @@ impl Source {
     }
 
     /// How many there will be behind the next message.
-    pub(super) fn left_behind_next(&self) -> u64 {
+    fn left_behind_next(&self) -> u64 {
         self.left.as_ref().map_or(0, |left| left.count.saturating_sub(1))
     }
 
