@@ -15,6 +15,9 @@ pub(super) struct Source {
     /// Of each subject the last message when the consumer was made: delivered before all else.
     lasts: VecDeque<Seq>,
     left: Option<Left>,
+    /// Sequences that were looked at to count.
+    #[cfg(test)]
+    pub(super) counted: u64,
     buffer: Vec<u8>,
 }
 
@@ -104,6 +107,8 @@ impl Source {
             filter,
             lasts: start.lasts,
             left: None,
+            #[cfg(test)]
+            counted: 0,
             buffer: Vec::new(),
         }
     }
@@ -227,24 +232,20 @@ impl Source {
         let removals = self.reader.removals();
         let released = self.reader.release().seq();
         let known = self.left.as_ref().filter(|left| left.holds(removals, self.cursor.position(), released));
-        let counted = match known {
+        let (counted, from) = match known {
             Some(left) if left.through == released => return left.count,
-            Some(left) => {
-                self.reader.count(&self.filter, left.through + 1, released).map(|more| left.count + more)
-            }
-            None => {
-                let from = self.cursor.position();
-                let behind = self.reader.count(&self.filter, from, released);
-                behind.map(|behind| behind + self.lasts.len() as u64)
-            }
+            Some(left) => (left.count, left.through + 1),
+            None => (self.lasts.len() as u64, self.cursor.position()),
         };
-        match counted {
-            Ok(count) => {
-                self.left = Some(Left { count, through: released, removals });
-                count
-            }
-            Err(_) => self.left.as_ref().map_or(0, |left| left.count),
+        #[cfg(test)]
+        {
+            self.counted += (released + 1).saturating_sub(from);
         }
+        let more = if from > released { Ok(0) } else { self.reader.count(&self.filter, from, released) };
+        if let Ok(more) = more {
+            self.left = Some(Left { count: counted + more, through: released, removals });
+        }
+        self.left.as_ref().map_or(0, |left| left.count)
     }
 }
 
