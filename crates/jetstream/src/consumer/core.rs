@@ -383,12 +383,6 @@ impl ConsumerCore {
         }
     }
 
-    /// The server ends: who waits is told so. Answers whether anybody did.
-    pub fn shut_down(&mut self, turn: &mut Turn<'_>) -> bool {
-        let Mode::Pull(pull) = &mut self.hands.mode else { return false };
-        pull.shut_down(turn)
-    }
-
     /// When [`due`](Self::due) has something to do: perhaps too early, never too late.
     #[must_use]
     pub fn next_due(&self, now: Timestamp) -> Option<Timestamp> {

@@ -148,13 +148,12 @@ impl JetStream {
     /// Tells clients that wait for messages that the server ends, while shards still run, and gives that a moment to get
     /// on its way.
     pub fn take_leave(&self) {
-        let mut is_any = false;
-        for account in self.accounts() {
-            for live in account.streams().iter().flat_map(|stream| stream.consumers().all()) {
-                is_any |= live.act(|core, turn| core.shut_down(turn)) == Some(true);
-            }
+        let streams = self.accounts().into_iter().flat_map(|account| account.streams());
+        let told: Vec<_> = streams.flat_map(|stream| stream.consumers().take_leave()).collect();
+        let deadline = self.host.instant() + LEAVE;
+        while !told.iter().all(|consumer| consumer.has_said_all()) && self.host.instant() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
         }
-        is_any
     }
 
     /// Makes everything durable. Nothing may come in any more.
