@@ -8,8 +8,10 @@ use super::config::AckPolicy;
 use super::core::{ConsumerCore, Mode, Turn};
 use super::effects::{Answered, Event};
 use super::redelivery::ack_wait;
+use super::status::Status;
 use crate::config::Retention;
 use crate::json::{self, object};
+use crate::read::is_too_high;
 use crate::stream::duration;
 use myelin_broker::Letter;
 use myelin_store::Seq;
@@ -77,17 +79,27 @@ impl ConsumerCore {
         }
     }
 
+    /// A pull request, as it comes from a client.
+    pub fn request(&mut self, letter: &Letter<'_>, turn: &mut Turn<'_>) {
+        let is_pull = matches!(self.hands.mode, Mode::Pull(_));
+        let level = header::get(letter.headers, b"Nats-Required-Api-Level");
+        if is_pull && !letter.reply.is_empty() && is_too_high(level) {
+            return turn.effects.say(letter.reply, &Status::Plain(412, "Required Api Level"));
+        }
+        self.ask(letter.reply, letter.payload, turn);
+    }
+
     /// A pull request.
     pub fn ask(&mut self, reply: &[u8], body: &[u8], turn: &mut Turn<'_>) {
         if reply.is_empty() {
             return;
         }
         turn.place = self.place();
-        let supply = self.supply();
+        let supply = self.supply(turn);
         match &mut self.hands.mode {
             Mode::Pull(pull) => pull.ask(&self.hands.config, (reply, body), supply, turn),
             Mode::Push(_) => {
-                let status = super::status::Status::Plain(409, "Consumer is push based");
+                let status = Status::Plain(409, "Consumer is push based");
                 turn.effects.say(reply, &status);
             }
         }
@@ -175,6 +187,10 @@ impl ConsumerCore {
 
     fn note_ack(&mut self, turn: &Turn<'_>) {
         self.hands.last_acked = Some(turn.now);
+        if let Mode::Pull(pull) = &mut self.hands.mode {
+            // It may have been counted as used until this was due.
+            pull.last_used = pull.last_used.min(turn.now);
+        }
     }
 
     fn is_sampled(&mut self, turn: &Turn<'_>) -> bool {

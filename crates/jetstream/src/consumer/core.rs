@@ -14,7 +14,7 @@ use super::record::Record;
 use super::redelivery::{Redelivery, ack_wait};
 use super::source::{Source, Start, filter_of};
 use crate::config::Retention;
-use myelin_store::consumer::{self, Applied, ConsumerState, Delta, Rules};
+use myelin_store::consumer::{self, Applied, Delta, Rules};
 use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -74,8 +74,6 @@ pub struct ConsumerCore {
     pub(super) again: Vec<u8>,
     /// Whether the end of the pause is still to be told.
     is_pause_told: bool,
-    /// Messages that awaited their acknowledgement and are no more: still to be told.
-    removed: Vec<Event>,
 }
 
 /// What delivers a message, once it is found.
@@ -100,16 +98,6 @@ pub(super) struct Hands {
 pub(super) enum Mode {
     Pull(Pull),
     Push(Box<Push>),
-}
-
-/// Why a message is over that was removed while it awaited its acknowledgement.
-const OVER: &str = "Unacknowledged message was deleted";
-
-/// The delivery that awaits its acknowledgement, as advisories tell it.
-fn over(state: &ConsumerState, seq: Seq) -> Option<Answered> {
-    let delivery = state.pending().get(seq)?.delivery;
-    let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-    Some(Answered { delivery, seq, deliveries: redelivered + 1 })
 }
 
 /// How its state changes, as the store has it.
@@ -139,6 +127,8 @@ impl ConsumerCore {
     /// A consumer whose record is there already.
     #[must_use]
     pub fn resume(opening: Opening, now: Timestamp) -> Self {
+        let first = opening.reader.removals().first_seq;
+        opening.record.apply(Delta::DropBelow { seq: first });
         let next = opening.record.read(|state| state.delivered().stream) + 1;
         Self::begin(opening, Start { next, ..Start::default() }, now)
     }
@@ -180,7 +170,6 @@ impl ConsumerCore {
             held_until: None,
             again: Vec::new(),
             is_pause_told: true,
-            removed: Vec::new(),
         };
         core.is_pause_told = !core.is_paused(now);
         if let Mode::Push(push) = &mut core.hands.mode {
@@ -230,8 +219,8 @@ impl ConsumerCore {
         (self.hands.next_delivery - 1, self.source.position() - 1)
     }
 
-    pub(super) fn supply(&mut self) -> Supply {
-        self.notice_trimmed();
+    pub(super) fn supply(&mut self, turn: &mut Turn<'_>) -> Supply {
+        self.notice_trimmed(turn);
         let pending = self.source.left();
         let again = self.redelivery.len() as u64;
         Supply { pending, again, outstanding: self.hands.outstanding }
@@ -319,23 +308,18 @@ impl ConsumerCore {
     }
 
     /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more, and what is no more is not
-    /// looked for. `is_told`: each that awaited one is told to be over, as with limits. Compat: not where everything up to
-    /// some message was purged.
-    pub fn forget_removed(&mut self, is_told: bool) {
-        self.trim(is_told);
-        let known: Vec<Seq> = self.hands.record.read(|state| {
-            let pending = state.pending().iter().map(|(seq, _)| seq);
-            pending.chain(state.redelivered().keys().copied()).collect()
-        });
-        let gone: Vec<Seq> = known.into_iter().filter(|seq| !self.source.contains(*seq)).collect();
-        if is_told {
-            let over =
-                self.hands.record.read(|state| gone.iter().filter_map(|seq| over(state, *seq)).collect());
-            self.note_over(over);
-        }
-        let gone: Vec<Delta> = gone.into_iter().map(|seq| Delta::Forget { seq }).collect();
-        self.hands.record.apply_all(&gone);
-        self.hands.count_outstanding();
+    /// looked for. `are_told`: those who listen hear of each. Compat: not where everything up to some message was purged.
+    pub fn forget_removed(&mut self, are_told: bool, turn: &mut Turn<'_>) {
+        self.trim(are_told, turn);
+        let source = &self.source;
+        let mut gone = self.hands.unacknowledged(Seq::MAX);
+        gone.retain(|one| !source.contains(one.seq));
+        let known: Vec<Seq> = self.hands.record.read(|state| state.redelivered().keys().copied().collect());
+        let forgotten = known.into_iter().filter(|seq| !source.contains(*seq));
+        let deltas: Vec<Delta> =
+            gone.iter().map(|one| one.seq).chain(forgotten).map(|seq| Delta::Forget { seq }).collect();
+        self.hands.record.apply_all(&deltas);
+        self.removed(gone, are_told, turn);
         let source = &self.source;
         self.redelivery.retain(|seq| source.contains(seq));
         self.source.forget_removed();
@@ -343,40 +327,32 @@ impl ConsumerCore {
 
     /// The stream may begin later than it did, because of its limits too: nobody can acknowledge what is gone, and it keeps
     /// nothing back.
-    pub(super) fn notice_trimmed(&mut self) {
-        self.trim(true);
+    pub(super) fn notice_trimmed(&mut self, turn: &mut Turn<'_>) {
+        self.trim(true, turn);
     }
 
-    fn trim(&mut self, is_told: bool) {
+    fn trim(&mut self, are_told: bool, turn: &mut Turn<'_>) {
         let first = self.source.reader().removals().first_seq;
         if first == self.first {
             return;
         }
         self.first = first;
-        if is_told && self.hands.outstanding > 0 {
-            let over = self.hands.record.read(|state| {
-                let gone = state.pending().iter().map(|(seq, _)| seq).take_while(|seq| *seq < first);
-                gone.filter_map(|seq| over(state, seq)).collect()
-            });
-            self.note_over(over);
-        }
+        self.source.trimmed(first);
+        let gone = self.hands.unacknowledged(first);
         if self.hands.record.apply(Delta::DropBelow { seq: first }) == Applied::Changed {
-            self.hands.count_outstanding();
             self.redelivery.retain(|seq| seq >= first);
+            self.removed(gone, are_told, turn);
         }
     }
 
-    /// What was removed while it awaited its acknowledgement is told when there is somebody to tell it to.
-    fn note_over(&mut self, over: Vec<Answered>) {
-        let told = over.into_iter().map(|answered| Event::Terminated(answered, OVER.to_owned()));
-        self.removed.extend(told);
-    }
-
-    /// Tells what was removed while it awaited its acknowledgement.
-    pub fn tell_removed(&mut self, turn: &mut Turn<'_>) {
-        if !self.removed.is_empty() {
+    fn removed(&mut self, gone: Vec<Answered>, are_told: bool, turn: &mut Turn<'_>) {
+        self.hands.count_outstanding();
+        if !gone.is_empty() {
             self.hands.last_acked = Some(turn.now);
-            turn.effects.events.append(&mut self.removed);
+        }
+        if are_told {
+            let told = |one| Event::Terminated(one, "Unacknowledged message was deleted".to_owned());
+            turn.effects.events.extend(gone.into_iter().map(told));
         }
     }
 
@@ -470,7 +446,7 @@ impl ConsumerCore {
 
     /// What nobody acknowledged in time is to come again, or was delivered as often as it may be.
     fn look_for_late(&mut self, turn: &mut Turn<'_>) {
-        self.notice_trimmed();
+        self.notice_trimmed(turn);
         let Self { redelivery, hands, .. } = self;
         let found = hands.record.read(|state| redelivery.look(state, &hands.config, turn.now));
         for (seq, pending, redelivered) in found.exhausted {
@@ -509,6 +485,19 @@ impl ConsumerCore {
 impl Hands {
     pub(super) fn count_outstanding(&mut self) {
         self.outstanding = self.record.read(|state| state.pending().len() as u64);
+    }
+
+    /// What awaits its acknowledgement of the messages before `end`.
+    fn unacknowledged(&self, end: Seq) -> Vec<Answered> {
+        self.record.read(|state| {
+            let pending = state.pending().iter().take_while(|(seq, _)| *seq < end);
+            let answered = |(seq, pending): (Seq, consumer::Pending)| {
+                // Compat: one that came again once counts like one that came for the first time.
+                let deliveries = state.redelivered().get(&seq).copied().unwrap_or(0).max(1);
+                Answered { delivery: pending.delivery, seq, deliveries }
+            };
+            pending.map(answered).collect()
+        })
     }
 
     /// Has the record know what was delivered.

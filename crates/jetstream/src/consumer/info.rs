@@ -9,7 +9,7 @@ impl ConsumerCore {
     /// How it stands; its configuration as it is kept.
     pub fn info(&mut self, stream: &str, turn: &mut Turn<'_>) -> ConsumerInfo {
         turn.place = self.place();
-        let supply = self.supply();
+        let supply = self.supply(turn);
         let hands = &mut self.hands;
         let num_waiting = match &mut hands.mode {
             Mode::Pull(pull) => {
@@ -59,13 +59,11 @@ impl ConsumerCore {
         }
     }
 
-    /// Ends the choice of a client for a group.
-    ///
-    /// Compat: that is told also when nobody was chosen, and where the group is not of those that choose.
-    pub fn unpin(&mut self, group: &str, turn: &mut Turn<'_>) {
-        if let Mode::Pull(pull) = &mut self.hands.mode {
-            pull.pin = None;
-        }
+    /// Ends the choice of a client for a group, and tells so. Compat: also if nobody was chosen. False: it has no groups.
+    pub fn unpin(&mut self, group: &str, turn: &mut Turn<'_>) -> bool {
+        let Mode::Pull(pull) = &mut self.hands.mode else { return false };
+        pull.pin.take_if(|pin| pin.group == group);
         turn.effects.events.push(Event::Unpinned { group: group.to_owned(), reason: Unpinned::Admin });
+        true
     }
 }

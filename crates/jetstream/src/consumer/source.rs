@@ -61,11 +61,14 @@ impl Start {
             _ if config.opt_start_seq > 0 => return Ok(Self::at(config.opt_start_seq.max(first))),
             DeliverPolicy::All | DeliverPolicy::ByStartSequence => first,
             DeliverPolicy::LastPerSubject if keeps_one => first,
-            DeliverPolicy::Last => reader.last_seq(&filter)?.unwrap_or(behind),
+            DeliverPolicy::Last if filter.is_all() => totals.last_seq,
+            // Compat: where nothing fits, all that will come does.
+            DeliverPolicy::Last => reader.last_seq(&filter)?.unwrap_or(0),
             DeliverPolicy::New => behind,
             DeliverPolicy::LastPerSubject => {
                 lasts = last_of_each(config, reader)?;
-                behind
+                // Compat: where nothing fits, it begins with the last that does not.
+                if lasts.is_empty() { totals.last_seq } else { behind }
             }
             DeliverPolicy::ByStartTime => {
                 config.opt_start_time.map_or(Ok(behind), |time| reader.seq_at(time.timestamp()))?
@@ -142,6 +145,13 @@ impl Source {
         self.look_from(next);
     }
 
+    /// The stream begins at `first`.
+    pub(super) fn trimmed(&mut self, first: Seq) {
+        while self.lasts.pop_front_if(|seq| *seq < first).is_some() {
+            self.count_down();
+        }
+    }
+
     /// Messages were removed: those that were to come first do not come any more.
     pub(super) fn forget_removed(&mut self) {
         let mut lasts = std::mem::take(&mut self.lasts);
@@ -213,9 +223,6 @@ impl Source {
         // In this order: what is removed or released from here on is noticed the next time.
         let removals = self.reader.removals();
         let released = self.reader.release().seq();
-        while self.lasts.pop_front_if(|seq| *seq < removals.first_seq).is_some() {
-            self.count_down();
-        }
         let known = self.left.as_ref().filter(|left| left.holds(removals, self.cursor.position(), released));
         let counted = match known {
             Some(left) if left.through == released => return left.count,

@@ -85,7 +85,7 @@ fn check(request: &Request) -> Result<(), &'static [u8]> {
 }
 
 /// Whether a request demands more than there is, or something that is no number.
-fn is_too_high(level: Option<&[u8]>) -> bool {
+pub(crate) fn is_too_high(level: Option<&[u8]>) -> bool {
     let Some(level) = level.filter(|level| !level.is_empty()) else { return false };
     let number = std::str::from_utf8(level).ok().and_then(|level| level.parse::<i64>().ok());
     number.is_none_or(|level| level > API_LEVEL)

@@ -22,6 +22,7 @@ mod time;
 pub use batch::{Batch, Progress};
 pub use details::{Contents, SUBJECTS_PER_PAGE, SubjectPage, contents, subject_page};
 pub use direct::Requests;
+pub(crate) use direct::is_too_high;
 pub use message::{Refused, check_message_get, message_get};
 pub use request::{Malformed, Request};
 

@@ -207,6 +207,11 @@ impl Twin {
         last.or_else(|| self.wanted().into_iter().find(|seq| *seq >= self.from))
     }
 
+    /// It stands here or further on.
+    pub(super) fn stands_from(&self) -> Seq {
+        self.lasts.first().copied().unwrap_or(self.from)
+    }
+
     // What is kept.
 
     fn settle(&mut self, seq: Seq) -> bool {
@@ -353,7 +358,7 @@ impl Twin {
         }
         let times = self.waiting.iter().flat_map(|one| [one.until, one.beat_at]).flatten().min();
         if times.is_some_and(|at| at <= self.now) {
-            self.look_through(false);
+            self.look_through(self.is_full());
         }
     }
 
@@ -555,10 +560,11 @@ impl Twin {
         }
     }
 
-    /// Who gets so many bytes: the first in the row who can, and those whom it passes over go to its end.
+    /// Who gets so many bytes: the first in the row who can, and those whom it passes over go to its end. Compat: it counts
+    /// those, and gives up when there are no more than that in the row, whoever has left it meanwhile.
     fn choose(&mut self, bytes: i64) -> Result<Waiting, Stop> {
         let mut passed = 0;
-        while passed < self.waiting.len() {
+        while !self.waiting.is_empty() {
             let one = self.waiting.remove(0);
             if one.until.is_some_and(|at| at < self.now) {
                 self.say_left(&one, "408 Request Timeout");
@@ -569,6 +575,9 @@ impl Twin {
             } else if self.clients.is_behind(&one.reply) {
                 self.waiting.push(one);
                 passed += 1;
+                if passed >= self.waiting.len() {
+                    break;
+                }
             } else {
                 return Ok(one);
             }

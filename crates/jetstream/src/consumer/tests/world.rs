@@ -135,6 +135,7 @@ impl World {
                 self.delete(rng.next_u64());
             }
         }
+        self.stream_changed();
         let config = operation::config(rng, self.twin.last, self.now);
         self.twin.now = self.now;
         self.twin.config = config.clone();
@@ -509,7 +510,7 @@ impl World {
         let position = self.core.as_ref().expect("it is open").position();
         match self.twin.next_new() {
             Some(next) if position > next => Err(format!("it stands at {position} and has not seen {next}")),
-            _ if position < self.twin.from.min(self.twin.next_new().unwrap_or(u64::MAX)) => {
+            _ if position < self.twin.stands_from() => {
                 Err(format!("it stands at {position} and has seen more"))
             }
             _ => Ok(()),
@@ -527,11 +528,12 @@ impl World {
         agree("reset", ours, twins)
     }
 
-    fn forget(&mut self, is_told: bool) {
+    fn forget(&mut self, is_told: bool) -> Result<(), String> {
         if is_told {
             self.twin.forget_removed();
-            self.core.as_mut().expect("it is open").forget_removed(true);
+            self.turn(|core, turn| core.forget_removed(true, turn))?;
         }
+        Ok(())
     }
 
     fn info(&mut self) -> Result<(), String> {
@@ -575,13 +577,13 @@ impl World {
     fn drain(&mut self) -> Result<(), String> {
         self.twin.clients = Clients::default();
         self.update(&Change::Pause(0))?;
+        let mut seen = self.deliveries.len();
         for _ in 0..400 {
-            let (seen, expires) = (self.deliveries.len(), 5 * TICK);
-            let all = Ask { batch: 50, max_bytes: 0, expires, no_wait: false, heartbeat: 0 };
+            let all = Ask { batch: 50, max_bytes: 0, expires: 5 * TICK, no_wait: false, heartbeat: 0 };
             self.ask(2, &all)?;
             self.deliver()?;
-            for at in seen..self.deliveries.len() {
-                let subject = self.deliveries[at].clone();
+            while let Some(subject) = self.deliveries.get(seen).cloned() {
+                seen += 1;
                 self.answer(&subject, &Word::Ack("+ACK"), true)?;
             }
             self.pass(6)?;
@@ -597,15 +599,15 @@ impl World {
             Operation::Publish(messages) => self.publish(messages),
             Operation::Delete(pick, is_told) => {
                 self.delete(*pick);
-                self.forget(*is_told);
+                self.forget(*is_told)?;
             }
             Operation::Purge(filter, keep, is_told) => {
                 self.purge(*filter, *keep);
-                self.forget(*is_told);
+                self.forget(*is_told)?;
             }
             Operation::Trim(count, is_told) => {
                 self.trim(*count);
-                self.forget(*is_told);
+                self.forget(*is_told)?;
             }
             Operation::Ask(client, ask) => self.ask(*client, ask)?,
             Operation::Answer(pick, word, wants_reply) => {

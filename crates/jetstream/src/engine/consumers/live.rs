@@ -355,14 +355,13 @@ impl LiveConsumer {
             }
             after.pace = Some(pace);
         }
-        seat.core.tell_removed(&mut turn);
         self.finish(seat, effects, now, after);
     }
 
     fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) {
         match work {
             Work::Requests(parcel) => {
-                parcel.iter().for_each(|letter| core.ask(letter.reply, letter.payload, turn));
+                parcel.iter().for_each(|letter| core.request(&letter, turn));
             }
             Work::Acks(parcel) => {
                 for letter in parcel.iter() {

@@ -138,7 +138,8 @@ impl StreamConsumers {
 
     /// Where a consumer is asked for messages.
     fn subjects(&self, config: &ConsumerConfig) -> Vec<String> {
-        if config.is_push() {
+        // Compat: one that pushes answers too, that it does.
+        if config.direct {
             return Vec::new();
         }
         let (stream, name) = (&self.stream, &config.name);
@@ -254,10 +255,11 @@ impl StreamConsumers {
         all
     }
 
-    /// Messages were purged or deleted by somebody. `is_told`: as [`ConsumerCore::forget_removed`] has it.
-    pub(in crate::engine) fn forget_removed(&self, is_told: bool) {
+    /// Messages were purged or deleted by somebody.
+    /// `are_told`: those who listen hear of what nobody had acknowledged.
+    pub(in crate::engine) fn forget_removed(&self, are_told: bool) {
         for live in self.all() {
-            live.act(move |core, _| core.forget_removed(is_told));
+            live.act(move |core, turn| core.forget_removed(are_told, turn));
         }
     }
 
