@@ -308,7 +308,7 @@ impl ConsumerCore {
     }
 
     /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more, and what is no more is not
-    /// looked for. `are_told`: those who listen hear of each that awaited one.
+    /// looked for. `are_told`: those who listen hear of each that awaited one. Compat: not where all up to some message was purged.
     pub fn forget_removed(&mut self, are_told: bool, turn: &mut Turn<'_>) {
         self.trim(are_told, turn);
         let known: Vec<Seq> = self.hands.record.read(|state| {

@@ -356,6 +356,7 @@ impl Twin {
     fn wait_of(&self, seq: Seq) -> i64 {
         let count = self.count(seq) as usize;
         match self.config.backoff.len() {
+            0 if self.config.ack_wait == 0 => i64::MAX,
             0 => self.config.ack_wait,
             long => self.config.backoff[count.min(long - 1)],
         }

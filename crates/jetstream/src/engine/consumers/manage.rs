@@ -243,10 +243,12 @@ impl StreamConsumers {
     }
 
     /// Ends all consumers with their stream.
-    pub(in crate::engine) fn end_all(&self, why: &'static str) {
+    pub(in crate::engine) fn end_all(&self, why: &'static str, out: &mut Parcel) {
         self.unbind();
         for live in self.all() {
-            self.remove(&live, why);
+            if self.remove(&live, why) {
+                self.announce(live.name(), Action::Delete, out);
+            }
         }
     }
 
