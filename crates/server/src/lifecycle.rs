@@ -21,6 +21,7 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinHandle;
@@ -30,6 +31,8 @@ pub(crate) const API_LEVEL: i32 = 5;
 
 /// Threads for what may take long (removals, files), beside one per core for bcrypt and one for handshakes.
 const BLOCKING_THREADS: usize = 4;
+/// Compat: clients that wait for messages of consumers are told of the end, and have so long to hear it.
+const PARTING: Duration = Duration::from_millis(50);
 
 /// Why the server could not start.
 #[derive(Debug)]
@@ -247,6 +250,10 @@ impl Server {
         if !self.accepting.is_finished() {
             self.accepting.abort();
             self.log.debug("Client accept loop exiting..");
+        }
+        if self.jetstream.as_ref().is_some_and(|jetstream| jetstream.jetstream().end_requests()) {
+            // What they are told gets a moment to leave.
+            std::thread::sleep(PARTING);
         }
         for shard in &self.shards {
             shard.mailbox.post(Mail::Stop);

@@ -308,19 +308,20 @@ impl ConsumerCore {
     }
 
     /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more, and what is no more is not
-    /// looked for.
-    /// `are_told`: those who listen hear of each.
+    /// looked for. `are_told`: those who listen hear of each that awaited one.
     pub fn forget_removed(&mut self, are_told: bool, turn: &mut Turn<'_>) {
-        self.notice_trimmed(turn);
+        self.trim(are_told, turn);
+        let known: Vec<Seq> = self.hands.record.read(|state| {
+            let pending = state.pending().iter().map(|(seq, _)| seq);
+            pending.chain(state.redelivered().keys().copied()).collect()
+        });
         let source = &self.source;
-        let mut gone = self.hands.unacknowledged(Seq::MAX);
-        gone.retain(|one| !source.contains(one.seq));
-        let known: Vec<Seq> = self.hands.record.read(|state| state.redelivered().keys().copied().collect());
-        let forgotten = known.into_iter().filter(|seq| !source.contains(*seq));
-        let deltas: Vec<Delta> =
-            gone.iter().map(|one| one.seq).chain(forgotten).map(|seq| Delta::Forget { seq }).collect();
-        self.hands.record.apply_all(&deltas);
-        self.removed(gone, are_told, turn);
+        let gone: Vec<Delta> =
+            known.into_iter().filter(|seq| !source.contains(*seq)).map(|seq| Delta::Forget { seq }).collect();
+        let mut unacknowledged = self.hands.unacknowledged(Seq::MAX);
+        unacknowledged.retain(|one| !source.contains(one.seq));
+        self.hands.record.apply_all(&gone);
+        self.removed(unacknowledged, are_told, turn);
         let source = &self.source;
         self.redelivery.retain(|seq| source.contains(seq));
         self.source.forget_removed();
@@ -329,6 +330,10 @@ impl ConsumerCore {
     /// The stream may begin later than it did, because of its limits too: nobody can acknowledge what is gone, and it keeps
     /// nothing back.
     pub(super) fn notice_trimmed(&mut self, turn: &mut Turn<'_>) {
+        self.trim(true, turn);
+    }
+
+    fn trim(&mut self, are_told: bool, turn: &mut Turn<'_>) {
         let first = self.source.reader().removals().first_seq;
         if first == self.first {
             return;
@@ -338,7 +343,7 @@ impl ConsumerCore {
         let gone = self.hands.unacknowledged(first);
         if self.hands.record.apply(Delta::DropBelow { seq: first }) == Applied::Changed {
             self.redelivery.retain(|seq| seq >= first);
-            self.removed(gone, true, turn);
+            self.removed(gone, are_told, turn);
         }
     }
 
@@ -378,6 +383,12 @@ impl ConsumerCore {
             Mode::Pull(pull) => pull.take_leave(turn),
             Mode::Push(_) => false,
         }
+    }
+
+    /// The server ends: who waits is told so. Answers whether anybody did.
+    pub fn shut_down(&mut self, turn: &mut Turn<'_>) -> bool {
+        let Mode::Pull(pull) = &mut self.hands.mode else { return false };
+        pull.shut_down(turn)
     }
 
     /// When [`due`](Self::due) has something to do: perhaps too early, never too late.

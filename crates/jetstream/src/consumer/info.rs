@@ -47,7 +47,7 @@ impl ConsumerCore {
             num_waiting,
             num_pending: supply.pending,
             cluster: None,
-            push_bound: matches!(&hands.mode, Mode::Push(push) if push.is_active),
+            push_bound: config.is_push() && turn.world.has_interest(config.deliver_subject.as_bytes()),
             paused: paused > 0,
             pause_remaining: paused,
             ts: turn.now,

@@ -288,6 +288,16 @@ impl Pull {
         has_some
     }
 
+    /// Ends all requests with the server. Answers whether there were any.
+    pub(super) fn shut_down(&mut self, turn: &mut Turn<'_>) -> bool {
+        let is_any = !self.queue.is_empty();
+        for request in self.queue.drain() {
+            let status = Status::Left(409, "Server Shutdown", request.left, request.bytes);
+            turn.effects.say(&request.reply, &status);
+        }
+        is_any
+    }
+
     /// The chosen client of a group has not been heard of for too long.
     pub(super) fn unpin_if_due(&mut self, turn: &mut Turn<'_>) {
         if let Some(pin) = self.pin.take_if(|pin| pin.until <= turn.now) {

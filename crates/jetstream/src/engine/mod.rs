@@ -156,6 +156,15 @@ impl JetStream {
         }
     }
 
+    /// Tells all who wait for messages of consumers that the server ends, while the shards still run. Answers whether anybody
+    /// did.
+    pub fn end_requests(&self) -> bool {
+        let streams = self.accounts().into_iter().flat_map(|account| account.streams());
+        let consumers = streams.flat_map(|stream| stream.consumers().all());
+        consumers
+            .fold(false, |is_any, live| live.act(|core, turn| core.shut_down(turn)) == Some(true) || is_any)
+    }
+
     /// Makes everything durable. Nothing may come in any more.
     ///
     /// # Errors

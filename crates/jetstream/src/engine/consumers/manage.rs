@@ -132,7 +132,9 @@ impl StreamConsumers {
         self.live.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), Arc::clone(&live));
         live.bind(&self.subjects(config));
         live.listen_at(config);
-        live.wake();
+        // Behind the answer to the request that made it: clients want to know its name before its messages come.
+        let woken = Arc::clone(&live);
+        self.host.run(Box::new(move || woken.wake()));
         live
     }
 
@@ -166,9 +168,9 @@ impl StreamConsumers {
     ) -> Result<(), ApiError> {
         let config = Arc::new(config);
         let (id, record) =
-            live.act(|core, _| (core.record().id(), core.record().clone())).ok_or_else(gone)?;
+            live.ask(|core, _| (core.record().id(), core.record().clone())).ok_or_else(gone)?;
         let is_stored = record.is_of(&self.stored);
-        let created = live.act(|core, _| core.created()).ok_or_else(gone)?;
+        let created = live.ask(|core, _| core.created()).ok_or_else(gone)?;
         let blob = Stored { created, config: (*config).clone() }.encode();
         record.lock().update(id, rules(&config), &blob).map_err(ApiError::consumer_create)?;
         self.flush(&record, false, self.host.now()).map_err(ApiError::consumer_create)?;
@@ -266,7 +268,7 @@ impl StreamConsumers {
     /// How a consumer stands. Waits for its turn; only for threads that may.
     pub fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
         let stream = self.stream.to_string();
-        live.act(move |core, turn| core.info(&stream, turn))
+        live.ask(move |core, turn| core.info(&stream, turn))
     }
 
     /// Begins a consumer anew. Answers the message that it goes on with.
