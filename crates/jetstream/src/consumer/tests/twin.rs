@@ -620,6 +620,9 @@ impl Twin {
         reply: &str,
         position: Seq,
     ) {
+        if self.config.ack_policy == AckPolicy::None {
+            return;
+        }
         let is_confirmed = match word {
             Word::Ack(_) => self.acknowledge(seq, delivery, position),
             Word::Next(ask) => {
@@ -655,7 +658,7 @@ impl Twin {
         }
         let mut settled = Vec::new();
         match self.config.ack_policy {
-            AckPolicy::None => return !self.keeps_all,
+            AckPolicy::None => return false,
             AckPolicy::Explicit => {
                 let was_counted = self.state.counts.remove(&seq).is_some();
                 if self.settle(seq) || was_counted {

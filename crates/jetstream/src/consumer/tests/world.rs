@@ -531,7 +531,7 @@ impl World {
     fn forget(&mut self, is_told: bool) -> Result<(), String> {
         if is_told {
             self.twin.forget_removed();
-            self.turn(|core, turn| core.forget_removed(false, turn))?;
+            self.turn(|core, turn| core.forget_removed(true, turn))?;
         }
         Ok(())
     }
