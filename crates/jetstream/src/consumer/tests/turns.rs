@@ -23,6 +23,10 @@ impl World for Clients {
         true
     }
 
+    fn listens(&self, _: &[u8], _: Option<&[u8]>) -> bool {
+        true
+    }
+
     fn is_congested(&mut self, _: &[u8]) -> bool {
         self.are_behind
     }
@@ -132,11 +136,11 @@ fn who_does_not_want_to_wait_is_sent_away_only_where_nothing_is() {
     let stream = stream(&["a", "a", "a"]);
     let mut bench = Bench::new(&stream, config());
     bench.clients.are_behind = true;
-    assert_eq!(bench.ask(0, r#"{"batch":3,"no_wait":true}"#), []);
+    assert_eq!(bench.ask(0, r#"{"batch":3,"no_wait":true}"#), [0; 0]);
     assert_eq!(lines(&bench.effects), [""; 0], "it is behind, and there is something");
     bench.clients.are_behind = false;
     assert_eq!(bench.deliver(), [1, 2, 3]);
-    assert_eq!(bench.ask(0, r#"{"batch":3,"no_wait":true}"#), []);
+    assert_eq!(bench.ask(0, r#"{"batch":3,"no_wait":true}"#), [0; 0]);
     assert_eq!(lines(&bench.effects), ["inbox: 404 No Messages"]);
 
     let slow = ConsumerConfig { rate_limit_bps: 8 * 100, ..config() };
