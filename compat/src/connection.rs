@@ -104,7 +104,7 @@ impl Connection {
             Expectation::AnyOrder(group) => self.expect_any_order(group),
             Expectation::Frame(pattern) => self
                 .await_verdict(&format!("a frame like {}", show(pattern)), |bytes| {
-                    judge_frame(pattern, bytes)
+                    judge_frame(pattern, bytes, remembered)
                 }),
             Expectation::Json { verb, fields } => {
                 self.expect_line(verb, |value| expect::lacking(fields, value))
@@ -325,9 +325,11 @@ fn judge_bytes(wanted: &[u8], bytes: &[u8]) -> Verdict {
     }
 }
 
-fn judge_frame(pattern: &[u8], bytes: &[u8]) -> Verdict {
+fn judge_frame(pattern: &[u8], bytes: &[u8], remembered: &mut Remembered) -> Verdict {
     match expect::frame(bytes) {
-        Some(length) if expect::glob(pattern, &bytes[..length]) => Verdict::Holds(length),
+        Some(length) if expect::glob_remembering(pattern, &bytes[..length], remembered) => {
+            Verdict::Holds(length)
+        }
         Some(_) => Verdict::Fails(String::new()),
         None => Verdict::Undecided,
     }

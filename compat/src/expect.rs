@@ -35,6 +35,49 @@ pub(crate) fn glob(pattern: &[u8], bytes: &[u8]) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
+/// Whether `bytes` fit a pattern with names: `%name%` is what was remembered under this name, or, when nothing
+/// was, a word without blanks that is remembered now if all fits.
+pub(crate) fn glob_remembering(pattern: &[u8], bytes: &[u8], remembered: &mut Remembered) -> bool {
+    let pattern = recalled(pattern, remembered);
+    let Some((before, name, after)) = first_name(&pattern) else { return glob(&pattern, bytes) };
+    for start in (0..bytes.len()).filter(|&start| glob(before, &bytes[..start])) {
+        let word = bytes[start..].iter().take_while(|b| b.is_ascii_graphic()).count();
+        for end in (start + 1..=start + word).rev() {
+            let mut more = remembered.clone();
+            more.insert(name.clone(), String::from_utf8_lossy(&bytes[start..end]).into_owned());
+            if glob_remembering(after, &bytes[end..], &mut more) {
+                *remembered = more;
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// `bytes` with what was remembered in the place of each `%name%`.
+pub(crate) fn recalled(bytes: &[u8], remembered: &Remembered) -> Vec<u8> {
+    let mut recalled = bytes.to_vec();
+    for (name, value) in remembered {
+        let mark = format!("%{name}%");
+        while let Some(at) = recalled.windows(mark.len()).position(|window| window == mark.as_bytes()) {
+            recalled.splice(at..at + mark.len(), value.bytes());
+        }
+    }
+    recalled
+}
+
+/// The first `%name%` in `pattern`, with what stands before and after it.
+fn first_name(pattern: &[u8]) -> Option<(&[u8], String, &[u8])> {
+    let length = |opens: usize| pattern[opens + 1..].iter().take_while(|b| b.is_ascii_alphanumeric()).count();
+    let is_name = |&opens: &usize| {
+        pattern[opens] == b'%' && length(opens) > 0 && pattern.get(opens + 1 + length(opens)) == Some(&b'%')
+    };
+    let opens = (0..pattern.len()).find(is_name)?;
+    let length = length(opens);
+    let (name, after) = pattern[opens + 1..].split_at(length);
+    Some((&pattern[..opens], String::from_utf8_lossy(name).into_owned(), &after[1..]))
+}
+
 /// Where `actual` falls short of `expected`, as a sentence, or `None` when it has everything asked for.
 ///
 /// Objects may hold more than is asked. An expected `null` means that the field must be absent, an expected
@@ -144,6 +187,19 @@ mod tests {
         assert!(!glob(b"*b*d", b"abc"));
         assert!(!glob(b"a?", b"a"));
         assert!(!glob(b"a", b"ab"));
+    }
+
+    #[test]
+    fn a_name_takes_a_word_and_then_stands_for_it() {
+        let mut remembered = Remembered::new();
+        let mut fits = |pattern: &[u8], bytes: &[u8]| glob_remembering(pattern, bytes, &mut remembered);
+        assert!(!fits(b"MSG d 1 %fc% 2\r\n*", b"MSG d 1 2\r\nhi\r\n"));
+        assert!(fits(b"MSG d 1 %fc% ?\r\n*", b"MSG d 1 $JS.FC.x 2\r\nhi\r\n"));
+        assert!(fits(b"Stalled: %fc%\r\n", b"Stalled: $JS.FC.x\r\n"));
+        assert!(!fits(b"Stalled: %fc%\r\n", b"Stalled: $JS.FC.y\r\n"));
+        assert!(fits(b"100%, 50% of %a% and %b%", b"100%, 50% of one and two"));
+        let found: Vec<_> = remembered.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(found, ["a=one", "b=two", "fc=$JS.FC.x"]);
     }
 
     #[test]

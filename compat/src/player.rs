@@ -3,7 +3,7 @@
 //! Owns the connections by name. What a step means is decided here and nowhere else.
 
 use crate::connection::Connection;
-use crate::expect::Remembered;
+use crate::expect::{Remembered, recalled};
 use crate::implementation::Implementation;
 use crate::server::Server;
 use crate::transcript::{Cut, Line, Message, Setup, Step, Transcript};
@@ -188,7 +188,7 @@ impl<'a> Player<'a> {
 
 /// The bytes that publish `message`, with what it takes from `remembered`.
 fn published(message: &Message, remembered: &Remembered) -> Vec<u8> {
-    let mut line = message.subject.clone();
+    let mut line = recalled(&message.subject, remembered);
     if let Some(reply) = &message.reply {
         line.push(b' ');
         line.extend_from_slice(reply);
@@ -202,18 +202,6 @@ fn published(message: &Message, remembered: &Remembered) -> Vec<u8> {
     let block = [b"NATS/1.0\r\n", recalled(headers, remembered).as_slice(), end].concat();
     let sizes = format!(" {} {}\r\n", block.len(), block.len() + body.len());
     [b"HPUB ", line.as_slice(), sizes.as_bytes(), &block, &body, b"\r\n"].concat()
-}
-
-/// `bytes` with what was remembered in the place of each `%name%`.
-fn recalled(bytes: &[u8], remembered: &Remembered) -> Vec<u8> {
-    let mut recalled = bytes.to_vec();
-    for (name, value) in remembered {
-        let mark = format!("%{name}%");
-        while let Some(at) = recalled.windows(mark.len()).position(|window| window == mark.as_bytes()) {
-            recalled.splice(at..at + mark.len(), value.bytes());
-        }
-    }
-    recalled
 }
 
 fn no_such(name: &str) -> String {

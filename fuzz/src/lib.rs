@@ -6,11 +6,14 @@
 //! (`tests/smoke.rs`). What they promise is written at the head of each file; none reads the clock for a
 //! decision, so that a find can be replayed.
 
+mod acknowledgement;
 mod api_json;
 mod batch;
 mod client_parser;
 mod configuration;
 mod connect_json;
+mod consumer;
+mod consumer_json;
 mod direct_get;
 mod document;
 mod flags;
@@ -18,6 +21,7 @@ mod headers;
 mod monitoring;
 mod pieces;
 mod publish;
+mod pull_request;
 mod session;
 mod store_base;
 mod store_consumer;
@@ -28,16 +32,19 @@ mod store_pack;
 mod store_segment;
 mod transform;
 
+pub use acknowledgement::acknowledgement;
 pub use api_json::api_json;
 pub use batch::batch;
 pub use client_parser::client_parser;
 pub use configuration::configuration;
 pub use connect_json::connect_json;
+pub use consumer_json::consumer_json;
 pub use direct_get::direct_get;
 pub use flags::flags;
 pub use headers::headers;
 pub use monitoring::monitoring;
 pub use publish::publish;
+pub use pull_request::pull_request;
 pub use session::session;
 pub use store_base::store_base;
 pub use store_consumer::store_consumer;

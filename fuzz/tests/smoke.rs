@@ -43,6 +43,21 @@ fn direct_get() {
 }
 
 #[test]
+fn acknowledgement() {
+    smoke("acknowledgement", myelin_fuzz::acknowledgement);
+}
+
+#[test]
+fn pull_request() {
+    smoke("pull_request", myelin_fuzz::pull_request);
+}
+
+#[test]
+fn consumer_json() {
+    smoke("consumer_json", myelin_fuzz::consumer_json);
+}
+
+#[test]
 fn configuration() {
     smoke("configuration", myelin_fuzz::configuration);
 }

@@ -109,6 +109,19 @@ impl Account {
         !clients.is_empty() || !services.is_empty()
     }
 
+    /// Whether anybody listens to `subject`, which has no wildcards, without wildcards: in this queue group, or in none.
+    pub fn has_listener(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
+        let (mut clients, mut services) = (Matched::new(), Matched::new());
+        self.interest.collect(subject, &mut clients);
+        let Some(queue) = queue else {
+            self.services.collect(subject, &mut services);
+            return clients.plain.iter().any(|sub| sub.subject() == subject)
+                || services.plain.iter().any(|binding: &Arc<Binding>| binding.subject() == subject);
+        };
+        let mut members = clients.queues.iter().flat_map(|group| &group.members);
+        members.any(|sub: &Arc<Subscription>| sub.subject() == subject && sub.queue() == Some(queue))
+    }
+
     /// Ends what [`Account::bind`] began. What is on its way may still arrive.
     pub fn unbind(&self, binding: &Arc<Binding>) {
         let removed = self.services.remove(binding);

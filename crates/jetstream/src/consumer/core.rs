@@ -127,6 +127,8 @@ impl ConsumerCore {
     /// A consumer whose record is there already.
     #[must_use]
     pub fn resume(opening: Opening, now: Timestamp) -> Self {
+        let first = opening.reader.removals().first_seq;
+        opening.record.apply(Delta::DropBelow { seq: first });
         let next = opening.record.read(|state| state.delivered().stream) + 1;
         Self::begin(opening, Start { next, ..Start::default() }, now)
     }
@@ -306,8 +308,7 @@ impl ConsumerCore {
     }
 
     /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more, and what is no more is not
-    /// looked for.
-    /// `are_told`: those who listen hear of each that awaited one.
+    /// looked for. `are_told`: those who listen hear of each that awaited one. Compat: not where all up to some message was purged.
     pub fn forget_removed(&mut self, are_told: bool, turn: &mut Turn<'_>) {
         self.trim(are_told, turn);
         let known: Vec<Seq> = self.hands.record.read(|state| {
@@ -338,6 +339,7 @@ impl ConsumerCore {
             return;
         }
         self.first = first;
+        self.source.trimmed(first);
         let gone = self.hands.unacknowledged(first);
         if self.hands.record.apply(Delta::DropBelow { seq: first }) == Applied::Changed {
             self.redelivery.retain(|seq| seq >= first);
@@ -359,7 +361,11 @@ impl ConsumerCore {
     /// Looks whether anybody listens to what it pushes.
     pub fn listen(&mut self, turn: &mut Turn<'_>) {
         let Mode::Push(push) = &mut self.hands.mode else { return };
-        let is_active = turn.world.has_interest(self.hands.config.deliver_subject.as_bytes());
+        let config = &self.hands.config;
+        let group = (!config.deliver_group.is_empty()).then_some(config.deliver_group.as_bytes());
+        // Compat: only who listens to this very subject, and as the configuration says, is awaited; others get what is
+        // sent too.
+        let is_active = turn.world.listens(config.deliver_subject.as_bytes(), group);
         if is_active {
             push.inactive_since = None;
         } else if push.is_active {

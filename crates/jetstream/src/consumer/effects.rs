@@ -10,6 +10,9 @@ pub trait World {
     /// Whether anybody receives `subject`.
     fn has_interest(&self, subject: &[u8]) -> bool;
 
+    /// Whether anybody listens to `subject` itself, in this queue group or in none.
+    fn listens(&self, subject: &[u8], group: Option<&[u8]>) -> bool;
+
     /// Whether whoever receives `subject` is so far behind that it gets nothing now. The consumer is woken when that ends.
     fn is_congested(&mut self, subject: &[u8]) -> bool;
 

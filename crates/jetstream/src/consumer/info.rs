@@ -18,7 +18,7 @@ impl ConsumerCore {
             }
             Mode::Push(_) => 0,
         };
-        let config = (*hands.config).clone();
+        let mut config = (*hands.config).clone();
         let group = |group: &String| {
             let pin = if let Mode::Pull(pull) = &hands.mode { pull.pin.as_ref() } else { None };
             PriorityGroupState {
@@ -31,6 +31,9 @@ impl ConsumerCore {
         let (delivered, floor, redelivered) = hands
             .record
             .read(|state| (state.delivered(), state.ack_floor(), state.redelivered().len() as u64));
+        if config.is_unnamed {
+            config.name.clear();
+        }
         let sequence = |pair: myelin_store::consumer::SequencePair, last_active| SequenceInfo {
             consumer_seq: pair.consumer.0,
             stream_seq: pair.stream,
@@ -38,7 +41,7 @@ impl ConsumerCore {
         };
         ConsumerInfo {
             stream_name: stream.to_owned(),
-            name: config.name.clone(),
+            name: hands.config.name.clone(),
             created: self.created,
             delivered: sequence(delivered, hands.last_delivered),
             ack_floor: sequence(floor, hands.last_acked),
@@ -47,7 +50,7 @@ impl ConsumerCore {
             num_waiting,
             num_pending: supply.pending,
             cluster: None,
-            push_bound: matches!(&hands.mode, Mode::Push(push) if push.is_active),
+            push_bound: config.is_push() && turn.world.has_interest(config.deliver_subject.as_bytes()),
             paused: paused > 0,
             pause_remaining: paused,
             ts: turn.now,
@@ -56,11 +59,13 @@ impl ConsumerCore {
         }
     }
 
-    /// Ends the choice of a client for a group, and tells so. Compat: also if nobody was chosen. False: it has no groups.
-    pub fn unpin(&mut self, group: &str, turn: &mut Turn<'_>) -> bool {
-        let Mode::Pull(pull) = &mut self.hands.mode else { return false };
-        pull.pin.take_if(|pin| pin.group == group);
+    /// Ends the choice of a client for a group.
+    ///
+    /// Compat: that is told also when nobody was chosen, and where the group is not of those that choose.
+    pub fn unpin(&mut self, group: &str, turn: &mut Turn<'_>) {
+        if let Mode::Pull(pull) = &mut self.hands.mode {
+            pull.pin = None;
+        }
         turn.effects.events.push(Event::Unpinned { group: group.to_owned(), reason: Unpinned::Admin });
-        true
     }
 }

@@ -111,7 +111,9 @@ impl ConsumerState {
         if rules.acks == AckPolicy::None && count != 1 {
             return Applied::NoAckPolicy;
         }
-        if delivery <= self.ack_floor.consumer {
+        // One that still awaits its acknowledgement may have a number below the floor, which with `AckPolicy::All` takes that
+        // of a redelivery: more time for it counts, and that it was given up.
+        if delivery <= self.ack_floor.consumer && self.pending.get(seq).is_none() {
             return Applied::Stale;
         }
         let is_new = seq > self.delivered.stream;

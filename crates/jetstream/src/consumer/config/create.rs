@@ -123,6 +123,7 @@ fn create_new(
     if config.name.len() > MAX_NAME && !config.direct {
         return Err(ApiError::consumer_create("error creating store for consumer"));
     }
+    config.is_unnamed = config.name.is_empty();
     while config.name.is_empty() {
         let name = new_name();
         if world.consumers.find(&name).is_none() {

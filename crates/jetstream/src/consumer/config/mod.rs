@@ -195,6 +195,9 @@ pub struct ConsumerConfig {
     pub priority_policy: PriorityPolicy,
     #[serde(skip_serializing_if = "is_zero")]
     pub priority_timeout: i64,
+    /// Whether the server has made up its name, which is then shown beside the configuration only.
+    #[serde(skip)]
+    pub is_unnamed: bool,
 }
 
 impl ConsumerConfig {

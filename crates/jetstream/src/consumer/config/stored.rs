@@ -13,14 +13,24 @@ pub struct Stored {
     pub created: Timestamp,
     /// After defaults, without what only answers carry.
     pub config: ConsumerConfig,
+    /// As [`ConsumerConfig::is_unnamed`] says.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unnamed: bool,
 }
 
 object! { Stored, "Stored":
     "created" created "int64",
     "config" config "ConsumerConfig",
+    "unnamed" unnamed "bool",
 }
 
 impl Stored {
+    /// Of a consumer with this configuration.
+    #[must_use]
+    pub fn new(created: Timestamp, config: &ConsumerConfig) -> Self {
+        Self { created, config: config.clone(), unnamed: config.is_unnamed }
+    }
+
     /// The bytes to keep.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -35,6 +45,7 @@ impl Stored {
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut stored = Self::default();
         json::lenient(bytes, "Stored", &mut stored)?;
+        stored.config.is_unnamed = stored.unnamed;
         Ok(stored)
     }
 }
@@ -83,8 +94,9 @@ mod tests {
             priority_groups: vec!["A".into()],
             priority_policy: PriorityPolicy::PinnedClient,
             priority_timeout: 10,
+            is_unnamed: true,
         };
-        let stored = Stored { created: -7, config };
+        let stored = Stored::new(-7, &config);
         assert_eq!(Stored::decode(&stored.encode()).unwrap(), stored);
         assert!(Stored::decode(b"{\"created\":1").is_err());
     }

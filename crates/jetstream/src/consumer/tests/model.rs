@@ -47,12 +47,18 @@ fn guarded(world: &mut World, operation: &Operation) -> Result<(), String> {
     })
 }
 
-fn retell(seed: u64, story: &[Operation]) -> Option<Wrong> {
+/// Tells a shorter story: what goes wrong in it, if that is of the same kind.
+fn retell(seed: u64, story: &[Operation], wrong: &str) -> Option<Wrong> {
     let mut world = World::new(seed);
-    story
-        .iter()
-        .enumerate()
-        .find_map(|(step, operation)| guarded(&mut world, operation).err().map(|why| (step, why)))
+    let mut told = story.iter().enumerate();
+    let found =
+        told.find_map(|(step, operation)| guarded(&mut world, operation).err().map(|why| (step, why)));
+    found.filter(|(_, why)| kind(why) == kind(wrong))
+}
+
+/// What stands before the numbers.
+fn kind(why: &str) -> &str {
+    why.split(|letter: char| letter == ':' || letter.is_ascii_digit()).next().unwrap_or(why)
 }
 
 /// Leaves out what the disagreement does not need.
@@ -65,7 +71,7 @@ fn cut_down(seed: u64, mut story: Vec<Operation>, mut wrong: Wrong) -> (Vec<Oper
             attempts += 1;
             let mut shorter = story.clone();
             shorter.drain(at..(at + piece).min(story.len()));
-            match retell(seed, &shorter) {
+            match retell(seed, &shorter, &wrong.1) {
                 Some(found) => {
                     shorter.truncate(found.0 + 1);
                     (story, wrong) = (shorter, found);

@@ -154,6 +154,11 @@ impl Twin {
         filters.peek().is_none() || filters.any(|filter| matches(filter, subject))
     }
 
+    fn wants_all(&self) -> bool {
+        let filters: Vec<&str> = self.config.filters().collect();
+        filters.is_empty() || filters.contains(&">")
+    }
+
     fn wanted(&self) -> Vec<Seq> {
         self.messages.iter().filter(|(_, stored)| self.wants(stored.subject)).map(|(seq, _)| *seq).collect()
     }
@@ -165,7 +170,8 @@ impl Twin {
         self.from = match self.config.deliver_policy {
             DeliverPolicy::All => self.first,
             DeliverPolicy::LastPerSubject if keeps_one => self.first,
-            DeliverPolicy::Last => wanted.last().copied().unwrap_or(behind),
+            DeliverPolicy::Last if self.wants_all() => self.last,
+            DeliverPolicy::Last => wanted.last().copied().unwrap_or(0),
             DeliverPolicy::New => behind,
             DeliverPolicy::ByStartSequence => self.config.opt_start_seq,
             DeliverPolicy::ByStartTime => self.seq_at_start_time(),
@@ -176,7 +182,7 @@ impl Twin {
                 }
                 self.lasts = last.into_values().collect();
                 self.lasts.sort_unstable();
-                behind
+                if self.lasts.is_empty() { self.last } else { behind }
             }
         };
         self.from = self.from.max(self.first);
@@ -207,6 +213,11 @@ impl Twin {
         last.or_else(|| self.wanted().into_iter().find(|seq| *seq >= self.from))
     }
 
+    /// It stands here or further on.
+    pub(super) fn stands_from(&self) -> Seq {
+        self.lasts.first().copied().unwrap_or(self.from)
+    }
+
     // What is kept.
 
     fn settle(&mut self, seq: Seq) -> bool {
@@ -233,12 +244,15 @@ impl Twin {
     /// The stream begins later than it did.
     pub(super) fn drop_below_first(&mut self) {
         let (first, last) = (self.first, self.first - 1);
+        let counts = &self.state.counts.clone();
         self.state.counts.retain(|seq, _| *seq >= first);
         self.again.retain(|seq| *seq >= first);
         self.lasts.retain(|seq| *seq >= first);
         if last <= self.state.floor.1 {
             return;
         }
+        let gone: Vec<Seq> = self.state.pending.keys().filter(|seq| **seq < first).copied().collect();
+        self.tell_removed(&gone, counts);
         self.state.pending.retain(|seq, _| *seq >= first);
         self.state.delivered.1 = self.state.delivered.1.max(last);
         match self.state.pending.first_key_value() {
@@ -247,11 +261,20 @@ impl Twin {
         }
     }
 
+    /// Compat: one that came again once is told like one that came for the first time.
+    fn tell_removed(&mut self, gone: &[Seq], counts: &BTreeMap<Seq, u64>) {
+        for seq in gone {
+            let deliveries = counts.get(seq).copied().unwrap_or(0).max(1);
+            self.told("term", self.state.pending[seq].0, *seq, deliveries);
+        }
+    }
+
     /// The consumer is told that messages were removed.
     pub(super) fn forget_removed(&mut self) {
         self.drop_below_first();
         let gone: Vec<Seq> =
             self.state.pending.keys().filter(|seq| !self.messages.contains_key(seq)).copied().collect();
+        self.tell_removed(&gone, &self.state.counts.clone());
         for seq in gone {
             self.settle(seq);
         }
@@ -277,6 +300,8 @@ impl Twin {
         self.waiting.clear();
         self.last_look = 0;
         self.drop_below_first();
+        // Nobody is told of what was removed meanwhile.
+        self.said.clear();
         self.from = self.from.max(self.first);
         self.has_pause = self.is_paused();
         self.save();
@@ -331,6 +356,7 @@ impl Twin {
     fn wait_of(&self, seq: Seq) -> i64 {
         let count = self.count(seq) as usize;
         match self.config.backoff.len() {
+            0 if self.config.ack_wait == 0 => i64::MAX,
             0 => self.config.ack_wait,
             long => self.config.backoff[count.min(long - 1)],
         }
@@ -353,7 +379,7 @@ impl Twin {
         }
         let times = self.waiting.iter().flat_map(|one| [one.until, one.beat_at]).flatten().min();
         if times.is_some_and(|at| at <= self.now) {
-            self.look_through(false);
+            self.look_through(self.is_full());
         }
     }
 
@@ -555,10 +581,11 @@ impl Twin {
         }
     }
 
-    /// Who gets so many bytes: the first in the row who can, and those whom it passes over go to its end.
+    /// Who gets so many bytes: the first in the row who can, and those whom it passes over go to its end. Compat: it counts
+    /// those, and gives up when there are no more than that in the row, whoever has left it meanwhile.
     fn choose(&mut self, bytes: i64) -> Result<Waiting, Stop> {
         let mut passed = 0;
-        while passed < self.waiting.len() {
+        while !self.waiting.is_empty() {
             let one = self.waiting.remove(0);
             if one.until.is_some_and(|at| at < self.now) {
                 self.say_left(&one, "408 Request Timeout");
@@ -569,6 +596,9 @@ impl Twin {
             } else if self.clients.is_behind(&one.reply) {
                 self.waiting.push(one);
                 passed += 1;
+                if passed >= self.waiting.len() {
+                    break;
+                }
             } else {
                 return Ok(one);
             }

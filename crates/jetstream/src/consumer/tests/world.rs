@@ -61,6 +61,10 @@ impl Around for Eyes<'_> {
         self.0.listens(&text(subject))
     }
 
+    fn listens(&self, subject: &[u8], _: Option<&[u8]>) -> bool {
+        self.has_interest(subject)
+    }
+
     fn is_congested(&mut self, subject: &[u8]) -> bool {
         self.0.is_behind(&text(subject))
     }
@@ -131,12 +135,13 @@ impl World {
                 self.delete(rng.next_u64());
             }
         }
+        self.stream_changed();
         let config = operation::config(rng, self.twin.last, self.now);
         self.twin.now = self.now;
         self.twin.config = config.clone();
         let keeps_one = self.stream.config().limits.messages_per_subject == Some(1);
         self.twin.create(keeps_one);
-        let blob = StoredConfig { created: self.now, config: config.clone() }.encode();
+        let blob = StoredConfig::new(self.now, &config).encode();
         let mut states = self.consumers.lock().expect("nobody panicked");
         self.id = states.create("C", rules(&config), &blob).expect("the first");
         drop(states);
@@ -488,7 +493,7 @@ impl World {
             Change::Pause(ticks) => config.pause_until = Some((self.now + *ticks as i64 * TICK).into()),
             Change::HeadersOnly(only) => config.headers_only = *only,
         }
-        let blob = StoredConfig { created: BEGIN, config: config.clone() }.encode();
+        let blob = StoredConfig::new(BEGIN, &config).encode();
         let mut states = self.consumers.lock().expect("nobody panicked");
         states.update(self.id, rules(&config), &blob).map_err(|error| error.to_string())?;
         drop(states);
@@ -505,7 +510,7 @@ impl World {
         let position = self.core.as_ref().expect("it is open").position();
         match self.twin.next_new() {
             Some(next) if position > next => Err(format!("it stands at {position} and has not seen {next}")),
-            _ if position < self.twin.from.min(self.twin.next_new().unwrap_or(u64::MAX)) => {
+            _ if position < self.twin.stands_from() => {
                 Err(format!("it stands at {position} and has seen more"))
             }
             _ => Ok(()),
@@ -526,7 +531,7 @@ impl World {
     fn forget(&mut self, is_told: bool) -> Result<(), String> {
         if is_told {
             self.twin.forget_removed();
-            self.turn(|core, turn| core.forget_removed(false, turn))?;
+            self.turn(|core, turn| core.forget_removed(true, turn))?;
         }
         Ok(())
     }
@@ -572,13 +577,13 @@ impl World {
     fn drain(&mut self) -> Result<(), String> {
         self.twin.clients = Clients::default();
         self.update(&Change::Pause(0))?;
+        let mut seen = self.deliveries.len();
         for _ in 0..400 {
-            let (seen, expires) = (self.deliveries.len(), 5 * TICK);
-            let all = Ask { batch: 50, max_bytes: 0, expires, no_wait: false, heartbeat: 0 };
+            let all = Ask { batch: 50, max_bytes: 0, expires: 5 * TICK, no_wait: false, heartbeat: 0 };
             self.ask(2, &all)?;
             self.deliver()?;
-            for at in seen..self.deliveries.len() {
-                let subject = self.deliveries[at].clone();
+            while let Some(subject) = self.deliveries.get(seen).cloned() {
+                seen += 1;
                 self.answer(&subject, &Word::Ack("+ACK"), true)?;
             }
             self.pass(6)?;

@@ -34,7 +34,8 @@ impl Call<'_> {
             // Compat: only a consumer that exists answers.
             ["RESET", stream, name] => {
                 let live = self.account.stream(stream)?.consumers().find(name)?;
-                self.say(|call| call.reset_consumer(stream, &live))
+                let said = self.say(|call| call.reset_consumer(stream, &live));
+                Said { is_error: false, is_audited: false, ..said }
             }
             _ => return None,
         })
@@ -54,12 +55,12 @@ impl Call<'_> {
             World { stream: &config, consumers: &*consumers, limits: &limits, has_interest: &has_interest };
         let host = Arc::clone(&self.jetstream.host);
         let created = config::create(wanted, &world, &mut || short_name(&host.unique_id()))?;
-        let live = match created {
+        let info = match created {
             Created::New(wanted) => {
                 let around = Surroundings::new(&config, self.jetstream);
-                let live = consumers.create(*wanted, &around, &mut self.out)?;
+                let info = consumers.create(*wanted, &around, &mut self.out)?;
                 self.make_consumers_durable(&stream)?;
-                live
+                info
             }
             Created::Changed(wanted) => {
                 let live = consumers.find(&wanted.name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
@@ -67,10 +68,10 @@ impl Call<'_> {
                     consumers.update(&live, *wanted)?;
                     self.make_consumers_durable(&stream)?;
                 }
-                live
+                consumers.info(&live).ok_or(ApiError::CONSUMER_NOT_FOUND)?
             }
         };
-        Ok(ConsumerCreate { info: Some(self.info_of(&stream, &live)?) })
+        Ok(ConsumerCreate { info: Some(shown(info)) })
     }
 
     /// Where acknowledged means synced, so does made.
@@ -84,9 +85,7 @@ impl Call<'_> {
 
     /// How a consumer stands, as answers about one say it.
     fn info_of(&self, stream: &LiveStream, live: &LiveConsumer) -> Result<Info, ApiError> {
-        let mut info = stream.consumers().info(live).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
-        info.config = info.config.as_ref().map(with_versions);
-        Ok(info)
+        stream.consumers().info(live).map(shown).ok_or(ApiError::CONSUMER_NOT_FOUND)
     }
 
     fn find_consumer(
@@ -167,9 +166,7 @@ impl Call<'_> {
         let request = ConsumerUnpinRequest::read(self.body())?;
         let (stream, live) = self.find_consumer(stream, name)?;
         let config = stream.consumers().config(name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
-        if config.priority_policy != config::PriorityPolicy::PinnedClient
-            || !config.priority_groups.contains(&request.group)
-        {
+        if !config.priority_groups.contains(&request.group) {
             return Err(ApiError::CONSUMER_INVALID_PRIORITY_GROUP);
         }
         live.act(move |core, turn| core.unpin(&request.group, turn)).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
@@ -183,6 +180,12 @@ impl Call<'_> {
         self.make_consumers_durable(&stream)?;
         Ok(ConsumerReset { info: Some(self.info_of(&stream, live)?), reset_seq })
     }
+}
+
+/// How a consumer stands, with the versions that answers about one show.
+fn shown(mut info: Info) -> Info {
+    info.config = info.config.as_ref().map(with_versions);
+    info
 }
 
 /// A name as the reference gives to consumers without one: eight letters and digits.

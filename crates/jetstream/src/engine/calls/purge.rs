@@ -20,6 +20,7 @@ impl Call<'_> {
         }
         let filter = (!request.filter.is_empty()).then(|| Filter::new(request.filter.as_bytes()));
         let mut purge = Purge { filter, below: request.seq, keep: request.keep, through: 0 };
+        let is_told = purge.filter.is_some();
         let mut purged = 0;
         loop {
             // The core goes back between slices: publishers need not wait for all of it.
@@ -32,7 +33,7 @@ impl Call<'_> {
                 self.jetstream.make_durable(core)?;
                 drop(loan);
                 if purged > 0 {
-                    stream.consumers().forget_removed(false);
+                    stream.consumers().forget_removed(is_told);
                 }
                 return Ok(StreamPurge { success: true, purged });
             }

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI64};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Pieces of work that one hold does before others get their chance.
@@ -105,6 +105,10 @@ impl World for Around<'_> {
         self.account.has_interest(subject)
     }
 
+    fn listens(&self, subject: &[u8], group: Option<&[u8]>) -> bool {
+        self.account.has_listener(subject, group)
+    }
+
     fn is_congested(&mut self, subject: &[u8]) -> bool {
         match (&mut self.shard, &self.me) {
             (Some(shard), Some(me)) => shard.is_congested(self.account, subject, me),
@@ -183,25 +187,47 @@ impl LiveConsumer {
         &self,
         act: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) -> R + Send + 'static,
     ) -> Option<R> {
+        let (receiver, _) = self.submit_act(act);
+        // A shard delivers, and sends what there is to say.
+        self.wake();
+        receiver.recv().ok()
+    }
+
+    /// The same for what leaves nothing to deliver that was not to be delivered before.
+    pub(in crate::engine) fn ask<R: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (receiver, is_all) = self.submit_act(ask);
+        if !is_all {
+            self.wake();
+        }
+        receiver.recv().ok()
+    }
+
+    /// Answers where the result comes, and whether that was all that was done here.
+    fn submit_act<R: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) -> R + Send + 'static,
+    ) -> (Receiver<R>, bool) {
         let (sender, receiver) = sync_channel(1);
         let act: Act = Box::new(move |core, turn| {
             // Who asked may be gone.
             let _ = sender.send(act(core, turn));
         });
         let mut after = Aftermath::default();
+        let mut is_all = true;
         let mut outcome =
             self.turn.submit(Work::Act(act), |seat, batch| self.hold(seat, batch, None, &mut after));
         while outcome == Outcome::More {
-            after.worked = 0;
+            (after.worked, is_all) = (0, false);
             outcome = self.turn.resume(|seat, batch| self.hold(seat, batch, None, &mut after));
         }
         self.heed(&mut after);
         if after.has_letters {
             self.letters.release();
         }
-        // A shard delivers, and sends what there is to say.
-        self.wake();
-        receiver.recv().ok()
+        (receiver, is_all && after.worked <= 1 && !after.has_letters)
     }
 
     /// Has a shard look at it soon.
@@ -316,6 +342,9 @@ impl LiveConsumer {
         let me = self.me.upgrade().map(|me| me as Arc<dyn Service>);
         let mut world = Around { account: &self.account, host: &*self.host, shard, me };
         let now = self.host.now();
+        if !self.is_gone() && self.has_listeners_news.swap(false, AcqRel) {
+            seat.core.listen(&mut Turn::new(now, &mut world, &mut effects));
+        }
         while after.worked < HOLD
             && let Some(work) = batch.pop_front()
         {
@@ -335,13 +364,14 @@ impl LiveConsumer {
             return;
         }
         let mut turn = Turn::new(now, &mut world, &mut effects);
-        if self.has_listeners_news.swap(false, AcqRel) {
-            seat.core.listen(&mut turn);
-        }
-        if seat.core.next_due(now).is_some_and(|at| at <= now) {
-            seat.core.due(&mut turn);
-        }
+        // Elsewhere a shard is woken that does all this.
         if has_shard {
+            if self.has_listeners_news.swap(false, AcqRel) {
+                seat.core.listen(&mut turn);
+            }
+            if seat.core.next_due(now).is_some_and(|at| at <= now) {
+                seat.core.due(&mut turn);
+            }
             let pace = self.deliver(&mut seat.core, &mut turn);
             if let Pace::Cold(_) = pace {
                 after.filter = Some(seat.core.filter().clone());

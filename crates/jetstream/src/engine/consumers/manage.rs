@@ -62,7 +62,7 @@ impl StreamConsumers {
             let record = Record::new(&self.stored, id);
             let opening = self.opening(&config, stored.created, record, around);
             let Some(opening) = opening else { continue };
-            self.begin(&config, ConsumerCore::resume(opening, self.host.now()), true);
+            self.begin(&config, ConsumerCore::resume(opening, self.host.now()), true).wake();
         }
     }
 
@@ -85,13 +85,13 @@ impl StreamConsumers {
         })
     }
 
-    /// Makes a consumer whose configuration was checked.
+    /// Makes a consumer whose configuration was checked; answers how it stands before it has delivered anything.
     pub(in crate::engine) fn create(
         self: &Arc<Self>,
         config: ConsumerConfig,
         around: &Surroundings<'_>,
         out: &mut Parcel,
-    ) -> Result<Arc<LiveConsumer>, ApiError> {
+    ) -> Result<ConsumerInfo, ApiError> {
         let now = self.host.now();
         let config = Arc::new(config);
         let is_stored = !config.mem_storage && !config.direct;
@@ -114,7 +114,7 @@ impl StreamConsumers {
         if !config.direct {
             self.announce(&config.name, Action::Create, out);
         }
-        Ok(live)
+        self.info(&live).ok_or_else(gone)
     }
 
     /// Takes a core into service.
@@ -132,7 +132,9 @@ impl StreamConsumers {
         self.live.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), Arc::clone(&live));
         live.bind(&self.subjects(config));
         live.listen_at(config);
-        live.wake();
+        // Behind the answer to the request that made it: clients want to know its name before its messages come.
+        let woken = Arc::clone(&live);
+        self.host.run(Box::new(move || woken.wake()));
         live
     }
 
@@ -166,10 +168,10 @@ impl StreamConsumers {
     ) -> Result<(), ApiError> {
         let config = Arc::new(config);
         let (id, record) =
-            live.act(|core, _| (core.record().id(), core.record().clone())).ok_or_else(gone)?;
+            live.ask(|core, _| (core.record().id(), core.record().clone())).ok_or_else(gone)?;
         let is_stored = record.is_of(&self.stored);
-        let created = live.act(|core, _| core.created()).ok_or_else(gone)?;
-        let blob = Stored { created, config: (*config).clone() }.encode();
+        let created = live.ask(|core, _| core.created()).ok_or_else(gone)?;
+        let blob = Stored::new(created, &config).encode();
         record.lock().update(id, rules(&config), &blob).map_err(ApiError::consumer_create)?;
         self.flush(&record, false, self.host.now()).map_err(ApiError::consumer_create)?;
         self.interest.set(id, is_stored, &config);
@@ -241,10 +243,12 @@ impl StreamConsumers {
     }
 
     /// Ends all consumers with their stream.
-    pub(in crate::engine) fn end_all(&self, why: &'static str) {
+    pub(in crate::engine) fn end_all(&self, why: &'static str, out: &mut Parcel) {
         self.unbind();
         for live in self.all() {
-            self.remove(&live, why);
+            if self.remove(&live, why) {
+                self.announce(live.name(), Action::Delete, out);
+            }
         }
     }
 
@@ -255,8 +259,7 @@ impl StreamConsumers {
         all
     }
 
-    /// Messages were purged or deleted by somebody.
-    /// `are_told`: those who listen hear of what nobody had acknowledged.
+    /// Messages were purged or deleted by somebody. `are_told`: those who listen hear of what nobody had acknowledged.
     pub(in crate::engine) fn forget_removed(&self, are_told: bool) {
         for live in self.all() {
             live.act(move |core, turn| core.forget_removed(are_told, turn));
@@ -266,7 +269,7 @@ impl StreamConsumers {
     /// How a consumer stands. Waits for its turn; only for threads that may.
     pub fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
         let stream = self.stream.to_string();
-        live.act(move |core, turn| core.info(&stream, turn))
+        live.ask(move |core, turn| core.info(&stream, turn))
     }
 
     /// Begins a consumer anew. Answers the message that it goes on with.
@@ -285,7 +288,7 @@ fn gone() -> ApiError {
 }
 
 fn add(states: &Mutex<Consumers>, config: &ConsumerConfig, now: Timestamp) -> Result<ConsumerId, ApiError> {
-    let blob = Stored { created: now, config: config.clone() }.encode();
+    let blob = Stored::new(now, config).encode();
     let mut states = states.lock().unwrap_or_else(PoisonError::into_inner);
     states.create(&config.name, rules(config), &blob).map_err(ApiError::consumer_create)
 }

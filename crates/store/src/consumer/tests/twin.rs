@@ -66,7 +66,8 @@ impl Twin {
 
     fn deliver(&mut self, rules: Rules, delivery: u64, seq: u64, count: u64, timestamp: i64) {
         let none = rules.acks == AckPolicy::None;
-        if (none && count != 1) || delivery <= self.floor.0 {
+        let is_done = delivery <= self.floor.0 && !self.pending.contains_key(&seq);
+        if (none && count != 1) || is_done {
             return;
         }
         if !none && seq > self.delivered.1 {
