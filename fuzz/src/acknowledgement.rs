@@ -16,7 +16,11 @@ pub fn acknowledgement(data: &[u8]) {
     let at = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let (subject, body) = (&data[..at], data.get(at + 1..).unwrap_or_default());
     let read = AckSubject::read(subject);
-    assert_eq!(read.map(|ack| (ack.consumer, ack.deliveries, ack.seq, ack.delivery.0)), twin(subject), "subject");
+    assert_eq!(
+        read.map(|ack| (ack.consumer, ack.deliveries, ack.seq, ack.delivery.0)),
+        twin(subject),
+        "subject"
+    );
     let Some(ack) = read else { return };
     for policy in [AckPolicy::Explicit, AckPolicy::All, AckPolicy::None] {
         answer(policy, &ack, &Letter { subject, reply: b"r", payload: body, ..Letter::default() });

@@ -76,8 +76,13 @@ impl Stream {
         let id = fields.next().unwrap_or_default();
         let sequence = fields.next();
         let member = Member { id, sequence, commit: fields.next(), api_level: fields.next() };
-        let letter =
-            Letter { subject: b"s", reply: b"r", payload: sequence.unwrap_or_default(), headers: b"" };
+        let letter = Letter {
+            subject: b"s",
+            reply: b"r",
+            payload: sequence.unwrap_or_default(),
+            headers: b"",
+            ..Letter::default()
+        };
         let mut out = Parcel::default();
         let step = self.atomic.take(&member, letter, now, &mut self.voice, &mut out);
         let AtomicStep::Commit(commit) = step else {

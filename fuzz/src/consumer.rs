@@ -48,7 +48,8 @@ impl World for Listeners {
 impl Bench {
     pub(crate) fn new(ack_policy: AckPolicy) -> Self {
         let mut stream = Stream::in_memory(StreamConfig::default(), 1, BEGIN);
-        let message = NewMessage { subject: b"a", payload: b"body", timestamp: BEGIN, ..NewMessage::default() };
+        let message =
+            NewMessage { subject: b"a", payload: b"body", timestamp: BEGIN, ..NewMessage::default() };
         stream
             .append(&[message; MESSAGES], Admission::Check, BEGIN, &mut Vec::new())
             .expect("memory takes a few messages");
@@ -61,7 +62,11 @@ impl Bench {
             ..ConsumerConfig::default()
         };
         let consumers = Arc::new(Mutex::new(Consumers::in_memory()));
-        let id = consumers.lock().expect("nobody else has it").create("C", rules(&config), b"").expect("the first");
+        let id = consumers
+            .lock()
+            .expect("nobody else has it")
+            .create("C", rules(&config), b"")
+            .expect("the first");
         let opening = Opening {
             stream: "S".into(),
             config: Arc::new(config),

@@ -24,7 +24,9 @@ pub fn consumer_json(data: &[u8]) {
             &["CREATE", &stream, &name, &filter],
             &["DURABLE", "CREATE", &stream, &durable],
         ];
-        for wanted in ways.into_iter().filter_map(Place::of).filter_map(|place| request.clone().at(&place).ok()) {
+        for wanted in
+            ways.into_iter().filter_map(Place::of).filter_map(|place| request.clone().at(&place).ok())
+        {
             configure(wanted);
         }
     }
@@ -50,7 +52,11 @@ fn configure(wanted: Wanted) {
     let known = BTreeMap::from([(config.name.clone(), Arc::new(config.clone()))]);
     for action in [Action::CreateOrUpdate, Action::Create, Action::Update] {
         let again = Wanted { config: config.clone(), action, pedantic: false };
-        assert_eq!(decide(again, &stream, &known, &limits).as_ref(), Some(&config), "the same again is the same");
+        assert_eq!(
+            decide(again, &stream, &known, &limits).as_ref(),
+            Some(&config),
+            "the same again is the same"
+        );
     }
 }
 

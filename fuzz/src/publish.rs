@@ -70,7 +70,7 @@ fn run(lines: &[Line], discard: Discard, size: usize) -> (Vec<Said>, u64, u64) {
     for lines in lines.chunks(size.max(1)) {
         let mut parcel = Parcel::default();
         for Line { subject, reply, headers } in lines {
-            parcel.push(Letter { subject, reply, headers, payload: b"" });
+            parcel.push(Letter { subject, reply, headers, payload: b"", ..Letter::default() });
         }
         core.publish(&parcel, NOW, &mut effects);
         assert!(core.state().totals.messages <= MAX as u64);

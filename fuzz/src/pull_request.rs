@@ -37,7 +37,8 @@ fn answer(body: &[u8], request: Option<NextRequest>) {
     bench.pass(i64::MAX / 4);
     bench.deliver();
     let is_end = |headers: &[u8]| !headers.starts_with(b"NATS/1.0 100 ");
-    let ends = bench.effects.out.iter().filter(|letter| letter.to.is_empty() && is_end(letter.headers)).count();
+    let ends =
+        bench.effects.out.iter().filter(|letter| letter.to.is_empty() && is_end(letter.headers)).count();
     let is_served = delivered as u64 == most;
     assert!(ends <= 1, "one end");
     if let Some(request) = request {
@@ -56,6 +57,10 @@ fn twin(document: Document) -> Option<Option<NextRequest>> {
     let mut is_good = true;
     for (name, value) in fields {
         let name = name.replace('ſ', "s").replace('\u{212a}', "k").to_ascii_lowercase();
+        if value.as_f64() == Some(0.0) && !value.is_u64() {
+            // `-0` is a whole number for Go, and `-0.0` is not: here they are one.
+            return None;
+        }
         if !value.is_null() {
             is_good &= set(&mut request, &mut expires, &name, &value).is_some();
         }

@@ -51,6 +51,10 @@ impl<'a> Word<'a> {
 impl ConsumerCore {
     /// Does what an acknowledgement says.
     pub fn acknowledge(&mut self, ack: &AckSubject<'_>, letter: &Letter<'_>, turn: &mut Turn<'_>) {
+        if self.hands.config.ack_policy == AckPolicy::None {
+            // Compat: nobody hears it.
+            return;
+        }
         let is_answered = match Word::read(letter.payload) {
             Word::Ack => self.settle(ack, true, turn),
             Word::Next(body) => {
@@ -130,7 +134,7 @@ impl ConsumerCore {
             return false;
         }
         match policy {
-            AckPolicy::None => return self.retention != Retention::Limits,
+            AckPolicy::None => return false,
             AckPolicy::Explicit => self.settle_one(ack, is_sampled, turn),
             AckPolicy::All | AckPolicy::FlowControl => self.settle_through(ack, turn),
         }
@@ -147,6 +151,8 @@ impl ConsumerCore {
         let applied = states.apply_one(id, Delta::Acknowledged { delivery, seq: ack.seq });
         drop(states);
         self.redelivery.remove(ack.seq);
+        // Compat: also of what nobody waited for.
+        self.note_ack(turn);
         if applied != Ok(Applied::Changed) {
             return;
         }
@@ -156,7 +162,6 @@ impl ConsumerCore {
         }
         let Some(pending) = pending else { return };
         self.hands.outstanding = self.hands.outstanding.saturating_sub(1);
-        self.note_ack(turn);
         if is_sampled && self.is_sampled(turn) {
             turn.effects.events.push(Event::Acknowledged(answered(ack), pending.timestamp));
         }

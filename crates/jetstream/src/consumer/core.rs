@@ -313,18 +313,20 @@ impl ConsumerCore {
     }
 
     /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more, and what is no more is not
-    /// looked for. `are_told`: those who listen hear of each. Compat: not where everything up to some message was purged.
+    /// looked for. `are_told`: those who listen hear of each that awaited one. Compat: not where all up to some message was purged.
     pub fn forget_removed(&mut self, are_told: bool, turn: &mut Turn<'_>) {
         self.trim(are_told, turn);
+        let known: Vec<Seq> = self.hands.record.read(|state| {
+            let pending = state.pending().iter().map(|(seq, _)| seq);
+            pending.chain(state.redelivered().keys().copied()).collect()
+        });
         let source = &self.source;
-        let mut gone = self.hands.unacknowledged(Seq::MAX);
-        gone.retain(|one| !source.contains(one.seq));
-        let known: Vec<Seq> = self.hands.record.read(|state| state.redelivered().keys().copied().collect());
-        let forgotten = known.into_iter().filter(|seq| !source.contains(*seq));
-        let deltas: Vec<Delta> =
-            gone.iter().map(|one| one.seq).chain(forgotten).map(|seq| Delta::Forget { seq }).collect();
-        self.hands.record.apply_all(&deltas);
-        self.removed(gone, are_told, turn);
+        let gone: Vec<Delta> =
+            known.into_iter().filter(|seq| !source.contains(*seq)).map(|seq| Delta::Forget { seq }).collect();
+        let mut unacknowledged = self.hands.unacknowledged(Seq::MAX);
+        unacknowledged.retain(|one| !source.contains(one.seq));
+        self.hands.record.apply_all(&gone);
+        self.removed(unacknowledged, are_told, turn);
         let source = &self.source;
         self.redelivery.retain(|seq| source.contains(seq));
         self.source.forget_removed();

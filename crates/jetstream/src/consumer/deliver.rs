@@ -156,14 +156,10 @@ impl ConsumerCore {
         if self.is_full() {
             return Some(Stop::Full);
         }
-        let left = self.source.left_behind_next();
-        let supply = Supply {
-            pending: left + 1,
-            again: self.redelivery.len() as u64,
-            outstanding: self.hands.outstanding,
-        };
+        let (again, outstanding) = (self.redelivery.len() as u64, self.hands.outstanding);
         let given = match self.source.next(Wait::Forbidden) {
-            Ok(Some(message)) => {
+            Ok(Some((message, left))) => {
+                let supply = Supply { pending: left + 1, again, outstanding };
                 let given = self.hands.give(&message, 1, left, supply, turn);
                 (message.seq, given)
             }

@@ -50,7 +50,7 @@ impl ConsumerCore {
             num_waiting,
             num_pending: supply.pending,
             cluster: None,
-            push_bound: matches!(&hands.mode, Mode::Push(push) if push.is_active),
+            push_bound: config.is_push() && turn.world.has_interest(config.deliver_subject.as_bytes()),
             paused: paused > 0,
             pause_remaining: paused,
             ts: turn.now,
@@ -59,11 +59,13 @@ impl ConsumerCore {
         }
     }
 
-    /// Ends the choice of a client for a group, and tells so. Compat: also if nobody was chosen. False: it has no groups.
-    pub fn unpin(&mut self, group: &str, turn: &mut Turn<'_>) -> bool {
-        let Mode::Pull(pull) = &mut self.hands.mode else { return false };
-        pull.pin.take_if(|pin| pin.group == group);
+    /// Ends the choice of a client for a group.
+    ///
+    /// Compat: that is told also when nobody was chosen, and where the group is not of those that choose.
+    pub fn unpin(&mut self, group: &str, turn: &mut Turn<'_>) {
+        if let Mode::Pull(pull) = &mut self.hands.mode {
+            pull.pin = None;
+        }
         turn.effects.events.push(Event::Unpinned { group: group.to_owned(), reason: Unpinned::Admin });
-        true
     }
 }

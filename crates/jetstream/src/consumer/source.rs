@@ -14,7 +14,12 @@ pub(super) struct Source {
     cursor: Cursor,
     /// Of each subject the last message when the consumer was made: delivered before all else.
     lasts: VecDeque<Seq>,
+    /// Whether the message that came last was one of them.
+    is_first: bool,
     left: Option<Left>,
+    /// Sequences that were looked at to count.
+    #[cfg(test)]
+    pub(super) counted: u64,
     buffer: Vec<u8>,
 }
 
@@ -103,7 +108,10 @@ impl Source {
             reader,
             filter,
             lasts: start.lasts,
+            is_first: false,
             left: None,
+            #[cfg(test)]
+            counted: 0,
             buffer: Vec::new(),
         }
     }
@@ -160,26 +168,32 @@ impl Source {
         self.look_from(self.cursor.position().max(self.reader.removals().first_seq));
     }
 
-    /// The next message; `None` at the end of what is released.
-    pub(super) fn next(&mut self, wait: Wait) -> Result<Option<Message<'_>>, ReadError> {
+    /// The next message, and how many there are behind it; `None` at the end of what is released.
+    pub(super) fn next(&mut self, wait: Wait) -> Result<Option<(Message<'_>, u64)>, ReadError> {
         while let Some(&seq) = self.lasts.front() {
             // Looked up twice: a message that was removed meanwhile is passed over.
             if self.reader.get(seq, wait, &mut self.buffer)?.is_some() {
                 self.lasts.pop_front();
-                return self.reader.get(seq, wait, &mut self.buffer);
+                self.is_first = true;
+                let left = self.left_behind_next();
+                let found = self.reader.get(seq, wait, &mut self.buffer)?;
+                return Ok(found.map(|message| (message, left)));
             }
             self.lasts.pop_front();
             self.count_down();
         }
-        self.cursor.next(wait)
+        self.is_first = false;
+        let left = self.left_behind_next();
+        Ok(self.cursor.next(wait)?.map(|message| (message, left)))
     }
 
     /// The message that came last was not delivered: it comes again.
     pub(super) fn put_back(&mut self, seq: Seq) {
-        if self.lasts.is_empty() && self.cursor.position() == seq + 1 {
-            self.cursor = self.reader.cursor(self.filter.clone(), seq);
-        } else {
+        // One of those that come first comes again whatever the filter says now.
+        if self.is_first {
             self.lasts.push_front(seq);
+        } else {
+            self.cursor = self.reader.cursor(self.filter.clone(), seq);
         }
     }
 
@@ -209,7 +223,7 @@ impl Source {
     }
 
     /// How many there will be behind the next message.
-    pub(super) fn left_behind_next(&self) -> u64 {
+    fn left_behind_next(&self) -> u64 {
         self.left.as_ref().map_or(0, |left| left.count.saturating_sub(1))
     }
 
@@ -224,24 +238,20 @@ impl Source {
         let removals = self.reader.removals();
         let released = self.reader.release().seq();
         let known = self.left.as_ref().filter(|left| left.holds(removals, self.cursor.position(), released));
-        let counted = match known {
+        let (counted, from) = match known {
             Some(left) if left.through == released => return left.count,
-            Some(left) => {
-                self.reader.count(&self.filter, left.through + 1, released).map(|more| left.count + more)
-            }
-            None => {
-                let from = self.cursor.position();
-                let behind = self.reader.count(&self.filter, from, released);
-                behind.map(|behind| behind + self.lasts.len() as u64)
-            }
+            Some(left) => (left.count, left.through + 1),
+            None => (self.lasts.len() as u64, self.cursor.position()),
         };
-        match counted {
-            Ok(count) => {
-                self.left = Some(Left { count, through: released, removals });
-                count
-            }
-            Err(_) => self.left.as_ref().map_or(0, |left| left.count),
+        #[cfg(test)]
+        {
+            self.counted += (released + 1).saturating_sub(from);
         }
+        let more = if from > released { Ok(0) } else { self.reader.count(&self.filter, from, released) };
+        if let Ok(more) = more {
+            self.left = Some(Left { count: counted + more, through: released, removals });
+        }
+        self.left.as_ref().map_or(0, |left| left.count)
     }
 }
 

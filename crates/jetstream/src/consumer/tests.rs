@@ -1,6 +1,13 @@
-//! Consumers in memory: their random lives beside a twin's.
+//! Consumers without a server: their random lives beside a twin's, and their rooms one by one.
 
+mod flow;
+mod left;
 mod model;
 mod operation;
+mod pin;
+mod redelivery;
+mod spoken;
+mod turns;
 mod twin;
+mod waiting;
 mod world;

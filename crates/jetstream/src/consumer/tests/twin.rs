@@ -154,6 +154,11 @@ impl Twin {
         filters.peek().is_none() || filters.any(|filter| matches(filter, subject))
     }
 
+    fn wants_all(&self) -> bool {
+        let filters: Vec<&str> = self.config.filters().collect();
+        filters.is_empty() || filters.contains(&">")
+    }
+
     fn wanted(&self) -> Vec<Seq> {
         self.messages.iter().filter(|(_, stored)| self.wants(stored.subject)).map(|(seq, _)| *seq).collect()
     }
@@ -165,7 +170,8 @@ impl Twin {
         self.from = match self.config.deliver_policy {
             DeliverPolicy::All => self.first,
             DeliverPolicy::LastPerSubject if keeps_one => self.first,
-            DeliverPolicy::Last => wanted.last().copied().unwrap_or(behind),
+            DeliverPolicy::Last if self.wants_all() => self.last,
+            DeliverPolicy::Last => wanted.last().copied().unwrap_or(0),
             DeliverPolicy::New => behind,
             DeliverPolicy::ByStartSequence => self.config.opt_start_seq,
             DeliverPolicy::ByStartTime => self.seq_at_start_time(),
@@ -176,7 +182,7 @@ impl Twin {
                 }
                 self.lasts = last.into_values().collect();
                 self.lasts.sort_unstable();
-                behind
+                if self.lasts.is_empty() { self.last } else { behind }
             }
         };
         self.from = self.from.max(self.first);
@@ -238,12 +244,15 @@ impl Twin {
     /// The stream begins later than it did.
     pub(super) fn drop_below_first(&mut self) {
         let (first, last) = (self.first, self.first - 1);
+        let counts = &self.state.counts.clone();
         self.state.counts.retain(|seq, _| *seq >= first);
         self.again.retain(|seq| *seq >= first);
         self.lasts.retain(|seq| *seq >= first);
         if last <= self.state.floor.1 {
             return;
         }
+        let gone: Vec<Seq> = self.state.pending.keys().filter(|seq| **seq < first).copied().collect();
+        self.tell_removed(&gone, counts);
         self.state.pending.retain(|seq, _| *seq >= first);
         self.state.delivered.1 = self.state.delivered.1.max(last);
         match self.state.pending.first_key_value() {
@@ -252,11 +261,20 @@ impl Twin {
         }
     }
 
+    /// Compat: one that came again once is told like one that came for the first time.
+    fn tell_removed(&mut self, gone: &[Seq], counts: &BTreeMap<Seq, u64>) {
+        for seq in gone {
+            let deliveries = counts.get(seq).copied().unwrap_or(0).max(1);
+            self.told("term", self.state.pending[seq].0, *seq, deliveries);
+        }
+    }
+
     /// The consumer is told that messages were removed.
     pub(super) fn forget_removed(&mut self) {
         self.drop_below_first();
         let gone: Vec<Seq> =
             self.state.pending.keys().filter(|seq| !self.messages.contains_key(seq)).copied().collect();
+        self.tell_removed(&gone, &self.state.counts.clone());
         for seq in gone {
             self.settle(seq);
         }
@@ -282,6 +300,8 @@ impl Twin {
         self.waiting.clear();
         self.last_look = 0;
         self.drop_below_first();
+        // Nobody is told of what was removed meanwhile.
+        self.said.clear();
         self.from = self.from.max(self.first);
         self.has_pause = self.is_paused();
         self.save();
@@ -600,6 +620,9 @@ impl Twin {
         reply: &str,
         position: Seq,
     ) {
+        if self.config.ack_policy == AckPolicy::None {
+            return;
+        }
         let is_confirmed = match word {
             Word::Ack(_) => self.acknowledge(seq, delivery, position),
             Word::Next(ask) => {
@@ -635,7 +658,7 @@ impl Twin {
         }
         let mut settled = Vec::new();
         match self.config.ack_policy {
-            AckPolicy::None => return !self.keeps_all,
+            AckPolicy::None => return false,
             AckPolicy::Explicit => {
                 let was_counted = self.state.counts.remove(&seq).is_some();
                 if self.settle(seq) || was_counted {

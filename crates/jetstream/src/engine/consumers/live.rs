@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI64};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Pieces of work that one hold does before others get their chance.
@@ -187,25 +187,47 @@ impl LiveConsumer {
         &self,
         act: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) -> R + Send + 'static,
     ) -> Option<R> {
+        let (receiver, _) = self.submit_act(act);
+        // A shard delivers, and sends what there is to say.
+        self.wake();
+        receiver.recv().ok()
+    }
+
+    /// The same for what leaves nothing to deliver that was not to be delivered before.
+    pub(in crate::engine) fn ask<R: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (receiver, is_all) = self.submit_act(ask);
+        if !is_all {
+            self.wake();
+        }
+        receiver.recv().ok()
+    }
+
+    /// Answers where the result comes, and whether that was all that was done here.
+    fn submit_act<R: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) -> R + Send + 'static,
+    ) -> (Receiver<R>, bool) {
         let (sender, receiver) = sync_channel(1);
         let act: Act = Box::new(move |core, turn| {
             // Who asked may be gone.
             let _ = sender.send(act(core, turn));
         });
         let mut after = Aftermath::default();
+        let mut is_all = true;
         let mut outcome =
             self.turn.submit(Work::Act(act), |seat, batch| self.hold(seat, batch, None, &mut after));
         while outcome == Outcome::More {
-            after.worked = 0;
+            (after.worked, is_all) = (0, false);
             outcome = self.turn.resume(|seat, batch| self.hold(seat, batch, None, &mut after));
         }
         self.heed(&mut after);
         if after.has_letters {
             self.letters.release();
         }
-        // A shard delivers, and sends what there is to say.
-        self.wake();
-        receiver.recv().ok()
+        (receiver, is_all && after.worked <= 1 && !after.has_letters)
     }
 
     /// Has a shard look at it soon.
@@ -342,13 +364,14 @@ impl LiveConsumer {
             return;
         }
         let mut turn = Turn::new(now, &mut world, &mut effects);
-        if self.has_listeners_news.swap(false, AcqRel) {
-            seat.core.listen(&mut turn);
-        }
-        if seat.core.next_due(now).is_some_and(|at| at <= now) {
-            seat.core.due(&mut turn);
-        }
+        // Elsewhere a shard is woken that does all this.
         if has_shard {
+            if self.has_listeners_news.swap(false, AcqRel) {
+                seat.core.listen(&mut turn);
+            }
+            if seat.core.next_due(now).is_some_and(|at| at <= now) {
+                seat.core.due(&mut turn);
+            }
             let pace = self.deliver(&mut seat.core, &mut turn);
             if let Pace::Cold(_) = pace {
                 after.filter = Some(seat.core.filter().clone());

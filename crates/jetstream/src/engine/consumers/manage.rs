@@ -114,11 +114,10 @@ impl StreamConsumers {
         if !config.direct {
             self.announce(&config.name, Action::Create, out);
         }
-        // Who acts on it wakes it.
         self.info(&live).ok_or_else(gone)
     }
 
-    /// Takes a core into service; it delivers when it is woken.
+    /// Takes a core into service.
     fn begin(
         self: &Arc<Self>,
         config: &Arc<ConsumerConfig>,
@@ -133,6 +132,9 @@ impl StreamConsumers {
         self.live.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), Arc::clone(&live));
         live.bind(&self.subjects(config));
         live.listen_at(config);
+        // Behind the answer to the request that made it: clients want to know its name before its messages come.
+        let woken = Arc::clone(&live);
+        self.host.run(Box::new(move || woken.wake()));
         live
     }
 
@@ -166,9 +168,9 @@ impl StreamConsumers {
     ) -> Result<(), ApiError> {
         let config = Arc::new(config);
         let (id, record) =
-            live.act(|core, _| (core.record().id(), core.record().clone())).ok_or_else(gone)?;
+            live.ask(|core, _| (core.record().id(), core.record().clone())).ok_or_else(gone)?;
         let is_stored = record.is_of(&self.stored);
-        let created = live.act(|core, _| core.created()).ok_or_else(gone)?;
+        let created = live.ask(|core, _| core.created()).ok_or_else(gone)?;
         let blob = Stored::new(created, &config).encode();
         record.lock().update(id, rules(&config), &blob).map_err(ApiError::consumer_create)?;
         self.flush(&record, false, self.host.now()).map_err(ApiError::consumer_create)?;
@@ -264,8 +266,7 @@ impl StreamConsumers {
         }
     }
 
-    /// Messages were purged or deleted by somebody.
-    /// `are_told`: those who listen hear of what nobody had acknowledged.
+    /// Messages were purged or deleted by somebody. `are_told`: those who listen hear of what nobody had acknowledged.
     pub(in crate::engine) fn forget_removed(&self, are_told: bool) {
         for live in self.all() {
             live.act(move |core, turn| core.forget_removed(are_told, turn));
@@ -275,7 +276,7 @@ impl StreamConsumers {
     /// How a consumer stands. Waits for its turn; only for threads that may.
     pub fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
         let stream = self.stream.to_string();
-        live.act(move |core, turn| core.info(&stream, turn))
+        live.ask(move |core, turn| core.info(&stream, turn))
     }
 
     /// Begins a consumer anew. Answers the message that it goes on with, and how it stands before it does.

@@ -84,7 +84,7 @@ impl Worker {
             } else {
                 let seq = seq_of(&reply);
                 came.push(seq);
-                if seq % 7 != 0 {
+                if !seq.is_multiple_of(7) {
                     self.known.sent.insert(seq);
                     self.send(&publish(&reply, &format!("done.{seq}"), "", b"+ACK"))?;
                 }
