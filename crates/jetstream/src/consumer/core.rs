@@ -266,6 +266,11 @@ impl ConsumerCore {
         self.first = 0;
     }
 
+    /// Its stream keeps messages for another reason.
+    pub fn set_retention(&mut self, retention: Retention) {
+        self.retention = retention;
+    }
+
     /// When it was made.
     #[must_use]
     pub fn created(&self) -> Timestamp {

@@ -5,7 +5,7 @@ use super::live::LiveConsumer;
 use super::news::Wish;
 use crate::advisory::Action;
 use crate::api::consumer::ConsumerInfo;
-use crate::config::StreamConfig;
+use crate::config::{Retention, StreamConfig};
 use crate::consumer::config::stored::Stored;
 use crate::consumer::config::{ConsumerConfig, Neighbours};
 use crate::consumer::{ConsumerCore, Opening, Record, rules};
@@ -259,6 +259,13 @@ impl StreamConsumers {
         all
     }
 
+    /// The stream keeps messages for another reason.
+    pub(in crate::engine) fn set_retention(&self, retention: Retention) {
+        for live in self.all() {
+            live.act(move |core, _| core.set_retention(retention));
+        }
+    }
+
     /// Messages were purged or deleted by somebody. `are_told`: those who listen hear of what nobody had acknowledged.
     pub(in crate::engine) fn forget_removed(&self, are_told: bool) {
         for live in self.all() {
@@ -272,14 +279,19 @@ impl StreamConsumers {
         live.ask(move |core, turn| core.info(&stream, turn))
     }
 
-    /// Begins a consumer anew. Answers the message that it goes on with.
-    pub(in crate::engine) fn reset(&self, live: &LiveConsumer, seq: Seq) -> Result<Seq, ApiError> {
-        let reset = live.act(move |core, _| core.reset_to(seq)).ok_or_else(gone)?;
-        let seq = reset.map_err(ApiError::consumer_invalid_reset)?;
+    /// Begins a consumer anew. Answers the message that it goes on with, and how it stands before it does.
+    pub(in crate::engine) fn reset(
+        &self,
+        live: &LiveConsumer,
+        seq: Seq,
+    ) -> Result<(Seq, ConsumerInfo), ApiError> {
+        let stream = self.stream.to_string();
+        let reset = live.act(move |core, turn| core.reset_to(seq).map(|seq| (seq, core.info(&stream, turn))));
+        let reset = reset.ok_or_else(gone)?.map_err(ApiError::consumer_invalid_reset)?;
         if let Ok(stream) = self.stream() {
             stream.reconcile();
         }
-        Ok(seq)
+        Ok(reset)
     }
 }
 
