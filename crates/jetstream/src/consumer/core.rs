@@ -100,6 +100,13 @@ pub(super) enum Mode {
     Push(Box<Push>),
 }
 
+/// Whether somebody listens to what it pushes. Compat: only who listens to this very subject, and as the configuration says,
+/// counts; others get what is sent too.
+pub(super) fn is_listened_to(config: &ConsumerConfig, turn: &Turn<'_>) -> bool {
+    let group = (!config.deliver_group.is_empty()).then_some(config.deliver_group.as_bytes());
+    turn.world.listens(config.deliver_subject.as_bytes(), group)
+}
+
 /// How its state changes, as the store has it.
 #[must_use]
 pub fn rules(config: &ConsumerConfig) -> Rules {
@@ -366,11 +373,7 @@ impl ConsumerCore {
     /// Looks whether anybody listens to what it pushes.
     pub fn listen(&mut self, turn: &mut Turn<'_>) {
         let Mode::Push(push) = &mut self.hands.mode else { return };
-        let config = &self.hands.config;
-        let group = (!config.deliver_group.is_empty()).then_some(config.deliver_group.as_bytes());
-        // Compat: only who listens to this very subject, and as the configuration says, is awaited; others get what is
-        // sent too.
-        let is_active = turn.world.listens(config.deliver_subject.as_bytes(), group);
+        let is_active = is_listened_to(&self.hands.config, turn);
         if is_active {
             push.inactive_since = None;
         } else if push.is_active {
