@@ -185,7 +185,12 @@ impl Shard {
         }
     }
 
-    fn say_nobody_takes(&mut self, account: &Arc<Account>, conn: &Arc<Conn>, (subject, reply): (&[u8], &[u8])) {
+    fn say_nobody_takes(
+        &mut self,
+        account: &Arc<Account>,
+        conn: &Arc<Conn>,
+        (subject, reply): (&[u8], &[u8]),
+    ) {
         if let Some(sub) = self.routes.own_subscription(account, reply, conn) {
             let mut frame = Vec::with_capacity(64 + subject.len());
             encode::no_responders(&mut frame, reply, sub.sid(), subject);

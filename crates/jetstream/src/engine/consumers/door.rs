@@ -66,7 +66,8 @@ impl StreamConsumers {
         let takes = |subject: &[u8]| {
             let name = address(subject).and_then(|(name, _)| std::str::from_utf8(name).ok());
             let config = name.and_then(|name| self.config(name));
-            config.is_some_and(|config| !matches!(config.ack_policy, AckPolicy::None | AckPolicy::FlowControl))
+            config
+                .is_some_and(|config| !matches!(config.ack_policy, AckPolicy::None | AckPolicy::FlowControl))
         };
         for (at, letter) in parcel.iter().enumerate() {
             if !letter.reply.is_empty()
