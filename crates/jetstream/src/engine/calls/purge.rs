@@ -33,7 +33,8 @@ impl Call<'_> {
                 self.jetstream.make_durable(core)?;
                 drop(loan);
                 if purged > 0 {
-                    stream.consumers().forget_removed(is_told);
+                    // Compat: of several that go at once nobody hears.
+                    stream.consumers().forget_removed(is_told && purged == 1);
                 }
                 return Ok(StreamPurge { success: true, purged });
             }
