@@ -9,7 +9,7 @@ use super::brake::Brake;
 use super::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
 use super::effects::{Answered, Effects, Event, World};
 use super::pull::{Pull, Supply};
-use super::push::Push;
+use super::push::{Push, is_listened_to};
 use super::record::Record;
 use super::redelivery::{Redelivery, ack_wait};
 use super::source::{Source, Start, filter_of};
@@ -266,6 +266,11 @@ impl ConsumerCore {
         self.first = 0;
     }
 
+    /// Its stream keeps messages for another reason.
+    pub fn set_retention(&mut self, retention: Retention) {
+        self.retention = retention;
+    }
+
     /// When it was made.
     #[must_use]
     pub fn created(&self) -> Timestamp {
@@ -361,11 +366,7 @@ impl ConsumerCore {
     /// Looks whether anybody listens to what it pushes.
     pub fn listen(&mut self, turn: &mut Turn<'_>) {
         let Mode::Push(push) = &mut self.hands.mode else { return };
-        let config = &self.hands.config;
-        let group = (!config.deliver_group.is_empty()).then_some(config.deliver_group.as_bytes());
-        // Compat: only who listens to this very subject, and as the configuration says, is awaited; others get what is
-        // sent too.
-        let is_active = turn.world.listens(config.deliver_subject.as_bytes(), group);
+        let is_active = is_listened_to(&self.hands.config, turn.world);
         if is_active {
             push.inactive_since = None;
         } else if push.is_active {

@@ -352,6 +352,7 @@ impl AccountStreams {
             jetstream.store.write_blob(id, &blob).map_err(ApiError::stream_update)
         };
         let has_file = config.storage == Storage::File;
+        let retention = config.retention;
         if has_file {
             write(&config)?;
         }
@@ -364,6 +365,10 @@ impl AccountStreams {
         }
         drop(loan);
         live.bind();
+        if retention != old.retention {
+            live.consumers().set_retention(retention);
+            live.reconcile();
+        }
         self.settle(live)
     }
 

@@ -5,7 +5,7 @@ use super::live::LiveConsumer;
 use super::news::Wish;
 use crate::advisory::Action;
 use crate::api::consumer::ConsumerInfo;
-use crate::config::StreamConfig;
+use crate::config::{ConsumerLimits, Retention, StreamConfig};
 use crate::consumer::config::stored::Stored;
 use crate::consumer::config::{ConsumerConfig, Neighbours};
 use crate::consumer::{ConsumerCore, Opening, Record, rules};
@@ -259,6 +259,42 @@ impl StreamConsumers {
         all
     }
 
+    /// The stream keeps messages for another reason.
+    pub(in crate::engine) fn set_retention(&self, retention: Retention) {
+        for live in self.all() {
+            live.act(move |core, _| core.set_retention(retention));
+        }
+    }
+
+    /// Whether the stream may have other limits for its consumers.
+    pub(in crate::engine) fn check_limits(
+        &self,
+        old: &ConsumerLimits,
+        new: &ConsumerLimits,
+    ) -> Result<(), ApiError> {
+        let is_new = |old: i64, new: i64| new > 0 && new != old;
+        if !is_new(old.inactive_threshold, new.inactive_threshold)
+            && !is_new(old.max_ack_pending, new.max_ack_pending)
+        {
+            return Ok(());
+        }
+        let exceeds = |is: i64, limit: i64| limit > 0 && is > limit;
+        let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
+        let too_much: Vec<&str> = configs
+            .values()
+            .filter(|config| {
+                exceeds(config.inactive_threshold, new.inactive_threshold)
+                    || exceeds(config.max_ack_pending, new.max_ack_pending)
+            })
+            .map(|config| config.name.as_str())
+            .collect();
+        if too_much.is_empty() {
+            return Ok(());
+        }
+        let names = too_much.join(", ");
+        Err(ApiError::stream_update(format_args!("change to limits violates consumers: {names}")))
+    }
+
     /// Messages were purged or deleted by somebody. `are_told`: those who listen hear of what nobody had acknowledged.
     pub(in crate::engine) fn forget_removed(&self, are_told: bool) {
         for live in self.all() {
@@ -272,14 +308,19 @@ impl StreamConsumers {
         live.ask(move |core, turn| core.info(&stream, turn))
     }
 
-    /// Begins a consumer anew. Answers the message that it goes on with.
-    pub(in crate::engine) fn reset(&self, live: &LiveConsumer, seq: Seq) -> Result<Seq, ApiError> {
-        let reset = live.act(move |core, _| core.reset_to(seq)).ok_or_else(gone)?;
-        let seq = reset.map_err(ApiError::consumer_invalid_reset)?;
+    /// Begins a consumer anew. Answers the message that it goes on with, and how it stands before it does.
+    pub(in crate::engine) fn reset(
+        &self,
+        live: &LiveConsumer,
+        seq: Seq,
+    ) -> Result<(Seq, ConsumerInfo), ApiError> {
+        let stream = self.stream.to_string();
+        let reset = live.act(move |core, turn| core.reset_to(seq).map(|seq| (seq, core.info(&stream, turn))));
+        let reset = reset.ok_or_else(gone)?.map_err(ApiError::consumer_invalid_reset)?;
         if let Ok(stream) = self.stream() {
             stream.reconcile();
         }
-        Ok(seq)
+        Ok(reset)
     }
 }
 
