@@ -1,8 +1,7 @@
 //! What the API tells of a consumer.
 
-use super::core::{ConsumerCore, Mode, Turn};
+use super::core::{ConsumerCore, Mode, Turn, is_listened_to};
 use super::effects::Event;
-use super::push::is_listened_to;
 use crate::advisory::consumer::Unpinned;
 use crate::api::consumer::{ConsumerInfo, PriorityGroupState, SequenceInfo};
 
@@ -51,7 +50,7 @@ impl ConsumerCore {
             num_waiting,
             num_pending: supply.pending,
             cluster: None,
-            push_bound: config.is_push() && is_listened_to(&config, turn.world),
+            push_bound: config.is_push() && is_listened_to(&config, turn),
             paused: paused > 0,
             pause_remaining: paused,
             ts: turn.now,

@@ -143,7 +143,7 @@ fn who_does_not_want_to_wait_is_sent_away_only_where_nothing_is() {
     assert_eq!(bench.ask(0, r#"{"batch":3,"no_wait":true}"#), [0; 0]);
     assert_eq!(lines(&bench.effects), ["inbox: 404 No Messages"]);
 
-    let slow = ConsumerConfig { rate_limit_bps: 8 * 100, ..config() };
+    let slow = ConsumerConfig { rate_limit_bps: 8 * 100, ack_wait: 60 * SECOND, ..config() };
     let mut bench = Bench::new(&stream, slow);
     assert_eq!(bench.ask(0, r#"{"batch":3,"no_wait":true}"#).len(), 2);
     assert_eq!(lines(&bench.effects), [""; 0], "it is too early for the next, which is there");

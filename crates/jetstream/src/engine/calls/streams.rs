@@ -29,6 +29,7 @@ impl Call<'_> {
         let config = config::update(request, name, &**self.account, &limits)?;
         check_features(&config)?;
         let stream = self.find(name)?;
+        stream.consumers().check_limits(&stream.config().consumer_limits, &config.consumer_limits)?;
         self.account.update(self.jetstream, &stream, config)?;
         self.advise(name, Action::Modify);
         let mut info = self.info(&stream, false);

@@ -1,10 +1,12 @@
 //! Where clients answer to what consumers of one stream have delivered: acknowledgements and answers to flow control.
 //!
-//! One service for all consumers of a stream, so that making a consumer does not touch the index of interest.
+//! One service for all consumers of a stream, so that making a consumer does not touch the index of interest. What would
+//! reach nobody if each had its own (the consumer is no more, or wants no acknowledgements) is answered as if it had not.
 
 use super::StreamConsumers;
 use super::live::Work;
 use crate::consumer::AckSubject;
+use crate::consumer::config::AckPolicy;
 use myelin_broker::{Parcel, Service, Shard};
 use std::sync::{Arc, Weak};
 
@@ -30,12 +32,16 @@ impl Service for Door {
         let Some(consumers) = self.0.upgrade() else { return };
         // Mostly they are all for one: then nothing is copied.
         let mut first = None;
-        let mut is_one = true;
+        let (mut is_one, mut wants_answers) = (true, false);
         for letter in parcel.iter() {
             let whose = address(letter.subject);
             is_one &= *first.get_or_insert(whose) == whose;
+            wants_answers |= !letter.reply.is_empty();
         }
         let Some(first) = first else { return };
+        if wants_answers {
+            consumers.tell_of_nobody(parcel, shard);
+        }
         if is_one {
             let Some((name, is_flow)) = first else { return };
             let Some(consumer) = std::str::from_utf8(name).ok().and_then(|name| consumers.find(name)) else {
@@ -46,6 +52,30 @@ impl Service for Door {
         }
         for (consumer, is_flow, letters) in sort(&consumers, parcel) {
             consumer.submit(if is_flow { Work::Flow(letters) } else { Work::Acks(letters) }, shard);
+        }
+    }
+
+    fn wants_origin(&self) -> bool {
+        true
+    }
+}
+
+impl StreamConsumers {
+    /// Tells those who want to know that their acknowledgement was one to nobody.
+    fn tell_of_nobody(&self, parcel: &Parcel, shard: &mut Shard) {
+        let takes = |subject: &[u8]| {
+            let name = address(subject).and_then(|(name, _)| std::str::from_utf8(name).ok());
+            let config = name.and_then(|name| self.config(name));
+            config
+                .is_some_and(|config| !matches!(config.ack_policy, AckPolicy::None | AckPolicy::FlowControl))
+        };
+        for (at, letter) in parcel.iter().enumerate() {
+            if !letter.reply.is_empty()
+                && !takes(letter.subject)
+                && let Some(origin) = parcel.origin(at)
+            {
+                shard.tell_no_responders(&self.account, origin, &letter);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use super::live::LiveConsumer;
 use super::news::Wish;
 use crate::advisory::Action;
 use crate::api::consumer::ConsumerInfo;
-use crate::config::{Retention, StreamConfig};
+use crate::config::{ConsumerLimits, Retention, StreamConfig};
 use crate::consumer::config::stored::Stored;
 use crate::consumer::config::{ConsumerConfig, Neighbours};
 use crate::consumer::{ConsumerCore, Opening, Record, rules};
@@ -264,6 +264,35 @@ impl StreamConsumers {
         for live in self.all() {
             live.act(move |core, _| core.set_retention(retention));
         }
+    }
+
+    /// Whether the stream may have other limits for its consumers.
+    pub(in crate::engine) fn check_limits(
+        &self,
+        old: &ConsumerLimits,
+        new: &ConsumerLimits,
+    ) -> Result<(), ApiError> {
+        let is_new = |old: i64, new: i64| new > 0 && new != old;
+        if !is_new(old.inactive_threshold, new.inactive_threshold)
+            && !is_new(old.max_ack_pending, new.max_ack_pending)
+        {
+            return Ok(());
+        }
+        let exceeds = |is: i64, limit: i64| limit > 0 && is > limit;
+        let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
+        let too_much: Vec<&str> = configs
+            .values()
+            .filter(|config| {
+                exceeds(config.inactive_threshold, new.inactive_threshold)
+                    || exceeds(config.max_ack_pending, new.max_ack_pending)
+            })
+            .map(|config| config.name.as_str())
+            .collect();
+        if too_much.is_empty() {
+            return Ok(());
+        }
+        let names = too_much.join(", ");
+        Err(ApiError::stream_update(format_args!("change to limits violates consumers: {names}")))
     }
 
     /// Messages were purged or deleted by somebody. `are_told`: those who listen hear of what nobody had acknowledged.
