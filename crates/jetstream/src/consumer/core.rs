@@ -9,7 +9,7 @@ use super::brake::Brake;
 use super::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
 use super::effects::{Answered, Effects, Event, World};
 use super::pull::{Pull, Supply};
-use super::push::Push;
+use super::push::{Push, is_listened_to};
 use super::record::Record;
 use super::redelivery::{Redelivery, ack_wait};
 use super::source::{Source, Start, filter_of};
@@ -98,13 +98,6 @@ pub(super) struct Hands {
 pub(super) enum Mode {
     Pull(Pull),
     Push(Box<Push>),
-}
-
-/// Whether somebody listens to what it pushes. Compat: only who listens to this very subject, and as the configuration says,
-/// counts; others get what is sent too.
-pub(super) fn is_listened_to(config: &ConsumerConfig, turn: &Turn<'_>) -> bool {
-    let group = (!config.deliver_group.is_empty()).then_some(config.deliver_group.as_bytes());
-    turn.world.listens(config.deliver_subject.as_bytes(), group)
 }
 
 /// How its state changes, as the store has it.
@@ -373,7 +366,7 @@ impl ConsumerCore {
     /// Looks whether anybody listens to what it pushes.
     pub fn listen(&mut self, turn: &mut Turn<'_>) {
         let Mode::Push(push) = &mut self.hands.mode else { return };
-        let is_active = is_listened_to(&self.hands.config, turn);
+        let is_active = is_listened_to(&self.hands.config, turn.world);
         if is_active {
             push.inactive_since = None;
         } else if push.is_active {

@@ -1,7 +1,8 @@
 //! What the API tells of a consumer.
 
-use super::core::{ConsumerCore, Mode, Turn, is_listened_to};
+use super::core::{ConsumerCore, Mode, Turn};
 use super::effects::Event;
+use super::push::is_listened_to;
 use crate::advisory::consumer::Unpinned;
 use crate::api::consumer::{ConsumerInfo, PriorityGroupState, SequenceInfo};
 
@@ -50,7 +51,7 @@ impl ConsumerCore {
             num_waiting,
             num_pending: supply.pending,
             cluster: None,
-            push_bound: config.is_push() && is_listened_to(&config, turn),
+            push_bound: config.is_push() && is_listened_to(&config, turn.world),
             paused: paused > 0,
             pause_remaining: paused,
             ts: turn.now,
