@@ -13,6 +13,7 @@ mod library;
 mod listeners;
 mod load;
 mod restart;
+mod waiting;
 
 use crate::process::{Server, Setup};
 use crate::raw::{Message, Raw};

@@ -1,0 +1,61 @@
+#!/bin/sh
+# The JavaScript client's own tests (streams, consumers, key-value, objects, services) against a server:
+#
+#   conformance/js_suite.sh SERVER_BINARY SUITE STD [PACKAGE …]
+#
+# SUITE is a checkout of github.com/nats-io/nats.js (3a7b736b is known to work), STD one of github.com/denoland/std. The
+# tests run on Deno, which comes from npm; what they import from JSR comes from the checkouts and from npm. What fails for
+# what Myelin does not offer yet is in js_out_of_scope.txt: only other failures count.
+set -eu
+
+usage="usage: js_suite.sh SERVER_BINARY SUITE STD [PACKAGE …]"
+here=$(cd "$(dirname "$0")" && pwd)
+server=$(readlink -f "${1:?$usage}")
+suite=$(readlink -f "${2:?$usage}")
+std=$(readlink -f "${3:?$usage}")
+shift 3
+[ $# -gt 0 ] || set -- jetstream kv obj services
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+mkdir "$work/bin" "$work/tmp"
+# A copy, so that a build in the meantime does not change what is tested.
+cp "$server" "$work/bin/nats-server"
+cp -r "$suite" "$work/nats.js"
+cp -r "$std" "$work/std"
+# The helper asks for leaf nodes and websockets whether a test wants them or not.
+sed -i -e '/conf.leafnodes = conf.leafnodes || {};/d' \
+    -e 's/^    conf.leafnodes.listen = /    if (conf.leafnodes) conf.leafnodes.listen = /' \
+    -e 's/^    conf.websocket = Object.assign(/    if (conf.websocket) conf.websocket = Object.assign(/' \
+    "$work/nats.js/nst/src/launcher.ts"
+cd "$work"
+npm install --silent --no-audit --no-fund --prefix "$work/deno" deno@2.9.6
+deno=$work/deno/node_modules/.bin/deno
+PATH="$work/bin:$PATH" NO_COLOR=1
+export PATH NO_COLOR
+
+# In a loopback network of their own where the system allows: the helper finds servers by their process id.
+alone() {
+    if unshare -rnpf --kill-child --mount-proc true 2>/dev/null; then
+        unshare -rnpf --kill-child --mount-proc sh -c 'ip link set lo up && exec "$@"' alone "$@"
+    else
+        "$@"
+    fi
+}
+
+status=0
+for package in "$@"; do
+    sed "s/PACKAGE/$package/" "$here/js/suite_imports.json" >imports.json
+    flags="--no-check --no-lock --no-config --import-map=$work/imports.json"
+    # shellcheck disable=SC2086
+    "$deno" cache $flags "nats.js/$package"/tests/*.ts >cache.txt 2>&1 || { cat cache.txt >&2; exit 1; }
+    # shellcheck disable=SC2086
+    (cd nats.js && TMPDIR="$work/tmp" alone "$deno" test -A --quiet --cached-only $flags \
+        --preload="./$package/tests/connect.ts" "$package/tests") >"$package.txt" 2>&1 || true
+    sed -n -e 's/^\(.*\) \.\.\. FAILED.*/\1/p' -e 's/^Uncaught error from \(.*\) FAILED$/\1/p' "$package.txt" |
+        grep -vxFf "$here/js_out_of_scope.txt" >unexpected.txt || true
+    sed 's/^/FAIL /' unexpected.txt
+    [ ! -s unexpected.txt ] || status=1
+    echo "$package: $(grep -E '[0-9]+ passed' "$package.txt" | tail -n 1)"
+done
+exit $status
