@@ -129,6 +129,8 @@ impl ConsumerCore {
     pub fn resume(opening: Opening, now: Timestamp) -> Self {
         let first = opening.reader.removals().first_seq;
         opening.record.apply(Delta::DropBelow { seq: first });
+        // A loss of power may have cost the stream its end and not the consumer: new messages will have those sequences.
+        opening.record.apply(Delta::CutAbove { seq: opening.reader.state().totals.last_seq });
         let next = opening.record.read(|state| state.delivered().stream) + 1;
         Self::begin(opening, Start { next, ..Start::default() }, now)
     }
@@ -262,8 +264,14 @@ impl ConsumerCore {
 
     /// Reads a stream that was opened anew.
     pub fn set_reader(&mut self, reader: Reader) {
+        let last = reader.state().totals.last_seq;
         self.source.set_reader(reader);
         self.first = 0;
+        self.hands.commit();
+        if self.hands.record.apply(Delta::CutAbove { seq: last }) == Applied::Changed {
+            self.redelivery.retain(|seq| seq <= last);
+            self.hands.count_outstanding();
+        }
     }
 
     /// Its stream keeps messages for another reason.

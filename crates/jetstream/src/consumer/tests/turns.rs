@@ -69,21 +69,28 @@ fn config() -> ConsumerConfig {
     }
 }
 
+fn opening(stream: &Stream, config: ConsumerConfig, record: Record) -> Opening {
+    Opening {
+        stream: "S".into(),
+        config: Arc::new(config),
+        created: 1,
+        reader: stream.reader(),
+        record,
+        retention: Retention::Limits,
+        largest: 300,
+        seed: 1,
+    }
+}
+
 impl Bench {
     fn new(stream: &Stream, config: ConsumerConfig) -> Self {
         let consumers = Arc::new(Mutex::new(Consumers::in_memory()));
         let id = consumers.lock().unwrap().create("C", rules(&config), b"").unwrap();
-        let opening = Opening {
-            stream: "S".into(),
-            config: Arc::new(config),
-            created: 1,
-            reader: stream.reader(),
-            record: Record::new(&consumers, id),
-            retention: Retention::Limits,
-            largest: 300,
-            seed: 1,
-        };
-        let core = ConsumerCore::create(opening, false, 1).unwrap();
+        let opening = opening(stream, config, Record::new(&consumers, id));
+        Self::with(ConsumerCore::create(opening, false, 1).unwrap())
+    }
+
+    fn with(core: ConsumerCore) -> Self {
         Self { core, effects: Effects::default(), clients: Clients::default(), now: SECOND }
     }
 
@@ -162,4 +169,17 @@ fn what_is_delivered_beside_one_that_is_given_up_comes_again() {
     // The first has come as often as it may, and goes when somebody asks.
     assert_eq!(bench.ask(2 * SECOND, "1"), [2]);
     assert_eq!(bench.ask(2 * SECOND, "1"), [2]);
+}
+
+/// The power went between the sync of the consumers' log and that of the stream's.
+#[test]
+fn a_stream_that_has_lost_its_end_is_delivered_from_there() {
+    let mut bench = Bench::new(&stream(&["a", "a", "a"]), config());
+    assert_eq!(bench.ask(0, "3"), [1, 2, 3]);
+    let record = bench.core.record().clone();
+    let shorter = stream(&["a"]);
+    let mut resumed = Bench::with(ConsumerCore::resume(opening(&shorter, config(), record.clone()), SECOND));
+    assert_eq!(resumed.ask(0, "1"), [0; 0], "the first one is still waited for");
+    let core = ConsumerCore::resume(opening(&stream(&["a", "a"]), config(), record), SECOND);
+    assert_eq!(Bench::with(core).ask(0, "1"), [2]);
 }
