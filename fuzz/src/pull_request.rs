@@ -57,6 +57,10 @@ fn twin(document: Document) -> Option<Option<NextRequest>> {
     let mut is_good = true;
     for (name, value) in fields {
         let name = name.replace('ſ', "s").replace('\u{212a}', "k").to_ascii_lowercase();
+        if value.as_f64() == Some(0.0) && !value.is_u64() {
+            // `-0` is a whole number for Go, and `-0.0` is not: here they are one.
+            return None;
+        }
         if !value.is_null() {
             is_good &= set(&mut request, &mut expires, &name, &value).is_some();
         }

@@ -109,6 +109,8 @@ pub struct Conn {
     sink: Box<dyn Sink>,
     /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its subscriptions.
     headers: AtomicBool,
+    /// Whether it wants to know when nobody receives its requests.
+    no_responders: AtomicBool,
     closing: Mutex<Option<CloseReason>>,
     is_closing: AtomicBool,
     details: Mutex<ConnDetails>,
@@ -171,6 +173,7 @@ impl Conn {
             outbox: Outbox::default(),
             sink,
             headers: AtomicBool::new(false),
+            no_responders: AtomicBool::new(false),
             closing: Mutex::new(None),
             is_closing: AtomicBool::new(false),
             details: Mutex::default(),
@@ -228,6 +231,14 @@ impl Conn {
 
     pub(crate) fn set_headers(&self, on: bool) {
         self.headers.store(on, Relaxed);
+    }
+
+    pub(crate) fn wants_no_responders(&self) -> bool {
+        self.no_responders.load(Relaxed)
+    }
+
+    pub(crate) fn set_no_responders(&self, on: bool) {
+        self.no_responders.store(on, Relaxed);
     }
 
     /// Bytes that wait to be written.

@@ -263,6 +263,7 @@ impl Session {
         let headers = self.connect.headers && shard.settings().headers;
         self.limits.headers = headers;
         self.set_headers(headers);
+        self.conn.set_no_responders(self.connect.no_responders);
         if let State::Ready(ready) = &mut self.state {
             ready.connected = true;
             let login = Login::of(&self.connect, ready.user.as_deref());

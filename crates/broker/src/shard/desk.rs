@@ -77,6 +77,12 @@ impl Desk {
         Some(next)
     }
 
+    /// The service is called in a later flush.
+    pub(super) fn put_off(&mut self, service: Arc<dyn Service>, parcel: Parcel) {
+        self.bytes += parcel.bytes();
+        self.waiting.push_back((service, parcel));
+    }
+
     /// Gives the memory of a parcel back.
     pub(super) fn give_back(&mut self, mut parcel: Parcel) {
         parcel.clear();

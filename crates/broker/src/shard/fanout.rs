@@ -174,10 +174,27 @@ impl Shard {
 
     #[cold]
     fn say_no_responders(&mut self, from: &Publisher<'_>, message: &Message<'_>) {
-        if let Some(sub) = self.routes.own_subscription(from.account, message.reply, from.conn) {
-            let mut frame = Vec::with_capacity(64 + message.subject.len());
-            encode::no_responders(&mut frame, message.reply, sub.sid(), message.subject);
-            self.say(from.conn, &frame);
+        self.say_nobody_takes(from.account, from.conn, (message.subject, message.reply));
+    }
+
+    /// For services: nobody takes a message that one was handed and that `origin` has sent. The client is told so if it
+    /// wants to know, as when nobody had received it.
+    pub fn tell_no_responders(&mut self, account: &Arc<Account>, origin: &Arc<Conn>, letter: &Letter<'_>) {
+        if origin.wants_no_responders() && !letter.reply.is_empty() {
+            self.say_nobody_takes(account, origin, (letter.subject, letter.reply));
+        }
+    }
+
+    fn say_nobody_takes(
+        &mut self,
+        account: &Arc<Account>,
+        conn: &Arc<Conn>,
+        (subject, reply): (&[u8], &[u8]),
+    ) {
+        if let Some(sub) = self.routes.own_subscription(account, reply, conn) {
+            let mut frame = Vec::with_capacity(64 + subject.len());
+            encode::no_responders(&mut frame, reply, sub.sid(), subject);
+            self.say(conn, &frame);
         }
     }
 }

@@ -177,11 +177,16 @@ impl Shard {
         let begun = self.desk.len();
         // What the tick has brought goes in any case: a PONG behind it means that it is routed.
         for served in 0..self.desk.len() + SERVED_PER_FLUSH {
-            let is_more = served >= begun;
-            if is_more && self.staging.bytes() >= self.flush_at {
+            let is_enough = self.staging.bytes() >= self.flush_at;
+            if served >= begun && is_enough {
                 return;
             }
             let Some((service, mut parcel)) = self.desk.take() else { return };
+            if is_enough && parcel.is_empty() {
+                // Who was only woken goes on with its own work: connections have their turn before.
+                self.desk.put_off(service, parcel);
+                continue;
+            }
             service.serve(&mut parcel, self);
             self.desk.give_back(parcel);
         }

@@ -6,6 +6,7 @@
 use crate::stream::decimal;
 use myelin_store::consumer::DeliverySeq;
 use myelin_store::{Seq, Timestamp};
+use sha2::{Digest as _, Sha256};
 
 const PREFIX: &[u8] = b"$JS.ACK.";
 
@@ -58,6 +59,13 @@ fn number(token: &[u8]) -> u64 {
 pub(super) struct AckSubjects {
     prefix: Vec<u8>,
     buffer: Vec<u8>,
+}
+
+/// What the longer form says of the account: eight letters and digits of a hash of its name.
+pub(crate) fn account_hash(name: &str) -> String {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let hash = Sha256::digest(name.as_bytes());
+    hash.iter().take(8).map(|byte| char::from(DIGITS[usize::from(*byte) % DIGITS.len()])).collect()
 }
 
 /// One delivery, as its subject names it.
@@ -121,5 +129,10 @@ mod tests {
         }
         let read = AckSubject::read(b"$JS.ACK.S.C.x.-1..4.5").unwrap();
         assert_eq!((read.deliveries, read.seq, read.delivery), (0, 0, DeliverySeq(0)));
+    }
+
+    #[test]
+    fn accounts_are_named_by_the_hash_that_the_reference_uses() {
+        assert_eq!(account_hash("$G"), "szMpdrwD");
     }
 }

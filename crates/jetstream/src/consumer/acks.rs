@@ -51,7 +51,7 @@ impl<'a> Word<'a> {
 impl ConsumerCore {
     /// Does what an acknowledgement says.
     pub fn acknowledge(&mut self, ack: &AckSubject<'_>, letter: &Letter<'_>, turn: &mut Turn<'_>) {
-        if self.hands.config.ack_policy == AckPolicy::None {
+        if matches!(self.hands.config.ack_policy, AckPolicy::None | AckPolicy::FlowControl) {
             // Compat: nobody hears it.
             return;
         }

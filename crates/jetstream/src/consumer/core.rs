@@ -9,7 +9,7 @@ use super::brake::Brake;
 use super::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
 use super::effects::{Answered, Effects, Event, World};
 use super::pull::{Pull, Supply};
-use super::push::Push;
+use super::push::{Push, is_listened_to};
 use super::record::Record;
 use super::redelivery::{Redelivery, ack_wait};
 use super::source::{Source, Start, filter_of};
@@ -129,6 +129,8 @@ impl ConsumerCore {
     pub fn resume(opening: Opening, now: Timestamp) -> Self {
         let first = opening.reader.removals().first_seq;
         opening.record.apply(Delta::DropBelow { seq: first });
+        // A loss of power may have cost the stream its end and not the consumer: new messages will have those sequences.
+        opening.record.apply(Delta::CutAbove { seq: opening.reader.state().totals.last_seq });
         let next = opening.record.read(|state| state.delivered().stream) + 1;
         Self::begin(opening, Start { next, ..Start::default() }, now)
     }
@@ -262,8 +264,19 @@ impl ConsumerCore {
 
     /// Reads a stream that was opened anew.
     pub fn set_reader(&mut self, reader: Reader) {
+        let last = reader.state().totals.last_seq;
         self.source.set_reader(reader);
         self.first = 0;
+        self.hands.commit();
+        if self.hands.record.apply(Delta::CutAbove { seq: last }) == Applied::Changed {
+            self.redelivery.retain(|seq| seq <= last);
+            self.hands.count_outstanding();
+        }
+    }
+
+    /// Its stream keeps messages for another reason.
+    pub fn set_retention(&mut self, retention: Retention) {
+        self.retention = retention;
     }
 
     /// When it was made.
@@ -308,7 +321,7 @@ impl ConsumerCore {
     }
 
     /// Messages were purged or deleted: what of them awaited an acknowledgement does so no more, and what is no more is not
-    /// looked for. `are_told`: those who listen hear of each that awaited one.
+    /// looked for. `are_told`: those who listen hear of each that awaited one. Compat: not where all up to some message was purged.
     pub fn forget_removed(&mut self, are_told: bool, turn: &mut Turn<'_>) {
         self.trim(are_told, turn);
         let known: Vec<Seq> = self.hands.record.read(|state| {
@@ -361,11 +374,7 @@ impl ConsumerCore {
     /// Looks whether anybody listens to what it pushes.
     pub fn listen(&mut self, turn: &mut Turn<'_>) {
         let Mode::Push(push) = &mut self.hands.mode else { return };
-        let config = &self.hands.config;
-        let group = (!config.deliver_group.is_empty()).then_some(config.deliver_group.as_bytes());
-        // Compat: only who listens to this very subject, and as the configuration says, is awaited; others get what is
-        // sent too.
-        let is_active = turn.world.listens(config.deliver_subject.as_bytes(), group);
+        let is_active = is_listened_to(&self.hands.config, turn.world);
         if is_active {
             push.inactive_since = None;
         } else if push.is_active {

@@ -2,6 +2,7 @@
 
 use super::core::{ConsumerCore, Mode, Turn};
 use super::effects::Event;
+use super::push::is_listened_to;
 use crate::advisory::consumer::Unpinned;
 use crate::api::consumer::{ConsumerInfo, PriorityGroupState, SequenceInfo};
 
@@ -50,7 +51,7 @@ impl ConsumerCore {
             num_waiting,
             num_pending: supply.pending,
             cluster: None,
-            push_bound: config.is_push() && turn.world.has_interest(config.deliver_subject.as_bytes()),
+            push_bound: config.is_push() && is_listened_to(&config, turn.world),
             paused: paused > 0,
             pause_remaining: paused,
             ts: turn.now,

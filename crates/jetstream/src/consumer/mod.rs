@@ -25,6 +25,7 @@ mod tests;
 mod waiting;
 
 pub use ack_subject::AckSubject;
+pub(crate) use ack_subject::account_hash;
 pub use core::{ConsumerCore, Opening, Turn, rules};
 pub use deliver::Pace;
 pub use effects::{Answered, Effects, Event, World};

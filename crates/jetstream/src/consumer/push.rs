@@ -1,7 +1,7 @@
 //! Pushing: messages go to one subject for as long as somebody listens there, within what flow control allows.
 
 use super::config::{AckPolicy, ConsumerConfig};
-use super::effects::Effects;
+use super::effects::{Effects, World};
 use super::status::Status;
 use myelin_broker::Letter;
 use myelin_stdx::rng::Rng;
@@ -32,6 +32,13 @@ struct Flow {
     asked: Option<(Vec<u8>, i64)>,
     prefix: Vec<u8>,
     rng: Rng,
+}
+
+/// Whether anybody listens to what is pushed. Compat: only who listens to this very subject, and as the configuration says,
+/// counts; others get what is sent too.
+pub(super) fn is_listened_to(config: &ConsumerConfig, world: &dyn World) -> bool {
+    let group = (!config.deliver_group.is_empty()).then_some(config.deliver_group.as_bytes());
+    world.listens(config.deliver_subject.as_bytes(), group)
 }
 
 impl Push {

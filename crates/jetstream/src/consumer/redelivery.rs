@@ -39,9 +39,10 @@ pub(super) struct Found {
     pub(super) is_more_due: bool,
 }
 
-/// How long after its last delivery a message is delivered again.
+/// How long after its last delivery a message is delivered again. Compat: without a time that does not happen.
 pub(super) fn ack_wait(config: &ConsumerConfig, redelivered: u64) -> i64 {
     match config.backoff.as_slice() {
+        [] if config.ack_wait == 0 => i64::MAX,
         [] => config.ack_wait,
         backoff => {
             let at = usize::try_from(redelivered).unwrap_or(usize::MAX).min(backoff.len() - 1);

@@ -14,6 +14,8 @@ pub(super) struct Source {
     cursor: Cursor,
     /// Of each subject the last message when the consumer was made: delivered before all else.
     lasts: VecDeque<Seq>,
+    /// Whether the message that came last was one of them.
+    is_first: bool,
     left: Option<Left>,
     /// Sequences that were looked at to count.
     #[cfg(test)]
@@ -106,6 +108,7 @@ impl Source {
             reader,
             filter,
             lasts: start.lasts,
+            is_first: false,
             left: None,
             #[cfg(test)]
             counted: 0,
@@ -171,6 +174,7 @@ impl Source {
             // Looked up twice: a message that was removed meanwhile is passed over.
             if self.reader.get(seq, wait, &mut self.buffer)?.is_some() {
                 self.lasts.pop_front();
+                self.is_first = true;
                 let left = self.left_behind_next();
                 let found = self.reader.get(seq, wait, &mut self.buffer)?;
                 return Ok(found.map(|message| (message, left)));
@@ -178,16 +182,18 @@ impl Source {
             self.lasts.pop_front();
             self.count_down();
         }
+        self.is_first = false;
         let left = self.left_behind_next();
         Ok(self.cursor.next(wait)?.map(|message| (message, left)))
     }
 
     /// The message that came last was not delivered: it comes again.
     pub(super) fn put_back(&mut self, seq: Seq) {
-        if self.lasts.is_empty() && self.cursor.position() == seq + 1 {
-            self.cursor = self.reader.cursor(self.filter.clone(), seq);
-        } else {
+        // One of those that come first comes again whatever the filter says now.
+        if self.is_first {
             self.lasts.push_front(seq);
+        } else {
+            self.cursor = self.reader.cursor(self.filter.clone(), seq);
         }
     }
 

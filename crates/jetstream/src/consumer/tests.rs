@@ -7,6 +7,7 @@ mod operation;
 mod pin;
 mod redelivery;
 mod spoken;
+mod turns;
 mod twin;
 mod waiting;
 mod world;

@@ -352,6 +352,7 @@ impl AccountStreams {
             jetstream.store.write_blob(id, &blob).map_err(ApiError::stream_update)
         };
         let has_file = config.storage == Storage::File;
+        let retention = config.retention;
         if has_file {
             write(&config)?;
         }
@@ -364,6 +365,10 @@ impl AccountStreams {
         }
         drop(loan);
         live.bind();
+        if retention != old.retention {
+            live.consumers().set_retention(retention);
+            live.reconcile();
+        }
         self.settle(live)
     }
 
@@ -383,11 +388,16 @@ impl AccountStreams {
         }
     }
 
-    /// Removes a stream and all its messages.
-    pub(crate) fn delete(&self, jetstream: &Arc<JetStream>, live: &Arc<LiveStream>) -> Result<(), ApiError> {
+    /// Removes a stream with its messages and its consumers; `out`: that they are gone is told.
+    pub(crate) fn delete(
+        &self,
+        jetstream: &Arc<JetStream>,
+        live: &Arc<LiveStream>,
+        out: &mut Parcel,
+    ) -> Result<(), ApiError> {
         let Some(mut loan) = live.borrow() else { return Err(ApiError::STREAM_NOT_FOUND) };
         live.unbind();
-        live.consumers().end_all("Consumer Deleted");
+        live.consumers().end_all("Consumer Deleted", out);
         let (core, _) = loan.parts();
         if live.config().storage == Storage::File
             && let Err(error) = jetstream.store.delete_stream(core.store_mut())

@@ -119,7 +119,10 @@ impl ShardThread {
         let places = places.clone();
         let tls = Arc::clone(tls);
         let runtime = move || {
-            tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .event_interval(EVENTS_EVERY)
+                .build_local(LocalOptions::default())
         };
         let thread =
             std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || match runtime() {
@@ -201,6 +204,10 @@ async fn flusher(local: Rc<Local>) {
         local.flush();
     }
 }
+
+/// Tasks that run before sockets are looked at, if there is always one that can: each may take a good part of a millisecond
+/// here, and tokio's usual 61 of them would keep clients waiting while consumers replay.
+const EVENTS_EVERY: u32 = 8;
 
 /// Time between two looks at what ended connections still hold.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);

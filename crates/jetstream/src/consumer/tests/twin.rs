@@ -356,6 +356,7 @@ impl Twin {
     fn wait_of(&self, seq: Seq) -> i64 {
         let count = self.count(seq) as usize;
         match self.config.backoff.len() {
+            0 if self.config.ack_wait == 0 => i64::MAX,
             0 => self.config.ack_wait,
             long => self.config.backoff[count.min(long - 1)],
         }
@@ -619,6 +620,9 @@ impl Twin {
         reply: &str,
         position: Seq,
     ) {
+        if self.config.ack_policy == AckPolicy::None {
+            return;
+        }
         let is_confirmed = match word {
             Word::Ack(_) => self.acknowledge(seq, delivery, position),
             Word::Next(ask) => {
@@ -654,7 +658,7 @@ impl Twin {
         }
         let mut settled = Vec::new();
         match self.config.ack_policy {
-            AckPolicy::None => return !self.keeps_all,
+            AckPolicy::None => return false,
             AckPolicy::Explicit => {
                 let was_counted = self.state.counts.remove(&seq).is_some();
                 if self.settle(seq) || was_counted {

@@ -85,7 +85,7 @@ fn agree<T: PartialEq + std::fmt::Debug>(what: &str, ours: T, twins: T) -> Resul
 impl World {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::seeded(seed ^ 0x5eed);
-        let is_memory = seed % 2 == 0;
+        let is_memory = seed.is_multiple_of(2);
         let limits = Limits {
             messages: (rng.below(4) == 0).then(|| 3 + rng.below(20)),
             messages_per_subject: (rng.below(4) == 0).then(|| 1 + rng.below(4)),
@@ -531,7 +531,7 @@ impl World {
     fn forget(&mut self, is_told: bool) -> Result<(), String> {
         if is_told {
             self.twin.forget_removed();
-            self.turn(|core, turn| core.forget_removed(false, turn))?;
+            self.turn(|core, turn| core.forget_removed(true, turn))?;
         }
         Ok(())
     }
@@ -636,7 +636,7 @@ impl World {
     /// Mostly one of the last deliveries.
     fn pick(&self, pick: u64) -> Option<String> {
         let all = self.deliveries.len() as u64;
-        let among = if pick % 4 == 0 { all } else { all.min(8) };
+        let among = if pick.is_multiple_of(4) { all } else { all.min(8) };
         (all > 0).then(|| self.deliveries[(all - 1 - pick / 4 % among) as usize].clone())
     }
 }

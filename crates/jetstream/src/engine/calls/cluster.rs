@@ -3,6 +3,7 @@
 use super::{Call, Said};
 use crate::api::response::{Answer, refused};
 use crate::error::ApiError;
+use myelin_broker::Parcel;
 use serde::Serialize;
 
 /// An answer that never says yes on a server alone.
@@ -57,7 +58,7 @@ impl Call<'_> {
     fn purge_account(&mut self, name: &str) -> Result<AccountPurge, ApiError> {
         if let Some(account) = self.jetstream.account(name) {
             for stream in account.streams() {
-                account.delete(self.jetstream, &stream)?;
+                account.delete(self.jetstream, &stream, &mut Parcel::default())?;
             }
         }
         Ok(AccountPurge { initiated: true })

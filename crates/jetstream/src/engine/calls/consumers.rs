@@ -71,6 +71,10 @@ impl Call<'_> {
                 consumers.info(&live).ok_or(ApiError::CONSUMER_NOT_FOUND)?
             }
         };
+        // Compat: whenever it is asked for, changed or not.
+        if let Some(config) = consumers.config(&info.name) {
+            consumers.tell_of_pause(&config, &mut self.out);
+        }
         Ok(ConsumerCreate { info: Some(shown(info)) })
     }
 
@@ -176,9 +180,9 @@ impl Call<'_> {
     fn reset_consumer(&mut self, stream: &str, live: &Arc<LiveConsumer>) -> Result<ConsumerReset, ApiError> {
         let request = ConsumerResetRequest::read(self.body())?;
         let stream = self.find(stream)?;
-        let reset_seq = stream.consumers().reset(live, request.seq)?;
+        let (reset_seq, info) = stream.consumers().reset(live, request.seq)?;
         self.make_consumers_durable(&stream)?;
-        Ok(ConsumerReset { info: Some(self.info_of(&stream, live)?), reset_seq })
+        Ok(ConsumerReset { info: Some(shown(info)), reset_seq })
     }
 }
 

@@ -20,7 +20,7 @@ impl Call<'_> {
         }
         let filter = (!request.filter.is_empty()).then(|| Filter::new(request.filter.as_bytes()));
         let mut purge = Purge { filter, below: request.seq, keep: request.keep, through: 0 };
-        let is_told = purge.filter.is_some();
+        let has_filter = purge.filter.is_some();
         let mut purged = 0;
         loop {
             // The core goes back between slices: publishers need not wait for all of it.
@@ -33,7 +33,8 @@ impl Call<'_> {
                 self.jetstream.make_durable(core)?;
                 drop(loan);
                 if purged > 0 {
-                    stream.consumers().forget_removed(is_told);
+                    // Compat: one message of some subjects is told of, more are not.
+                    stream.consumers().forget_removed(has_filter && purged == 1);
                 }
                 return Ok(StreamPurge { success: true, purged });
             }

@@ -42,7 +42,7 @@ impl Call<'_> {
             return Err(ApiError::NOT_EMPTY_REQUEST);
         }
         let stream = self.find(name)?;
-        self.account.delete(self.jetstream, &stream)?;
+        self.account.delete(self.jetstream, &stream, &mut self.out)?;
         self.advise(name, Action::Delete);
         Ok(StreamDelete { success: true })
     }

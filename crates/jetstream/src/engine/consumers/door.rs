@@ -7,7 +7,7 @@ use super::StreamConsumers;
 use super::live::Work;
 use crate::consumer::AckSubject;
 use crate::consumer::config::AckPolicy;
-use myelin_broker::{Letter, Parcel, Service, Shard};
+use myelin_broker::{Parcel, Service, Shard};
 use std::sync::{Arc, Weak};
 
 /// See the head of this file.
@@ -54,6 +54,10 @@ impl Service for Door {
             consumer.submit(if is_flow { Work::Flow(letters) } else { Work::Acks(letters) }, shard);
         }
     }
+
+    fn wants_origin(&self) -> bool {
+        true
+    }
 }
 
 impl StreamConsumers {
@@ -62,17 +66,16 @@ impl StreamConsumers {
         let takes = |subject: &[u8]| {
             let name = address(subject).and_then(|(name, _)| std::str::from_utf8(name).ok());
             let config = name.and_then(|name| self.config(name));
-            config.is_some_and(|config| config.ack_policy != AckPolicy::None)
+            config
+                .is_some_and(|config| !matches!(config.ack_policy, AckPolicy::None | AckPolicy::FlowControl))
         };
-        let mut out = Parcel::default();
-        for letter in parcel.iter().filter(|letter| !letter.reply.is_empty() && !takes(letter.subject)) {
-            let mut headers = b"NATS/1.0 503\r\nNats-Subject: ".to_vec();
-            headers.extend_from_slice(letter.subject);
-            headers.extend_from_slice(b"\r\n\r\n");
-            out.push(Letter { subject: letter.reply, headers: &headers, ..Letter::default() });
-        }
-        if !out.is_empty() {
-            shard.send(&self.account, &mut out, self.host.instant());
+        for (at, letter) in parcel.iter().enumerate() {
+            if !letter.reply.is_empty()
+                && !takes(letter.subject)
+                && let Some(origin) = parcel.origin(at)
+            {
+                shard.tell_no_responders(&self.account, origin, &letter);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use super::live::LiveConsumer;
 use super::news::Wish;
 use crate::advisory::Action;
 use crate::api::consumer::ConsumerInfo;
-use crate::config::{ConsumerLimits, StreamConfig};
+use crate::config::{ConsumerLimits, Retention, StreamConfig};
 use crate::consumer::config::stored::Stored;
 use crate::consumer::config::{ConsumerConfig, Neighbours};
 use crate::consumer::{ConsumerCore, Opening, Record, rules};
@@ -243,10 +243,12 @@ impl StreamConsumers {
     }
 
     /// Ends all consumers with their stream.
-    pub(in crate::engine) fn end_all(&self, why: &'static str) {
+    pub(in crate::engine) fn end_all(&self, why: &'static str, out: &mut Parcel) {
         self.unbind();
         for live in self.all() {
-            self.remove(&live, why);
+            if self.remove(&live, why) {
+                self.announce(live.name(), Action::Delete, out);
+            }
         }
     }
 
@@ -255,6 +257,13 @@ impl StreamConsumers {
         let mut all = self.all();
         all.retain(|live| live.act(|core, turn| core.take_leave(turn)) == Some(true));
         all
+    }
+
+    /// The stream keeps messages for another reason.
+    pub(in crate::engine) fn set_retention(&self, retention: Retention) {
+        for live in self.all() {
+            live.act(move |core, _| core.set_retention(retention));
+        }
     }
 
     /// Whether the stream may have other limits for its consumers.
@@ -299,14 +308,19 @@ impl StreamConsumers {
         live.ask(move |core, turn| core.info(&stream, turn))
     }
 
-    /// Begins a consumer anew. Answers the message that it goes on with.
-    pub(in crate::engine) fn reset(&self, live: &LiveConsumer, seq: Seq) -> Result<Seq, ApiError> {
-        let reset = live.act(move |core, _| core.reset_to(seq)).ok_or_else(gone)?;
-        let seq = reset.map_err(ApiError::consumer_invalid_reset)?;
+    /// Begins a consumer anew. Answers the message that it goes on with, and how it stands before it does.
+    pub(in crate::engine) fn reset(
+        &self,
+        live: &LiveConsumer,
+        seq: Seq,
+    ) -> Result<(Seq, ConsumerInfo), ApiError> {
+        let stream = self.stream.to_string();
+        let reset = live.act(move |core, turn| core.reset_to(seq).map(|seq| (seq, core.info(&stream, turn))));
+        let reset = reset.ok_or_else(gone)?.map_err(ApiError::consumer_invalid_reset)?;
         if let Ok(stream) = self.stream() {
             stream.reconcile();
         }
-        Ok(seq)
+        Ok(reset)
     }
 }
 

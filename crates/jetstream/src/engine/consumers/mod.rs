@@ -14,8 +14,8 @@ mod told;
 use super::host::Host;
 use super::live::lock;
 use super::{JetStream, LiveStream};
-use crate::consumer::Record;
 use crate::consumer::config::ConsumerConfig;
+use crate::consumer::{Record, account_hash};
 use crate::error::ApiError;
 use myelin_broker::{Account, Binding, Service, Shard};
 use myelin_store::consumer::{Consumers, Flushed};
@@ -208,8 +208,13 @@ impl StreamConsumers {
     pub(super) fn bind(self: &Arc<Self>) {
         let service: Arc<dyn Service> = door::Door::to(self);
         let stream = &self.stream;
-        let subjects =
-            [format!("$JS.ACK.{stream}.>"), format!("$JS.ACK.*.*.{stream}.>"), format!("$JS.FC.{stream}.>")];
+        let domain = if self.domain.is_empty() { "_" } else { &*self.domain };
+        let account = account_hash(self.account.name());
+        let subjects = [
+            format!("$JS.ACK.{stream}.>"),
+            format!("$JS.ACK.{domain}.{account}.{stream}.>"),
+            format!("$JS.FC.{stream}.>"),
+        ];
         let bind = |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&service));
         let old = std::mem::replace(&mut *lock(&self.bindings), subjects.iter().map(bind).collect());
         old.iter().for_each(|binding| self.account.unbind(binding));

@@ -3,6 +3,7 @@
 use super::StreamConsumers;
 use crate::advisory::consumer::{self, Delivery, Whose};
 use crate::advisory::{Action, Advisory, Stamp};
+use crate::consumer::config::ConsumerConfig;
 use crate::consumer::{Answered, Effects, Event};
 use crate::json::Moment;
 use myelin_broker::{Letter, Parcel};
@@ -21,6 +22,14 @@ impl StreamConsumers {
     /// That a consumer was made, or is no more.
     pub(super) fn announce(&self, name: &str, action: Action, out: &mut Parcel) {
         self.tell_of(name, &|stamp, whose| consumer::consumer_action(stamp, whose, action), out);
+    }
+
+    /// That a consumer rests until a moment, if it does.
+    pub(in crate::engine) fn tell_of_pause(&self, config: &ConsumerConfig, out: &mut Parcel) {
+        let now = self.host.now();
+        if let Some(until) = config.pause_until.filter(|until| until.timestamp() > now) {
+            self.tell_of(&config.name, &|stamp, whose| consumer::paused(stamp, whose, Some(until)), out);
+        }
     }
 
     fn tell_of(&self, name: &str, make: &dyn Fn(Stamp<'_>, Whose<'_>) -> Advisory, out: &mut Parcel) {

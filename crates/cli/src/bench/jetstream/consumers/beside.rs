@@ -79,7 +79,8 @@ fn check(admin: &mut Admin, stream: &str, published: u64) -> Result<(), BenchErr
     }
 }
 
-/// A publisher alone, then beside 100 readers that read `stored` other messages of the stream again and again.
+/// A publisher alone, beside 100 readers that read `stored` other messages of the stream again and again, and alone
+/// again: what the machine does meanwhile is in both.
 pub(super) fn beside(stored: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
     let mut admin = Admin::open(run.address)?;
     let stream = new_stream(&mut admin, Storage::File)?;
@@ -108,8 +109,11 @@ pub(super) fn beside(stored: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
         last.and_then(|last| Ok((published?, last)))
     })?;
     let read: u64 = readers.iter().map(|reader| reader.actor.count()).sum();
-    check(&mut admin, &stream, stored + alone.0 + crowded.0)?;
+    drop(readers);
+    let again = publish(&mut publisher, run.duration)?;
+    check(&mut admin, &stream, stored + alone.0 + crowded.0 + again.0)?;
     admin.delete_stream(&stream)?;
+    let alone = (alone.0 + again.0, alone.1 + again.1);
     let [alone, crowded] = [alone, crowded].map(|(count, time)| count as f64 / time.as_secs_f64());
     let mut outcome = Outcome::of_messages(read, last - start, None);
     outcome.readings.push((Metric::RateKept, crowded / alone * 100.0));

@@ -33,15 +33,8 @@ const REST: Duration = Duration::from_micros(2);
 
 /// See the module.
 pub(super) fn run(count: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
-    // The stream is in memory so that what it has there is the same before and after.
-    let filled = fill_plain(run.address, Storage::Memory, count)?;
+    let filled = fill_plain(run.address, Storage::File, count)?;
     let mut admin = Admin::open(run.address)?;
-    admin.create_consumer(
-        &filled.stream,
-        &json!({ "name": "READ", "durable_name": "READ", "ack_policy": "none" }),
-    )?;
-    read(&filled.stream, "READ", Acks::None, count, run)?;
-    admin.delete_consumer(&filled.stream, "READ")?;
     let before = resident(count, run)?;
     admin.create_consumer(
         &filled.stream,
@@ -53,7 +46,7 @@ pub(super) fn run(count: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
             "max_ack_pending": count,
         }),
     )?;
-    let replies = read(&filled.stream, "C", Acks::Kept, count, run)?;
+    let replies = deliver(&filled.stream, count, run)?;
     let after = resident(count, run)?;
     let frames = shuffled(&replies);
     let mut connection = Connection::open(run.address)?;
@@ -76,21 +69,15 @@ fn resident(count: u64, run: Run<'_>) -> Result<Option<u64>, BenchError> {
     footprint::at_rest(meter).map(Some)
 }
 
-/// Pulls everything and gives the replies that were kept.
-fn read(
-    stream: &str,
-    consumer: &str,
-    acks: Acks,
-    count: u64,
-    run: Run<'_>,
-) -> Result<Vec<Vec<u8>>, BenchError> {
+/// Pulls everything and gives the replies.
+fn deliver(stream: &str, count: u64, run: Run<'_>) -> Result<Vec<Vec<u8>>, BenchError> {
     let (ledger, expected) = (RefCell::new(Ledger::default()), Expected::exactly(count));
     let wish = Wish {
         stream,
-        consumer,
+        consumer: "C",
         how: How::Consume,
         batch: BATCH,
-        acks,
+        acks: Acks::Kept,
         size: SIZE,
         ledger: &ledger,
         expected: &expected,
