@@ -48,7 +48,7 @@ for package in "$@"; do
     sed "s/PACKAGE/$package/" "$here/js/suite_imports.json" >imports.json
     flags="--no-check --no-lock --no-config --import-map=$work/imports.json"
     # shellcheck disable=SC2086
-    "$deno" cache $flags "nats.js/$package"/tests/*.ts >cache.txt 2>&1 || { cat cache.txt >&2; exit 1; }
+    "$deno" cache $flags "nats.js/$package"/tests/*_test.ts >cache.txt 2>&1 || { cat cache.txt >&2; exit 1; }
     # shellcheck disable=SC2086
     (cd nats.js && TMPDIR="$work/tmp" alone "$deno" test -A --quiet --cached-only $flags \
         --preload="./$package/tests/connect.ts" "$package/tests") >"$package.txt" 2>&1 || true

@@ -366,9 +366,6 @@ impl LiveConsumer {
         let mut turn = Turn::new(now, &mut world, &mut effects);
         // Elsewhere a shard is woken that does all this.
         if has_shard {
-            if self.has_listeners_news.swap(false, AcqRel) {
-                seat.core.listen(&mut turn);
-            }
             if seat.core.next_due(now).is_some_and(|at| at <= now) {
                 seat.core.due(&mut turn);
             }
