@@ -27,6 +27,9 @@ use tail::{Patch, State, Tail};
 /// Bytes that a tail in memory may hold before it is written.
 pub const TAIL_BYTES: usize = 256 * 1024;
 
+/// Bytes that are allocated ahead of an append to a file that is longer than was expected.
+const BEYOND_BOUND: u64 = 64 * 1024;
+
 /// Who wants to know when bytes have become durable: the stream. Called by the round, outside of all locks.
 pub trait OnDurable: Send + Sync {
     /// Everything before `offset` survives a loss of power.
@@ -51,7 +54,7 @@ pub struct AppendFileOptions {
     pub is_new: bool,
     /// When its bytes are released.
     pub durability: Durability,
-    /// Length beyond which `reserve` does not allocate ahead.
+    /// Length beyond which `reserve` allocates ahead only a little.
     pub bound: u64,
     /// Who is told, for as long as somebody else keeps it.
     pub on_durable: Option<Arc<dyn OnDurable>>,
@@ -182,7 +185,9 @@ impl AppendFile {
         if needed <= tail.allocated {
             return Ok(());
         }
-        let ahead = needed.saturating_add(tail.step).min(self.bound).max(needed);
+        // Behind the bound a little still, or every append would ask the file system.
+        let bound = self.bound.max(needed.saturating_add(BEYOND_BOUND));
+        let ahead = needed.saturating_add(tail.step).min(bound);
         if self.file.allocate(ahead).is_err() {
             // Perhaps there is room for what is needed now, without anything ahead.
             self.file.allocate(needed)?;

@@ -289,12 +289,11 @@ impl Twin {
         self.saved = self.state.clone();
     }
 
-    /// The process ends, and another one begins with what was saved.
-    pub(super) fn restart(&mut self, loses: bool) {
+    /// The process ends, and another one begins with what was saved, in a stream that ends with `last`.
+    pub(super) fn restart(&mut self, loses: bool, last: Seq) {
         if loses {
             self.state = self.saved.clone();
         }
-        self.from = self.state.delivered.1 + 1;
         self.lasts.clear();
         self.again.clear();
         self.waiting.clear();
@@ -302,9 +301,25 @@ impl Twin {
         self.drop_below_first();
         // Nobody is told of what was removed meanwhile.
         self.said.clear();
-        self.from = self.from.max(self.first);
+        self.cut_above(last);
+        self.from = (self.state.delivered.1 + 1).max(self.first);
         self.has_pause = self.is_paused();
         self.save();
+    }
+
+    /// A place behind the end of the stream goes back to the end.
+    fn cut_above(&mut self, last: Seq) {
+        let state = &mut self.state;
+        state.counts.retain(|seq, _| *seq <= last);
+        if state.delivered.1 <= last {
+            return;
+        }
+        state.pending.retain(|seq, _| *seq <= last);
+        state.delivered.1 = last;
+        state.floor.1 = state.floor.1.min(last);
+        if state.pending.is_empty() {
+            state.floor = state.delivered;
+        }
     }
 
     pub(super) fn update(&mut self, config: ConsumerConfig, position: Seq) {

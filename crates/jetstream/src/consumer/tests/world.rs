@@ -476,7 +476,8 @@ impl World {
         }
         self.core = Some(ConsumerCore::resume(self.opening(config), self.now));
         self.twin.now = self.now;
-        self.twin.restart(loses && self.store.is_some());
+        let last = self.stream.state().totals.last_seq;
+        self.twin.restart(loses && self.store.is_some(), last);
         Ok(())
     }
 
