@@ -28,9 +28,6 @@ sed -i '/h func/!s/t \*testing\.T\b/t testing.TB/' "$work/ntf-client/client.go"
 cp -r "$here/go-tester" "$work/tester"
 
 cd "$work/suite"
-# Users without a password cannot log in here (docs/configuration.md); the tests are not about that.
-sed -i -e 's/{ user: "foo" }/{ user: "foo", password: "foo" }/; s/{user: "foo"}/{user: "foo", password: "foo"}/' \
-    -e 's/{user: foo}/{user: foo, password: foo}/; s/nats.UserInfo("foo", "")/nats.UserInfo("foo", "foo")/' test/js_test.go
 GOFLAGS=-mod=mod
 export GOFLAGS
 go mod edit -replace="github.com/synadia-io/orbit.go/ntf=$work/tester" \

@@ -54,6 +54,9 @@ pub fn authenticate(
 }
 
 fn by_token(token: &StoredSecret, credentials: &Credentials) -> Result<Identity, Reject> {
+    if token.is_empty() {
+        return Err(Reject::Wrong);
+    }
     check(token, credentials.token.as_ref())?;
     Ok(Identity::global(credentials))
 }
@@ -96,14 +99,10 @@ fn let_in(user: &User, credentials: &Credentials, via: ConnectionType) -> Result
     }
 }
 
-/// Compares secrets, where an absent one is an empty one.
-///
-/// Compat: the reference lets a user without password in with an empty one. Here an empty stored secret is
-/// nobody's.
+/// Compares secrets, where an absent one is an empty one: a user whose configuration has no password needs none.
 fn check(stored: &StoredSecret, given: Option<&Secret>) -> Result<(), Reject> {
     let empty = Secret::new("");
-    let agrees = stored.agrees_with(given.unwrap_or(&empty));
-    if agrees && !stored.is_empty() { Ok(()) } else { Err(Reject::Wrong) }
+    if stored.agrees_with(given.unwrap_or(&empty)) { Ok(()) } else { Err(Reject::Wrong) }
 }
 
 /// The tables were first tried on nats-server 2.15.2 by raw sockets and `/connz`; unless said otherwise
@@ -262,14 +261,16 @@ mod tests {
     }
 
     #[test]
-    fn empty_passwords_are_nobodys() {
-        // The reference let `user=e` and `user=u` in without a password.
+    fn who_is_configured_without_a_password_needs_none() {
         let config = users(None, [user("e", "")]);
-        check_rows(&config, &[("user=e", WRONG), ("user=e pass=", WRONG), ("user=e pass=x", WRONG)]);
+        let let_in = Ok(Some("e"));
+        check_rows(&config, &[("user=e", let_in), ("user=e pass=", let_in), ("user=e pass=x", WRONG)]);
         check_rows(&config, &[("user=nobody", WRONG), ("user=nobody pass=", WRONG)]);
         let (name, password) = ("u".to_owned(), StoredSecret::parse(""));
         let single = AuthConfig::new(Method::SingleUser { name, password });
-        check_rows(&single, &[("user=u", WRONG), ("user=u pass=", WRONG)]);
+        check_rows(&single, &[("user=u", Ok(Some("u"))), ("user=u pass=x", WRONG), ("user=v", WRONG)]);
+        let token = AuthConfig::new(Method::Token(StoredSecret::parse("")));
+        check_rows(&token, &[("token=", WRONG), ("", WRONG)]);
     }
 
     #[test]
@@ -298,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_no_auth_user_may_lack_a_password_but_not_have_a_hash() {
-        check_rows(&users(Some("e"), [user("e", "")]), &[("", Ok(Some("e"))), ("user=e", WRONG)]);
+        check_rows(&users(Some("e"), [user("e", "")]), &[("", Ok(Some("e"))), ("user=e", Ok(Some("e")))]);
         let hashed = users(Some("b"), [user("b", PA)]);
         check_rows(&hashed, &[("", WRONG), ("user=b pass=pa", Ok(Some("b")))]);
         assert!(hashed.anonymous(ConnectionType::Standard).is_none());

@@ -82,7 +82,7 @@ impl StoredSecret {
     pub(crate) fn decoy(cost: Option<u8>) -> Self {
         match cost {
             Some(cost) => Self::Bcrypt(format!("$2b${cost:02}${}", ".".repeat(HASH_LENGTH - SALT_START))),
-            // An empty secret agrees with nothing that counts (see `authenticate`).
+            // Whose name is unknown is not let in, whatever this agrees with (see `authenticate`).
             None => Self::Plain(Secret::new("")),
         }
     }

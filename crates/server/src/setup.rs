@@ -85,8 +85,8 @@ pub(crate) fn auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
     Ok(config)
 }
 
-/// A name for the user that stands for everybody without credentials, of the reference's form; nobody can log
-/// in under it, since an empty password never agrees.
+/// A name for the user that stands for everybody without credentials, of the reference's form: nobody guesses it, and who
+/// did would be who comes without credentials.
 fn unused_name(users: &[User]) -> String {
     loop {
         let name = format!("nats-{}", myelin_stdx::id::unique(8));
