@@ -36,6 +36,10 @@ impl World for Listeners {
         true
     }
 
+    fn listens(&self, _: &[u8], _: Option<&[u8]>) -> bool {
+        true
+    }
+
     fn is_congested(&mut self, _: &[u8]) -> bool {
         false
     }

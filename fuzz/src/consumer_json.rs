@@ -43,7 +43,7 @@ fn configure(wanted: Wanted) {
     let (none, limits) = (BTreeMap::new(), Limits::default());
     let Some(config) = decide(wanted, &stream, &none, &limits) else { return };
     assert!(!config.name.is_empty(), "the server gives a name");
-    let stored = Stored { created: 1, config: config.clone() };
+    let stored = Stored::new(1, &config);
     assert_eq!(Stored::decode(&stored.encode()), Ok(stored), "what is stored comes back");
     if config.sourcing {
         // It is named anew, or made another kind of consumer.
