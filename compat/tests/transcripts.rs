@@ -103,6 +103,19 @@ fn play(test: &Test) -> Result<Option<String>, String> {
     if let Some(lacks) = transcript.lacks(test.implementation.side) {
         return Ok(Some(lacks.to_owned()));
     }
-    player::play(&transcript, &test.implementation).map_err(|failure| at(&failure))?;
+    let mut outcome = player::play(&transcript, &test.implementation);
+    for _ in 1..attempts(test) {
+        let Err(failure) = &outcome else { break };
+        println!("test {} ... again, after {failure}", test.name);
+        outcome = player::play(&transcript, &test.implementation);
+    }
+    outcome.map_err(|failure| at(&failure))?;
     Ok(None)
+}
+
+/// How often a transcript may be tried. The reference hears of some things (who listens, what was delivered) on goroutines
+/// of their own, and now and then shows a state from before: that it can answer as written is what is proved of it.
+/// Myelin has to answer so every time.
+fn attempts(test: &Test) -> usize {
+    if test.name.starts_with("reference::") { 3 } else { 1 }
 }
