@@ -167,10 +167,9 @@ impl StreamConsumers {
         config: ConsumerConfig,
     ) -> Result<(), ApiError> {
         let config = Arc::new(config);
-        let (id, record) =
-            live.ask(|core, _| (core.record().id(), core.record().clone())).ok_or_else(gone)?;
-        let is_stored = record.is_of(&self.stored);
-        let created = live.ask(|core, _| core.created()).ok_or_else(gone)?;
+        let (record, created) =
+            live.ask(|core, _| (core.record().clone(), core.created())).ok_or_else(gone)?;
+        let (id, is_stored) = (record.id(), record.is_of(&self.stored));
         let blob = Stored::new(created, &config).encode();
         record.lock().update(id, rules(&config), &blob).map_err(ApiError::consumer_create)?;
         self.flush(&record, false, self.host.now()).map_err(ApiError::consumer_create)?;
