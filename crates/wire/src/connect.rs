@@ -1,5 +1,6 @@
 //! CONNECT, the client's half of the handshake.
 
+use crate::json::Text;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -153,28 +154,6 @@ impl<'de> Visitor<'de> for Onto<'_> {
             self.0.set(&name, &mut fields)?;
         }
         Ok(())
-    }
-}
-
-/// `Compat:` a string in which bytes that are not UTF-8 and escapes that are no characters become
-/// replacement characters instead of errors.
-struct Text(String);
-
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Lossy;
-        impl Visitor<'_> for Lossy {
-            type Value = Text;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Text, E> {
-                Ok(Text(String::from_utf8_lossy(bytes).into_owned()))
-            }
-        }
-        from.deserialize_bytes(Lossy)
     }
 }
 

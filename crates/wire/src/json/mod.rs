@@ -5,9 +5,11 @@
 //! document means is decided elsewhere.
 
 mod encode;
+mod lossy;
 mod raw;
 pub mod syntax;
 mod value;
 
 pub use encode::{compact, counts, is_false, is_zero, nanoseconds, pretty, text, wide};
+pub use lossy::Text;
 pub use value::{Kind, Value};
