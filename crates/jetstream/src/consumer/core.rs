@@ -12,10 +12,10 @@ use super::pull::{Pull, Supply};
 use super::push::{Push, is_listened_to};
 use super::record::Record;
 use super::redelivery::{Redelivery, ack_wait};
-use super::source::{Source, Start, filter_of};
+use super::source::{Source, Start, contains, filter_of};
 use crate::config::Retention;
-use myelin_store::consumer::{self, Applied, Delta, Rules};
-use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
+use myelin_store::consumer::{self, Applied, ConsumerState, Delta, Rules};
+use myelin_store::{Filter, ReadError, Reader, Removals, Seq, Timestamp};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -68,6 +68,8 @@ pub struct ConsumerCore {
     largest: i64,
     /// Where the stream began when the record was last told.
     first: Seq,
+    /// How many messages the stream had lost behind that.
+    interior: u64,
     /// A message may go no earlier.
     pub(super) held_until: Option<Timestamp>,
     /// Bytes of a message that comes again.
@@ -131,6 +133,7 @@ impl ConsumerCore {
         opening.record.apply(Delta::DropBelow { seq: first });
         // A loss of power may have cost the stream its end and not the consumer: new messages will have those sequences.
         opening.record.apply(Delta::CutAbove { seq: opening.reader.state().totals.last_seq });
+        forget_missing(&opening.record, &opening.reader);
         let next = opening.record.read(|state| state.delivered().stream) + 1;
         Self::begin(opening, Start { next, ..Start::default() }, now)
     }
@@ -144,6 +147,7 @@ impl ConsumerCore {
         };
         let (delivered, outstanding) =
             record.read(|state| (state.delivered().consumer.0, state.pending().len() as u64));
+        let interior = reader.removals().interior;
         let mut redelivery = Redelivery::default();
         if outstanding > 0 {
             // What was not acknowledged before a restart may be due.
@@ -169,6 +173,7 @@ impl ConsumerCore {
             retention,
             largest,
             first: 0,
+            interior,
             held_until: None,
             again: Vec::new(),
             is_pause_told: true,
@@ -222,7 +227,7 @@ impl ConsumerCore {
     }
 
     pub(super) fn supply(&mut self, turn: &mut Turn<'_>) -> Supply {
-        self.notice_trimmed(turn);
+        self.notice_removed(turn);
         let pending = self.source.left();
         let again = self.redelivery.len() as u64;
         Supply { pending, again, outstanding: self.hands.outstanding }
@@ -265,11 +270,14 @@ impl ConsumerCore {
     /// Reads a stream that was opened anew.
     pub fn set_reader(&mut self, reader: Reader) {
         let last = reader.state().totals.last_seq;
+        self.interior = reader.removals().interior;
         self.source.set_reader(reader);
         self.first = 0;
         self.hands.commit();
-        if self.hands.record.apply(Delta::CutAbove { seq: last }) == Applied::Changed {
-            self.redelivery.retain(|seq| seq <= last);
+        let is_cut = self.hands.record.apply(Delta::CutAbove { seq: last }) == Applied::Changed;
+        if forget_missing(&self.hands.record, self.source.reader()) || is_cut {
+            let source = &self.source;
+            self.redelivery.retain(|seq| source.contains(seq));
             self.hands.count_outstanding();
         }
     }
@@ -340,16 +348,42 @@ impl ConsumerCore {
         self.source.forget_removed();
     }
 
-    /// The stream may begin later than it did, because of its limits too: nobody can acknowledge what is gone, and it keeps
-    /// nothing back.
-    pub(super) fn notice_trimmed(&mut self, turn: &mut Turn<'_>) {
-        self.trim(true, turn);
+    /// The stream may have lost messages to its limits: nobody can acknowledge what is gone, and it keeps nothing back.
+    pub(super) fn notice_removed(&mut self, turn: &mut Turn<'_>) {
+        let interior = self.trim(true, turn).interior;
+        let seen = std::mem::replace(&mut self.interior, interior);
+        if seen != interior && self.hands.outstanding > 0 {
+            self.forget_interior(seen, turn);
+        }
     }
 
-    fn trim(&mut self, are_told: bool, turn: &mut Turn<'_>) {
-        let first = self.source.reader().removals().first_seq;
+    /// Of what was removed since the stream had lost `seen` messages, nothing awaits its acknowledgement any more.
+    fn forget_interior(&mut self, seen: u64, turn: &mut Turn<'_>) {
+        let reader = self.source.reader();
+        let gone = match reader.removed_since(seen) {
+            Some(mut removed) => {
+                removed.sort_unstable();
+                self.hands.unacknowledged_of(&removed)
+            }
+            None => {
+                let mut all = self.hands.unacknowledged(Seq::MAX);
+                all.retain(|one| !self.source.contains(one.seq));
+                all
+            }
+        };
+        let deltas: Vec<Delta> = gone.iter().map(|one| Delta::Forget { seq: one.seq }).collect();
+        self.hands.record.apply_all(&deltas);
+        gone.iter().for_each(|one| self.redelivery.remove(one.seq));
+        if !gone.is_empty() {
+            self.removed(gone, true, turn);
+        }
+    }
+
+    fn trim(&mut self, are_told: bool, turn: &mut Turn<'_>) -> Removals {
+        let removals = self.source.reader().removals();
+        let first = removals.first_seq;
         if first == self.first {
-            return;
+            return removals;
         }
         self.first = first;
         self.source.trimmed(first);
@@ -358,6 +392,7 @@ impl ConsumerCore {
             self.redelivery.retain(|seq| seq >= first);
             self.removed(gone, are_told, turn);
         }
+        removals
     }
 
     fn removed(&mut self, gone: Vec<Answered>, are_told: bool, turn: &mut Turn<'_>) {
@@ -457,7 +492,7 @@ impl ConsumerCore {
 
     /// What nobody acknowledged in time is to come again, or was delivered as often as it may be.
     fn look_for_late(&mut self, turn: &mut Turn<'_>) {
-        self.notice_trimmed(turn);
+        self.notice_removed(turn);
         let Self { redelivery, hands, .. } = self;
         let found = hands.record.read(|state| redelivery.look(state, &hands.config, turn.now));
         for (seq, pending, redelivered) in found.exhausted {
@@ -502,12 +537,15 @@ impl Hands {
     fn unacknowledged(&self, end: Seq) -> Vec<Answered> {
         self.record.read(|state| {
             let pending = state.pending().iter().take_while(|(seq, _)| *seq < end);
-            let answered = |(seq, pending): (Seq, consumer::Pending)| {
-                // Compat: one that came again once counts like one that came for the first time.
-                let deliveries = state.redelivered().get(&seq).copied().unwrap_or(0).max(1);
-                Answered { delivery: pending.delivery, seq, deliveries }
-            };
-            pending.map(answered).collect()
+            pending.map(|(seq, pending)| lost(state, seq, &pending)).collect()
+        })
+    }
+
+    /// What awaits its acknowledgement of these messages.
+    fn unacknowledged_of(&self, seqs: &[Seq]) -> Vec<Answered> {
+        self.record.read(|state| {
+            let pending = |seq: &Seq| Some(lost(state, *seq, &state.pending().get(*seq)?));
+            seqs.iter().filter_map(pending).collect()
         })
     }
 
@@ -516,4 +554,25 @@ impl Hands {
         self.record.apply_all(&self.deltas);
         self.deltas.clear();
     }
+}
+
+/// Of what awaits its acknowledgement, forgets what is not in the stream: what was removed shortly before a crash may not be
+/// in the record. Answers whether there was any.
+fn forget_missing(record: &Record, reader: &Reader) -> bool {
+    let totals = reader.state().totals;
+    if totals.messages == (totals.last_seq + 1).saturating_sub(totals.first_seq) {
+        return false;
+    }
+    let pending: Vec<Seq> = record.read(|state| state.pending().iter().map(|(seq, _)| seq).collect());
+    let missing = pending.into_iter().filter(|seq| !contains(reader, *seq));
+    let deltas: Vec<Delta> = missing.map(|seq| Delta::Forget { seq }).collect();
+    record.apply_all(&deltas);
+    !deltas.is_empty()
+}
+
+/// A delivery of a message that nobody can acknowledge any more.
+fn lost(state: &ConsumerState, seq: Seq, pending: &consumer::Pending) -> Answered {
+    // Compat: one that came again once counts like one that came for the first time.
+    let deliveries = state.redelivered().get(&seq).copied().unwrap_or(0).max(1);
+    Answered { delivery: pending.delivery, seq, deliveries }
 }

@@ -83,7 +83,7 @@ enum Given {
 impl ConsumerCore {
     /// Delivers what there is to those who want it.
     pub fn deliver(&mut self, turn: &mut Turn<'_>) -> Pace {
-        self.notice_trimmed(turn);
+        self.notice_removed(turn);
         turn.place = self.place();
         let seen = self.source.reader().release().seq();
         let stop = self.deliver_slice(turn);

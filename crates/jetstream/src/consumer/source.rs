@@ -229,7 +229,7 @@ impl Source {
 
     /// Whether a message is in the stream.
     pub(super) fn contains(&self, seq: Seq) -> bool {
-        self.reader.next_seq(&Filter::All, seq).is_ok_and(|next| next == Some(seq))
+        contains(&self.reader, seq)
     }
 
     /// How many messages are left, as the stream is now. Where that cannot be read: as it was.
@@ -264,4 +264,9 @@ impl Left {
         // Who has passed what was counted has only the rest to count.
         is_whole && (position - 1..=released).contains(&self.through)
     }
+}
+
+/// Whether a message is in a stream.
+pub(super) fn contains(reader: &Reader, seq: Seq) -> bool {
+    reader.next_seq(&Filter::All, seq).is_ok_and(|next| next == Some(seq))
 }

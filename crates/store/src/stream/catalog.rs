@@ -6,7 +6,7 @@
 //!
 //! Invariant: every sequence in `first_seq..=last_seq` is either a stored message or in `deleted`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +24,8 @@ use super::table::{Rows, Table};
 
 /// Lifetimes of messages that are gone may be so many, and as many as there are messages twice.
 const EXPIRY_SLACK: u64 = 1024;
+/// Messages removed otherwise than from the front that are remembered by their sequences.
+const REMEMBERED: usize = 512;
 
 /// See the module.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub(crate) struct Catalog {
     pub(crate) removals: Arc<AtomicU64>,
     /// Counts messages that were removed otherwise than from the front.
     pub(crate) interior: u64,
+    /// The last of them, the newest at the end, for those who keep lists of messages.
+    pub(crate) taken_out: VecDeque<Seq>,
     /// Counts how often a segment came to show less at its end than its file holds.
     pub(crate) truncations: Arc<AtomicU64>,
     /// Counts how often the index was replaced; older ones stay while a segment waits to be sealed with their numbers.
@@ -157,6 +161,7 @@ impl Catalog {
             expiries_here: Vec::new(),
             removals: Arc::default(),
             interior: 0,
+            taken_out: VecDeque::new(),
             truncations: Arc::default(),
             index_epoch: 0,
             retired: Vec::new(),
@@ -397,6 +402,10 @@ impl Catalog {
             self.advance_first(seq + 1);
         } else {
             self.interior += 1;
+            if self.taken_out.len() == REMEMBERED {
+                self.taken_out.pop_front();
+            }
+            self.taken_out.push_back(seq);
             self.mark_deleted(seq..=seq);
             if let Some(at) = self.place_of(seq) {
                 self.places[at].removed += 1;

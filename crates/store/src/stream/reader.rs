@@ -171,6 +171,16 @@ impl Reader {
         Removals { interior: catalog.interior, first_seq: catalog.totals.first_seq }
     }
 
+    /// The messages that were removed otherwise than from the front since [`Removals::interior`] was `seen`; `None` where
+    /// that was so long ago that they are not known any more.
+    #[must_use]
+    pub fn removed_since(&self, seen: u64) -> Option<Vec<Seq>> {
+        let catalog = self.shared.catalog();
+        let count = usize::try_from(catalog.interior.checked_sub(seen)?).ok()?;
+        let from = catalog.taken_out.len().checked_sub(count)?;
+        Some(catalog.taken_out.range(from..).copied().collect())
+    }
+
     /// Shows the subjects of released messages from `from` to `to`, oldest first and equal neighbours once, until the
     /// visitor has enough. It is called under the catalog's lock: it must not call the stream.
     ///

@@ -53,6 +53,8 @@ impl Catalog {
         }
         self.removals.fetch_add(1, Ordering::Release);
         self.interior += messages;
+        // Nobody is told which.
+        self.taken_out.clear();
         self.totals.messages -= messages;
         self.totals.bytes = self.totals.bytes.saturating_sub(bytes);
         self.forget_lost_bytes();

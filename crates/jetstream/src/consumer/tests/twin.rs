@@ -269,15 +269,22 @@ impl Twin {
         }
     }
 
-    /// The consumer is told that messages were removed.
-    pub(super) fn forget_removed(&mut self) {
+    /// The consumer looks what was removed of what it waits for.
+    pub(super) fn notice_removed(&mut self) {
         self.drop_below_first();
         let gone: Vec<Seq> =
             self.state.pending.keys().filter(|seq| !self.messages.contains_key(seq)).copied().collect();
         self.tell_removed(&gone, &self.state.counts.clone());
-        for seq in gone {
-            self.settle(seq);
+        for seq in &gone {
+            self.state.counts.remove(seq);
+            self.settle(*seq);
         }
+        self.again.retain(|seq| !gone.contains(seq));
+    }
+
+    /// The consumer is told that messages were removed.
+    pub(super) fn forget_removed(&mut self) {
+        self.notice_removed();
         let messages = &self.messages;
         self.state.counts.retain(|seq, _| messages.contains_key(seq));
         self.again.retain(|seq| messages.contains_key(seq));
@@ -299,9 +306,10 @@ impl Twin {
         self.waiting.clear();
         self.last_look = 0;
         self.drop_below_first();
+        self.cut_above(last);
+        self.notice_removed();
         // Nobody is told of what was removed meanwhile.
         self.said.clear();
-        self.cut_above(last);
         self.from = (self.state.delivered.1 + 1).max(self.first);
         self.has_pause = self.is_paused();
         self.save();
@@ -399,7 +407,6 @@ impl Twin {
     }
 
     fn look_for_late(&mut self) {
-        self.drop_below_first();
         let most = self.max_deliver();
         for (seq, (_, time)) in self.state.pending.clone() {
             if self.again.contains(&seq) || time.saturating_add(self.wait_of(seq)) > self.now {
@@ -494,7 +501,7 @@ impl Twin {
     // Deliveries.
 
     pub(super) fn deliver(&mut self) {
-        self.drop_below_first();
+        self.notice_removed();
         let stop = self.deliver_all();
         if !self.waiting.is_empty() {
             let is_end = matches!(stop, Stop::Paused | Stop::NoTaker | Stop::End);

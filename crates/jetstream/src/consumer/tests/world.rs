@@ -378,7 +378,9 @@ impl World {
     }
 
     fn due(&mut self, has_grace: bool) -> Result<(), String> {
-        self.twin.now = self.now;
+        // When a consumer notices is its own affair, as long as it does so before it delivers.
+        self.twin.notice_removed();
+        self.turn(ConsumerCore::notice_removed)?;
         self.twin.due(has_grace);
         let now = self.now;
         self.turn(|core, turn| {
@@ -539,7 +541,7 @@ impl World {
 
     fn info(&mut self) -> Result<(), String> {
         self.twin.now = self.now;
-        self.twin.drop_below_first();
+        self.twin.notice_removed();
         self.twin.look_through(false);
         let info = self.turn(|core, turn| core.info("S", turn))?;
         let counted = self.twin.state.counts.len() as u64;
