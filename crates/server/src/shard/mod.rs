@@ -6,6 +6,7 @@
 
 mod drain;
 mod ending;
+mod linger;
 mod link;
 mod reader;
 mod secure;
@@ -15,6 +16,7 @@ mod upgrade;
 
 use crate::logging::Logger;
 use crate::tls::ClientTls;
+use linger::Linger;
 use link::{Link, Links};
 use myelin_auth::{Identity, Reject};
 use myelin_broker::{Account, Broker, Conn, Drained, Level, Parcel, Service, Shard};
@@ -199,9 +201,17 @@ fn run(
 
 /// Sends what the tick has staged.
 async fn flusher(local: Rc<Local>) {
+    let mut linger = Linger::default();
     loop {
         local.dirty.notified().await;
+        linger.worked(Instant::now());
         local.flush();
+        let mut now = Instant::now();
+        linger.done(now);
+        while linger.stays(now) && !local.flush_pending.get() {
+            tokio::task::yield_now().await;
+            now = Instant::now();
+        }
     }
 }
 
