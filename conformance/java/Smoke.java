@@ -20,6 +20,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -76,7 +77,27 @@ public final class Smoke {
             new Scene("permission for a queue", USERS, Smoke::permissionForQueue),
             new Scene("payload above the limit", "max_payload: 1024", Smoke::payloadLimit),
             new Scene("slow subscription", "", Smoke::slowSubscription),
-            new Scene("too many subscriptions", "max_subscriptions: 2", Smoke::tooManySubscriptions));
+            new Scene("too many subscriptions", "max_subscriptions: 2", Smoke::tooManySubscriptions),
+            streams("streams are managed", JetStreamScenes::streamsAreManaged),
+            streams("publishing into streams", JetStreamScenes::publishing),
+            streams("pull with acknowledgements", JetStreamScenes::pullWithAcknowledgements),
+            streams("nak, term and progress", JetStreamScenes::nakTermAndProgress),
+            streams("consume without end", JetStreamScenes::consumeWithoutEnd),
+            streams("ordered consumers", JetStreamScenes::orderedConsumers),
+            streams("push to a queue group", JetStreamScenes::pushToQueueGroup),
+            streams("work queue", JetStreamScenes::workQueue),
+            streams("key-value", JetStreamScenes::keyValue),
+            streams("object store", JetStreamScenes::objectStore),
+            streams("services", JetStreamScenes::services));
+
+    private static Scene streams(String name, JetStreamScenes.Scene scene) {
+        return new Scene(name, "", server -> {
+            server.restartWithJetStream();
+            try (Connection connection = connect(server)) {
+                scene.on(connection);
+            }
+        });
+    }
 
     public static void main(String[] args) throws Exception {
         if (args.length != 1) {
@@ -152,6 +173,12 @@ public final class Smoke {
             }
         }
 
+        void restartWithJetStream() throws Exception {
+            stop();
+            Files.writeString(room.resolve("server.conf"), "jetstream { store_dir: \"" + room.resolve("js") + "\" }");
+            start();
+        }
+
         void signal(String name) throws Exception {
             new ProcessBuilder("kill", "-" + name, "" + child.pid()).start().waitFor();
         }
@@ -163,12 +190,11 @@ public final class Smoke {
         @Override
         public void close() throws Exception {
             stop();
-            try (var files = Files.list(room)) {
-                for (Path file : files.toList()) {
+            try (var files = Files.walk(room)) {
+                for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
                     Files.delete(file);
                 }
             }
-            Files.delete(room);
         }
     }
 
