@@ -47,6 +47,8 @@ use jetstream::consumers::Scale;
 use scratch::Scratch;
 use table::{Measured, Settings};
 
+pub(crate) use commands::header_lines;
+
 /// Descriptors that the driver needs besides one per connection.
 const SPARE_FILES: u64 = 500;
 

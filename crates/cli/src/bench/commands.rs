@@ -24,16 +24,17 @@ use serde_json::{Value, json};
 use crate::bench::admin::Admin;
 use crate::bench::error::BenchError;
 use crate::bench::jetstream::inbox::unique;
-use crate::bench::units::{grouped, human_time};
+use crate::bench::units::{grouped, human_time, log};
 use crate::bench::verify::{Expectation, Verifier};
 use arguments::{
     AckMode, BUCKET, Body, CONSUMER, Common, Consumer, Content, Fast, GetCommand, JetStream, JetStreamCommand,
     Keeping, KeyValue, KeyValueCommand, Publish, Selection, Service, ServiceCommand, Store, StoreCommand,
     Subscribe, Throttle,
 };
+pub(crate) use letter::header_lines;
 use letter::{Payload, Subjects, Writer};
 pub(crate) use null::null;
-use run::{Facts, Kind, Run, log};
+use run::{Facts, Kind, Run};
 use work::Replies;
 use work::consume::{Acks, Consume, Manner};
 use work::get::{Get, Wanted};

@@ -151,16 +151,29 @@ impl Connection {
 
     /// Sends a request with these header lines and waits for its answer.
     pub(crate) fn ask(&mut self, subject: &str, headers: &str, body: &[u8]) -> Result<Letter, BenchError> {
+        self.ask_within(subject, headers, body, PATIENCE)
+    }
+
+    /// The same, but no longer than this.
+    pub(crate) fn ask_within(
+        &mut self,
+        subject: &str,
+        headers: &str,
+        body: &[u8],
+        patience: Duration,
+    ) -> Result<Letter, BenchError> {
         let inbox = format!("{}.request.{:x}.{}", self.inbox, std::process::id(), self.requests);
         self.requests += 1;
         // One subscription that ends with its first message, so that the number can be used again.
         let mut bytes = format!("SUB {inbox} 1\r\nUNSUB 1 1\r\n").into_bytes();
         write_message(&mut bytes, subject, Some(&inbox), headers, body);
         self.send(&bytes)?;
+        let deadline = Instant::now() + patience;
         loop {
-            let letter = self.receive()?;
-            if letter.subject == inbox {
-                return Ok(letter);
+            match self.receive_until(Some(deadline))? {
+                None => return Err(BenchError::Lost(format!("{subject:?} is not answered within {patience:?}"))),
+                Some(letter) if letter.subject == inbox => return Ok(letter),
+                Some(_) => {}
             }
         }
     }

@@ -32,7 +32,6 @@ const LONGEST_LATENCY: u64 = 60_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) requests: u64,
-    pub(crate) payload_bytes: u64,
     pub(crate) elapsed: Duration,
     /// Nanoseconds from sending a request to having its whole reply.
     pub(crate) latencies: Histogram<u64>,
@@ -63,21 +62,11 @@ pub(crate) fn new_latencies() -> Histogram<u64> {
         .expect("the bounds are ordered and 3 digits are allowed")
 }
 
-/// What a service answers.
-#[derive(Clone, Debug)]
-pub(crate) enum Answer {
-    /// The payload of the request.
-    Echo,
-    /// Always the same.
-    Fixed(Vec<u8>),
-}
-
-/// Answers requests on `subject` as a member of the queue group `bench` until `stopped` says so,
+/// Answers requests with their own payload on `subject` as a member of the queue group `bench` until `stopped` says so,
 /// which is asked after every read and every 50 ms. `ready` is called when requests will be received.
 pub(crate) fn serve(
     address: &Address,
     subject: &str,
-    answer: &Answer,
     ready: impl FnOnce(),
     stopped: impl Fn() -> bool,
 ) -> Result<u64, BenchError> {
@@ -96,7 +85,7 @@ pub(crate) fn serve(
             Err(Errno::AGAIN | Errno::INTR) => continue,
             Err(error) => return Err(BenchError::io("receiving requests")(error)),
         }
-        let (answers, used, count) = answers(&pending, answer)?;
+        let (answers, used, count) = answers(&pending)?;
         pending.drain(..used);
         served += count;
         send_all(&stream, &answers)?;
@@ -106,17 +95,14 @@ pub(crate) fn serve(
 
 /// The bytes to send for the whole frames in `pending`, how much of it they cover, and the number of
 /// requests among them.
-fn answers(pending: &[u8], answer: &Answer) -> Result<(Vec<u8>, usize, u64), BenchError> {
+fn answers(pending: &[u8]) -> Result<(Vec<u8>, usize, u64), BenchError> {
     let mut frames = Frames::new(pending);
     let mut out = Vec::new();
     let mut count = 0;
     while let Some(frame) = frames.next()? {
         match frame.operation {
             Operation::Message(head) => {
-                let payload = match answer {
-                    Answer::Echo => &frame.payload[head.header_size..],
-                    Answer::Fixed(payload) => payload,
-                };
+                let payload = &frame.payload[head.header_size..];
                 let Some(reply) = head.reply else { continue };
                 out.extend_from_slice(format!("PUB {reply} {}\r\n", payload.len()).as_bytes());
                 out.extend_from_slice(payload);
@@ -214,7 +200,6 @@ impl Requesters {
         let cpu = meter.map(Meter::cpu).transpose()?;
         Ok(Outcome {
             requests: budget.sent,
-            payload_bytes: self.clients.iter().map(|client| client.counter.tally().payload_bytes).sum(),
             elapsed,
             latencies,
             cpu: cpu.zip(before).map(|(after, before)| after.since(before)),
@@ -306,7 +291,7 @@ impl RequestLoad {
         let (tell_ready, is_ready) = std::sync::mpsc::channel();
         thread::scope(|scope| {
             let ready = move || tell_ready.send(()).unwrap_or(());
-            let service = scope.spawn(move || serve(address, "service.*", &Answer::Echo, ready, stopped));
+            let service = scope.spawn(move || serve(address, "service.*", ready, stopped));
             let outcome = is_ready
                 .recv()
                 .map_err(|_| BenchError::Aborted)
@@ -352,11 +337,9 @@ mod tests {
     fn a_service_answers_whole_requests_and_keeps_the_rest() {
         let pending = b"MSG s.1 1 in.7 2\r\nhi\r\nPING\r\nMSG s.2 1 3\r\nnot\r\nHMSG s 1 in.8 12 14\r\n\
             NATS/1.0\r\n\r\nab\r\nMSG s.3 1 in.9 5\r\nhal";
-        let (out, used, count) = answers(pending, &Answer::Echo).unwrap();
+        let (out, used, count) = answers(pending).unwrap();
         assert_eq!(out, b"PUB in.7 2\r\nhi\r\nPONG\r\nPUB in.8 2\r\nab\r\n");
         assert_eq!(count, 2);
         assert_eq!(&pending[used..], b"MSG s.3 1 in.9 5\r\nhal");
-        let (out, ..) = answers(pending, &Answer::Fixed(b"four".to_vec())).unwrap();
-        assert!(out.starts_with(b"PUB in.7 4\r\nfour\r\n"));
     }
 }

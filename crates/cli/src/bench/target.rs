@@ -248,16 +248,6 @@ fn read(file: &str) -> Result<String, BenchError> {
 }
 
 impl Target {
-    /// A server without anything special about it.
-    pub(crate) fn plain(address: Address) -> Self {
-        Self {
-            addresses: vec![address],
-            timeout: Duration::from_secs(5),
-            inbox_prefix: "_INBOX".into(),
-            api: "$JS.API".into(),
-        }
-    }
-
     /// Connects to the first of the servers that can be reached.
     pub(crate) fn connect(&self) -> Result<Connection, BenchError> {
         let mut failure = BenchError::Address("no server is named".into());

@@ -129,6 +129,11 @@ pub(crate) fn human_time(time: Duration) -> String {
     }
 }
 
+/// Tells a person something, with the time of day, where it is not in the way of figures.
+pub(crate) fn log(line: &str) {
+    eprintln!("{} {line}", jiff::Zoned::now().strftime("%H:%M:%S"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

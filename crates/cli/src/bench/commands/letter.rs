@@ -46,13 +46,6 @@ impl Payload {
         Self::Text { text: script::text(size).into(), size }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Text { size, .. } => *size,
-            Self::File(bytes) => bytes.len(),
-        }
-    }
-
     fn of(&self, number: u64) -> &[u8] {
         match self {
             Self::Text { text, size } => script::payload(text, number as usize, *size),
@@ -93,11 +86,6 @@ impl Writer {
         };
         let random = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         Self { subjects, headers: headers.as_bytes().to_vec(), payload, width, random, subject: Vec::new() }
-    }
-
-    /// Bytes of every payload.
-    pub(crate) fn size(&self) -> usize {
-        self.payload.len()
     }
 
     /// Whether all messages are the same bytes.

@@ -17,7 +17,7 @@ use crate::bench::error::BenchError;
 use crate::bench::jetstream::inbox::unique;
 use crate::bench::process::{CpuTime, Meter};
 use crate::bench::target::Target;
-use crate::bench::units::{binary, grouped, human_time};
+use crate::bench::units::{binary, grouped, human_time, log};
 
 /// Which benchmark it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,9 +204,4 @@ impl<'a> Run<'a> {
         }
         Ok(())
     }
-}
-
-/// A line with the time of day, for people.
-pub(crate) fn log(line: &str) {
-    eprintln!("{} {line}", jiff::Zoned::now().strftime("%H:%M:%S"));
 }
