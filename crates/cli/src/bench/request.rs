@@ -62,11 +62,19 @@ pub(crate) fn new_latencies() -> Histogram<u64> {
         .expect("the bounds are ordered and 3 digits are allowed")
 }
 
-/// Answers requests with their own payload on `subject` as a member of the queue group `bench` until `stopped` says so,
+/// What a service answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    /// The payload of the request.
+    Echo,
+}
+
+/// Answers requests on `subject` as a member of the queue group `bench` until `stopped` says so,
 /// which is asked after every read and every 50 ms. `ready` is called when requests will be received.
 pub(crate) fn serve(
     address: &Address,
     subject: &str,
+    answer: &Answer,
     ready: impl FnOnce(),
     stopped: impl Fn() -> bool,
 ) -> Result<u64, BenchError> {
@@ -85,7 +93,7 @@ pub(crate) fn serve(
             Err(Errno::AGAIN | Errno::INTR) => continue,
             Err(error) => return Err(BenchError::io("receiving requests")(error)),
         }
-        let (answers, used, count) = answers(&pending)?;
+        let (answers, used, count) = answers(&pending, answer)?;
         pending.drain(..used);
         served += count;
         send_all(&stream, &answers)?;
@@ -95,14 +103,16 @@ pub(crate) fn serve(
 
 /// The bytes to send for the whole frames in `pending`, how much of it they cover, and the number of
 /// requests among them.
-fn answers(pending: &[u8]) -> Result<(Vec<u8>, usize, u64), BenchError> {
+fn answers(pending: &[u8], answer: &Answer) -> Result<(Vec<u8>, usize, u64), BenchError> {
     let mut frames = Frames::new(pending);
     let mut out = Vec::new();
     let mut count = 0;
     while let Some(frame) = frames.next()? {
         match frame.operation {
             Operation::Message(head) => {
-                let payload = &frame.payload[head.header_size..];
+                let payload = match answer {
+                    Answer::Echo => &frame.payload[head.header_size..],
+                };
                 let Some(reply) = head.reply else { continue };
                 out.extend_from_slice(format!("PUB {reply} {}\r\n", payload.len()).as_bytes());
                 out.extend_from_slice(payload);
@@ -291,7 +301,7 @@ impl RequestLoad {
         let (tell_ready, is_ready) = std::sync::mpsc::channel();
         thread::scope(|scope| {
             let ready = move || tell_ready.send(()).unwrap_or(());
-            let service = scope.spawn(move || serve(address, "service.*", ready, stopped));
+            let service = scope.spawn(move || serve(address, "service.*", &Answer::Echo, ready, stopped));
             let outcome = is_ready
                 .recv()
                 .map_err(|_| BenchError::Aborted)
@@ -337,7 +347,7 @@ mod tests {
     fn a_service_answers_whole_requests_and_keeps_the_rest() {
         let pending = b"MSG s.1 1 in.7 2\r\nhi\r\nPING\r\nMSG s.2 1 3\r\nnot\r\nHMSG s 1 in.8 12 14\r\n\
             NATS/1.0\r\n\r\nab\r\nMSG s.3 1 in.9 5\r\nhal";
-        let (out, used, count) = answers(pending).unwrap();
+        let (out, used, count) = answers(pending, &Answer::Echo).unwrap();
         assert_eq!(out, b"PUB in.7 2\r\nhi\r\nPONG\r\nPUB in.8 2\r\nab\r\n");
         assert_eq!(count, 2);
         assert_eq!(&pending[used..], b"MSG s.3 1 in.9 5\r\nhal");
