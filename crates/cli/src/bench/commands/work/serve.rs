@@ -55,9 +55,11 @@ impl Serve {
     /// Subscribes to requests, as one of a group, and to questions about the service.
     pub(crate) fn subscriptions(&self) -> Vec<u8> {
         let mut lines = format!("SUB {} q 1\r\n", self.subject);
+        let mut sid = 1;
         for verb in TYPES.map(str::to_uppercase) {
             for end in [String::new(), format!(".{NAME}"), format!(".{NAME}.{}", self.id)] {
-                lines += &format!("SUB $SRV.{verb}{end} 2\r\n");
+                sid += 1;
+                lines += &format!("SUB $SRV.{verb}{end} {sid}\r\n");
             }
         }
         lines.into_bytes()
