@@ -97,8 +97,11 @@ pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
     let Subscribe { subjects, queue, count, raw, flags } = arguments;
     let mut connection = flags.target()?.connect()?;
     let queue = queue.as_deref().map_or_else(String::new, |queue| format!("{queue} "));
-    let lines: String =
-        subjects.iter().enumerate().map(|(number, subject)| format!("SUB {subject} {queue}{}\r\n", number + 1)).collect();
+    let lines: String = subjects
+        .iter()
+        .enumerate()
+        .map(|(number, subject)| format!("SUB {subject} {queue}{}\r\n", number + 1))
+        .collect();
     connection.begin(lines.as_bytes())?;
     log(&format!("Subscribing on {}", subjects.join(", ")));
     let mut received = 0;
@@ -106,7 +109,8 @@ pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
         let Some(letter) = connection.receive_until(None)? else { continue };
         received += 1;
         if !raw {
-            let reply = letter.reply.as_ref().map_or_else(String::new, |reply| format!(" with reply {reply:?}"));
+            let reply =
+                letter.reply.as_ref().map_or_else(String::new, |reply| format!(" with reply {reply:?}"));
             println!("[#{received}] Received on {:?}{reply}", letter.subject);
         }
         show(&letter, *raw)?;

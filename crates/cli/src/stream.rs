@@ -139,7 +139,8 @@ fn table(streams: &[Value]) -> String {
     let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
     let mut text = String::new();
     for row in &rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         text += cells.join("  ").trim_end();
         text.push('\n');
     }
@@ -199,7 +200,9 @@ mod tests {
         assert_eq!(text, expected);
         assert_eq!(table(&[]), "No streams\n");
         let text = description(&info);
-        for line in ["Subjects: a, b.>", "Maximum messages: 5,000", "Maximum bytes: unlimited", "Bytes: 2.0 KiB"] {
+        for line in
+            ["Subjects: a, b.>", "Maximum messages: 5,000", "Maximum bytes: unlimited", "Bytes: 2.0 KiB"]
+        {
             assert!(text.contains(line), "{text}");
         }
     }

@@ -31,11 +31,17 @@ const NAME: &str = "myelin bench";
 pub(crate) enum Credentials {
     Anonymous,
     Token(String),
-    Password { user: String, password: String },
+    Password {
+        user: String,
+        password: String,
+    },
     /// A key that signs the server's nonce.
     Nkey(Seed),
     /// A signed user, with the key that belongs to it unless the token is a bearer token.
-    Jwt { token: String, seed: Option<Seed> },
+    Jwt {
+        token: String,
+        seed: Option<Seed>,
+    },
 }
 
 impl Address {
@@ -57,7 +63,9 @@ impl FromStr for Address {
             Some(("nats", rest)) => (rest, Tls::default()),
             Some(("tls", rest)) => (rest, Tls::required()),
             Some((scheme, _)) => {
-                return Err(BenchError::Address(format!("scheme {scheme:?} is neither \"nats\" nor \"tls\"")));
+                return Err(BenchError::Address(format!(
+                    "scheme {scheme:?} is neither \"nats\" nor \"tls\""
+                )));
             }
             None => (text, Tls::default()),
         };

@@ -70,7 +70,8 @@ impl Admin {
     /// Makes a consumer, or changes it to be like this.
     pub(crate) fn create_consumer(&mut self, stream: &str, config: &Value) -> Result<(), BenchError> {
         let name = config["name"].as_str().unwrap_or_default();
-        let filter = config["filter_subject"].as_str().map_or_else(String::new, |filter| format!(".{filter}"));
+        let filter =
+            config["filter_subject"].as_str().map_or_else(String::new, |filter| format!(".{filter}"));
         let body = json!({"stream_name": stream, "config": config, "action": ""});
         self.ask(&format!("CONSUMER.CREATE.{stream}.{name}{filter}"), &body).map(drop)
     }

@@ -27,9 +27,9 @@ use crate::bench::jetstream::inbox::unique;
 use crate::bench::units::{grouped, human_time, log};
 use crate::bench::verify::{Expectation, Verifier};
 use arguments::{
-    AckMode, BUCKET, Body, CONSUMER, Common, Consumer, Content, Fast, GetCommand, JetStream, JetStreamCommand,
-    Keeping, KeyValue, KeyValueCommand, Publish, Selection, Service, ServiceCommand, Store, StoreCommand,
-    Subscribe, Throttle,
+    AckMode, BUCKET, Body, CONSUMER, Common, Consumer, Content, Fast, GetCommand, JetStream,
+    JetStreamCommand, Keeping, KeyValue, KeyValueCommand, Publish, Selection, Service, ServiceCommand, Store,
+    StoreCommand, Subscribe, Throttle,
 };
 pub(crate) use letter::header_lines;
 use letter::{Payload, Subjects, Writer};
@@ -53,7 +53,9 @@ pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
     let letters = Letters::new(subject, content, common)?;
     run.announce(letters.facts(content));
     let works = run.parts().into_iter().enumerate();
-    run.go(works.map(|(client, part)| (vec![], work::publish::Publish::new(part, letters.writer(client)))).collect())
+    run.go(works
+        .map(|(client, part)| (vec![], work::publish::Publish::new(part, letters.writer(client))))
+        .collect())
 }
 
 /// `bench sub`.
@@ -68,9 +70,10 @@ pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
         verify.then(|| Verifier::new(expectation))
     };
     let lines = format!("SUB {pattern} 1\r\n").into_bytes();
-    let works = run.parts().into_iter().map(|part| {
-        (lines.clone(), work::subscribe::Subscribe::new(part.messages, part.size, verifier()))
-    });
+    let works = run
+        .parts()
+        .into_iter()
+        .map(|part| (lines.clone(), work::subscribe::Subscribe::new(part.messages, part.size, verifier())));
     run.go(works.collect())
 }
 
@@ -362,9 +365,7 @@ impl Letters {
         let subjects = match (content.multisubject, content.multisubjectmax) {
             (false, _) => Subjects::One(base),
             (true, 0) => Subjects::Unlimited { base },
-            (true, count) => {
-                Subjects::Numbered { base, count, is_random: content.multisubjectrandomize }
-            }
+            (true, count) => Subjects::Numbered { base, count, is_random: content.multisubjectrandomize },
         };
         Self::on(subjects, &content.body, common)
     }

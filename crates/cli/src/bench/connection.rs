@@ -87,7 +87,8 @@ impl Connection {
     fn secured(self, address: &Address) -> Result<Self, BenchError> {
         let Transport::Plain(socket) = self.transport else { return Ok(self) };
         let session = address.tls.session(&address.host)?;
-        let transport = Transport::secure(socket, session).map_err(|error| BenchError::Tls(error.to_string()))?;
+        let transport =
+            Transport::secure(socket, session).map_err(|error| BenchError::Tls(error.to_string()))?;
         Ok(Self { transport, ..self })
     }
 
@@ -171,7 +172,9 @@ impl Connection {
         let deadline = Instant::now() + patience;
         loop {
             match self.receive_until(Some(deadline))? {
-                None => return Err(BenchError::Lost(format!("{subject:?} is not answered within {patience:?}"))),
+                None => {
+                    return Err(BenchError::Lost(format!("{subject:?} is not answered within {patience:?}")));
+                }
                 Some(letter) if letter.subject == inbox => return Ok(letter),
                 Some(_) => {}
             }
@@ -200,7 +203,8 @@ impl Connection {
     /// The next message if one comes before `deadline`, however long that is.
     pub(crate) fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Option<Letter>, BenchError> {
         loop {
-            let left = deadline.map_or(PATIENCE, |deadline| deadline.saturating_duration_since(Instant::now()));
+            let left =
+                deadline.map_or(PATIENCE, |deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(None);
             }
@@ -291,7 +295,13 @@ fn unread_messages(pending: &[u8]) -> Result<&[u8], BenchError> {
 }
 
 /// Encodes a message; `headers` are lines with their ends, without the version.
-pub(crate) fn write_message(out: &mut Vec<u8>, subject: &str, reply: Option<&str>, headers: &str, payload: &[u8]) {
+pub(crate) fn write_message(
+    out: &mut Vec<u8>,
+    subject: &str,
+    reply: Option<&str>,
+    headers: &str,
+    payload: &[u8],
+) {
     let reply = reply.map_or_else(String::new, |reply| format!("{reply} "));
     let head = match headers {
         "" => format!("PUB {subject} {reply}{}\r\n", payload.len()),

@@ -97,9 +97,27 @@ pub(crate) struct Flags {
 
 /// Names of the flags above that take a value, and of those that take none: `main` moves them behind the verb.
 pub(crate) const VALUED: [&str; 21] = [
-    "--server", "--user", "--password", "--token", "--connection-name", "--creds", "--nkey", "--jwt", "--seed",
-    "--tlscert", "--tlskey", "--tlsca", "--timeout", "--socks-proxy", "--js-api-prefix", "--js-event-prefix",
-    "--js-domain", "--domain", "--inbox-prefix", "--colors", "--context",
+    "--server",
+    "--user",
+    "--password",
+    "--token",
+    "--connection-name",
+    "--creds",
+    "--nkey",
+    "--jwt",
+    "--seed",
+    "--tlscert",
+    "--tlskey",
+    "--tlsca",
+    "--timeout",
+    "--socks-proxy",
+    "--js-api-prefix",
+    "--js-event-prefix",
+    "--js-domain",
+    "--domain",
+    "--inbox-prefix",
+    "--colors",
+    "--context",
 ];
 pub(crate) const BARE: [&str; 5] = ["--tlsfirst", "--tls-first", "--no-tlsfirst", "--no-context", "--trace"];
 
@@ -161,7 +179,11 @@ impl Flags {
         Ok(Target {
             addresses: addresses.collect::<Result<_, BenchError>>()?,
             timeout,
-            inbox_prefix: self.inbox_prefix.clone().or(context.inbox_prefix).unwrap_or_else(|| "_INBOX".into()),
+            inbox_prefix: self
+                .inbox_prefix
+                .clone()
+                .or(context.inbox_prefix)
+                .unwrap_or_else(|| "_INBOX".into()),
             api: match (domain, prefix) {
                 (Some(domain), _) => format!("$JS.{domain}.API"),
                 (None, Some(prefix)) => prefix.trim_end_matches('.').to_owned(),
@@ -293,7 +315,8 @@ mod tests {
         let none = Flags::default();
         assert_eq!(seen(&none, &[]), ("127.0.0.1".into(), Credentials::Anonymous));
         assert_eq!(seen(&none, &[xdg, named]), ("c".into(), password("cu", "cp")));
-        let from_variables = [xdg, named, ("NATS_URL", "nats://v:2"), ("NATS_USER", "vu"), ("NATS_PASSWORD", "vp")];
+        let from_variables =
+            [xdg, named, ("NATS_URL", "nats://v:2"), ("NATS_USER", "vu"), ("NATS_PASSWORD", "vp")];
         assert_eq!(seen(&none, &from_variables), ("v".into(), password("vu", "vp")));
         let flags = Flags { server: Some("nats://f:3".into()), token: Some("t".into()), ..Flags::default() };
         assert_eq!(seen(&flags, &[xdg, named]), ("f".into(), Credentials::Token("t".into())));

@@ -150,7 +150,9 @@ mod tests {
 
     #[test]
     fn durations_are_those_of_go() {
-        for (text, milliseconds) in [("0s", 0), ("0", 0), ("5s", 5000), ("1m30s", 90_000), ("1.5h", 5_400_000)] {
+        for (text, milliseconds) in
+            [("0s", 0), ("0", 0), ("5s", 5000), ("1m30s", 90_000), ("1.5h", 5_400_000)]
+        {
             assert_eq!(text.parse::<Time>().unwrap().0, Duration::from_millis(milliseconds), "{text}");
         }
         assert_eq!("3us".parse::<Time>().unwrap().0, Duration::from_micros(3));
@@ -162,7 +164,10 @@ mod tests {
     #[test]
     fn figures_look_as_they_do_in_the_original() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([0.1, 982.9, 15_413.489, 7.0, 3_078.436].map(with_two_digits), ["0.1", "982.9", "15,413.48", "7", "3,078.43"]);
+        assert_eq!(
+            [0.1, 982.9, 15_413.489, 7.0, 3_078.436].map(with_two_digits),
+            ["0.1", "982.9", "15,413.48", "7", "3,078.43"]
+        );
         let sizes = [7.0, 128.0, 1023.0, 1024.0, 1500.0, 12_288.0, 36_700_160.0].map(binary);
         assert_eq!(sizes, ["7 B", "128 B", "1023 B", "1.0 KiB", "1.5 KiB", "12 KiB", "35 MiB"]);
         let times = ["250ns", "0s", "250us", "1500us", "1500ms", "90s", "1h1m1s", "26h"];

@@ -10,6 +10,18 @@ use crate::server::{Server, programs};
 use crate::{fail, myelin, succeed};
 
 const SEED: &str = "SUAM5BJY3FTHSY2D7EYHQKC7IHYYF4IJQIB4G44PJS2ZAPVY4BGDLM34BY";
+/// Only the reference knows nkeys.
+fn users(program: &Path) -> String {
+    match is_reference(program) {
+        true => format!("{{ nkey: {PUBLIC} }}"),
+        false => "{ user: joe, password: pw }".to_owned(),
+    }
+}
+
+fn is_reference(program: &Path) -> bool {
+    program.ends_with("nats-server")
+}
+
 const PUBLIC: &str = "UA5YG4PGN4OK3KYINRRYFMBYUIICV45ASJ7SDQRLVSZEFNO2KSNIL6OI";
 
 /// An authority, a server's certificate and a client's, as files.
@@ -22,7 +34,8 @@ fn certificates(directory: &Path) {
     for name in ["server", "client"] {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
-        fs::write(directory.join(format!("{name}.pem")), params.signed_by(&key, &authority).unwrap().pem()).unwrap();
+        fs::write(directory.join(format!("{name}.pem")), params.signed_by(&key, &authority).unwrap().pem())
+            .unwrap();
         fs::write(directory.join(format!("{name}.key")), key.serialize_pem()).unwrap();
     }
     fs::write(directory.join("user.nk"), format!("{SEED}\n")).unwrap();
@@ -34,10 +47,11 @@ fn secured(program: &Path, is_first: bool) -> Server {
     let file = |name: &str| directory.path().join(name).display().to_string();
     let text = format!(
         "tls {{ cert_file: {:?}, key_file: {:?}, ca_file: {:?}, verify: true, handshake_first: {is_first} }}\n\
-         authorization {{ users: [ {{ nkey: {PUBLIC} }} ] }}\n",
+         authorization {{ users: [ {} ] }}\n",
         file("server.pem"),
         file("server.key"),
         file("ca.pem"),
+        users(program),
     );
     Server::configured(program, directory, &text, is_first)
 }
@@ -48,7 +62,11 @@ fn certificates_and_keys_open_what_is_closed_without_them() {
         for is_first in [false, true] {
             let server = secured(&program, is_first);
             let files = ["ca.pem", "client.pem", "client.key", "user.nk"].map(|name| server.file(name));
-            let flags = ["--tlsca", &files[0], "--tlscert", &files[1], "--tlskey", &files[2], "--nkey", &files[3]];
+            let certificates = ["--tlsca", &files[0], "--tlscert", &files[1], "--tlskey", &files[2]];
+            let user = match is_reference(&program) {
+                true => vec!["--nkey", &files[3]],
+                false => vec!["--user", "joe", "--password", "pw"],
+            };
             let publish = |flags: &[&str]| {
                 let first = if is_first { &["--tlsfirst"][..] } else { &[] };
                 let common = ["bench", "pub", "x", "--msgs", "20000", "--clients", "2", "--no-progress"];
@@ -56,11 +74,12 @@ fn certificates_and_keys_open_what_is_closed_without_them() {
                 command.args(["-s", &server.url()]);
                 command
             };
-            succeed(&mut publish(&flags));
-            assert!(fail(&mut publish(&flags[..6])).contains("Authorization Violation"));
-            // The alert may be lost when the server closes the connection behind it.
-            fail(&mut publish(&[&flags[..2], &flags[6..]].concat()));
-            assert!(fail(&mut publish(&flags[6..])).contains("encryption: "));
+            succeed(&mut publish(&[&certificates[..], &user].concat()));
+            assert!(fail(&mut publish(&certificates)).contains("Authorization Violation"));
+            // Without our certificate; the alert may be lost when the server closes the connection behind it.
+            fail(&mut publish(&[&certificates[..2], &user].concat()));
+            // Without theirs.
+            assert!(fail(&mut publish(&user)).contains("encryption: "));
         }
     }
 }
@@ -74,7 +93,8 @@ fn encrypted_messages_arrive_and_streams_are_read_through_encryption() {
         let contexts = home.path().join("nats/context");
         fs::create_dir_all(&contexts).unwrap();
         let context = serde_json::json!({
-            "url": server.url(), "ca": files[0], "cert": files[1], "key": files[2], "nkey": files[3],
+            "url": server.url(), "ca": files[0], "cert": files[1], "key": files[2], "user": "joe", "password": "pw",
+            "nkey": if is_reference(&program) { &files[3] } else { "" },
         });
         fs::write(contexts.join("lab.json"), context.to_string()).unwrap();
         let bench = |arguments: &[&str]| {
@@ -89,7 +109,8 @@ fn encrypted_messages_arrive_and_streams_are_read_through_encryption() {
         fs::write(home.path().join("nats/context.txt"), "lab").unwrap();
         let text = succeed(&mut bench(&["js", "ordered", "--msgs", "2000", "--clients", "2"]));
         assert_eq!(text.matches("(2,000 msgs)").count(), 2, "{text}");
-        let unselected = bench(&["pub", "x", "--msgs", "1", "--no-context", "-s", &server.url()]).output().unwrap();
+        let unselected =
+            bench(&["pub", "x", "--msgs", "1", "--no-context", "-s", &server.url()]).output().unwrap();
         assert_eq!(unselected.status.code(), Some(1));
     }
 }

@@ -67,7 +67,10 @@ impl Server {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let file = directory.path().join("server.conf");
         let store = directory.path().join("store");
-        let listen = format!("listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: {:?} }}\n", store.display().to_string());
+        let listen = format!(
+            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: {:?} }}\n",
+            store.display().to_string()
+        );
         fs::write(&file, listen + text).unwrap();
         let mut command = Command::new(program);
         let child = command.arg("-c").arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -46,7 +46,10 @@ fn cases() -> Vec<Case> {
     let request = "service request svc --msgs 20 --clients 2 --no-progress";
     cases.push(Case { line: request, beside: Beside::Service("service serve svc --sleep 1us") });
     let sub = "sub many --msgs 50 --clients 2 --multisubject --no-progress";
-    cases.push(Case { line: sub, beside: Beside::Publisher("pub many --msgs 100 --multisubject --no-progress") });
+    cases.push(Case {
+        line: sub,
+        beside: Beside::Publisher("pub many --msgs 100 --multisubject --no-progress"),
+    });
     cases
 }
 
@@ -130,7 +133,9 @@ fn shape(stdout: &str) -> String {
             }
         }
         let shape = shape.replace("#,#", "#").replace("#,#", "#").replace("#.#", "#");
-        let shape = ["GiB", "MiB", "KiB", "B"].iter().fold(shape, |shape, unit| shape.replace(&format!("# {unit}/"), "# @/"));
+        let shape = ["GiB", "MiB", "KiB", "B"]
+            .iter()
+            .fold(shape, |shape, unit| shape.replace(&format!("# {unit}/"), "# @/"));
         text += &format!("> {shape}\n");
     }
     text
@@ -140,7 +145,8 @@ fn csv_shape(line: &str) -> String {
     match line.starts_with('#') {
         true => format!("> {line}\n"),
         false => {
-            let cells: Vec<String> = line.split(',').skip(1).map(|cell| shape(cell)[2..].trim().to_owned()).collect();
+            let cells: Vec<String> =
+                line.split(',').skip(1).map(|cell| shape(cell)[2..].trim().to_owned()).collect();
             format!("> RUN,{}\n", cells.join(","))
         }
     }

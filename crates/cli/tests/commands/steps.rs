@@ -30,7 +30,9 @@ fn single_messages_are_published_received_and_answered() {
         let server = Server::start(&program);
         let url = server.url();
         let sub = ready(&["sub", "a.>", "--count", "2", "--server", &url], "Subscribing on a.>");
-        succeed(&mut myelin(&["--server", &url, "pub", "a.b", "hello", "-H", "K:v", "--reply", "r", "--count", "2"]));
+        succeed(&mut myelin(&[
+            "--server", &url, "pub", "a.b", "hello", "-H", "K:v", "--reply", "r", "--count", "2",
+        ]));
         let (seen, _) = texts(&sub.wait_with_output().unwrap());
         let one = |number| format!("[#{number}] Received on \"a.b\" with reply \"r\"\nK: v\n\nhello\n\n");
         assert_eq!(seen, one(1) + &one(2));
@@ -38,7 +40,10 @@ fn single_messages_are_published_received_and_answered() {
         let mut serve = ready(&["bench", "service", "serve", "svc", "-s", &url], "control-c");
         assert_eq!(succeed(&mut myelin(&["request", "svc", "x", "--raw", "-s", &url])), "ok\n");
         let info = succeed(&mut myelin(&["request", "$SRV.INFO", "", "--raw", "-s", &url]));
-        assert!(info.contains("io.nats.micro.v1.info_response") && info.contains("\"subject\":\"svc\""), "{info}");
+        assert!(
+            info.contains("io.nats.micro.v1.info_response") && info.contains("\"subject\":\"svc\""),
+            "{info}"
+        );
         serve.kill().unwrap();
         serve.wait().unwrap();
     }
@@ -51,12 +56,31 @@ fn streams_are_listed_shown_emptied_and_removed() {
         let url = server.url();
         let stream = |arguments: &[&str]| myelin(&[&["stream"], arguments, &["-s", &url]].concat());
         assert_eq!(succeed(&mut stream(&["ls"])), "No streams\n");
-        let fill = ["bench", "js", "pub", "async", "x", "--create", "--msgs", "1200", "--stream", "S", "--no-progress"];
+        let fill = [
+            "bench",
+            "js",
+            "pub",
+            "async",
+            "x",
+            "--create",
+            "--msgs",
+            "1200",
+            "--stream",
+            "S",
+            "--no-progress",
+        ];
         succeed(&mut myelin(&[&fill[..], &["-s", &url, "--multisubject"]].concat()));
         assert_eq!(succeed(&mut stream(&["ls", "--names"])), "S\n");
-        assert!(succeed(&mut stream(&["ls"])).lines().nth(1).unwrap().starts_with("S     file     1         1,200"));
+        assert!(
+            succeed(&mut stream(&["ls"]))
+                .lines()
+                .nth(1)
+                .unwrap()
+                .starts_with("S     file     1         1,200")
+        );
         assert!(succeed(&mut stream(&["info", "S"])).contains("Subjects: x.*\n"));
-        let info: serde_json::Value = serde_json::from_str(&succeed(&mut stream(&["info", "S", "--json"]))).unwrap();
+        let info: serde_json::Value =
+            serde_json::from_str(&succeed(&mut stream(&["info", "S", "--json"]))).unwrap();
         assert_eq!(info["state"]["messages"], 1200);
         assert!(fail(stream(&["rm", "S"]).stdin(Stdio::null())).contains("--force"));
         assert!(succeed(&mut stream(&["purge", "S", "-f", "--keep", "200"])).starts_with("1,000 messages"));
@@ -72,7 +96,8 @@ fn fast_batches_have_every_form_that_the_protocol_has() {
         let server = Server::start(&program);
         let url = server.url();
         let fast = |more: &[&str]| {
-            let common = ["bench", "js", "pub", "fast", "x", "--create", "--purge", "--msgs", "1000", "-s", &url];
+            let common =
+                ["bench", "js", "pub", "fast", "x", "--create", "--purge", "--msgs", "1000", "-s", &url];
             succeed(&mut myelin(&[&common[..], &["--no-progress"], more].concat()));
             let info = succeed(&mut myelin(&["stream", "info", "benchstream", "--json", "-s", &url]));
             let info: serde_json::Value = serde_json::from_str(&info).unwrap();
@@ -89,8 +114,10 @@ fn what_is_lost_or_refused_fails_the_run() {
     for program in programs() {
         let server = Server::start(&program);
         let url = server.url();
-        let bench = |arguments: &[&str]| myelin(&[&["bench"], arguments, &["--no-progress", "-s", &url]].concat());
-        let sub = ["bench", "sub", "few", "--msgs", "100", "--patience", "200ms", "--no-progress", "-s", &url];
+        let bench =
+            |arguments: &[&str]| myelin(&[&["bench"], arguments, &["--no-progress", "-s", &url]].concat());
+        let sub =
+            ["bench", "sub", "few", "--msgs", "100", "--patience", "200ms", "--no-progress", "-s", &url];
         let mut waiting = ready(&sub, "[1] Starting");
         succeed(&mut bench(&["pub", "few", "--msgs", "50"]));
         assert_eq!(waiting.wait().unwrap().code(), Some(1), "half of the messages are missing");

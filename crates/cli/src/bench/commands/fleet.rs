@@ -85,7 +85,10 @@ pub(crate) struct Board {
 
 impl Board {
     pub(crate) fn new(clients: usize) -> Self {
-        Self { messages: (0..clients).map(|_| AtomicU64::new(0)).collect(), has_failed: AtomicBool::new(false) }
+        Self {
+            messages: (0..clients).map(|_| AtomicU64::new(0)).collect(),
+            has_failed: AtomicBool::new(false),
+        }
     }
 }
 
@@ -120,9 +123,9 @@ pub(crate) fn run<W: Work>(
                 })
             })
             .collect();
-        let joined = lanes.into_iter().map(|lane| {
-            lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
+        let joined = lanes
+            .into_iter()
+            .map(|lane| lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         joined.collect()
     });
     let (mut samples, mut cpu, mut failure) = (Vec::new(), Duration::ZERO, None);
@@ -282,7 +285,9 @@ impl<W: Work> Client<W> {
             Ok(0) => return Err(BenchError::Closed),
             Ok(count) => self.inbox.filled(count),
             Err(error) if is_transient(&error) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return Err(BenchError::Closed),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                return Err(BenchError::Closed);
+            }
             Err(error) => return Err(BenchError::Io("receiving from the server", error)),
         }
         self.digest(Instant::now())
@@ -352,7 +357,9 @@ impl<W: Work> Client<W> {
                     // The server may have said why it hung up.
                     self.receive()?;
                     return match error.kind() {
-                        std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => Err(BenchError::Closed),
+                        std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => {
+                            Err(BenchError::Closed)
+                        }
                         _ => Err(BenchError::Io("sending to the server", error)),
                     };
                 }

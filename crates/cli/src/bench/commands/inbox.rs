@@ -63,7 +63,10 @@ impl Message<'_> {
     /// The value of a header line.
     pub(crate) fn header_value(&self, name: &str) -> Option<&str> {
         let header = std::str::from_utf8(self.header).ok()?;
-        header.split("\r\n").skip(1).find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+        header
+            .split("\r\n")
+            .skip(1)
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
     }
 
     /// The first line of the header, for people.
@@ -125,7 +128,12 @@ impl Inbox {
         }
         self.start += length + size + 2;
         let (header, payload) = rest[..size].split_at(header);
-        Ok(Some(Arrival::Message(Message { subject: &bytes[subject], reply: &bytes[reply], header, payload })))
+        Ok(Some(Arrival::Message(Message {
+            subject: &bytes[subject],
+            reply: &bytes[reply],
+            header,
+            payload,
+        })))
     }
 
     /// What is no message, or no whole line yet.
@@ -198,7 +206,8 @@ pub(crate) fn number(digits: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const STREAM: &[u8] = b"INFO {}\r\nMSG a.b 1 2\r\nhi\r\nMSG a.b 1 2\r\nho\r\nMSG a.b 1 re.ply 0\r\n\r\nPING\r\n\
+    const STREAM: &[u8] =
+        b"INFO {}\r\nMSG a.b 1 2\r\nhi\r\nMSG a.b 1 2\r\nho\r\nMSG a.b 1 re.ply 0\r\n\r\nPING\r\n\
         HMSG a 7 r 12 15\r\nNATS/1.0\r\n\r\nabc\r\nHMSG a 7 16 16\r\nNATS/1.0 503\r\n\r\n\r\n+OK\r\nPONG\r\n";
 
     /// What comes out when the stream arrives in pieces of this size.

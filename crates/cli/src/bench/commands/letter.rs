@@ -13,11 +13,20 @@ use crate::bench::script;
 pub(crate) enum Subjects {
     One(String),
     /// `base.NUMBER`, where the number is that of the message.
-    Unlimited { base: String },
+    Unlimited {
+        base: String,
+    },
     /// `base.NUMBER` with leading zeros, below `count`, in rotation or at random.
-    Numbered { base: String, count: u64, is_random: bool },
+    Numbered {
+        base: String,
+        count: u64,
+        is_random: bool,
+    },
     /// `base.NUMBER` without leading zeros, below `count`, at random.
-    Keys { base: String, count: u64 },
+    Keys {
+        base: String,
+        count: u64,
+    },
 }
 
 impl Subjects {
@@ -190,7 +199,10 @@ mod tests {
     #[test]
     fn messages_are_those_of_the_protocol() {
         let one = || Subjects::One("a.b".into());
-        assert_eq!(written(one(), "", &[(7, "", ""), (8, "r", "")]), "PUB a.b 2\r\nhi\r\nPUB a.b r 2\r\nhi\r\n");
+        assert_eq!(
+            written(one(), "", &[(7, "", ""), (8, "r", "")]),
+            "PUB a.b 2\r\nhi\r\nPUB a.b r 2\r\nhi\r\n"
+        );
         let headed = written(one(), "K: v\r\n", &[(0, "r", "I: 1\r\n")]);
         assert_eq!(headed, "HPUB a.b r 24 26\r\nNATS/1.0\r\nK: v\r\nI: 1\r\n\r\nhi\r\n");
     }

@@ -30,7 +30,10 @@ const REQUEST_SHARE: u64 = 50;
 enum Duty {
     Discard,
     /// Send so many messages of this size.
-    Blast { messages: u64, size: usize },
+    Blast {
+        messages: u64,
+        size: usize,
+    },
     /// Answer each request.
     Answer,
 }
@@ -91,7 +94,9 @@ fn serve(listener: &TcpListener, duty: Duty) -> std::io::Result<()> {
     let (mut socket, _) = listener.accept()?;
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(PATIENCE))?;
-    socket.write_all(b"INFO {\"server_id\":\"null\",\"version\":\"0\",\"headers\":true,\"max_payload\":1073741824}\r\n")?;
+    socket.write_all(
+        b"INFO {\"server_id\":\"null\",\"version\":\"0\",\"headers\":true,\"max_payload\":1073741824}\r\n",
+    )?;
     for _ in 0..2 {
         pass_ping(&mut socket)?;
         socket.write_all(b"PONG\r\n")?;

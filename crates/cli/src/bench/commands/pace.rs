@@ -99,7 +99,9 @@ mod tests {
         assert_eq!(pace.leave(start + 9 * MS), Leave::Wait(start + 10 * MS));
         assert_eq!(pace.leave(start + 10 * MS), Leave::Send(1));
         let mut second = Pace::new(10 * MS, 0, 2, 1);
-        assert!(matches!(second.leave(start), Leave::Wait(later) if later > start && later < start + 10 * MS));
+        assert!(
+            matches!(second.leave(start), Leave::Wait(later) if later > start && later < start + 10 * MS)
+        );
     }
 
     #[test]

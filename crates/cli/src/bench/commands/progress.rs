@@ -83,7 +83,8 @@ mod tests {
         let board = Board::new(2);
         board.messages[0].store(10, Ordering::Relaxed);
         board.messages[1].store(5, Ordering::Relaxed);
-        let progress = Progress { board: &board, totals: &[10, 10], doing: "Publishing", start: Instant::now() };
+        let progress =
+            Progress { board: &board, totals: &[10, 10], doing: "Publishing", start: Instant::now() };
         let text = progress.bars();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], format!("Finished      0s [{}] 100%", "=".repeat(78)));

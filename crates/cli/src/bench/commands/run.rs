@@ -56,8 +56,10 @@ impl Kind {
     pub(crate) const ASYNC: Self = Self::publisher("JetStream asynchronous publisher");
     pub(crate) const ATOMIC: Self =
         Self { state: "Batching", ..Self::publisher("JetStream atomic batch publisher") };
-    pub(crate) const FAST: Self = Self { state: "Batching", ..Self::publisher("JetStream fast batch publisher") };
-    pub(crate) const ORDERED: Self = Self::consumer("JetStream ordered ephemeral consumer", "Receiving").each();
+    pub(crate) const FAST: Self =
+        Self { state: "Batching", ..Self::publisher("JetStream fast batch publisher") };
+    pub(crate) const ORDERED: Self =
+        Self::consumer("JetStream ordered ephemeral consumer", "Receiving").each();
     pub(crate) const CONSUME: Self = Self::consumer("JetStream durable consumer (callback)", "Consuming");
     pub(crate) const FETCH: Self = Self::consumer("JetStream durable consumer (fetch)", "Fetching");
     pub(crate) const GET: Self = Self::consumer("JetStream synchronous getter", "Getting").each();

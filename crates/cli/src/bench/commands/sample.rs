@@ -213,7 +213,10 @@ mod tests {
         assert!(lines[2].ends_with(" (500 msgs)"), "{text}");
         assert!(lines[4].starts_with(" NATS X aggregated stats: "), "{text}");
         assert_eq!(lines[5], " message rates min 50,000 | avg 50,000 | max 50,000 | stddev 0 msgs");
-        assert!(lines[6].starts_with(" latencies per operation min 1us | avg 2us | max 3us | stddev 1us | P50 "), "{text}");
+        assert!(
+            lines[6].starts_with(" latencies per operation min 1us | avg 2us | max 3us | stddev 1us | P50 "),
+            "{text}"
+        );
     }
 
     #[test]

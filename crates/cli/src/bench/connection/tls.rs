@@ -82,7 +82,8 @@ impl Settings {
         let Some((certificate, key)) = &self.certificate else {
             return Ok(trusted.with_no_client_auth());
         };
-        let bad = |error: rustls::pki_types::pem::Error| BenchError::Tls(format!("{}: {error}", key.display()));
+        let bad =
+            |error: rustls::pki_types::pem::Error| BenchError::Tls(format!("{}: {error}", key.display()));
         let key = PrivateKeyDer::from_pem_file(key).map_err(bad)?;
         trusted
             .with_client_auth_cert(certificates(certificate)?, key)

@@ -264,7 +264,9 @@ impl Work for Fast {
                 batch.every = Some(every);
                 sequence
             }
-            FastAnswer::Committed { count, .. } if batch.sent == batch.size && count == batch.size => batch.size,
+            FastAnswer::Committed { count, .. } if batch.sent == batch.size && count == batch.size => {
+                batch.size
+            }
             FastAnswer::Committed { count, .. } => {
                 let text = format!("{count} messages in a batch of {}", batch.size);
                 return Err(BenchError::Lost(text));

@@ -139,7 +139,9 @@ impl Get {
             (_, Some(_)) => Err(BenchError::Refused(message.status_line())),
             (Wanted::Sequence { first, is_direct: true, .. }, None) => match sequence(message)? {
                 found if found == first + self.got => Ok(()),
-                found => Err(BenchError::Lost(format!("message {found} came instead of {}", first + self.got))),
+                found => {
+                    Err(BenchError::Lost(format!("message {found} came instead of {}", first + self.got)))
+                }
             },
             (Wanted::Sequence { first, .. }, None) => {
                 let answer: Value = serde_json::from_slice(message.payload).unwrap_or_default();

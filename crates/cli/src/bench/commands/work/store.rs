@@ -93,7 +93,8 @@ impl Store {
         let mut answered = std::mem::take(&mut self.operation.answered);
         answered.clear();
         answered.resize(answers, false);
-        self.operation = Operation { size, sent: 0, answered, missing: answers, began: Some(now), paused: None };
+        self.operation =
+            Operation { size, sent: 0, answered, missing: answers, began: Some(now), paused: None };
         self.operations += 1;
     }
 
@@ -117,7 +118,11 @@ impl Store {
                 push_number(&mut self.headers, self.operations, 1);
                 self.headers.extend_from_slice(b"\r\nNats-Batch-Sequence: ");
                 push_number(&mut self.headers, place + 1, 1);
-                self.headers.extend_from_slice(if is_last { b"\r\nNats-Batch-Commit: 1\r\n" } else { b"\r\n" });
+                self.headers.extend_from_slice(if is_last {
+                    b"\r\nNats-Batch-Commit: 1\r\n"
+                } else {
+                    b"\r\n"
+                });
             }
             let reply = match self.mode {
                 Mode::Atomic(_) if !is_last => &b""[..],
@@ -185,7 +190,8 @@ impl Work for Store {
         match &self.mode {
             Mode::Each => {
                 self.answer.sequence(&envelope)?;
-                self.duplicates += u64::from(message.payload.windows(11).any(|word| word == b"\"duplicate\""));
+                self.duplicates +=
+                    u64::from(message.payload.windows(11).any(|word| word == b"\"duplicate\""));
             }
             Mode::Atomic(id) => {
                 let id = format!("{id}{}", self.operations);

@@ -43,7 +43,8 @@ impl Work for Subscribe {
             self.start = Some(now);
         }
         if self.received == self.wanted {
-            self.end = Some(now);
+            // Many messages come at once: what it takes to look at them belongs to the time.
+            self.end = Some(Instant::now());
         }
         Ok(())
     }
