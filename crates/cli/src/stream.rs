@@ -194,7 +194,7 @@ mod tests {
                 "max_msgs": 5000, "retention": "limits", "discard": "new"},
             "state": {"messages": 12_345, "bytes": 2048, "first_seq": 1, "last_seq": 12_345, "consumer_count": 2},
         });
-        let text = table(&[info.clone()]);
+        let text = table(std::slice::from_ref(&info));
         let expected = "Name  Storage  Replicas  Messages  Size     Consumers\n\
             S     file     1         12,345    2.0 KiB  2\n";
         assert_eq!(text, expected);

@@ -487,9 +487,3 @@ impl Selection {
         config
     }
 }
-
-impl Default for Throttle {
-    fn default() -> Self {
-        Self { throughput: 0, duration: crate::bench::units::Time::default() }
-    }
-}

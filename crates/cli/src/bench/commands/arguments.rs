@@ -43,7 +43,7 @@ pub(crate) struct Common {
 }
 
 /// How fast a benchmark goes.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Throttle {
     /// Messages per second of all clients together; 0 for as many as they can
     #[arg(long, default_value_t = 0, value_name = "RATE")]

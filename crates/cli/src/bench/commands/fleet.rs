@@ -101,6 +101,9 @@ pub(crate) struct Outcome {
     pub(crate) cpu: Duration,
 }
 
+/// What the clients of one thread did, by their numbers, and its CPU time.
+type LaneOutcome = (Vec<(usize, Sample)>, Duration);
+
 /// Runs clients that are connected and subscribed. The first error is the run's.
 pub(crate) fn run<W: Work>(
     clients: Vec<(Connection, W)>,
@@ -112,7 +115,7 @@ pub(crate) fn run<W: Work>(
     for (number, (connection, work)) in clients.into_iter().enumerate() {
         lanes[number % threads].push(Client::new(number, connection, work)?);
     }
-    let results: Vec<Result<(Vec<(usize, Sample)>, Duration), BenchError>> = thread::scope(|scope| {
+    let results: Vec<Result<LaneOutcome, BenchError>> = thread::scope(|scope| {
         let lanes: Vec<_> = lanes
             .into_iter()
             .map(|clients| {
