@@ -214,6 +214,8 @@ impl<W: Work> Lane<'_, W> {
     fn timeout(&self) -> Option<Duration> {
         let open = self.clients.iter().filter(|client| client.state != State::Closed);
         open.map(|client| match client.state {
+            // The socket says when it has room again.
+            _ if client.is_blocked => GLANCE,
             State::Hungry => Duration::ZERO,
             State::Until(time) => time.saturating_duration_since(Instant::now()).min(GLANCE),
             _ => GLANCE,
