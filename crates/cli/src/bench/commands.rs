@@ -29,7 +29,7 @@ use crate::bench::verify::{Expectation, Verifier};
 use arguments::{
     AckMode, BUCKET, Body, CONSUMER, Common, Consumer, Content, Fast, GetCommand, JetStream,
     JetStreamCommand, Keeping, KeyValue, KeyValueCommand, Publish, Selection, Service, ServiceCommand, Store,
-    StoreCommand, Subscribe, Throttle,
+    StoreCommand, Subscribe,
 };
 pub(crate) use letter::header_lines;
 use letter::{Payload, Subjects, Writer};
