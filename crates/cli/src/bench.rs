@@ -3,16 +3,19 @@
 //!
 //! This file owns the arguments and who handles them. The rooms: `script` encodes what is published,
 //! `publisher` and `receiver` move it, `flow` keeps them together, `throughput`, `request`, `churn` and
-//! `footprint` are the workloads, `plan`, `table` and `report` make the table, `commands` are the
-//! single-sided benchmarks; `jetstream` has the workloads and rows of streams, `scratch` where their servers keep them;
+//! `footprint` are the workloads, `plan`, `table` and `report` make the table; `jetstream` has the workloads and rows of
+//! streams, `scratch` where their servers keep them; `commands` are the benchmarks of `nats bench`, `target` and
+//! `context` say how a server is reached, `admin` asks JetStream for what a benchmark needs, `units` reads and prints;
 //! `store` measures the store alone and talks to no server. The driver is light on purpose (few threads, prepared frames,
 //! bytes discarded in the kernel), so that the server is what is measured; it needs Linux.
 
-mod address;
+pub(crate) mod address;
+pub(crate) mod admin;
 mod churn;
 mod commands;
-mod connection;
-mod error;
+pub(crate) mod connection;
+mod context;
+pub(crate) mod error;
 mod flow;
 mod footprint;
 mod frame;
@@ -28,7 +31,9 @@ mod script;
 mod stat;
 mod store;
 mod table;
+pub(crate) mod target;
 mod throughput;
+pub(crate) mod units;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -37,11 +42,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use address::Address;
 use error::BenchError;
 use jetstream::consumers::Scale;
 use scratch::Scratch;
 use table::{Measured, Settings};
+
+pub(crate) use commands::header_lines;
 
 /// Descriptors that the driver needs besides one per connection.
 const SPARE_FILES: u64 = 500;
@@ -56,15 +62,17 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Publish messages
-    Pub(PublishArguments),
+    Pub(commands::arguments::Publish),
     /// Receive messages
-    Sub(SubscribeArguments),
+    Sub(commands::arguments::Subscribe),
     /// Request/reply
-    #[command(subcommand)]
-    Service(ServiceCommand),
+    Service(commands::arguments::Service),
     /// JetStream
-    #[command(subcommand)]
-    Js(jetstream::commands::Command),
+    Js(commands::arguments::JetStream),
+    /// Key-value buckets
+    Kv(commands::arguments::KeyValue),
+    /// What the driver itself costs, against a server that does nothing
+    Null(commands::arguments::Null),
     /// Compare two server programs side by side, workload by workload
     #[command(long_about = TABLE_HELP)]
     Table(TableArguments),
@@ -74,94 +82,6 @@ enum Command {
     /// A part of `store` that needs a process of its own
     #[command(subcommand, hide = true)]
     StorePart(store::Part),
-}
-
-#[derive(Debug, Subcommand)]
-enum ServiceCommand {
-    /// Answer requests until the server goes away
-    Serve(ServeArguments),
-    /// Send requests, each client one after the other
-    Request(RequestArguments),
-}
-
-/// Who is talked to about what.
-#[derive(Debug, Args)]
-struct Target {
-    /// Subject
-    subject: String,
-    #[command(flatten)]
-    reached: Reached,
-}
-
-/// Who is talked to by how many.
-#[derive(Debug, Args)]
-struct Reached {
-    /// Server to use, with the credentials if it wants some
-    #[arg(short, long, default_value = "nats://127.0.0.1:4222", value_name = "nats://[user:pass@]host:port")]
-    server: Address,
-    /// Number of connections
-    #[arg(long, default_value_t = 1)]
-    clients: usize,
-    /// Process id of the server, to print its CPU time per message
-    #[arg(long, value_name = "PID")]
-    server_pid: Option<u32>,
-}
-
-/// How much is sent.
-#[derive(Debug, Args)]
-struct Load {
-    /// Number of messages, all clients together
-    #[arg(long, default_value_t = 100_000)]
-    msgs: u64,
-    /// Payload in bytes
-    #[arg(long, default_value_t = 128)]
-    size: usize,
-}
-
-#[derive(Debug, Args)]
-struct PublishArguments {
-    #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
-    load: Load,
-    /// Publish on SUBJECT.0, SUBJECT.1 … in rotation
-    #[arg(long)]
-    multisubject: bool,
-    /// Number of subjects in that rotation
-    #[arg(long, default_value_t = 100_000, value_name = "COUNT")]
-    multisubject_max: usize,
-}
-
-#[derive(Debug, Args)]
-struct SubscribeArguments {
-    #[command(flatten)]
-    target: Target,
-    /// Number of messages that each client waits for
-    #[arg(long, default_value_t = 100_000)]
-    msgs: u64,
-    /// Subscribe to SUBJECT.*
-    #[arg(long)]
-    multisubject: bool,
-    /// Check subject and payload of every message; the publisher must be `myelin bench pub`
-    #[arg(long)]
-    verify: bool,
-}
-
-#[derive(Debug, Args)]
-struct ServeArguments {
-    #[command(flatten)]
-    target: Target,
-    /// Payload of the replies in bytes
-    #[arg(long, default_value_t = 128)]
-    size: usize,
-}
-
-#[derive(Debug, Args)]
-struct RequestArguments {
-    #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
-    load: Load,
 }
 
 const TABLE_HELP: &str = "\
@@ -233,9 +153,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
     match &arguments.command {
         Command::Pub(arguments) => commands::publish(arguments)?,
         Command::Sub(arguments) => commands::subscribe(arguments)?,
-        Command::Service(ServiceCommand::Serve(arguments)) => commands::serve(arguments)?,
-        Command::Service(ServiceCommand::Request(arguments)) => commands::request(arguments)?,
-        Command::Js(command) => command.run()?,
+        Command::Service(arguments) => commands::service(arguments)?,
+        Command::Js(arguments) => commands::jetstream(arguments)?,
+        Command::Kv(arguments) => commands::key_value(arguments)?,
+        Command::Null(arguments) => commands::null(arguments)?,
         Command::Table(arguments) => return table(arguments),
         Command::Store(arguments) => return store::run(arguments),
         Command::StorePart(part) => part.run()?,

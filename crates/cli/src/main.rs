@@ -1,13 +1,19 @@
-//! `myelin`: the command line. One verb per module: `bench` and `store`.
+//! `myelin`: the command line. One verb per module: `bench`, `store`, `stream`, and `messages` for `pub`, `sub` and
+//! `request`.
 //!
 //! This file owns the argument tree's root and the exit code, and never any work of its own.
 
 mod bench;
+mod messages;
 mod store;
+mod stream;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use bench::error::BenchError;
 
 /// The command line of the Myelin messaging server.
 #[derive(Debug, Parser)]
@@ -21,16 +27,90 @@ struct Arguments {
 enum Verb {
     /// Load generator and performance table for any server that speaks the NATS protocol
     Bench(bench::Arguments),
+    /// Publish messages
+    Pub(messages::Publish),
+    /// Receive messages
+    Sub(messages::Subscribe),
+    /// Send a request and show its reply
+    Request(messages::Request),
+    /// Look at streams, empty them, remove them
+    Stream(stream::Arguments),
     /// Look into the directory of a store: what is in it, and whether it is sound
     Store(store::Arguments),
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().verb {
-        Verb::Bench(arguments) => bench::run(arguments).unwrap_or_else(|error| {
-            eprintln!("myelin: error: {error}");
-            ExitCode::FAILURE
-        }),
+    match Arguments::parse_from(verb_first(std::env::args_os().collect())).verb {
+        Verb::Bench(arguments) => bench::run(arguments).unwrap_or_else(|error| failure(&error)),
+        Verb::Pub(arguments) => done(messages::publish(&arguments)),
+        Verb::Sub(arguments) => done(messages::subscribe(&arguments)),
+        Verb::Request(arguments) => done(messages::request(&arguments)),
+        Verb::Stream(arguments) => done(stream::run(&arguments)),
         Verb::Store(arguments) => store::run(arguments),
+    }
+}
+
+fn done(result: Result<(), BenchError>) -> ExitCode {
+    result.map_or_else(|error| failure(&error), |()| ExitCode::SUCCESS)
+}
+
+fn failure(error: &BenchError) -> ExitCode {
+    eprintln!("myelin: error: {error}");
+    ExitCode::FAILURE
+}
+
+/// Moves connection flags in front of the verb behind everything, as in `myelin --server URL bench pub x`: scripts for
+/// the `nats` command have them there.
+fn verb_first(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut moved = Vec::new();
+    while let Some(flag) = arguments.get(1).and_then(|argument| argument.to_str()) {
+        let (name, has_value) = flag.split_once('=').map_or((flag, false), |(name, _)| (name, true));
+        let is_server = flag.starts_with("-s") && !flag.starts_with("--");
+        let count = match name {
+            name if bench::target::BARE.contains(&name) => 1,
+            name if bench::target::VALUED.contains(&name) => 1 + usize::from(!has_value),
+            "-s" => 2,
+            _ if is_server => 1,
+            _ => break,
+        };
+        moved.extend(arguments.drain(1..arguments.len().min(1 + count)));
+    }
+    let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    arguments.splice(end..end, moved);
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(line: &str) -> String {
+        let arguments = line.split(' ').map(OsString::from).collect();
+        let arguments = verb_first(arguments).into_iter().map(|argument| argument.into_string().unwrap());
+        arguments.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn connection_flags_may_stand_in_front_of_the_verb() {
+        assert_eq!(order("myelin -s h --tlsfirst bench pub x"), "myelin bench pub x -s h --tlsfirst");
+        assert_eq!(order("myelin --user=a -sh pub x -- -y"), "myelin pub x --user=a -sh -- -y");
+        for unchanged in ["myelin", "myelin --version", "myelin bench pub -s h x", "myelin --context"] {
+            assert_eq!(order(unchanged), unchanged);
+        }
+    }
+
+    #[test]
+    fn the_argument_tree_is_sound() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+        for line in [
+            "myelin bench js --clients 2 pub --msgs 5 fast x --flow 3 --stream S",
+            "myelin bench js pub batch x --no-progress -H a:b -H c:d --create --timeout 3s",
+            "myelin bench kv --bucket b get --randomize 5 --server h",
+            "myelin bench service request x --sleep 1ms --throughput 5 --duration 2s",
+            "myelin bench js consume --filter a --filter b --acks all --no-doubleack --purge",
+        ] {
+            assert!(Arguments::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
     }
 }

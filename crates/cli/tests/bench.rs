@@ -7,7 +7,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -73,26 +73,27 @@ fn bench(arguments: &[&str]) -> Command {
 /// A command that has said it is ready.
 struct Ready {
     child: Child,
-    output: BufReader<ChildStdout>,
+    /// Kept open: who writes to a closed pipe ends.
+    _messages: BufReader<ChildStderr>,
 }
 
 impl Ready {
     fn start(arguments: &[&str], sign: &str, count: usize) -> Self {
-        let mut child = bench(arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut child = bench(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut messages = BufReader::new(child.stderr.take().unwrap());
         let mut seen = 0;
         while seen < count {
             let mut line = String::new();
-            assert!(output.read_line(&mut line).unwrap() > 0, "ended before {sign:?}");
-            seen += usize::from(line.starts_with(sign));
+            assert!(messages.read_line(&mut line).unwrap() > 0, "ended before {sign:?}");
+            seen += usize::from(line.contains(sign));
         }
-        Self { child, output }
+        Self { child, _messages: messages }
     }
 
     /// Its further output, when it has ended well.
     fn finish(mut self) -> String {
         let mut text = String::new();
-        self.output.read_to_string(&mut text).unwrap();
+        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         assert!(self.child.wait().unwrap().success());
         text
     }
@@ -123,13 +124,13 @@ fn subscribers_verify_what_publishers_publish() {
     for extra in [&[][..], &["--multisubject"]] {
         let common = [&["metrics", "--server", &url, "--clients", "3"], extra].concat();
         let sub = [&["sub", "--msgs", "5000", "--verify"], &common[..]].concat();
-        let subscriber = Ready::start(&sub, "Waiting for messages", 3);
+        let subscriber = Ready::start(&sub, "] Starting Core NATS subscriber", 3);
         let publish = [&["pub", "--msgs", "5000", "--size", "200"], &common[..]].concat();
         let published = succeed(&mut bench(&publish));
-        assert!(published.contains("NATS Core NATS publisher stats: "), "{published}");
-        assert!(published.contains(" [3] ") && published.contains("message rates min "), "{published}");
+        assert!(published.contains("NATS Core NATS publisher aggregated stats: "), "{published}");
+        assert!(published.contains("  [3] ") && published.contains("message rates min "), "{published}");
         let received = subscriber.finish();
-        assert!(received.contains("NATS Core NATS subscriber stats: "), "{received}");
+        assert!(received.contains("NATS Core NATS subscriber aggregated stats: "), "{received}");
         assert_eq!(received.matches("(5,000 msgs)").count(), 3, "{received}");
     }
 }
@@ -139,7 +140,7 @@ fn a_verifying_subscriber_refuses_foreign_messages() {
     let Some(server) = Server::start(&[]) else { return };
     let url = server.url("");
     let sub = ["sub", "orders", "--multisubject", "--server", &url, "--msgs", "10", "--verify"];
-    let mut subscriber = Ready::start(&sub, "Waiting for messages", 1);
+    let mut subscriber = Ready::start(&sub, "] Starting Core NATS subscriber", 1);
     // Same subjects as the subscriber expects, but with a payload that belongs to another number.
     succeed(&mut bench(&["pub", "orders.7", "--server", &url, "--msgs", "10"]));
     assert!(!subscriber.child.wait().unwrap().success());
@@ -153,11 +154,11 @@ fn requests_are_answered_and_timed() {
     let alone = bench(&request).output().unwrap();
     assert!(String::from_utf8_lossy(&alone.stderr).contains("nobody answers"));
     let serve = ["service", "serve", "echo", "--server", &url, "--size", "32", "--clients", "2"];
-    let _service = Ready::start(&serve, "Waiting for requests", 2);
+    let _service = Ready::start(&serve, "] Starting Core NATS service server", 2);
     let pid = server.child.id().to_string();
     let output = succeed(bench(&request).args(["--server-pid", &pid]));
-    assert!(output.contains("NATS Core NATS service requester stats: "), "{output}");
-    assert!(output.contains("latencies p50 ") && output.contains("server CPU "), "{output}");
+    assert!(output.contains("NATS Core NATS service requester aggregated stats: "), "{output}");
+    assert!(output.contains("latencies per operation ") && output.contains("server CPU "), "{output}");
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Where the server is and who we are to it: `nats://[user:pass@|token@]host[:port]`.
 //!
-//! Owns the grammar of `--server`. Never opens a socket.
+//! Owns the grammar of `--server`; other ways to say who we are come from `target`. Never opens a socket.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
+use crate::bench::connection::nkey::Seed;
+use crate::bench::connection::tls::Tls;
 use crate::bench::error::BenchError;
 
 const DEFAULT_PORT: u16 = 4222;
@@ -14,20 +17,41 @@ pub(crate) struct Address {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) credentials: Credentials,
+    /// How the connection is encrypted when it is, and whether it must be.
+    pub(crate) tls: Arc<Tls>,
+    /// What the server calls the connection.
+    pub(crate) name: Arc<str>,
 }
+
+/// The name of connections that nobody has named.
+const NAME: &str = "myelin bench";
 
 /// What CONNECT says about the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credentials {
     Anonymous,
     Token(String),
-    Password { user: String, password: String },
+    Password {
+        user: String,
+        password: String,
+    },
+    /// A key that signs the server's nonce.
+    Nkey(Seed),
+    /// A signed user, with the key that belongs to it unless the token is a bearer token.
+    Jwt {
+        token: String,
+        seed: Option<Seed>,
+    },
 }
 
 impl Address {
     /// A loopback address without credentials.
     pub(crate) fn loopback(port: u16) -> Self {
-        Self { host: "127.0.0.1".into(), port, credentials: Credentials::Anonymous }
+        Self::of("127.0.0.1".into(), port, Credentials::Anonymous, Tls::default())
+    }
+
+    fn of(host: String, port: u16, credentials: Credentials, tls: Tls) -> Self {
+        Self { host, port, credentials, tls: Arc::new(tls), name: NAME.into() }
     }
 }
 
@@ -35,12 +59,15 @@ impl FromStr for Address {
     type Err = BenchError;
 
     fn from_str(text: &str) -> Result<Self, BenchError> {
-        let rest = match text.split_once("://") {
-            Some(("nats", rest)) => rest,
+        let (rest, tls) = match text.split_once("://") {
+            Some(("nats", rest)) => (rest, Tls::default()),
+            Some(("tls", rest)) => (rest, Tls::required()),
             Some((scheme, _)) => {
-                return Err(BenchError::Address(format!("scheme {scheme:?} is not \"nats\"")));
+                return Err(BenchError::Address(format!(
+                    "scheme {scheme:?} is neither \"nats\" nor \"tls\""
+                )));
             }
-            None => text,
+            None => (text, Tls::default()),
         };
         let rest = rest.trim_end_matches('/');
         let (credentials, place) = match rest.rsplit_once('@') {
@@ -48,7 +75,7 @@ impl FromStr for Address {
             None => (Credentials::Anonymous, rest),
         };
         let (host, port) = host_and_port(place)?;
-        Ok(Self { host, port, credentials })
+        Ok(Self::of(host, port, credentials, tls))
     }
 }
 
@@ -118,9 +145,15 @@ mod tests {
             ("nats://[::1]:4223", "::1", 4223, Credentials::Anonymous),
         ];
         for (text, host, port, credentials) in cases {
-            let expected = Address { host: host.into(), port, credentials };
+            let expected = Address::of(host.into(), port, credentials, Tls::default());
             assert_eq!(text.parse::<Address>().unwrap(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_scheme_can_ask_for_encryption() {
+        assert!(!"nats://h".parse::<Address>().unwrap().tls.is_required());
+        assert!("tls://h".parse::<Address>().unwrap().tls.is_required());
     }
 
     #[test]

@@ -1,268 +1,489 @@
-//! `bench pub`, `bench sub` and `bench service`: one side of a benchmark against any server.
+//! The benchmarks of `nats bench`, against any server: its commands, flags, defaults and lines.
 //!
-//! Owns what these commands print, which resembles `nats bench`. The work is `publisher`'s,
-//! `receiver`'s and `request`'s.
+//! This file owns what each command asks the server to prepare and which work its clients get. The rooms: `arguments`
+//! is what can be asked for, `run` prints and connects, `fleet` moves bytes and threads, `work` is what clients do,
+//! `letter`, `inbox`, `outbox` and `pace` are their tools, `sample` and `progress` what is shown; `null` measures the
+//! driver itself.
 
-use std::cell::Cell;
-use std::fmt;
-use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+pub(crate) mod arguments;
+mod fleet;
+mod inbox;
+mod letter;
+mod null;
+mod outbox;
+mod pace;
+mod progress;
+mod run;
+mod sample;
+mod work;
 
-use crate::bench::connection::Connection;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::bench::admin::Admin;
 use crate::bench::error::BenchError;
-use crate::bench::flow::{Delivery, Flow};
-use crate::bench::frame::Tally;
-use crate::bench::process::{CpuTime, Meter};
-use crate::bench::publisher::{self, Until};
-use crate::bench::receiver;
-use crate::bench::request::{self, Answer, Requesters};
-use crate::bench::script::{self, Script, Sizes, Subjects};
+use crate::bench::jetstream::inbox::unique;
+use crate::bench::units::{grouped, human_time, log};
 use crate::bench::verify::{Expectation, Verifier};
-use crate::bench::{PublishArguments, RequestArguments, ServeArguments, SubscribeArguments, Target};
+use arguments::{
+    AckMode, BUCKET, Body, CONSUMER, Common, Consumer, Content, Fast, GetCommand, JetStream,
+    JetStreamCommand, Keeping, KeyValue, KeyValueCommand, Publish, Selection, Service, ServiceCommand, Store,
+    StoreCommand, Subscribe,
+};
+pub(crate) use letter::header_lines;
+use letter::{Payload, Subjects, Writer};
+pub(crate) use null::null;
+use run::{Facts, Kind, Run};
+use work::Replies;
+use work::consume::{Acks, Consume, Manner};
+use work::get::{Get, Wanted};
+use work::store::Mode;
 
-const BURST: usize = 256 * 1024;
+/// The longest flow that the protocol of fast batches can ask for.
+const LONGEST_FLOW: u64 = 65_535;
 
-/// What one client did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Share {
-    pub(crate) messages: u64,
-    pub(crate) payload_bytes: u64,
-    pub(crate) elapsed: Duration,
-}
+/// How long the server keeps a consumer that nobody uses, in nanoseconds.
+const INACTIVE: u64 = 10_000_000_000;
 
 /// `bench pub`.
-pub(crate) fn publish(arguments: &PublishArguments) -> Result<(), BenchError> {
-    let PublishArguments { target, load, multisubject, multisubject_max } = arguments;
-    target.check()?;
-    println!(
-        "Starting Core NATS publisher benchmark [clients={}, msg-size={} B, msgs={}, multi-subject={}, subject={}]",
-        target.reached.clients, load.size, load.msgs, multisubject, target.subject
-    );
-    let subjects = subjects(&target.subject, *multisubject, *multisubject_max);
-    let script = Script::encode(&subjects, &Sizes::exactly(load.size), BURST);
-    let flow = Flow::new(Delivery::Each, 0, 0);
-    let (shares, cpu) = run_clients(target, |client, mut connection| {
-        let start = Instant::now();
-        let until = Until::Messages(part(load.msgs, target.reached.clients, client));
-        let done = publisher::publish(&mut connection, &script, until, &flow)?;
-        let elapsed = done.finished - start;
-        Ok(Share { messages: done.messages, payload_bytes: done.payload_bytes, elapsed })
-    })?;
-    print_rates("Core NATS publisher", &shares, cpu);
-    Ok(())
+pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
+    let Publish { subject, sleep, content, throttle, common } = arguments;
+    let run = Run::new(Kind::PUBLISH, common, sleep.0, Some(*throttle))?;
+    let letters = Letters::new(subject, content, common)?;
+    run.announce(letters.facts(content));
+    let works = run.parts().into_iter().enumerate();
+    run.go(works
+        .map(|(client, part)| (vec![], work::publish::Publish::new(part, letters.writer(client))))
+        .collect())
 }
 
 /// `bench sub`.
-pub(crate) fn subscribe(arguments: &SubscribeArguments) -> Result<(), BenchError> {
-    let SubscribeArguments { target, msgs, multisubject, verify } = arguments;
-    target.check()?;
-    let pattern = if *multisubject { format!("{}.*", target.subject) } else { target.subject.clone() };
-    println!(
-        "Starting Core NATS subscriber benchmark [clients={}, msgs={}, multi-subject={}, subject={pattern}]",
-        target.reached.clients, msgs, multisubject
-    );
-    let (shares, cpu) = run_clients(target, |_, mut connection| {
-        connection.send(format!("SUB {pattern} 1\r\n").as_bytes())?;
-        connection.barrier()?;
-        println!("Waiting for messages");
-        let verifier = verify.then(|| verifier(&target.subject, connection.max_payload()));
-        receive(connection, verifier, *msgs)
-    })?;
-    print_rates("Core NATS subscriber", &shares, cpu);
-    Ok(())
+pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
+    let Subscribe { subject, multisubject, verify, common } = arguments;
+    let run = Run::new(Kind::SUBSCRIBE, common, Duration::ZERO, None)?;
+    let pattern = if *multisubject { format!("{subject}.*") } else { subject.clone() };
+    run.announce(vec![("subject", pattern.clone()), ("multi-subject", multisubject.to_string())]);
+    let largest = if *verify { run.target.connect()?.max_payload() } else { 0 };
+    let verifier = || {
+        let expectation = Expectation { base: subject.clone(), own_sids: false, largest, order: None };
+        verify.then(|| Verifier::new(expectation))
+    };
+    let lines = format!("SUB {pattern} 1\r\n").into_bytes();
+    let works = run
+        .parts()
+        .into_iter()
+        .map(|part| (lines.clone(), work::subscribe::Subscribe::new(part.messages, part.size, verifier())));
+    run.go(works.collect())
 }
 
-/// Receives this many messages; the time is that between the first and the last.
-fn receive(connection: Connection, verifier: Option<Verifier>, messages: u64) -> Result<Share, BenchError> {
-    let first = Cell::new(None);
-    let tally = receiver::count_messages(connection, verifier, |tally: Tally| {
-        if tally.messages > 0 && first.get().is_none() {
-            first.set(Some(Instant::now()));
+/// `bench service …`.
+pub(crate) fn service(arguments: &Service) -> Result<(), BenchError> {
+    let Service { sleep, common, command } = arguments;
+    match command {
+        ServiceCommand::Serve { subject } => {
+            let run = Run::new(Kind::SERVE, common, sleep.0, None)?;
+            run.announce(vec![("subject", subject.clone())]);
+            let serve = || {
+                let began = jiff::Timestamp::now().to_string();
+                let work = work::serve::Serve::new(subject, b"ok".to_vec(), sleep.0, began);
+                (work.subscriptions(), work)
+            };
+            run.go((0..run.clients).map(|_| serve()).collect())
         }
-        tally.messages >= messages
-    })?;
-    let elapsed = first.get().map_or(Duration::ZERO, |first| first.elapsed());
-    Ok(Share { messages: tally.messages, payload_bytes: tally.payload_bytes, elapsed })
-}
-
-fn verifier(subject: &str, max_payload: usize) -> Verifier {
-    let base = subject.to_owned();
-    Verifier::new(Expectation { base, own_sids: false, largest: max_payload, order: None })
-}
-
-/// `bench service serve`: returns only when the server goes away.
-pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), BenchError> {
-    let ServeArguments { target, size } = arguments;
-    target.check()?;
-    println!(
-        "Starting Core NATS service server benchmark [clients={}, msg-size={size} B, subject={}]",
-        target.reached.clients, target.subject
-    );
-    let answer = Answer::Fixed(script::payload(&script::text(*size), 0, *size).to_vec());
-    let announce = || println!("Waiting for requests");
-    thread::scope(|scope| {
-        let serve =
-            || request::serve(&target.reached.server, &target.subject, &answer, announce, || false).map(drop);
-        let services: Vec<_> = (0..target.reached.clients).map(|_| scope.spawn(serve)).collect();
-        services.into_iter().try_for_each(joined)
-    })
-}
-
-/// `bench service request`.
-pub(crate) fn request(arguments: &RequestArguments) -> Result<(), BenchError> {
-    let RequestArguments { target, load } = arguments;
-    target.check()?;
-    println!(
-        "Starting Core NATS service requester benchmark [clients={}, msg-size={} B, msgs={}, subject={}]",
-        target.reached.clients, load.size, load.msgs, target.subject
-    );
-    let subjects = Subjects::One(target.subject.clone());
-    let sizes = Sizes::exactly(load.size);
-    let mut requesters = Requesters::open(&target.reached.server, target.reached.clients, &subjects, &sizes)?;
-    let outcome = requesters.run(Until::Messages(load.msgs), target.reached.server_pid.map(Meter::of))?;
-    let share =
-        Share { messages: outcome.requests, payload_bytes: outcome.payload_bytes, elapsed: outcome.elapsed };
-    print_rates("Core NATS service requester", &[share], outcome.cpu);
-    let [median, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|quantile| outcome.latency(quantile));
-    println!(" latencies p50 {median:.2}us | p90 {p90:.2}us | p99 {p99:.2}us | p99.9 {p999:.2}us");
-    Ok(())
-}
-
-fn subjects(subject: &str, many: bool, count: usize) -> Subjects {
-    match many {
-        true => Subjects::Rotating { base: subject.to_owned(), first: 0, count: count.max(1) },
-        false => Subjects::One(subject.to_owned()),
-    }
-}
-
-/// How many of all messages this client sends.
-fn part(messages: u64, clients: usize, client: usize) -> u64 {
-    let clients = clients as u64;
-    messages / clients + u64::from((client as u64) < messages % clients)
-}
-
-impl Target {
-    fn check(&self) -> Result<(), BenchError> {
-        match self.reached.clients {
-            0 => Err(BenchError::Usage("--clients must be at least 1".into())),
-            _ => Ok(()),
+        ServiceCommand::Request { subject, body, throttle } => {
+            let run = Run::new(Kind::REQUEST, common, sleep.0, Some(*throttle))?;
+            let letters = Letters::on(Subjects::One(subject.clone()), body, common)?;
+            run.announce(vec![("subject", subject.clone())]);
+            let works = run.parts().into_iter().enumerate().map(|(client, part)| {
+                let inbox = run.inbox();
+                let lines = Replies::subscription(&inbox);
+                (lines, work::request::Request::new(part, letters.writer(client), &inbox))
+            });
+            run.go(works.collect())
         }
     }
 }
 
-/// Connects all clients, then lets each work on a thread of its own.
-fn run_clients(
-    target: &Target,
-    work: impl Fn(usize, Connection) -> Result<Share, BenchError> + Sync,
-) -> Result<(Vec<Share>, Option<CpuTime>), BenchError> {
-    let connections: Result<Vec<_>, _> =
-        (0..target.reached.clients).map(|_| Connection::open(&target.reached.server)).collect();
-    let meter = target.reached.server_pid.map(Meter::of);
-    let before = meter.map(Meter::cpu).transpose()?;
-    let shares: Result<Vec<Share>, BenchError> = thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = connections?
-            .into_iter()
-            .enumerate()
-            .map(|(client, connection)| scope.spawn(move || work(client, connection)))
-            .collect();
-        threads.into_iter().map(joined).collect()
+/// `bench js …`.
+pub(crate) fn jetstream(arguments: &JetStream) -> Result<(), BenchError> {
+    match &arguments.command {
+        JetStreamCommand::Pub(StoreCommand::Sync(store)) => store_messages(arguments, store, Kind::SYNC, 1),
+        JetStreamCommand::Pub(StoreCommand::Async { batch, store }) => {
+            store_messages(arguments, store, Kind::ASYNC, *batch)
+        }
+        JetStreamCommand::Pub(StoreCommand::Atomic { batch, store }) => {
+            store_messages(arguments, store, Kind::ATOMIC, *batch)
+        }
+        JetStreamCommand::Pub(StoreCommand::Fast(fast)) => store_fast(arguments, fast),
+        JetStreamCommand::Ordered { batch, selection } => ordered(arguments, *batch, selection),
+        JetStreamCommand::Consume(consumer) => durable(arguments, consumer, Kind::CONSUME, Manner::Consume),
+        JetStreamCommand::Fetch(consumer) => durable(arguments, consumer, Kind::FETCH, Manner::Fetch),
+        JetStreamCommand::Get(command) => get(arguments, command),
+    }
+}
+
+/// `js pub sync`, `async` and `atomic`.
+fn store_messages(arguments: &JetStream, store: &Store, kind: Kind, batch: u64) -> Result<(), BenchError> {
+    let JetStream { stream, sleep, common, .. } = arguments;
+    let run = Run::new(kind, common, sleep.0, Some(store.throttle))?;
+    let is_atomic = kind == Kind::ATOMIC;
+    if batch == 0 {
+        return Err(BenchError::Usage("--batch must be at least 1".into()));
+    }
+    let letters = Letters::new(&store.subject, &store.content, common)?;
+    // Compat: a batch of one message is said to be none.
+    run.announce(store.facts(&letters, stream, if kind == Kind::SYNC { 0 } else { batch }));
+    let mut admin = Admin::open(&run.target)?;
+    if is_atomic {
+        admin.require_level(2, "atomic batches need nats-server 2.12 or an equal of it")?;
+    }
+    store.prepare(&mut admin, stream, &letters, is_atomic)?;
+    let id = run_id();
+    let works = run.parts().into_iter().enumerate().map(|(client, part)| {
+        let inbox = run.inbox();
+        let mode = if is_atomic { Mode::Atomic(format!("{id}-{client}-{}-", unique(8))) } else { Mode::Each };
+        let work = work::store::Store::new(part, mode, batch, letters.writer(client), &inbox, stream);
+        (Replies::subscription(&inbox), work.with_ids(store.ids(&id, client)))
     });
-    let cpu = meter.map(Meter::cpu).transpose()?;
-    Ok((shares?, cpu.zip(before).map(|(after, before)| after.since(before))))
+    run.go(works.collect())
 }
 
-fn joined<T>(handle: ScopedJoinHandle<'_, T>) -> T {
-    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+/// `js pub fast`.
+fn store_fast(arguments: &JetStream, fast: &Fast) -> Result<(), BenchError> {
+    let JetStream { stream, sleep, common, .. } = arguments;
+    let Fast { batch, flow, max_outstanding_acks, ack_timeout, gap, end, batch_length, store } = fast;
+    let run = Run::new(Kind::FAST, common, sleep.0, Some(store.throttle))?;
+    let flow = flow.unwrap_or(*batch);
+    if *max_outstanding_acks == 0 || flow == 0 {
+        return Err(BenchError::Usage("--max-outstanding-acks and the flow must be at least 1".into()));
+    }
+    if flow > LONGEST_FLOW {
+        log(&format!("WARNING: a flow of {flow} is more than {LONGEST_FLOW}, which is taken instead"));
+    }
+    let letters = Letters::new(&store.subject, &store.content, common)?;
+    run.announce(store.facts(&letters, stream, flow.min(LONGEST_FLOW)));
+    let mut admin = Admin::open(&run.target)?;
+    admin.require_level(4, "fast batches need nats-server 2.14 or an equal of it")?;
+    store.prepare(&mut admin, stream, &letters, false)?;
+    let terms = work::fast::Terms {
+        flow: flow.min(LONGEST_FLOW),
+        outstanding: u64::from(*max_outstanding_acks),
+        gap: *gap,
+        end: *end,
+        length: *batch_length,
+        timeout: ack_timeout.map_or(run.target.timeout, |time| time.0),
+    };
+    let id = run_id();
+    let works = run.parts().into_iter().enumerate().map(|(client, part)| {
+        let inbox = run.inbox();
+        let work = work::fast::Fast::new(part, terms, letters.writer(client), &inbox, stream);
+        (Replies::subscription(&inbox), work.with_ids(store.ids(&id, client)))
+    });
+    run.go(works.collect())
 }
 
-/// Prints what clients in this role did, as `nats bench` does.
-pub(crate) fn print_rates(role: &str, shares: &[Share], cpu: Option<CpuTime>) {
-    let elapsed = shares.iter().map(|share| share.elapsed).max().unwrap_or_default();
-    let messages = shares.iter().map(|share| share.messages).sum();
-    let payload_bytes = shares.iter().map(|share| share.payload_bytes).sum();
-    let all = Share { messages, payload_bytes, elapsed };
-    println!("\nNATS {role} stats: {all}");
-    if shares.len() > 1 {
-        for (number, share) in shares.iter().enumerate() {
-            println!(" [{}] {share} ({} msgs)", number + 1, grouped(share.messages));
+/// `js ordered`: each client reads all messages through a consumer of its own.
+fn ordered(arguments: &JetStream, batch: u64, selection: &Selection) -> Result<(), BenchError> {
+    let JetStream { stream, sleep, common, .. } = arguments;
+    let run = Run::new(Kind::ORDERED, common, sleep.0, None)?;
+    run.announce([vec![("stream", stream.clone())], selection.facts()].concat());
+    let mut admin = Admin::open(&run.target)?;
+    selection.prepare(&mut admin, stream)?;
+    let mut works = Vec::new();
+    for part in run.parts() {
+        let name = unique(22);
+        let config = json!({
+            "name": name, "deliver_policy": "all", "ack_policy": "none", "replay_policy": "instant",
+            "max_deliver": 1, "num_replicas": 1, "mem_storage": true, "inactive_threshold": INACTIVE,
+        });
+        admin.create_consumer(stream, &selection.filtered(config))?;
+        let terms = work::consume::Terms {
+            manner: Manner::Ordered,
+            acks: Acks::No,
+            wanted: part.messages,
+            batch: batch.max(1),
+            sleep: sleep.0,
+            size: part.size,
+            subject: format!("{}.CONSUMER.MSG.NEXT.{stream}.{name}", run.target.api),
+        };
+        let inbox = run.inbox();
+        works.push((Replies::subscription(&inbox), Consume::new(terms, &inbox)));
+    }
+    run.go(works)
+}
+
+/// `js consume` and `js fetch`: clients share a durable consumer.
+fn durable(arguments: &JetStream, consumer: &Consumer, kind: Kind, manner: Manner) -> Result<(), BenchError> {
+    let JetStream { stream, sleep, common, .. } = arguments;
+    let Consumer { consumer: name, batch, acks, doubleack, selection, .. } = consumer;
+    let run = Run::new(kind, common, sleep.0, None)?;
+    let facts = vec![
+        ("consumer", name.clone()),
+        ("acks", acks.name().to_owned()),
+        ("double-acked", doubleack.to_string()),
+        ("batch", grouped(*batch)),
+        ("stream", stream.clone()),
+    ];
+    run.announce([facts, selection.facts()].concat());
+    let mut admin = Admin::open(&run.target)?;
+    selection.prepare(&mut admin, stream)?;
+    if name == CONSUMER {
+        let config = json!({
+            "name": name, "durable_name": name, "deliver_policy": "all", "ack_policy": acks.name(),
+            "replay_policy": "instant", "max_ack_pending": batch * run.clients as u64, "inactive_threshold": INACTIVE,
+        });
+        admin.create_consumer(stream, &selection.filtered(config))?;
+    } else {
+        admin.ask(&format!("CONSUMER.INFO.{stream}.{name}"), &Value::Null)?;
+    }
+    let acks = match (acks, doubleack) {
+        (AckMode::None, _) => Acks::No,
+        (_, false) => Acks::Yes,
+        (_, true) => Acks::Double,
+    };
+    let works = run.parts().into_iter().map(|part| {
+        let terms = work::consume::Terms {
+            manner,
+            acks,
+            wanted: part.messages,
+            batch: (*batch).max(1),
+            sleep: sleep.0,
+            size: part.size,
+            subject: format!("{}.CONSUMER.MSG.NEXT.{stream}.{name}", run.target.api),
+        };
+        let inbox = run.inbox();
+        (Replies::subscription(&inbox), Consume::new(terms, &inbox))
+    });
+    run.go(works.collect())
+}
+
+/// `js get …`: each client gets all messages.
+fn get(arguments: &JetStream, command: &GetCommand) -> Result<(), BenchError> {
+    let JetStream { stream, sleep, common, .. } = arguments;
+    let stream_fact = ("stream", stream.clone());
+    let (kind, facts) = match command {
+        GetCommand::Sync => (Kind::GET, vec![stream_fact]),
+        GetCommand::Batch { batch, filter } => {
+            let batch = ("batch", grouped(*batch));
+            (Kind::GET_BATCH, vec![stream_fact, batch, ("filter", filter.clone())])
         }
-        println!(" {}", distribution(shares));
-    }
-    if let Some(cpu) = cpu {
-        let per_message = cpu.scheduled.as_secs_f64() * 1e6 / messages.max(1) as f64;
-        let doubt = if cpu.is_doubtful() { " (doubtful: schedstat and stat differ)" } else { "" };
-        println!(" server CPU {:.3}s ~ {per_message:.3}us/msg{doubt}", cpu.scheduled.as_secs_f64());
-    }
+    };
+    let run = Run::new(kind, common, sleep.0, None)?;
+    run.announce(facts);
+    let info = Admin::open(&run.target)?.stream(stream)?;
+    let api = &run.target.api;
+    let direct = format!("{api}.DIRECT.GET.{stream}");
+    let wanted = match command {
+        GetCommand::Sync => {
+            let is_direct = info["config"]["allow_direct"] == true;
+            let subject = if is_direct { direct } else { format!("{api}.STREAM.MSG.GET.{stream}") };
+            Wanted::Sequence { first: info["state"]["first_seq"].as_u64().unwrap_or(1), subject, is_direct }
+        }
+        GetCommand::Batch { batch, filter } => {
+            Wanted::Batches { size: (*batch).max(1), subject: direct, filter: filter.clone() }
+        }
+    };
+    let works = run.parts().into_iter().map(|part| {
+        let inbox = run.inbox();
+        (Replies::subscription(&inbox), Get::new(part, wanted.clone(), &inbox))
+    });
+    run.go(works.collect())
 }
 
-fn distribution(shares: &[Share]) -> String {
-    let rates: Vec<f64> = shares.iter().map(Share::rate).collect();
-    let count = rates.len() as f64;
-    let average = rates.iter().sum::<f64>() / count;
-    let variance = rates.iter().map(|rate| (rate - average).powi(2)).sum::<f64>() / count;
-    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = rates.iter().copied().fold(0.0, f64::max);
-    let [least, average, most, deviation] =
-        [least, average, most, variance.sqrt()].map(|rate| grouped(rate as u64));
-    format!("message rates min {least} | avg {average} | max {most} | stddev {deviation} msgs")
-}
-
-impl Share {
-    /// Messages per second; 0 when no time has passed.
-    fn rate(&self) -> f64 {
-        match self.elapsed.is_zero() {
-            true => 0.0,
-            false => self.messages as f64 / self.elapsed.as_secs_f64(),
+/// `bench kv …`.
+pub(crate) fn key_value(arguments: &KeyValue) -> Result<(), BenchError> {
+    let KeyValue { bucket, sleep, common, command } = arguments;
+    let stream = format!("KV_{bucket}");
+    match command {
+        KeyValueCommand::Put { keeping, history, randomize, throttle } => {
+            let run = Run::new(Kind::PUT, common, sleep.0, Some(*throttle))?;
+            run.announce(vec![("bucket", bucket.clone()), ("purge", keeping.purge.to_string())]);
+            let mut admin = Admin::open(&run.target)?;
+            prepare_bucket(&mut admin, bucket, keeping, *history)?;
+            let prefix = match run.target.api.as_str() {
+                "$JS.API" => format!("$KV.{bucket}"),
+                other => format!("{other}.$KV.{bucket}"),
+            };
+            let subjects = match randomize {
+                0 => Subjects::Unlimited { base: prefix },
+                count => Subjects::Keys { base: prefix, count: *count },
+            };
+            let payload = Payload::of_size(size(common)?);
+            let works = run.parts().into_iter().enumerate().map(|(client, part)| {
+                let inbox = run.inbox();
+                let writer = Writer::new(subjects.clone(), "", payload.clone(), client as u64);
+                let work = work::store::Store::new(part, Mode::Each, 1, writer, &inbox, &stream);
+                (Replies::subscription(&inbox), work)
+            });
+            run.go(works.collect())
+        }
+        KeyValueCommand::Get { randomize } => {
+            let run = Run::new(Kind::GET_KEY, common, sleep.0, None)?;
+            run.announce(vec![("bucket", bucket.clone()), ("randomize", grouped(*randomize))]);
+            Admin::open(&run.target)?.stream(&stream)?;
+            let prefix = format!("{}.DIRECT.GET.{stream}.$KV.{bucket}", run.target.api);
+            let wanted = Wanted::Keys { prefix, random_below: *randomize };
+            let works = run.parts().into_iter().map(|part| {
+                let inbox = run.inbox();
+                (Replies::subscription(&inbox), Get::new(part, wanted.clone(), &inbox))
+            });
+            run.go(works.collect())
         }
     }
 }
 
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.elapsed.as_secs_f64().max(1e-9);
-        let mebibytes = self.payload_bytes as f64 / seconds / f64::from(1 << 20);
-        let each = seconds * 1e6 / self.messages.max(1) as f64;
-        write!(f, "{} msgs/sec ~ {mebibytes:.1} MiB/sec ~ {each:.2}us", grouped(self.rate() as u64))
+/// Removes the bucket if it is to be empty, and makes it if it is the default one.
+fn prepare_bucket(admin: &mut Admin, bucket: &str, keeping: &Keeping, history: u8) -> Result<(), BenchError> {
+    let stream = format!("KV_{bucket}");
+    if keeping.purge {
+        admin.ask(&format!("STREAM.DELETE.{stream}"), &Value::Null)?;
+    }
+    if bucket != BUCKET {
+        return admin.stream(&stream).map(drop);
+    }
+    let config = json!({
+        "name": stream, "description": "nats bench bucket", "subjects": [format!("$KV.{bucket}.>")],
+        "retention": "limits", "discard": "new", "storage": keeping.storage.name(),
+        "num_replicas": keeping.replicas, "max_bytes": keeping.maxbytes.0, "max_msgs_per_subject": history,
+        "max_msgs": -1, "max_consumers": -1, "max_msg_size": -1, "duplicate_window": 120_000_000_000_u64,
+        "allow_rollup_hdrs": true, "deny_delete": true, "allow_direct": true,
+    });
+    admin.ask(&format!("STREAM.CREATE.{stream}"), &config).map(drop)
+}
+
+/// What the messages of all clients have in common.
+struct Letters {
+    subjects: Subjects,
+    headers: String,
+    payload: Payload,
+}
+
+impl Letters {
+    fn new(subject: &str, content: &Content, common: &Common) -> Result<Self, BenchError> {
+        let base = subject.to_owned();
+        let subjects = match (content.multisubject, content.multisubjectmax) {
+            (false, _) => Subjects::One(base),
+            (true, 0) => Subjects::Unlimited { base },
+            (true, count) => Subjects::Numbered { base, count, is_random: content.multisubjectrandomize },
+        };
+        Self::on(subjects, &content.body, common)
+    }
+
+    fn on(subjects: Subjects, body: &Body, common: &Common) -> Result<Self, BenchError> {
+        let payload = match &body.payload {
+            None => Payload::of_size(size(common)?),
+            Some(file) => {
+                let bytes = std::fs::read(file).map_err(BenchError::io("reading the payload"))?;
+                Payload::File(bytes.into())
+            }
+        };
+        Ok(Self { subjects, headers: letter::header_lines(&body.headers)?, payload })
+    }
+
+    fn writer(&self, client: usize) -> Writer {
+        Writer::new(self.subjects.clone(), &self.headers, self.payload.clone(), client as u64)
+    }
+
+    fn facts(&self, content: &Content) -> Facts {
+        vec![
+            ("subject", self.subjects.pattern()),
+            ("multi-subject", content.multisubject.to_string()),
+            ("multi-subject-max", grouped(content.multisubjectmax)),
+            ("multi-subject-randomize", content.multisubjectrandomize.to_string()),
+        ]
     }
 }
 
-/// A number with commas between groups of three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+fn size(common: &Common) -> Result<usize, BenchError> {
+    let size = usize::try_from(common.size.0).ok().filter(|&size| size <= 1 << 30);
+    size.ok_or_else(|| BenchError::Usage("--size is beyond what any server takes".into()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A word that begins the ids of a run's messages.
+fn run_id() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:x}", now.as_millis())
+}
 
-    #[test]
-    fn numbers_are_grouped() {
-        let shown = [0, 999, 1000, 1_234_567].map(grouped);
-        assert_eq!(shown, ["0", "999", "1,000", "1,234,567"]);
+impl Store {
+    fn facts(&self, letters: &Letters, stream: &str, batch: u64) -> Facts {
+        let mut facts = letters.facts(&self.content);
+        facts.push(("batch", grouped(batch)));
+        facts.push(("stream", stream.to_owned()));
+        facts.push(("purge", self.keeping.purge.to_string()));
+        if self.create {
+            facts.push(("storage", self.keeping.storage.name().to_owned()));
+            facts.push(("max-bytes", grouped(self.keeping.maxbytes.0)));
+            facts.push(("replicas", grouped(self.keeping.replicas)));
+            facts.push(("deduplication", self.dedup.to_string()));
+            facts.push(("dedup-window", human_time(self.dedupwindow.0)));
+        }
+        facts
     }
 
-    #[test]
-    fn clients_share_all_messages() {
-        for (messages, clients) in [(10, 3), (2, 4), (1000, 1)] {
-            let parts: Vec<u64> = (0..clients).map(|client| part(messages, clients, client)).collect();
-            assert_eq!(parts.iter().sum::<u64>(), messages);
-            assert!(parts.iter().max().unwrap() - parts.iter().min().unwrap() <= 1);
+    /// Makes the stream as it is wanted, and empties it.
+    fn prepare(
+        &self,
+        admin: &mut Admin,
+        stream: &str,
+        letters: &Letters,
+        is_atomic: bool,
+    ) -> Result<(), BenchError> {
+        if self.persistasync && (is_atomic || self.keeping.replicas != 1) {
+            let text = "--persistasync is for streams with one replica and without atomic batches";
+            return Err(BenchError::Usage(text.into()));
+        }
+        if self.create {
+            let mut config = json!({
+                "name": stream, "subjects": [letters.subjects.pattern()], "retention": "limits",
+                "discard": "new", "storage": self.keeping.storage.name(), "num_replicas": self.keeping.replicas,
+                "max_bytes": self.keeping.maxbytes.0, "duplicate_window": self.dedupwindow.0.as_nanos() as u64,
+                "allow_direct": true, "allow_atomic": !self.persistasync, "allow_batched": true,
+            });
+            if self.persistasync {
+                config["persist_mode"] = "async".into();
+            }
+            admin.ask(&format!("STREAM.CREATE.{stream}"), &config)?;
+        } else {
+            admin.stream(stream)?;
+        }
+        log(&format!("Using stream: {stream}"));
+        if self.keeping.purge {
+            log("Purging the stream");
+            admin.purge(stream, &Value::Null)?;
+        }
+        Ok(())
+    }
+
+    fn ids(&self, run: &str, client: usize) -> Option<String> {
+        self.dedup.then(|| format!("{run}-{client}-"))
+    }
+}
+
+impl Selection {
+    fn facts(&self) -> Facts {
+        let mut facts = vec![("purge", self.purge.to_string())];
+        if !self.filters.is_empty() {
+            facts.push(("filter", self.filters.join(",")));
+        }
+        facts
+    }
+
+    fn prepare(&self, admin: &mut Admin, stream: &str) -> Result<(), BenchError> {
+        match self.purge {
+            true => admin.purge(stream, &Value::Null).map(drop),
+            false => admin.stream(stream).map(drop),
         }
     }
 
-    #[test]
-    fn a_share_prints_like_nats_bench() {
-        let elapsed = Duration::from_millis(500);
-        let share = Share { messages: 1_000_000, payload_bytes: 16 << 20, elapsed };
-        assert_eq!(share.to_string(), "2,000,000 msgs/sec ~ 32.0 MiB/sec ~ 0.50us");
+    /// A consumer's configuration with the filters in it.
+    fn filtered(&self, mut config: Value) -> Value {
+        match self.filters.as_slice() {
+            [] => {}
+            [one] => config["filter_subject"] = one.as_str().into(),
+            many => config["filter_subjects"] = many.into(),
+        }
+        config
     }
 }

@@ -10,6 +10,8 @@ use std::io;
 pub(crate) enum BenchError {
     /// The `--server` address cannot be understood.
     Address(String),
+    /// Encryption was wanted or refused, or its files are not what they should be.
+    Tls(String),
     /// A system call failed; the first field says during what.
     Io(&'static str, io::Error),
     /// The server answered `-ERR` with this text.
@@ -43,6 +45,7 @@ impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(text) => write!(f, "bad server address: {text}"),
+            Self::Tls(text) => write!(f, "encryption: {text}"),
             Self::Io(doing, error) => write!(f, "{doing}: {error}"),
             Self::Refused(text) => write!(f, "the server refused: {text}"),
             Self::Closed => write!(f, "the server closed the connection"),

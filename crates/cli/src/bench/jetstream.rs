@@ -3,18 +3,17 @@
 //! This file owns what a run is: streams of its own, connections, clock, work, and the proof afterwards that the streams
 //! hold what was acknowledged. The rooms: `publish`, `batch`, `fast` and `get` are what a client does; `drive` runs
 //! clients on one thread over `link`s; `tape` holds encoded frames, `envelope` and `answer` read what comes back, `inbox`
-//! and `window` match the two; `stream` asks for streams; `rows` is the table, `commands` the single workloads. `consumers` is a house of its
-//! own on the same ground.
+//! and `window` match the two; `stream` asks for streams; `rows` is the table. `consumers` is a house of its own on the
+//! same ground.
 
-mod answer;
+pub(crate) mod answer;
 mod batch;
-pub(crate) mod commands;
 pub(crate) mod consumers;
 mod drive;
-mod envelope;
+pub(crate) mod envelope;
 mod fast;
 mod get;
-mod inbox;
+pub(crate) mod inbox;
 mod link;
 mod publish;
 pub(crate) mod rows;

@@ -32,7 +32,6 @@ const LONGEST_LATENCY: u64 = 60_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) requests: u64,
-    pub(crate) payload_bytes: u64,
     pub(crate) elapsed: Duration,
     /// Nanoseconds from sending a request to having its whole reply.
     pub(crate) latencies: Histogram<u64>,
@@ -64,12 +63,10 @@ pub(crate) fn new_latencies() -> Histogram<u64> {
 }
 
 /// What a service answers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     /// The payload of the request.
     Echo,
-    /// Always the same.
-    Fixed(Vec<u8>),
 }
 
 /// Answers requests on `subject` as a member of the queue group `bench` until `stopped` says so,
@@ -115,7 +112,6 @@ fn answers(pending: &[u8], answer: &Answer) -> Result<(Vec<u8>, usize, u64), Ben
             Operation::Message(head) => {
                 let payload = match answer {
                     Answer::Echo => &frame.payload[head.header_size..],
-                    Answer::Fixed(payload) => payload,
                 };
                 let Some(reply) = head.reply else { continue };
                 out.extend_from_slice(format!("PUB {reply} {}\r\n", payload.len()).as_bytes());
@@ -214,7 +210,6 @@ impl Requesters {
         let cpu = meter.map(Meter::cpu).transpose()?;
         Ok(Outcome {
             requests: budget.sent,
-            payload_bytes: self.clients.iter().map(|client| client.counter.tally().payload_bytes).sum(),
             elapsed,
             latencies,
             cpu: cpu.zip(before).map(|(after, before)| after.since(before)),
@@ -356,7 +351,5 @@ mod tests {
         assert_eq!(out, b"PUB in.7 2\r\nhi\r\nPONG\r\nPUB in.8 2\r\nab\r\n");
         assert_eq!(count, 2);
         assert_eq!(&pending[used..], b"MSG s.3 1 in.9 5\r\nhal");
-        let (out, ..) = answers(pending, &Answer::Fixed(b"four".to_vec())).unwrap();
-        assert!(out.starts_with(b"PUB in.7 4\r\nfour\r\n"));
     }
 }

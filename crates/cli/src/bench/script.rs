@@ -16,8 +16,6 @@ const MAX_SCRIPT: usize = 64 * 1024 * 1024;
 /// Which subjects a publisher uses and under which sid a receiver knows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subjects {
-    /// One subject, received under sid 1.
-    One(String),
     /// `base.first` to `base.(first + count - 1)`, received through `base.*` or `base.>` under sid 1.
     Rotating { base: String, first: usize, count: usize },
     /// `base.0` to `base.(count - 1)`, each with its own subscription, whose sid is the number plus 1.
@@ -27,7 +25,6 @@ pub(crate) enum Subjects {
 impl Subjects {
     fn count(&self) -> usize {
         match self {
-            Self::One(_) => 1,
             Self::Rotating { count, .. } | Self::Own { count, .. } => *count,
         }
     }
@@ -35,7 +32,6 @@ impl Subjects {
     /// The number of the `turn`-th subject, and the subject itself.
     fn at(&self, turn: usize) -> (usize, String) {
         match self {
-            Self::One(subject) => (0, subject.clone()),
             Self::Rotating { base, first, count } => {
                 let number = first + turn * stride(*count) % count;
                 (number, format!("{base}.{number}"))
@@ -50,7 +46,7 @@ impl Subjects {
     fn sid(&self, number: usize) -> usize {
         match self {
             Self::Own { .. } => number + 1,
-            Self::One(_) | Self::Rotating { .. } => 1,
+            Self::Rotating { .. } => 1,
         }
     }
 }
@@ -239,7 +235,7 @@ mod tests {
     #[test]
     fn the_announced_sums_are_those_of_the_frames() {
         let own = Subjects::Own { base: "own".into(), count: 1000 };
-        for subjects in [rotating(64), own, Subjects::One("x".into())] {
+        for subjects in [rotating(64), own, rotating(1)] {
             for (nominal, burst) in [(128, 4096), (0, 256), (1024, 100)] {
                 let script = Script::encode(&subjects, &Sizes::around(nominal, 1 << 20), burst);
                 let frames = delivered(&script, &subjects);

@@ -70,6 +70,19 @@ impl Verifier {
         Ok(())
     }
 
+    /// Takes a message that was taken apart already.
+    pub(crate) fn check_message(
+        &mut self,
+        subject: &[u8],
+        reply: &[u8],
+        payload: &[u8],
+    ) -> Result<(), BenchError> {
+        let [subject, reply] = [subject, reply].map(String::from_utf8_lossy);
+        let reply = (!reply.is_empty()).then_some(&*reply);
+        let head = Head { subject: &subject, sid: "1", reply, size: payload.len(), header_size: 0 };
+        self.check(&head, payload)
+    }
+
     fn check(&mut self, head: &Head<'_>, payload: &[u8]) -> Result<(), BenchError> {
         let wrong = |what: &str| BenchError::Lost(format!("{what}: {head:?}"));
         let number = self.expectation.number_of(head.subject);

@@ -1,0 +1,201 @@
+//! `bench null`: what the driver itself costs, measured against a server that does nothing.
+//!
+//! Owns that server: a thread in this process that takes messages without looking at them, gives prepared ones, or
+//! answers requests with prepared bytes. What remains is the driver and the kernel's loopback.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use crate::bench::address::Address;
+use crate::bench::commands::arguments::Null;
+use crate::bench::commands::fleet::{self, Board, Limits, Outcome, Work};
+use crate::bench::commands::letter::{Payload, Subjects, Writer};
+use crate::bench::commands::pace::Pace;
+use crate::bench::commands::sample::together;
+use crate::bench::commands::work::{BURST, Part, Replies, publish, request, subscribe};
+use crate::bench::connection::{Connection, PATIENCE};
+use crate::bench::error::BenchError;
+use crate::bench::units::grouped;
+
+const SUBJECT: &str = "null";
+const INBOX: &str = "_INBOX.null";
+
+/// A request is two wake-ups of two threads; so many messages are worth one of them.
+const REQUEST_SHARE: u64 = 50;
+
+/// What the server does once a client is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Duty {
+    Discard,
+    /// Send so many messages of this size.
+    Blast {
+        messages: u64,
+        size: usize,
+    },
+    /// Answer each request.
+    Answer,
+}
+
+/// `bench null`.
+pub(crate) fn null(arguments: &Null) -> Result<(), BenchError> {
+    let Null { msgs, size } = arguments;
+    let size = usize::try_from(size.0).unwrap_or(usize::MAX).min(1 << 26);
+    let part = |messages| {
+        let pace = Pace::new(Duration::ZERO, 0, 1, 0);
+        Part { messages, offset: 0, pace, size: size as u64 }
+    };
+    let writer = |subjects| Writer::new(subjects, "", Payload::of_size(size), 0);
+    let one = || Subjects::One(SUBJECT.into());
+    let many = || Subjects::Numbered { base: SUBJECT.into(), count: 100_000, is_random: false };
+    let requests = (msgs / REQUEST_SHARE).max(1);
+    println!("The driver against a server that does nothing, {} messages of {size} B:", grouped(*msgs));
+    show("pub", run(Duty::Discard, b"", publish::Publish::new(part(*msgs), writer(one()))))?;
+    show("pub --multisubject", run(Duty::Discard, b"", publish::Publish::new(part(*msgs), writer(many()))))?;
+    let lines = format!("SUB {SUBJECT} 1\r\n");
+    let duty = Duty::Blast { messages: *msgs, size };
+    show("sub", run(duty, lines.as_bytes(), subscribe::Subscribe::new(*msgs, size as u64, None)))?;
+    let work = request::Request::new(part(requests), writer(one()), INBOX);
+    show("service request", run(Duty::Answer, &Replies::subscription(INBOX), work))
+}
+
+fn show(name: &str, outcome: Result<Outcome, BenchError>) -> Result<(), BenchError> {
+    let outcome = outcome?;
+    let all = together(&outcome.samples).ok_or(BenchError::Aborted)?;
+    let messages = all.messages.max(1) as f64;
+    let seconds = all.end.saturating_duration_since(all.start).as_secs_f64().max(1e-9);
+    let cpu = outcome.cpu.as_secs_f64() * 1e6 / messages;
+    println!(" {name:<20} {:>12} msgs/sec ~ client CPU {cpu:.3}us/msg", grouped((messages / seconds) as u64));
+    Ok(())
+}
+
+fn run<W: Work>(duty: Duty, lines: &[u8], work: W) -> Result<Outcome, BenchError> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(BenchError::io("listening on loopback"))?;
+    let port = listener.local_addr().map_err(BenchError::io("listening on loopback"))?.port();
+    thread::scope(|scope| {
+        let server = scope.spawn(move || serve(&listener, duty));
+        let outcome = client(port, lines, work);
+        let served = server.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let outcome = outcome?;
+        served.map(|()| outcome).map_err(BenchError::io("serving the driver"))
+    })
+}
+
+fn client<W: Work>(port: u16, lines: &[u8], work: W) -> Result<Outcome, BenchError> {
+    let mut connection = Connection::open(&Address::loopback(port))?;
+    connection.begin(lines)?;
+    let limits = Limits { answer: PATIENCE, others: Some(PATIENCE) };
+    fleet::run(vec![(connection, work)], limits, &Board::new(1))
+}
+
+/// Serves one client until it goes. Two PINGs come before the benchmark: behind CONNECT, and behind subscriptions.
+fn serve(listener: &TcpListener, duty: Duty) -> std::io::Result<()> {
+    let (mut socket, _) = listener.accept()?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.write_all(
+        b"INFO {\"server_id\":\"null\",\"version\":\"0\",\"headers\":true,\"max_payload\":1073741824}\r\n",
+    )?;
+    for _ in 0..2 {
+        pass_ping(&mut socket)?;
+        socket.write_all(b"PONG\r\n")?;
+    }
+    match duty {
+        Duty::Discard => discard(&mut socket),
+        Duty::Blast { messages, size } => {
+            let mut frame = format!("MSG {SUBJECT} 1 {size}\r\n").into_bytes();
+            frame.resize(frame.len() + size, b'x');
+            frame.extend_from_slice(b"\r\n");
+            let together = (BURST / frame.len()).max(1);
+            let burst = frame.repeat(together);
+            for _ in 0..messages / together as u64 {
+                socket.write_all(&burst)?;
+            }
+            socket.write_all(&burst[..frame.len() * (messages % together as u64) as usize])?;
+            discard(&mut socket)
+        }
+        Duty::Answer => answer(&mut socket),
+    }
+}
+
+/// Reads up to the end of a PING.
+fn pass_ping(socket: &mut TcpStream) -> std::io::Result<()> {
+    let mut last = [0; 6];
+    while &last != b"PING\r\n" {
+        last.rotate_left(1);
+        socket.read_exact(&mut last[5..])?;
+    }
+    Ok(())
+}
+
+/// Takes everything; answers a PING at the end of what came, which is where a client puts its last one.
+fn discard(socket: &mut TcpStream) -> std::io::Result<()> {
+    let mut buffer = vec![0; 4 * BURST];
+    let mut last = [0; 6];
+    loop {
+        let count = match socket.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(()),
+            count => count?,
+        };
+        match buffer[..count].last_chunk::<6>() {
+            Some(end) => last = *end,
+            None => {
+                last.rotate_left(count);
+                last[6 - count..].copy_from_slice(&buffer[..count]);
+            }
+        }
+        if &last == b"PING\r\n" {
+            socket.write_all(b"PONG\r\n")?;
+        }
+    }
+}
+
+/// Answers requests, one at a time.
+fn answer(socket: &mut TcpStream) -> std::io::Result<()> {
+    let mut buffer = vec![0; BURST];
+    let mut pending = Vec::new();
+    loop {
+        match socket.read(&mut buffer)? {
+            0 => return Ok(()),
+            count => pending.extend_from_slice(&buffer[..count]),
+        }
+        let Some(line) = pending.split(|&byte| byte == b'\n').next().map(<[u8]>::len) else { continue };
+        if pending.get(line) != Some(&b'\n') {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&pending[..line]).into_owned();
+        let mut tokens = text.split_ascii_whitespace();
+        match (tokens.next(), tokens.nth(1), tokens.next().and_then(|size| size.parse::<usize>().ok())) {
+            (Some("PUB"), Some(reply), Some(size)) if pending.len() >= line + 1 + size + 2 => {
+                pending.drain(..line + 1 + size + 2);
+                socket.write_all(format!("MSG {reply} 1 2\r\nok\r\n").as_bytes())?;
+            }
+            (Some("PING"), ..) => {
+                pending.clear();
+                socket.write_all(b"PONG\r\n")?;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_duty_is_done_to_the_last_message() {
+        let part = Part { messages: 1000, offset: 0, pace: Pace::free(), size: 16 };
+        let writer = |size| Writer::new(Subjects::One(SUBJECT.into()), "", Payload::of_size(size), 0);
+        let work = publish::Publish::new(part.clone(), writer(16));
+        assert_eq!(run(Duty::Discard, b"", work).unwrap().samples[0].messages, 1000);
+        let duty = Duty::Blast { messages: 1000, size: 16 };
+        let outcome = run(duty, b"SUB null 1\r\n", subscribe::Subscribe::new(1000, 16, None)).unwrap();
+        assert_eq!(outcome.samples[0].messages, 1000);
+        let work = request::Request::new(Part { messages: 50, ..part }, writer(100), INBOX);
+        let outcome = run(Duty::Answer, &Replies::subscription(INBOX), work).unwrap();
+        assert!(!outcome.samples[0].latencies.is_empty());
+    }
+}

@@ -1,0 +1,312 @@
+//! `bench js ordered|consume|fetch`: messages of a stream through a pull consumer.
+//!
+//! `ordered` and `consume` keep a number of messages asked for and ask for more when half of them are there; `fetch` asks
+//! for a batch and waits for its end. The time is that from asking for the first message to having done the last; the
+//! original's begins with the first message, which many may come with. Owns acknowledgements in all modes, and the proof that an ordered consumer
+//! delivers without a gap.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::bench::commands::fleet::{Next, Waits, Work};
+use crate::bench::commands::inbox::{Message, number};
+use crate::bench::commands::outbox::Outbox;
+use crate::bench::commands::sample::{Latencies, Sample};
+use crate::bench::commands::work::Replies;
+use crate::bench::connection::write_message;
+use crate::bench::error::BenchError;
+
+/// How long a request for messages lives in the server, in nanoseconds.
+const EXPIRES: u64 = 30_000_000_000;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Ordered,
+    Consume,
+    Fetch,
+}
+
+/// How messages are acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acks {
+    No,
+    Yes,
+    /// And the server's word is awaited before the next message is looked at.
+    Double,
+}
+
+/// What a client is asked to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) manner: Manner,
+    pub(crate) acks: Acks,
+    /// Messages of this client.
+    pub(crate) wanted: u64,
+    /// Messages asked for at a time.
+    pub(crate) batch: u64,
+    /// What is slept over each message.
+    pub(crate) sleep: Duration,
+    /// What a message counts for, in bytes.
+    pub(crate) size: u64,
+    /// The subject that asks for messages.
+    pub(crate) subject: String,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Consume {
+    terms: Terms,
+    replies: Replies,
+    requests: u64,
+    /// Messages that were asked for and have not come.
+    asked: u64,
+    /// Messages that have come, done or not.
+    arrived: u64,
+    /// Messages that are done.
+    done: u64,
+    redelivered: u64,
+    /// The consumer's number of the last message.
+    last: u64,
+    /// Reply subjects of messages that wait to be done, because of a sleep or a double acknowledgement.
+    waiting: VecDeque<Vec<u8>>,
+    awake: Option<Instant>,
+    /// A double acknowledgement is unanswered.
+    is_confirming: bool,
+    asked_at: Option<Instant>,
+    first_asked: Option<Instant>,
+    end: Option<Instant>,
+    latencies: Latencies,
+}
+
+impl Consume {
+    pub(crate) fn new(terms: Terms, inbox: &str) -> Self {
+        Self {
+            terms,
+            replies: Replies::new(inbox),
+            requests: 0,
+            asked: 0,
+            arrived: 0,
+            done: 0,
+            redelivered: 0,
+            last: 0,
+            waiting: VecDeque::new(),
+            awake: None,
+            is_confirming: false,
+            asked_at: None,
+            first_asked: None,
+            end: None,
+            latencies: Latencies::new(),
+        }
+    }
+
+    /// Asks for messages if it is time to.
+    fn ask(&mut self, out: &mut Outbox, now: Instant) {
+        let left = self.terms.wanted.saturating_sub(self.arrived + self.asked);
+        let is_time = match self.terms.manner {
+            Manner::Fetch => self.asked == 0,
+            Manner::Ordered | Manner::Consume => self.asked <= self.terms.batch / 2,
+        };
+        if left == 0 || !is_time {
+            return;
+        }
+        let count = left.min(self.terms.batch - self.asked.min(self.terms.batch));
+        // A silent server is known by missing heartbeats, except where a fetch ends anyway.
+        let body = match self.terms.manner {
+            Manner::Fetch => format!("{{\"batch\":{count},\"expires\":{EXPIRES}}}"),
+            Manner::Ordered | Manner::Consume => {
+                format!("{{\"batch\":{count},\"expires\":{EXPIRES},\"idle_heartbeat\":{}}}", EXPIRES / 2)
+            }
+        };
+        self.requests += 1;
+        let reply = String::from_utf8_lossy(self.replies.at(self.requests)).into_owned();
+        write_message(&mut out.frames(), &self.terms.subject, Some(&reply), "", body.as_bytes());
+        self.asked += count;
+        self.asked_at = Some(now);
+        self.first_asked.get_or_insert(now);
+    }
+
+    /// Does messages that wait, as far as they may be done now.
+    fn do_waiting(&mut self, out: &mut Outbox, now: Instant) -> Next {
+        while !self.is_confirming && !self.waiting.is_empty() {
+            if let Some(awake) = self.awake.filter(|awake| *awake > now) {
+                return Next::At(awake);
+            }
+            if let Some(reply) = self.waiting.pop_front() {
+                self.acknowledge(&reply, out);
+                if !self.is_confirming {
+                    self.finish_one(now);
+                }
+            }
+        }
+        Next::Wait
+    }
+
+    fn acknowledge(&mut self, reply: &[u8], out: &mut Outbox) {
+        let mut frames = out.frames();
+        match self.terms.acks {
+            Acks::No => return,
+            Acks::Yes => {
+                frames.extend_from_slice(b"PUB ");
+                frames.extend_from_slice(reply);
+            }
+            Acks::Double => {
+                frames.extend_from_slice(b"PUB ");
+                frames.extend_from_slice(reply);
+                frames.push(b' ');
+                // Zero is no request's number.
+                frames.extend_from_slice(self.replies.at(0));
+                self.is_confirming = true;
+            }
+        }
+        frames.extend_from_slice(b" 4\r\n+ACK\r\n");
+    }
+
+    /// A message is done; the next one sleeps from now on.
+    fn finish_one(&mut self, now: Instant) {
+        self.done += 1;
+        if self.done == self.terms.wanted {
+            self.end = Some(Instant::now());
+        }
+        if !self.terms.sleep.is_zero() {
+            self.awake = Some(now + self.terms.sleep);
+        }
+    }
+
+    /// A message without a reply: the server says something about a request.
+    fn status(&mut self, message: &Message<'_>, status: u16) -> Result<(), BenchError> {
+        match status {
+            100 => Ok(()),
+            404 | 408 | 409 if self.is_temporary(message, status) => {
+                let pending =
+                    message.header_value("Nats-Pending-Messages").and_then(|text| text.parse().ok());
+                self.asked = self.asked.saturating_sub(pending.unwrap_or(self.asked));
+                Ok(())
+            }
+            503 => Err(BenchError::NoResponder),
+            _ => Err(BenchError::Refused(message.status_line())),
+        }
+    }
+
+    /// Whether asking again may help.
+    fn is_temporary(&self, message: &Message<'_>, status: u16) -> bool {
+        let line = message.status_line();
+        status != 409
+            || line.contains("Leadership")
+            || line.contains("Server Shutdown")
+            || line.contains("MaxBytes")
+    }
+
+    fn check(&mut self, reply: &[u8]) -> Result<(), BenchError> {
+        let Some((delivered, sequence)) = deliveries(reply) else {
+            let reply = String::from_utf8_lossy(reply);
+            return Err(BenchError::Protocol(format!("a message of a consumer with the reply {reply:?}")));
+        };
+        self.redelivered += u64::from(delivered > 1);
+        if self.terms.manner == Manner::Ordered && sequence != self.last + 1 {
+            let text = format!("message {sequence} of the consumer came behind message {}", self.last);
+            return Err(BenchError::Lost(text));
+        }
+        self.last = sequence;
+        Ok(())
+    }
+}
+
+/// How often a message was delivered, and its number within its consumer, from its reply subject:
+/// `$JS.ACK.[DOMAIN.ACCOUNT.]STREAM.CONSUMER.DELIVERED.STREAM_SEQ.CONSUMER_SEQ.TIME.PENDING[.TOKEN]`.
+fn deliveries(reply: &[u8]) -> Option<(u64, u64)> {
+    if !reply.starts_with(b"$JS.ACK.") {
+        return None;
+    }
+    let count = reply.iter().filter(|&&byte| byte == b'.').count() + 1;
+    let first = if count == 9 { 4 } else { 6 };
+    let mut tokens = reply.split(|&byte| byte == b'.').skip(first);
+    let delivered = number(tokens.next()?)?;
+    let sequence = number(tokens.nth(1)?)?;
+    Some((delivered as u64, sequence as u64))
+}
+
+impl Work for Consume {
+    fn fill(&mut self, out: &mut Outbox, now: Instant) -> Result<Next, BenchError> {
+        let next = self.do_waiting(out, now);
+        if self.done >= self.terms.wanted && !self.is_confirming {
+            return Ok(Next::Done);
+        }
+        self.ask(out, now);
+        Ok(next)
+    }
+
+    fn take(&mut self, message: &Message<'_>, out: &mut Outbox, now: Instant) -> Result<(), BenchError> {
+        if let Some(status) = message.status().filter(|_| message.payload.is_empty()) {
+            return self.status(message, status);
+        }
+        if message.reply.is_empty() {
+            if !self.is_confirming || self.replies.number(message.subject) != Some(0) {
+                return Err(BenchError::Protocol("an answer to nothing".into()));
+            }
+            self.is_confirming = false;
+            self.finish_one(now);
+            self.do_waiting(out, now);
+            return Ok(());
+        }
+        self.check(message.reply)?;
+        self.arrived += 1;
+        self.asked = self.asked.saturating_sub(1);
+        if self.terms.manner == Manner::Fetch
+            && self.asked == 0
+            && let Some(asked_at) = self.asked_at.take()
+        {
+            self.latencies.record(now.saturating_duration_since(asked_at));
+        }
+        if self.terms.sleep.is_zero() && self.terms.acks != Acks::Double {
+            self.acknowledge(message.reply, out);
+            self.finish_one(now);
+        } else {
+            if self.awake.is_none() && !self.terms.sleep.is_zero() {
+                self.awake = Some(now + self.terms.sleep);
+            }
+            self.waiting.push_back(message.reply.to_vec());
+            self.do_waiting(out, now);
+        }
+        Ok(())
+    }
+
+    fn messages(&self) -> u64 {
+        self.done.min(self.terms.wanted)
+    }
+
+    fn waits_for(&self) -> Waits {
+        match self.arrived {
+            _ if self.is_confirming => Waits::Answer,
+            _ if !self.waiting.is_empty() => Waits::ForEver,
+            0 => Waits::ForEver,
+            _ => Waits::Others,
+        }
+    }
+
+    fn into_sample(self) -> Sample {
+        if self.redelivered > 0 {
+            eprintln!("WARNING: {} messages had been delivered before", self.redelivered);
+        }
+        let now = Instant::now();
+        Sample {
+            messages: self.terms.wanted,
+            bytes: self.terms.wanted * self.terms.size,
+            start: self.first_asked.unwrap_or(now),
+            end: self.end.unwrap_or(now),
+            latencies: self.latencies,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_of_both_forms_are_read() {
+        assert_eq!(deliveries(b"$JS.ACK.S.C.1.20.3.1700000000000000000.7"), Some((1, 3)));
+        assert_eq!(deliveries(b"$JS.ACK.hub.ACC.S.C.2.20.3.1700000000000000000.7.tok"), Some((2, 3)));
+        assert_eq!(deliveries(b"_INBOX.x"), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! `bench service request`: one request at a time, and the time until its reply.
+//!
+//! Owns the check of the reply, which is the original's: not empty, not an error, and only one per request.
+
+use std::time::Instant;
+
+use crate::bench::commands::fleet::{Next, Waits, Work};
+use crate::bench::commands::inbox::Message;
+use crate::bench::commands::letter::Writer;
+use crate::bench::commands::outbox::Outbox;
+use crate::bench::commands::pace::Leave;
+use crate::bench::commands::sample::{Latencies, Sample};
+use crate::bench::commands::work::{Part, Replies};
+use crate::bench::error::BenchError;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Request {
+    part: Part,
+    writer: Writer,
+    replies: Replies,
+    answered: u64,
+    asked_at: Option<Instant>,
+    start: Option<Instant>,
+    end: Option<Instant>,
+    latencies: Latencies,
+}
+
+impl Request {
+    pub(crate) fn new(part: Part, writer: Writer, inbox: &str) -> Self {
+        Self {
+            part,
+            writer,
+            replies: Replies::new(inbox),
+            answered: 0,
+            asked_at: None,
+            start: None,
+            end: None,
+            latencies: Latencies::new(),
+        }
+    }
+}
+
+impl Work for Request {
+    fn fill(&mut self, out: &mut Outbox, now: Instant) -> Result<Next, BenchError> {
+        self.start.get_or_insert(now);
+        if self.asked_at.is_some() {
+            return Ok(Next::Wait);
+        }
+        if self.answered == self.part.messages {
+            return Ok(Next::Done);
+        }
+        match self.part.pace.leave(now) {
+            Leave::Wait(time) => Ok(Next::At(time)),
+            Leave::Send(_) => {
+                let number = self.part.offset + self.answered;
+                self.writer.write(&mut out.frames(), number, self.replies.at(self.answered), b"");
+                self.asked_at = Some(now);
+                Ok(Next::Wait)
+            }
+        }
+    }
+
+    fn take(&mut self, message: &Message<'_>, _: &mut Outbox, now: Instant) -> Result<(), BenchError> {
+        let number = self.replies.number(message.subject);
+        let Some(asked_at) = self.asked_at.take().filter(|_| number == Some(self.answered)) else {
+            return Err(BenchError::Lost("a request was answered twice".into()));
+        };
+        match message.payload {
+            _ if message.status() == Some(503) => return Err(BenchError::NoResponder),
+            [] | [b'-', ..] => return Err(bad_reply(message)),
+            payload if payload.windows(5).any(|word| word == b"error") => return Err(bad_reply(message)),
+            _ => {}
+        }
+        self.latencies.record(now.saturating_duration_since(asked_at));
+        self.answered += 1;
+        self.part.pace.sent(1, now);
+        self.end = Some(now);
+        Ok(())
+    }
+
+    fn messages(&self) -> u64 {
+        self.answered
+    }
+
+    fn waits_for(&self) -> Waits {
+        if self.asked_at.is_some() { Waits::Answer } else { Waits::ForEver }
+    }
+
+    fn into_sample(self) -> Sample {
+        let now = Instant::now();
+        Sample {
+            messages: self.answered,
+            bytes: self.answered * self.part.size,
+            start: self.start.unwrap_or(now),
+            end: self.end.unwrap_or(now),
+            latencies: self.latencies,
+        }
+    }
+}
+
+fn bad_reply(message: &Message<'_>) -> BenchError {
+    let payload = String::from_utf8_lossy(message.payload);
+    BenchError::Lost(format!("a request did not receive a good reply: {payload:?}"))
+}

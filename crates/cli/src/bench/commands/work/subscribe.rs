@@ -1,0 +1,71 @@
+//! `bench sub`: messages are counted, and checked where that was asked for.
+//!
+//! Budget per message: what `inbox` needs to find its end. The time is that between the first message and the last.
+
+use std::time::Instant;
+
+use crate::bench::commands::fleet::{Next, Waits, Work};
+use crate::bench::commands::inbox::Message;
+use crate::bench::commands::outbox::Outbox;
+use crate::bench::commands::sample::{Latencies, Sample};
+use crate::bench::error::BenchError;
+use crate::bench::verify::Verifier;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Subscribe {
+    wanted: u64,
+    size: u64,
+    received: u64,
+    verifier: Option<Verifier>,
+    start: Option<Instant>,
+    end: Option<Instant>,
+}
+
+impl Subscribe {
+    /// `size` is what a message counts for, in bytes.
+    pub(crate) fn new(wanted: u64, size: u64, verifier: Option<Verifier>) -> Self {
+        Self { wanted, size, received: 0, verifier, start: None, end: None }
+    }
+}
+
+impl Work for Subscribe {
+    fn fill(&mut self, _: &mut Outbox, _: Instant) -> Result<Next, BenchError> {
+        Ok(if self.received >= self.wanted { Next::Done } else { Next::Wait })
+    }
+
+    fn take(&mut self, message: &Message<'_>, _: &mut Outbox, now: Instant) -> Result<(), BenchError> {
+        self.received += 1;
+        if let Some(verifier) = &mut self.verifier {
+            verifier.check_message(message.subject, message.reply, message.payload)?;
+        }
+        if self.received == 1 {
+            self.start = Some(now);
+        }
+        if self.received == self.wanted {
+            // Many messages come at once: what it takes to look at them belongs to the time.
+            self.end = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn messages(&self) -> u64 {
+        self.received.min(self.wanted)
+    }
+
+    fn waits_for(&self) -> Waits {
+        if self.received > 0 { Waits::Others } else { Waits::ForEver }
+    }
+
+    fn into_sample(self) -> Sample {
+        let now = Instant::now();
+        let start = self.start.unwrap_or(now);
+        Sample {
+            messages: self.wanted,
+            bytes: self.wanted * self.size,
+            start,
+            end: self.end.unwrap_or(now),
+            latencies: Latencies::new(),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `myelin pub`, `sub` and `request`: single messages, for the steps around a benchmark.
+//!
+//! Owns what is printed, which resembles the `nats` command's. Not for measuring: `bench` is.
+
+use std::io::{IsTerminal, Read, Write};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::bench::connection::{Letter, write_message};
+use crate::bench::error::BenchError;
+use crate::bench::target::Flags;
+use crate::bench::units::{Time, human_time, log};
+
+/// `myelin pub …`
+#[derive(Args, Debug)]
+pub(crate) struct Publish {
+    /// Subject
+    subject: String,
+    /// Payload; the standard input where there is none and it is no terminal
+    body: Option<String>,
+    /// Subject for replies
+    #[arg(long)]
+    reply: Option<String>,
+    /// Header line, K:V
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
+    /// Publish so many times
+    #[arg(long, default_value_t = 1)]
+    count: u64,
+    /// Sleep between messages
+    #[arg(long, default_value = "0s", value_name = "DURATION")]
+    sleep: Time,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// `myelin sub …`
+#[derive(Args, Debug)]
+pub(crate) struct Subscribe {
+    /// Subjects, which may hold wildcards
+    #[arg(required = true)]
+    subjects: Vec<String>,
+    /// Be a member of this queue group
+    #[arg(long)]
+    queue: Option<String>,
+    /// End after so many messages
+    #[arg(long)]
+    count: Option<u64>,
+    /// Print payloads and nothing else
+    #[arg(short, long)]
+    raw: bool,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// `myelin request …`
+#[derive(Args, Debug)]
+pub(crate) struct Request {
+    /// Subject
+    subject: String,
+    /// Payload; the standard input where there is none and it is no terminal
+    body: Option<String>,
+    /// Header line, K:V
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
+    /// Send so many requests
+    #[arg(long, default_value_t = 1)]
+    count: u64,
+    /// Print payloads and nothing else
+    #[arg(short, long)]
+    raw: bool,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
+    let Publish { subject, body, reply, headers, count, sleep, flags } = arguments;
+    let headers = crate::bench::header_lines(headers)?;
+    let payload = payload(body.as_deref())?;
+    let mut connection = flags.target()?.connect()?;
+    let mut frame = Vec::new();
+    write_message(&mut frame, subject, reply.as_deref(), &headers, &payload);
+    for number in 0..*count {
+        if number > 0 {
+            std::thread::sleep(sleep.0);
+        }
+        connection.send(&frame)?;
+        // The server says here what it does not like about the message.
+        connection.barrier()?;
+        log(&format!("Published {} bytes to {subject:?}", payload.len()));
+    }
+    Ok(())
+}
+
+pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
+    let Subscribe { subjects, queue, count, raw, flags } = arguments;
+    let mut connection = flags.target()?.connect()?;
+    let queue = queue.as_deref().map_or_else(String::new, |queue| format!("{queue} "));
+    let lines: String = subjects
+        .iter()
+        .enumerate()
+        .map(|(number, subject)| format!("SUB {subject} {queue}{}\r\n", number + 1))
+        .collect();
+    connection.begin(lines.as_bytes())?;
+    log(&format!("Subscribing on {}", subjects.join(", ")));
+    let mut received = 0;
+    while count.is_none_or(|count| received < count) {
+        let Some(letter) = connection.receive_until(None)? else { continue };
+        received += 1;
+        if !raw {
+            let reply =
+                letter.reply.as_ref().map_or_else(String::new, |reply| format!(" with reply {reply:?}"));
+            println!("[#{received}] Received on {:?}{reply}", letter.subject);
+        }
+        show(&letter, *raw)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn request(arguments: &Request) -> Result<(), BenchError> {
+    let Request { subject, body, headers, count, raw, flags } = arguments;
+    let headers = crate::bench::header_lines(headers)?;
+    let payload = payload(body.as_deref())?;
+    let target = flags.target()?;
+    let mut connection = target.connect()?;
+    for _ in 0..*count {
+        if !raw {
+            log(&format!("Sending request on {subject:?}"));
+        }
+        let start = Instant::now();
+        let letter = connection.ask_within(subject, &headers, &payload, target.timeout)?;
+        if letter.is_from_nobody() {
+            return Err(BenchError::NoResponder);
+        }
+        if !raw {
+            log(&format!("Received with rtt {}", rtt(start.elapsed())));
+        }
+        show(&letter, *raw)?;
+    }
+    Ok(())
+}
+
+fn rtt(time: Duration) -> String {
+    match time.as_micros() {
+        microseconds @ 0..1000 => format!("{microseconds}µs"),
+        _ => human_time(time),
+    }
+}
+
+fn payload(body: Option<&str>) -> Result<Vec<u8>, BenchError> {
+    let mut input = std::io::stdin();
+    let mut bytes = Vec::new();
+    match body {
+        Some(body) => bytes.extend_from_slice(body.as_bytes()),
+        None if input.is_terminal() => {}
+        None => drop(input.read_to_end(&mut bytes).map_err(BenchError::io("reading the payload"))?),
+    }
+    Ok(bytes)
+}
+
+/// Headers, payload and an empty line, or the payload and the end of its line.
+fn show(letter: &Letter, is_raw: bool) -> Result<(), BenchError> {
+    let mut text = Vec::new();
+    if !is_raw && !letter.header.is_empty() {
+        let header = String::from_utf8_lossy(&letter.header);
+        for line in header.split("\r\n").skip(1).filter(|line| !line.is_empty()) {
+            text.extend_from_slice(line.as_bytes());
+            text.push(b'\n');
+        }
+        text.push(b'\n');
+    }
+    text.extend_from_slice(&letter.payload);
+    text.extend_from_slice(if is_raw { b"\n" } else { b"\n\n" });
+    let mut output = std::io::stdout();
+    output.write_all(&text).and_then(|()| output.flush()).map_err(BenchError::io("printing a message"))
+}
