@@ -16,14 +16,16 @@ mod error;
 mod flow;
 mod footprint;
 mod frame;
+mod greeting;
 mod jetstream;
+mod latency;
 mod plan;
+mod present;
 mod process;
 mod publisher;
 mod receiver;
 mod report;
 mod request;
-#[allow(dead_code, reason = "what is built on it comes next")]
 mod results;
 mod scratch;
 mod script;
@@ -67,6 +69,12 @@ enum Command {
     /// JetStream
     #[command(subcommand)]
     Js(jetstream::commands::Command),
+    /// How long messages take at a fixed rate
+    #[command(long_about = latency::commands::HELP)]
+    Latency(latency::commands::Arguments),
+    /// Show results that were measured before
+    #[command(long_about = present::commands::HELP)]
+    Report(present::commands::Arguments),
     /// Compare two server programs side by side, workload by workload
     #[command(long_about = TABLE_HELP)]
     Table(TableArguments),
@@ -238,6 +246,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
         Command::Service(ServiceCommand::Serve(arguments)) => commands::serve(arguments)?,
         Command::Service(ServiceCommand::Request(arguments)) => commands::request(arguments)?,
         Command::Js(command) => command.run()?,
+        Command::Latency(arguments) => latency::commands::execute(arguments)?,
+        Command::Report(arguments) => present::commands::execute(arguments)?,
         Command::Table(arguments) => return table(arguments),
         Command::Store(arguments) => return store::run(arguments),
         Command::StorePart(part) => part.run()?,

@@ -6,19 +6,19 @@
 //! and `window` match the two; `stream` asks for streams; `rows` is the table, `commands` the single workloads. `consumers` is a house of its
 //! own on the same ground.
 
-mod answer;
+pub(crate) mod answer;
 mod batch;
 pub(crate) mod commands;
 pub(crate) mod consumers;
 mod drive;
-mod envelope;
+pub(crate) mod envelope;
 mod fast;
 mod get;
-mod inbox;
+pub(crate) mod inbox;
 mod link;
 mod publish;
 pub(crate) mod rows;
-mod stream;
+pub(crate) mod stream;
 mod tape;
 mod window;
 

@@ -125,7 +125,8 @@ mod tests {
     #[test]
     fn both_kinds_of_messages_are_taken_apart() {
         let bytes = b"MSG a.b 12 re.ply 2\r\nhi\r\nPING\r\n";
-        let expected = Message { subject: b"a.b", sid: 12, reply: b"re.ply", header: b"", payload: b"hi", length: 25 };
+        let expected =
+            Message { subject: b"a.b", sid: 12, reply: b"re.ply", header: b"", payload: b"hi", length: 25 };
         assert_eq!(Message::read(bytes), Some(expected));
         let status = b"HMSG a 1 35 35\r\nNATS/1.0 100 Idle\r\nK: v w\r\nL: 7\r\n\r\n\r\n";
         let bytes = [&status[..12], b"41 41", &status[12 + 2..]].concat();

@@ -65,7 +65,21 @@ impl<A: Actor> Seat<A> {
         let (stream, unread) = connection.into_parts()?;
         let mut buffer = vec![0; READ_SIZE.max(unread.len())];
         buffer[..unread.len()].copy_from_slice(&unread);
-        Ok(Self { actor, stream, buffer, start: 0, end: unread.len(), out: Vec::new(), sent: 0, is_blocked: false })
+        Ok(Self {
+            actor,
+            stream,
+            buffer,
+            start: 0,
+            end: unread.len(),
+            out: Vec::new(),
+            sent: 0,
+            is_blocked: false,
+        })
+    }
+
+    /// Lets the actor say what it begins with.
+    pub(crate) fn begin(&mut self) {
+        self.actor.begin(&mut self.out);
     }
 
     /// Where to put what is sent with the next `watch`.
@@ -165,7 +179,7 @@ pub(crate) fn run_watched<A: Actor>(
     watch: impl FnMut(&[Seat<A>]),
 ) -> Result<Instant, BenchError> {
     for seat in &mut *seats {
-        seat.actor.begin(&mut seat.out);
+        seat.begin();
     }
     rounds(seats, watch)
 }
