@@ -184,6 +184,7 @@ impl Figure {
         Self { name: name.into(), unit: unit.into(), better, values, control: Vec::new(), spread }
     }
 
+    #[allow(dead_code, reason = "the comparison of programs has controls")]
     pub(crate) fn with_control(self, control: Vec<f64>) -> Self {
         Self { control, ..self }
     }
