@@ -41,6 +41,9 @@ use respond::Responders;
 use role::{Frame, Part, Role};
 pub(crate) use schedule::Schedule;
 
+/// A run that keeps less of its rate than this has fallen behind.
+const KEPT: f64 = 0.95;
+
 /// Messages that a consumer asks for at a time.
 const BATCH: u64 = 500;
 
@@ -93,6 +96,8 @@ pub(crate) struct Outcome {
     pub(crate) messages: u64,
     /// From the planned time of the first of them to the last arrival of all.
     pub(crate) elapsed: Duration,
+    /// How long that should have been.
+    pub(crate) planned: Duration,
     pub(crate) from_planned: Distribution,
     pub(crate) from_sent: Distribution,
     /// How late the driver was for messages that nothing else held up.
@@ -326,6 +331,7 @@ impl Outcome {
         Self {
             messages: pending.from_planned.count(),
             elapsed: elapsed.saturating_sub(Duration::from_nanos(schedule.counted_from())),
+            planned: Duration::from_nanos(schedule.planned(schedule.count()) - schedule.counted_from()),
             cpu_per_message: cpu.map(each),
             held_up: pending.held_up,
             from_planned: pending.from_planned,
@@ -337,6 +343,17 @@ impl Outcome {
     /// Messages per second that really went through.
     pub(crate) fn rate(&self) -> f64 {
         self.messages as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// The words for a run that fell behind its plan; its latencies are those of a queue that grew all the time.
+    fn behind(&self) -> Option<String> {
+        let planned = self.messages as f64 / self.planned.as_secs_f64();
+        (self.rate() < planned * KEPT).then(|| {
+            format!(
+                "{:.0} messages/s of {planned:.0}: a queue grew, and latencies are mostly its length",
+                self.rate()
+            )
+        })
     }
 }
 
@@ -355,7 +372,7 @@ pub(crate) fn cell(system: &str, what: &str, rounds: &[Outcome]) -> Cell {
             curve(Clock::Sent, |round| &round.from_sent),
             curve(Clock::Driver, |round| &round.lateness),
         ],
-        errors: Vec::new(),
+        errors: rounds.iter().filter_map(Outcome::behind).collect(),
     }
 }
 
@@ -450,5 +467,13 @@ mod tests {
         assert!(cell.curves.iter().all(|curve| curve.latencies.count() == 300));
         assert!((cell.curves[1].latencies.microseconds(0.5) - 195.0).abs() < 0.5);
         assert!((cell.curves[2].latencies.microseconds(0.5) - 5.0).abs() < 0.1);
+        assert!(cell.errors.is_empty(), "{:?}", cell.errors);
+        let slow = Outcome { elapsed: Duration::from_secs(2), ..round(1) };
+        let cell = super::cell("s", "x", &[round(1), slow]);
+        assert!(
+            matches!(&cell.errors[..], [error] if error.starts_with("50 messages/s of 100: ")),
+            "{:?}",
+            cell.errors
+        );
     }
 }

@@ -118,10 +118,10 @@ fn figures(out: &mut String, row: &str, one: &Cell, other: &Cell) {
         if figure.better == Better::Neither || figure.unit != counterpart.unit {
             continue;
         }
-        let (name, unit) = (&figure.name, &figure.unit);
+        let label = text::label(figure);
         let [before, after] = [figure, counterpart].map(text::spread);
         let judgement = judge(figure, counterpart);
-        let _ = writeln!(out, "| {row} | {system} | {name}, {unit} | {before} | {after} | {judgement} |");
+        let _ = writeln!(out, "| {row} | {system} | {label} | {before} | {after} | {judgement} |");
     }
     for (cell, when) in [(one, "before"), (other, "after")] {
         cell.errors.iter().for_each(|error| {

@@ -223,10 +223,9 @@ fn figure_line(out: &mut String, row: &Row, name: &str, cell: &Cell) {
     let control = figure.control_ratio().map_or_else(String::new, text::ratio);
     let _ = writeln!(
         out,
-        "<tr><td>{}</td><td>{}, {}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{control}</td><td>{beside}</td></tr>",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{control}</td><td>{beside}</td></tr>",
         escaped(&row.name),
-        escaped(name),
-        escaped(&figure.unit),
+        escaped(&text::label(figure)),
         escaped(&cell.system),
         text::spread(figure),
         figure.values.len(),

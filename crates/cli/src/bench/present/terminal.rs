@@ -17,7 +17,7 @@ pub(crate) fn row(row: &Row) -> String {
             let _ = writeln!(out, "  {:name_width$}  {}", cell.system, figures.join(" | "));
         }
         for error in &cell.errors {
-            let _ = writeln!(out, "  {:name_width$}  failed: {error}", cell.system);
+            let _ = writeln!(out, "  {:name_width$}  not to be trusted: {error}", cell.system);
         }
     }
     out
@@ -50,7 +50,7 @@ pub(super) fn is_in_curves(cell: &Cell, figure: &Figure) -> bool {
 fn line(figure: &Figure) -> String {
     let control =
         figure.control_ratio().map_or_else(String::new, |ratio| format!(" A/A {}", text::ratio(ratio)));
-    format!("{} {} {}{control}", figure.name, text::spread(figure), figure.unit)
+    format!("{} {}{}{control}", figure.name, text::spread(figure), text::unit(figure))
 }
 
 fn percentiles(row: &Row, name_width: usize) -> String {
@@ -110,7 +110,7 @@ mod tests {
             "1:1-1M: ",
             "  nats-server  corrected          1,000",
             "  myelin       driver's own       1,000",
-            "  nats-server  failed: round 2: 5 messages were lost\n",
+            "  nats-server  not to be trusted: round 2: 5 messages were lost\n",
             "rate 3.00M (2.70M..3.60M) msgs/s A/A 1.05x | server CPU 6.00 (5.40..7.20) us/msg",
         ] {
             assert!(report.contains(expected), "{expected:?} in:\n{report}");

@@ -25,15 +25,33 @@ pub(super) fn time(nanoseconds: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// A median with its range, if there is more than one value.
+/// A median with its range, if there is more than one value. Times bring their unit.
 pub(super) fn spread(figure: &Figure) -> String {
+    let shown = |value: f64| if is_time(figure) { time(value * 1e3) } else { number(value) };
     match figure.spread() {
         None => "-".into(),
-        Some(Spread { median, .. }) if figure.values.len() == 1 => number(median),
+        Some(Spread { median, .. }) if figure.values.len() == 1 => shown(median),
         Some(Spread { median, least, most }) => {
-            format!("{} ({}..{})", number(median), number(least), number(most))
+            format!("{} ({}..{})", shown(median), shown(least), shown(most))
         }
     }
+}
+
+/// A figure's name with the unit of what `spread` says.
+pub(super) fn label(figure: &Figure) -> String {
+    match is_time(figure) {
+        true => figure.name.clone(),
+        false => format!("{}, {}", figure.name, figure.unit),
+    }
+}
+
+/// What stands behind what `spread` says.
+pub(super) fn unit(figure: &Figure) -> String {
+    if is_time(figure) { String::new() } else { format!(" {}", figure.unit) }
+}
+
+fn is_time(figure: &Figure) -> bool {
+    figure.unit == "us"
 }
 
 /// A percentile; of no samples there is none.
@@ -84,6 +102,11 @@ mod tests {
         let figure = |values: &[f64]| spread(&Figure::new("x", "s", Better::Low, values.to_vec()));
         assert_eq!(figure(&[2.0, 1.0, 4.0]), "2.00 (1.00..4.00)");
         assert_eq!((figure(&[2.0]), figure(&[])), ("2.00".into(), "-".into()));
+        let time = Figure::new("latency p99", "us", Better::Low, vec![1500.0, 20.0, 2e6]);
+        assert_eq!(spread(&time), "1.50 ms (20.0 us..2.00 s)");
+        assert_eq!((label(&time), unit(&time)), ("latency p99".into(), String::new()));
+        let rate = Figure::new("rate", "msgs/s", Better::High, vec![1.0]);
+        assert_eq!((label(&rate), unit(&rate)), ("rate, msgs/s".into(), " msgs/s".into()));
         assert_eq!([0, 1_234_567].map(grouped), ["0", "1,234,567"]);
     }
 }
