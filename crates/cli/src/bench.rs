@@ -6,6 +6,7 @@
 //! `footprint` are the workloads, `plan`, `table` and `report` make the table; `jetstream` has the workloads and rows of
 //! streams, `scratch` where their servers keep them; `commands` are the benchmarks of `nats bench`, `target` and
 //! `context` say how a server is reached, `admin` asks JetStream for what a benchmark needs, `units` reads and prints;
+//! `latency` measures at fixed rates, `results` is the document of a run and `present` shows it;
 //! `store` measures the store alone and talks to no server. The driver is light on purpose (few threads, prepared frames,
 //! bytes discarded in the kernel), so that the server is what is measured; it needs Linux.
 
@@ -19,13 +20,17 @@ pub(crate) mod error;
 mod flow;
 mod footprint;
 mod frame;
+mod greeting;
 mod jetstream;
+mod latency;
 mod plan;
+mod present;
 mod process;
 mod publisher;
 mod receiver;
 mod report;
 mod request;
+mod results;
 mod scratch;
 mod script;
 mod stat;
@@ -73,6 +78,12 @@ enum Command {
     Kv(commands::arguments::KeyValue),
     /// What the driver itself costs, against a server that does nothing
     Null(commands::arguments::Null),
+    /// How long messages take at a fixed rate
+    #[command(long_about = latency::commands::HELP)]
+    Latency(Box<latency::commands::Arguments>),
+    /// Show results that were measured before
+    #[command(long_about = present::commands::HELP)]
+    Report(present::commands::Arguments),
     /// Compare two server programs side by side, workload by workload
     #[command(long_about = TABLE_HELP)]
     Table(TableArguments),
@@ -157,6 +168,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
         Command::Js(arguments) => commands::jetstream(arguments)?,
         Command::Kv(arguments) => commands::key_value(arguments)?,
         Command::Null(arguments) => commands::null(arguments)?,
+        Command::Latency(arguments) => latency::commands::execute(arguments)?,
+        Command::Report(arguments) => present::commands::execute(arguments)?,
         Command::Table(arguments) => return table(arguments),
         Command::Store(arguments) => return store::run(arguments),
         Command::StorePart(part) => part.run()?,

@@ -17,7 +17,7 @@ pub(crate) mod inbox;
 mod link;
 mod publish;
 pub(crate) mod rows;
-mod stream;
+pub(crate) mod stream;
 mod tape;
 mod window;
 
