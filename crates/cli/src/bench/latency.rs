@@ -41,8 +41,8 @@ use respond::Responders;
 use role::{Frame, Part, Role};
 pub(crate) use schedule::Schedule;
 
-/// A run that keeps less of its rate than this has fallen behind.
-const KEPT: f64 = 0.95;
+/// A run whose last message comes this much later than the plan ends, and by a twentieth of the plan, has fallen behind.
+const BEHIND: Duration = Duration::from_millis(250);
 
 /// Messages that a consumer asks for at a time.
 const BATCH: u64 = 500;
@@ -347,8 +347,9 @@ impl Outcome {
 
     /// The words for a run that fell behind its plan; its latencies are those of a queue that grew all the time.
     fn behind(&self) -> Option<String> {
+        let late = self.elapsed.saturating_sub(self.planned);
         let planned = self.messages as f64 / self.planned.as_secs_f64();
-        (self.rate() < planned * KEPT).then(|| {
+        (late > BEHIND && late > self.planned / 20).then(|| {
             format!(
                 "{:.0} messages/s of {planned:.0}: a queue grew, and latencies are mostly its length",
                 self.rate()
