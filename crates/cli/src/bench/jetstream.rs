@@ -105,6 +105,11 @@ impl Outcome {
         self.done.messages as f64 / self.elapsed.as_secs_f64()
     }
 
+    /// Bytes of payload per second.
+    pub(crate) fn bytes_per_second(&self) -> f64 {
+        self.done.payload_bytes as f64 / self.elapsed.as_secs_f64()
+    }
+
     /// Microseconds of server CPU per message.
     pub(crate) fn cpu_per_message(&self) -> Option<f64> {
         Some(self.cpu?.scheduled.as_secs_f64() * 1e6 / self.done.messages as f64)

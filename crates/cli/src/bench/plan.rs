@@ -1,16 +1,19 @@
-//! The rows of the performance table: what is measured, and the goal of each figure.
+//! Rows: what is measured, how much of it, and the goal of each figure where there is one.
 //!
 //! This file is the core server's table in code; the rows about streams are in `jetstream::rows`, those about
-//! consumers in `jetstream::consumers::rows`. Change a goal here only together with `docs/performance.md`.
+//! consumers in `jetstream::consumers::rows`, those of the studies in the plans that `compare` reads. Change a goal here
+//! only together with `docs/performance.md`.
 
 use std::fmt;
 
+use crate::bench::compare;
 use crate::bench::jetstream;
+use crate::bench::publisher::Until;
 use crate::bench::request::RequestLoad;
 use crate::bench::throughput::{Interest, Load};
 
 /// Subjects in rotation where a row does not say otherwise.
-const SUBJECTS: usize = 64;
+pub(crate) const SUBJECTS: usize = 64;
 
 /// One workload of the table.
 #[derive(Clone, Debug)]
@@ -21,6 +24,19 @@ pub(crate) struct Row {
     pub(crate) group: &'static str,
     pub(crate) workload: Workload,
     pub(crate) goals: Vec<Goal>,
+    /// How much is done, where it is not as the settings say.
+    pub(crate) amount: Option<Amount>,
+    /// The systems that it is for; all, if there are none.
+    pub(crate) systems: Vec<String>,
+}
+
+/// How much of a row is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Amount {
+    /// The end of a round.
+    pub(crate) until: Until,
+    pub(crate) warm_up: Until,
+    pub(crate) rounds: usize,
 }
 
 /// What is done to the servers.
@@ -66,6 +82,19 @@ pub(crate) enum Metric {
     /// Milliseconds of CPU time per second, with hardly anything to do.
     IdleCpu,
     PendingMemory,
+    /// Payload, in million bytes per second.
+    ByteRate,
+    /// Messages per second until the server had taken the last from its publisher.
+    PublishedRate,
+    /// Deliveries per second, all receivers together, until the last.
+    DeliveredRate,
+    Latency999,
+    Latency9999,
+    Latency99999,
+    Latency999999,
+    LatencyMost,
+    /// Resident memory behind a round, with whatever the server keeps of it.
+    LoadedMemory,
 }
 
 /// What a figure must reach.
@@ -103,14 +132,48 @@ impl Metric {
             Self::ConsumerMemory => "bytes/consumer",
             Self::IdleCpu => "CPU ms/s",
             Self::PendingMemory => "bytes/pending ack",
+            Self::ByteRate => "MB/s",
+            Self::PublishedRate => "msgs/s at publisher",
+            Self::DeliveredRate => "msgs/s at subscriber",
+            Self::Latency999 => "p99.9 us",
+            Self::Latency9999 => "p99.99 us",
+            Self::Latency99999 => "p99.999 us",
+            Self::Latency999999 => "p99.9999 us",
+            Self::LatencyMost => "max us",
+            Self::LoadedMemory => "resident MiB after",
         }
+    }
+
+    /// The part of all messages that are not later, where it is a percentile.
+    pub(crate) fn quantile(self) -> Option<f64> {
+        Some(match self {
+            Self::LatencyMedian => 0.5,
+            Self::Latency99 => 0.99,
+            Self::Latency999 => 0.999,
+            Self::Latency9999 => 0.9999,
+            Self::Latency99999 => 0.99999,
+            Self::Latency999999 => 0.999_999,
+            _ => return None,
+        })
+    }
+
+    /// Whether the table with goals leaves it out, because another figure of the same row says it.
+    pub(crate) fn is_detail(self) -> bool {
+        matches!(self, Self::ByteRate | Self::PublishedRate | Self::DeliveredRate | Self::LoadedMemory)
     }
 
     /// Whether a larger figure is the better one.
     pub(crate) fn more_is_better(self) -> bool {
         matches!(
             self,
-            Self::MessageRate | Self::RateKept | Self::ChurnRate | Self::PublishRate | Self::CreationRate
+            Self::MessageRate
+                | Self::RateKept
+                | Self::ChurnRate
+                | Self::PublishRate
+                | Self::CreationRate
+                | Self::ByteRate
+                | Self::PublishedRate
+                | Self::DeliveredRate
         )
     }
 }
@@ -145,7 +208,17 @@ pub(crate) const TABLE: &str = "core,js,consumers";
 /// All rows: the core server, streams, consumers, and the study of publishing to streams.
 pub(crate) fn rows() -> Vec<Row> {
     let (streams, consumers) = (jetstream::rows::issue(), jetstream::consumers::rows::rows());
-    [core(), streams, consumers, jetstream::rows::study()].concat()
+    [core(), streams, consumers, study()].concat()
+}
+
+/// What `--rows` calls the study of publishing to streams.
+const STUDY: &str = "s1";
+
+/// The rows of that study's plan; how much of them is done, the table says.
+fn study() -> Vec<Row> {
+    let plan = compare::file::Plan::built_in(STUDY).expect("the plan is part of the program, and tests read it");
+    let row = |row: Row| Row { name: format!("{STUDY}-{}", row.name), group: STUDY, amount: None, ..row };
+    plan.rows.into_iter().map(row).collect()
 }
 
 /// The rows about the core server, in the order of the issue.
@@ -206,7 +279,7 @@ fn load(publishers: usize, receivers: usize, interest: Interest, size: usize) ->
 }
 
 fn row(name: &'static str, workload: Workload, goals: Vec<Goal>) -> Row {
-    Row { name: name.to_owned(), group: CORE, workload, goals }
+    Row { goals, ..Row::new(name, CORE, workload) }
 }
 
 pub(crate) fn goal(metric: Metric, bound: Bound) -> Goal {
@@ -222,12 +295,18 @@ fn throughput(name: &'static str, load: Load, rate: f64, cpu: f64) -> Row {
 }
 
 fn requests(name: &'static str, clients: usize, size: usize, latency: &[Goal], rate: f64, cpu: f64) -> Row {
-    let load = RequestLoad { clients, size, subjects: SUBJECTS };
+    let load = RequestLoad { clients, services: 1, size, subjects: SUBJECTS };
     let goals = [&[times(Metric::MessageRate, rate), times(Metric::Cpu, cpu)], latency].concat();
     row(name, Workload::Requests(load), goals)
 }
 
 impl Row {
+    /// A row without goals, for all systems, of which as much is done as the settings say.
+    pub(crate) fn new(name: &str, group: &'static str, workload: Workload) -> Self {
+        let (goals, systems) = (Vec::new(), Vec::new());
+        Self { name: name.to_owned(), group, workload, goals, amount: None, systems }
+    }
+
     /// Whether one of these comma-separated patterns matches the row's name or is its group.
     pub(crate) fn is_among(&self, patterns: &str) -> bool {
         patterns
@@ -270,7 +349,7 @@ mod tests {
         let consumers = jetstream::consumers::rows::rows().len();
         assert_eq!(chosen(TABLE), core().len() + jetstream::rows::issue().len() + consumers);
         assert_eq!((chosen("consumers"), chosen("c-*")), (consumers, consumers));
-        assert_eq!(chosen("s1"), jetstream::rows::study().len());
+        assert_eq!(chosen("s1"), study().len());
         assert_eq!(chosen("s1-sync-*, js-get-1"), 7);
         assert_eq!(chosen("*"), rows().len());
     }
@@ -280,7 +359,7 @@ mod tests {
         let rows = rows();
         let names: std::collections::BTreeSet<_> = rows.iter().map(|row| &row.name).collect();
         assert_eq!(names.len(), rows.len());
-        assert!(rows.iter().all(|row| !row.goals.is_empty() || row.group == jetstream::rows::STUDY));
+        assert!(rows.iter().all(|row| !row.goals.is_empty() || row.group == STUDY));
     }
 
     #[test]
