@@ -26,6 +26,8 @@ mod publisher;
 mod receiver;
 mod report;
 mod request;
+#[allow(dead_code, reason = "what is built on it comes next")]
+mod results;
 mod scratch;
 mod script;
 mod stat;

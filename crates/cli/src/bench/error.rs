@@ -22,6 +22,8 @@ pub(crate) enum BenchError {
     Lost(String),
     /// A server process could not be started or watched.
     Process(String),
+    /// A file of results cannot be read or written; the text names it.
+    Results(String),
     /// The store under test failed.
     Store(String),
     /// Nobody answered a request.
@@ -49,6 +51,7 @@ impl fmt::Display for BenchError {
             Self::Protocol(text) => write!(f, "unexpected bytes from the server: {text}"),
             Self::Lost(text) => write!(f, "failed run: {text}"),
             Self::Process(text) => write!(f, "server process: {text}"),
+            Self::Results(text) => write!(f, "results: {text}"),
             Self::Store(text) => write!(f, "the store: {text}"),
             Self::NoResponder => write!(f, "nobody answers requests on this subject"),
             Self::Aborted => write!(f, "stopped because another part of the run failed"),

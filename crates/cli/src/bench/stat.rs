@@ -3,7 +3,7 @@
 //! Pure numbers: knows neither units nor servers.
 
 /// The median of some rounds with its range.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) least: f64,
