@@ -10,6 +10,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use crate::bench::churn;
+use crate::bench::compare::work::Latency;
 use crate::bench::error::BenchError;
 use crate::bench::footprint;
 use crate::bench::jetstream;
@@ -18,6 +19,7 @@ use crate::bench::plan::{Amount, Metric, Row, Workload};
 use crate::bench::process::{CpuTime, Server};
 use crate::bench::publisher::Until;
 use crate::bench::request::{self, RequestLoad};
+use crate::bench::results::{Clock, Curve, Distribution};
 use crate::bench::scratch::Scratch;
 use crate::bench::system::System;
 use crate::bench::throughput::{self, Prepared};
@@ -118,8 +120,8 @@ pub(crate) struct Measured {
     pub(crate) row: Row,
     /// One value per successful round.
     pub(crate) samples: BTreeMap<(Metric, Seat), Vec<f64>>,
-    /// Nanoseconds, of all rounds together, where the row measures latency.
-    pub(crate) latencies: BTreeMap<Seat, Histogram<u64>>,
+    /// Of all rounds together, where the row measures latency.
+    pub(crate) curves: BTreeMap<Seat, Vec<Curve>>,
     /// From the start of the process until it served.
     pub(crate) starts: BTreeMap<Seat, Duration>,
     /// Servers that failed a round, and why. They take no further part in the row.
@@ -165,7 +167,7 @@ impl Measured {
         Self {
             row,
             samples: BTreeMap::new(),
-            latencies: BTreeMap::new(),
+            curves: BTreeMap::new(),
             starts: BTreeMap::new(),
             failures: Vec::new(),
             warnings: Vec::new(),
@@ -178,9 +180,12 @@ impl Measured {
         for &(metric, value) in &round.readings {
             self.samples.entry((metric, seat)).or_default().push(value);
         }
-        if let Some(latencies) = &round.latencies {
-            let all = self.latencies.entry(seat).or_insert_with(request::new_latencies);
-            all.add(latencies).map_err(|error| BenchError::Protocol(format!("histograms: {error}")))?;
+        let curves = self.curves.entry(seat).or_default();
+        for curve in &round.curves {
+            match curves.iter_mut().find(|known| (&known.what, known.clock) == (&curve.what, curve.clock)) {
+                Some(known) => known.latencies.add(&curve.latencies),
+                None => curves.push(curve.clone()),
+            }
         }
         let name = bench.contest.name(seat);
         if let Some(cpu) = round.cpu.filter(|cpu| cpu.is_doubtful()) {
@@ -229,6 +234,7 @@ enum Rig {
     Start,
     Streams(jetstream::Load),
     Consumers(consumers::Load),
+    Latency(Latency),
 }
 
 impl Rig {
@@ -242,6 +248,7 @@ impl Rig {
             Workload::Start => Self::Start,
             Workload::Streams(load) => Self::Streams(load),
             Workload::Consumers(load) => Self::Consumers(load),
+            Workload::Latency(load) => Self::Latency(load),
         }
     }
 }
@@ -251,7 +258,7 @@ impl Rig {
 pub(crate) struct Round {
     pub(crate) readings: Vec<(Metric, f64)>,
     pub(crate) cpu: Option<CpuTime>,
-    pub(crate) latencies: Option<Histogram<u64>>,
+    pub(crate) curves: Vec<Curve>,
 }
 
 impl Round {
@@ -262,7 +269,7 @@ impl Round {
     /// Those of these figures that there are.
     fn of(figures: &[(Metric, Option<f64>)], cpu: Option<CpuTime>) -> Self {
         let readings = figures.iter().filter_map(|&(metric, value)| Some((metric, value?)));
-        Self { readings: readings.collect(), cpu, latencies: None }
+        Self { readings: readings.collect(), cpu, curves: Vec::new() }
     }
 
     fn of_throughput(outcome: &throughput::Outcome) -> Self {
@@ -283,7 +290,7 @@ impl Round {
             (Metric::Latency99, Some(outcome.latency(0.99))),
             (Metric::Cpu, outcome.cpu_per_request()),
         ];
-        Self { latencies: Some(outcome.latencies.clone()), ..Self::of(&figures, outcome.cpu) }
+        Self { curves: vec![curve("round trip", &outcome.latencies)], ..Self::of(&figures, outcome.cpu) }
     }
 
     fn of_streams(outcome: &jetstream::Outcome) -> Self {
@@ -295,12 +302,12 @@ impl Round {
             (Metric::SubjectMemory, outcome.memory_per_message()),
             (Metric::ByteRate, Some(outcome.bytes_per_second() / 1e6)),
         ];
-        let latencies = outcome.done.latencies.clone();
-        Self { latencies, ..Self::of(&figures, outcome.cpu) }
+        let curves = outcome.done.latencies.iter().map(|latencies| curve("publish to ack", latencies));
+        Self { curves: curves.collect(), ..Self::of(&figures, outcome.cpu) }
     }
 
     fn of_consumers(outcome: consumers::Outcome) -> Self {
-        Self { readings: outcome.readings, cpu: outcome.cpu, latencies: None }
+        Self { readings: outcome.readings, cpu: outcome.cpu, curves: Vec::new() }
     }
 
     fn of_churn(comparison: &churn::Comparison) -> Self {
@@ -314,6 +321,11 @@ impl Round {
     fn churn_fell_behind(&self) -> bool {
         self.readings.iter().any(|&(metric, value)| metric == Metric::ChurnRate && value < 9000.0)
     }
+}
+
+/// Latencies that count from when a message was really sent.
+fn curve(what: &str, latencies: &Histogram<u64>) -> Curve {
+    Curve { what: what.to_owned(), clock: Clock::Sent, latencies: Distribution::of(latencies) }
 }
 
 /// One of the servers of a row. Rows about a server at rest start further processes of its program.
@@ -357,6 +369,7 @@ impl Contestant {
             Rig::Consumers(load) if !load.wants_fresh_server() => {
                 self.stage().run(address, until, None)?;
             }
+            Rig::Latency(_) => {}
             Rig::Subscriptions | Rig::IdleConnections | Rig::Start | Rig::Streams(_) | Rig::Consumers(_) => {}
         }
         Ok(())
@@ -392,9 +405,8 @@ impl Contestant {
                 let outcome = self.stage().run(server.address(), until, Some(server.meter()))?;
                 return Ok(Round::of_consumers(outcome));
             }
-            Rig::Consumers(_) => {
-                Round::of_consumers(self.stage().run(address, until, Some(meter))?)
-            }
+            Rig::Consumers(_) => Round::of_consumers(self.stage().run(address, until, Some(meter))?),
+            Rig::Latency(_) => return Err(BenchError::Usage("latency comes next".into())),
             Rig::Subscriptions => {
                 let bytes = footprint::per_subscription(binary, settings.subscriptions)?;
                 return Ok(Round::without_cpu(vec![(Metric::SubscriptionMemory, bytes)]));

@@ -12,16 +12,17 @@ pub(crate) mod commands;
 pub(crate) mod consumers;
 mod drive;
 mod envelope;
-mod fast;
+pub(crate) mod fast;
 mod get;
 mod inbox;
 mod link;
 mod publish;
 pub(crate) mod rows;
-mod stream;
+pub(crate) mod stream;
 mod tape;
 mod window;
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ use stream::{Feature, Storage, Streams};
 const SUBJECTS: usize = 64;
 
 /// The window of asynchronous publishing where a row does not say otherwise.
-const WINDOW: usize = 4096;
+pub(crate) const WINDOW: usize = 4096;
 
 /// What is done to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,14 @@ pub(crate) struct Load {
     pub(crate) streams: usize,
     /// Whether the server syncs before it acknowledges.
     pub(crate) synced: bool,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mode, storage, size, clients, streams, synced } = self;
+        let synced = if *synced { ", synced before acknowledgements" } else { "" };
+        write!(f, "{mode:?}, {clients} clients, {streams} streams in {storage:?}{synced}, {size} B")
+    }
 }
 
 /// How messages go in or out.

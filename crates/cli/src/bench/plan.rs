@@ -7,6 +7,7 @@
 use std::fmt;
 
 use crate::bench::compare;
+use crate::bench::compare::work::Latency;
 use crate::bench::jetstream;
 use crate::bench::publisher::Until;
 use crate::bench::request::RequestLoad;
@@ -56,6 +57,39 @@ pub(crate) enum Workload {
     Streams(jetstream::Load),
     /// Consumers of JetStream, and what clients build on them.
     Consumers(jetstream::consumers::Load),
+    /// Messages at planned times.
+    Latency(Latency),
+}
+
+/// Messages of a stream that is read at scale 1.
+pub(crate) const FULL_STREAM: u64 = 1_000_000;
+
+impl fmt::Display for Workload {
+    /// One line for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Throughput(load) => write!(f, "{load}"),
+            Self::Requests(RequestLoad { clients, services, size, .. }) => {
+                write!(f, "{clients} clients request, {services} services echo, {size} B")
+            }
+            Self::Churn(load) => {
+                write!(f, "{load}, with and without 10,000 SUB/UNSUB pairs a second beside it")
+            }
+            Self::Subscriptions => write!(f, "memory of subscriptions"),
+            Self::IdleConnections => write!(f, "memory of idle connections"),
+            Self::Start => write!(f, "a process that has just been started"),
+            Self::Streams(load) => write!(f, "{load}"),
+            Self::Consumers(load) => write!(f, "{load}"),
+            Self::Latency(load) => write!(f, "{load}"),
+        }
+    }
+}
+
+impl Workload {
+    /// Whether it sends at a rate of its own, for as long as it is told.
+    pub(crate) fn has_rate(&self) -> bool {
+        matches!(self, Self::Latency(_))
+    }
 }
 
 /// A kind of figure.
@@ -96,6 +130,35 @@ pub(crate) enum Metric {
     /// Resident memory behind a round, with whatever the server keeps of it.
     LoadedMemory,
 }
+
+/// All of them, in the order in which comparisons show them.
+pub(crate) const ALL: [Metric; 25] = [
+    Metric::MessageRate,
+    Metric::ByteRate,
+    Metric::PublishRate,
+    Metric::PublishedRate,
+    Metric::DeliveredRate,
+    Metric::RateKept,
+    Metric::ChurnRate,
+    Metric::CreationRate,
+    Metric::LatencyMedian,
+    Metric::Latency99,
+    Metric::Latency999,
+    Metric::Latency9999,
+    Metric::Latency99999,
+    Metric::Latency999999,
+    Metric::LatencyMost,
+    Metric::Cpu,
+    Metric::IdleCpu,
+    Metric::LoadedMemory,
+    Metric::ProcessMemory,
+    Metric::SubscriptionMemory,
+    Metric::ConnectionMemory,
+    Metric::ConsumerMemory,
+    Metric::SubjectMemory,
+    Metric::PendingMemory,
+    Metric::StartTime,
+];
 
 /// What a figure must reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,17 +207,34 @@ impl Metric {
         }
     }
 
-    /// The part of all messages that are not later, where it is a percentile.
-    pub(crate) fn quantile(self) -> Option<f64> {
-        Some(match self {
-            Self::LatencyMedian => 0.5,
-            Self::Latency99 => 0.99,
-            Self::Latency999 => 0.999,
-            Self::Latency9999 => 0.9999,
-            Self::Latency99999 => 0.99999,
-            Self::Latency999999 => 0.999_999,
-            _ => return None,
-        })
+    /// What comparisons call it, and its unit.
+    pub(crate) fn figure(self) -> (&'static str, &'static str) {
+        match self {
+            Self::MessageRate => ("rate", "msgs/s"),
+            Self::Cpu => ("CPU", "us/msg"),
+            Self::LatencyMedian => ("p50", "us"),
+            Self::Latency99 => ("p99", "us"),
+            Self::Latency999 => ("p99.9", "us"),
+            Self::Latency9999 => ("p99.99", "us"),
+            Self::Latency99999 => ("p99.999", "us"),
+            Self::Latency999999 => ("p99.9999", "us"),
+            Self::LatencyMost => ("max", "us"),
+            Self::RateKept => ("rate kept", "%"),
+            Self::ChurnRate => ("churn", "SUB/UNSUB pairs/s"),
+            Self::SubscriptionMemory => ("memory", "bytes/subscription"),
+            Self::ConnectionMemory => ("memory", "bytes/connection"),
+            Self::ConsumerMemory => ("memory", "bytes/consumer"),
+            Self::SubjectMemory => ("memory", "bytes/subject"),
+            Self::PendingMemory => ("memory", "bytes/pending ack"),
+            Self::ProcessMemory => ("resident at start", "MiB"),
+            Self::LoadedMemory => ("resident after", "MiB"),
+            Self::StartTime => ("start", "ms"),
+            Self::PublishRate | Self::PublishedRate => ("rate at publisher", "msgs/s"),
+            Self::DeliveredRate => ("rate at subscriber", "msgs/s"),
+            Self::CreationRate => ("creation", "consumers/s"),
+            Self::IdleCpu => ("idle CPU", "ms/s"),
+            Self::ByteRate => ("bytes", "MB/s"),
+        }
     }
 
     /// Whether the table with goals leaves it out, because another figure of the same row says it.
@@ -216,7 +296,8 @@ const STUDY: &str = "s1";
 
 /// The rows of that study's plan; how much of them is done, the table says.
 fn study() -> Vec<Row> {
-    let plan = compare::file::Plan::built_in(STUDY).expect("the plan is part of the program, and tests read it");
+    let plan =
+        compare::file::Plan::built_in(STUDY).expect("the plan is part of the program, and tests read it");
     let row = |row: Row| Row { name: format!("{STUDY}-{}", row.name), group: STUDY, amount: None, ..row };
     plan.rows.into_iter().map(row).collect()
 }

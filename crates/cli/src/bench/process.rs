@@ -96,10 +96,11 @@ impl Server {
         let log = std::env::temp_dir().join(format!("myelin-bench-{}-{port}.log", std::process::id()));
         let file = File::create(&log).map_err(BenchError::io("creating the server's log file"))?;
         let started = Instant::now();
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn().map_err(|error| {
-            let _ = fs::remove_file(&log);
-            BenchError::Process(format!("cannot start {}: {error}", command.get_program().display()))
-        })?;
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn().map_err(|error| {
+                let _ = fs::remove_file(&log);
+                BenchError::Process(format!("cannot start {}: {error}", command.get_program().display()))
+            })?;
         let address = Address::loopback(port);
         let mut server = Self { child, log, address, ready_after: Duration::ZERO, _room: room };
         server.wait_until_ready(started, is_ready, patience)?;
@@ -349,7 +350,8 @@ mod tests {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "sleep 1000 & wait"]);
         let is_ready = |_| true;
-        let launch = Launch { command, port: free_port().unwrap(), room: None, is_ready, patience: START_PATIENCE };
+        let launch =
+            Launch { command, port: free_port().unwrap(), room: None, is_ready, patience: START_PATIENCE };
         let server = Server::run(launch).unwrap();
         let first = server.child.id();
         let deadline = Instant::now() + Duration::from_secs(20);

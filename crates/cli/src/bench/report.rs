@@ -8,9 +8,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::bench::contest::{Contest, Measured, Seat, Settings};
 use crate::bench::plan::{Bound, Metric};
 use crate::bench::stat::Spread;
-use crate::bench::contest::{Contest, Measured, Seat, Settings};
 
 /// Who is who in the table: two systems, and the second once more.
 const REFERENCE: Seat = Seat(0);

@@ -81,7 +81,6 @@ pub(crate) struct Arguments {
     markdown: Option<PathBuf>,
 }
 
-
 /// Runs the command. The exit code says whether the goals were reached.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, BenchError> {
     let rows: Vec<plan::Row> = plan::rows().into_iter().filter(|row| row.is_among(&arguments.rows)).collect();

@@ -3,6 +3,7 @@
 //! Owns the order of things: subscribe, barrier, clock on, publish, PONG, last delivery, clock off,
 //! settle. The work itself is in `publisher` and `receiver`.
 
+use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -32,6 +33,19 @@ pub(crate) struct Load {
     pub(crate) subjects: usize,
     /// Average payload, in bytes.
     pub(crate) size: usize,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { publishers, receivers, subjects, size, .. } = self;
+        let kind = match self.interest {
+            Interest::Star => "subscribers to *",
+            Interest::Everything => "subscribers to >",
+            Interest::Queue => "members of a queue group",
+            Interest::OwnSubjects => "subscribers to subjects of their own",
+        };
+        write!(f, "{publishers} publishers, {receivers} {kind}, {subjects} subjects each, {size} B")
+    }
 }
 
 /// How the receivers subscribe.
@@ -222,7 +236,8 @@ fn drive(
     until: Until,
     flow: &Flow,
 ) -> Result<(Vec<Published>, Option<Instant>), BenchError> {
-    let parts: Vec<Until> = (0..publishers.len()).map(|number| until.part(publishers.len(), number)).collect();
+    let parts: Vec<Until> =
+        (0..publishers.len()).map(|number| until.part(publishers.len(), number)).collect();
     thread::scope(|scope| {
         let receiving = (!receivers.is_empty())
             .then(|| scope.spawn(|| receivers.receive(flow).inspect_err(|_| flow.fail())));

@@ -132,7 +132,8 @@ impl Plan {
     /// A plan of this program.
     pub(crate) fn built_in(name: &str) -> Result<Self, BenchError> {
         let text = BUILT_IN.iter().find(|(built_in, _)| *built_in == name).map(|(_, text)| text);
-        let text = text.ok_or_else(|| BenchError::Usage(format!("there is no plan {name:?} in this program")))?;
+        let text =
+            text.ok_or_else(|| BenchError::Usage(format!("there is no plan {name:?} in this program")))?;
         Self::parse(text).map_err(|why| BenchError::Usage(format!("{name}: {why}")))
     }
 
@@ -162,7 +163,8 @@ impl Plan {
                 common.insert(key.into(), value);
             }
         }
-        let common: Common = Value::Table(common).try_into().map_err(|error| format!("row {title}: {error}"))?;
+        let common: Common =
+            Value::Table(common).try_into().map_err(|error| format!("row {title}: {error}"))?;
         let work: Work = Value::Table(table).try_into().map_err(|error| format!("row {title}: {error}"))?;
         let workload = work.workload().map_err(|error| format!("row {title}: {error}"))?;
         let amount = Some(common.amount(&self.head).ok_or_else(|| format!("row {title}: not that little"))?);
@@ -172,7 +174,9 @@ impl Plan {
     fn check(&self) -> Result<(), String> {
         let is_known = |name: &String| self.systems.iter().any(|system| system.name == *name);
         let named = self.rows.iter().flat_map(|row| &row.systems);
-        if let Some(name) = named.chain([&self.head.baseline, &self.head.control]).find(|name| !is_known(name)) {
+        if let Some(name) =
+            named.chain([&self.head.baseline, &self.head.control]).find(|name| !is_known(name))
+        {
             return Err(format!("no system is called {name:?}"));
         }
         for (number, row) in self.rows.iter().enumerate() {
@@ -255,7 +259,11 @@ fn expanded(template: &Table) -> Vec<Table> {
 fn named(row: &Table) -> String {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
-        value => value.to_string(),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(is_so) => is_so.to_string(),
+        // In a name they would help nobody.
+        Value::Datetime(_) | Value::Array(_) | Value::Table(_) => String::new(),
     };
     let template = row.get("name").map(text).unwrap_or_default();
     row.iter().fold(template, |name, (key, value)| name.replace(&format!("{{{key}}}"), &text(value)))
@@ -286,9 +294,13 @@ mod tests {
                     (row.systems.is_empty() || row.systems.contains(&system.name))
                         && system.kind.can(&row.workload)
                 };
-                assert!(plan.systems.iter().filter(able).count() > 1, "{name}: nobody to compare in {}", row.name);
+                assert!(
+                    plan.systems.iter().filter(able).count() > 1,
+                    "{name}: nobody to compare in {}",
+                    row.name
+                );
             }
-            let known: Vec<&str> = crate::bench::plan::ALL.iter().map(|metric| metric.label()).collect();
+            let known: Vec<&str> = crate::bench::plan::ALL.iter().map(|metric| metric.figure().0).collect();
             let unknown = plan.head.figures.iter().find(|figure| !known.contains(&figure.as_str()));
             assert_eq!(unknown, None, "{name}");
         }
@@ -304,11 +316,14 @@ mod tests {
 
     #[test]
     fn lists_are_grids() {
-        let plan = parse("[[row]]\nname = 'p{publishers}-{size}'\nwork = 'core'\npublishers = [1, 2]\nsize = ['16', '1K']\n");
+        let plan = parse(
+            "[[row]]\nname = 'p{publishers}-{size}'\nwork = 'core'\npublishers = [1, 2]\nsize = ['16', '1K']\n",
+        );
         let plan = plan.unwrap();
         let names: Vec<&str> = plan.rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["p1-16", "p1-1K", "p2-16", "p2-1K"]);
-        let expected = Load { publishers: 2, receivers: 0, interest: Interest::Star, subjects: 64, size: 1024 };
+        let expected =
+            Load { publishers: 2, receivers: 0, interest: Interest::Star, subjects: 64, size: 1024 };
         assert!(matches!(plan.rows[3].workload, Workload::Throughput(load) if load == expected));
     }
 
@@ -346,7 +361,9 @@ mod tests {
         assert!(error(&row("work = 'core'\nsize = 1\nbatch = 2")).contains("row r: unknown field"));
         assert!(error(&row("work = 'magic'")).contains("row r: unknown variant"));
         assert!(error(&row("work = 'core'\nsize = 'large'")).contains("row r:"));
-        assert!(error(&row("work = 'core'\nsize = 1\nsystems = ['b']")).contains("no system is called \"b\""));
+        assert!(
+            error(&row("work = 'core'\nsize = 1\nsystems = ['b']")).contains("no system is called \"b\"")
+        );
         let twice = row("work = 'start'");
         assert!(error(&format!("{twice}{twice}")).contains("two rows are called \"r\""));
         assert!(error("").contains("no row"));

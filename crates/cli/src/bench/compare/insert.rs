@@ -26,7 +26,8 @@ pub(crate) fn between_markers(page: &str, name: &str, text: &str) -> Result<Stri
 mod tests {
     use super::*;
 
-    const PAGE: &str = "# Title\n\n<!-- plan: s1 -->\nold\n<!-- end -->\n\n<!-- plan: s2 -->\n<!-- end -->\ntail\n";
+    const PAGE: &str =
+        "# Title\n\n<!-- plan: s1 -->\nold\n<!-- end -->\n\n<!-- plan: s2 -->\n<!-- end -->\ntail\n";
 
     #[test]
     fn only_the_text_between_the_markers_changes() {
@@ -43,6 +44,8 @@ mod tests {
         assert!(error("nothing").contains("has no line"));
         assert!(error("<!-- plan: s1 --> open").contains("not followed"));
         assert!(error("<!-- plan: s1 --><!-- plan: s2 --><!-- end -->").contains("another plan"));
-        assert!(error("<!-- plan: s1 --><!-- end --><!-- plan: s1 --><!-- end -->").contains("more than once"));
+        assert!(
+            error("<!-- plan: s1 --><!-- end --><!-- plan: s1 --><!-- end -->").contains("more than once")
+        );
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! Owns names, defaults and limits. Every key that a kind of work does not have is an error.
 
+use std::fmt;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use crate::bench::jetstream::consumers;
 use crate::bench::jetstream::consumers::pull::{Acks, How};
-use crate::bench::jetstream::consumers::{self};
 use crate::bench::jetstream::fast::Flow;
 use crate::bench::jetstream::stream::Storage;
 use crate::bench::jetstream::{self, Mode, WINDOW};
@@ -296,6 +298,20 @@ pub(crate) struct Latency {
     pub(crate) size: usize,
 }
 
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from_to, rate, connections, storage, synced, size } = self;
+        let synced = if *synced { ", synced before acknowledgements" } else { "" };
+        let place = match from_to {
+            FromTo::Request => "request to answer".to_owned(),
+            FromTo::Subscriber => "publisher to subscriber".to_owned(),
+            FromTo::Ack => format!("publisher to acknowledgement, {storage:?}{synced}"),
+            FromTo::Consumer => format!("publisher to consumer, {storage:?}{synced}"),
+        };
+        write!(f, "latency, {place}, {rate}/s over {connections} connections, {size} B")
+    }
+}
+
 fn streamed(
     mode: Mode,
     clients: usize,
@@ -306,9 +322,11 @@ fn streamed(
 ) -> Result<Workload, String> {
     at_least_one(&[clients, streams])?;
     if !mode.is_possible() || streams > clients {
-        return Err("windows and acks must be at least 1, batches 2, flows 1 to 65535, streams at most as many as \
+        return Err(
+            "windows and acks must be at least 1, batches 2, flows 1 to 65535, streams at most as many as \
             clients"
-            .into());
+                .into(),
+        );
     }
     Ok(Workload::Streams(jetstream::Load { mode, storage, size, clients, streams, synced }))
 }
@@ -328,7 +346,8 @@ mod tests {
 
     #[test]
     fn settings_become_loads() {
-        let Ok(Workload::Streams(load)) = work("work='publish'\nhow='fast'\nbatch=10\nstorage='memory'\nsize='4K'")
+        let Ok(Workload::Streams(load)) =
+            work("work='publish'\nhow='fast'\nbatch=10\nstorage='memory'\nsize='4K'")
         else {
             panic!("no load of a stream");
         };

@@ -13,12 +13,13 @@ mod latency;
 mod ledger;
 mod message;
 mod pending;
-mod pull;
+pub(crate) mod pull;
 mod push;
 mod replay;
 pub(crate) mod rows;
 mod seat;
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -75,6 +76,12 @@ pub(crate) enum Load {
     Crowd,
     /// Many messages are delivered, then acknowledged in an order without locality.
     Pending,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}, {} B", self.size())
+    }
 }
 
 /// How large things are, of what the issue says.

@@ -50,8 +50,7 @@ pub(super) fn together(
         (0..pairs).map(|_| publisher(run.address, &stream, rotation.clone(), window)).collect();
     let (mut publishers, expected) = (publishers?, Expected::later());
     let wish = Wish { size, ..ordered(&stream, &expected) };
-    let readers: Result<Vec<_>, _> =
-        (0..pairs).map(|_| Seat::open(run.address, Push::new(wish))).collect();
+    let readers: Result<Vec<_>, _> = (0..pairs).map(|_| Seat::open(run.address, Push::new(wish))).collect();
     let (mut readers, before, start) = (readers?, run.cpu()?, Instant::now());
     let (published, last) = thread::scope(|scope| {
         let publishing = scope.spawn(|| {

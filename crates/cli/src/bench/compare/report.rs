@@ -1,0 +1,197 @@
+//! Results as a table in Markdown that also reads well in a terminal.
+//!
+//! Owns the look, and the rule what is a difference: a ratio of medians that is not beyond what two processes of one
+//! program differ by is none. Reads nothing but results.
+
+use std::fmt::Write;
+
+use crate::bench::compare::file::Head;
+use crate::bench::report::figure as number;
+use crate::bench::results::{Better, Cell, Clock, Figure, Results, Row};
+
+/// What is said of a ratio inside the noise.
+const NO_DIFFERENCE: &str = "no difference shown";
+
+/// What a system's median says beside the baseline's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Difference {
+    /// This many times better; below 1, worse.
+    Times(f64),
+    /// Not beyond the noise.
+    NotShown,
+    /// There is no control to tell it from noise.
+    Untold(f64),
+}
+
+impl Difference {
+    /// `noise` is how many times apart two processes of one program were, at least 1.
+    pub(crate) fn of(figure: &Figure, baseline: &Figure, noise: Option<f64>) -> Option<Self> {
+        let (ours, theirs) = (figure.spread()?, baseline.spread()?);
+        let times = match figure.better {
+            Better::High => ours.times(&theirs)?,
+            Better::Low => theirs.times(&ours)?,
+            Better::Neither => return None,
+        };
+        Some(match noise {
+            None => Self::Untold(times),
+            Some(noise) if times <= noise && times >= 1.0 / noise => Self::NotShown,
+            Some(_) => Self::Times(times),
+        })
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Times(times) => format!(", **{}x**", ratio(times)),
+            Self::NotShown => format!(", {NO_DIFFERENCE}"),
+            Self::Untold(times) => format!(", {}x (no control)", ratio(times)),
+        }
+    }
+}
+
+fn ratio(times: f64) -> String {
+    if times < 0.095 { format!("{times:.3}") } else { format!("{times:.2}") }
+}
+
+/// The whole report.
+pub(crate) fn markdown(results: &Results, head: &Head) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "{}\n", head.about.trim());
+    let about = &results.circumstances;
+    let _ = writeln!(text, "- {}, {} x {}, Linux {}", about.date, about.cores, about.machine, about.kernel);
+    let _ = writeln!(text, "- load before: {}; driver: {}", about.load_before, about.driver);
+    for system in &results.systems {
+        let note = |what: &str| about.notes.get(&format!("{what} of {}", system.name));
+        let size = note("size").map(|size| format!(", {size}")).unwrap_or_default();
+        let start = note("start").map(|start| format!(", starts in {start}")).unwrap_or_default();
+        let _ = writeln!(text, "- {}: {}{size}{start}", system.name, system.version);
+    }
+    for (name, note) in about.notes.iter().filter(|(name, _)| !name.contains(" of ")) {
+        let _ = writeln!(text, "- {name}: {note}");
+    }
+    let _ = writeln!(text, "\n{}", table(results, head, &results.rows.iter().collect::<Vec<_>>()));
+    let _ = writeln!(
+        text,
+        "Medians with least and most of the rounds. **1.50x** means that many times better than {}: more for rates, \
+         less for costs. A/A is how far apart two processes of {} were, in the medians or in the worst round; a ratio \
+         that is not beyond it says nothing and is printed as \"{NO_DIFFERENCE}\". A percentile marked * has fewer than \
+         10 samples beyond it.",
+        head.baseline, head.control
+    );
+    let failures = failures(results.rows.iter());
+    if !failures.is_empty() {
+        let _ = writeln!(text, "\nFailed runs:\n\n{failures}");
+    }
+    text
+}
+
+/// One row as soon as it is measured, for who watches.
+pub(crate) fn row(results: &Results, head: &Head, name: &str) -> String {
+    let Some(row) = results.row(name) else { return String::new() };
+    let lines = table(results, head, &[row]);
+    let body: Vec<&str> = lines.lines().skip(2).collect();
+    format!("{}\n{}", body.join("\n"), failures([row].into_iter()))
+}
+
+fn failures<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    let mut text = String::new();
+    for row in rows {
+        for error in row.cells.iter().flat_map(|cell| &cell.errors) {
+            let _ = writeln!(text, "- {}: {error}", row.name);
+        }
+    }
+    text
+}
+
+/// A line for each figure of each row, a column for each system.
+fn table(results: &Results, head: &Head, rows: &[&Row]) -> String {
+    let names: Vec<&str> = results.systems.iter().map(|system| system.name.as_str()).collect();
+    let mut lines = vec![[&["workload", "figure"][..], &names[..], &["A/A"][..]].concat()]
+        .into_iter()
+        .map(|line| line.into_iter().map(str::to_owned).collect())
+        .collect::<Vec<Vec<String>>>();
+    for row in rows {
+        for (name, unit) in figures(row, head) {
+            let mut line = vec![row.name.clone(), format!("{name}, {unit}")];
+            let noise = row.cell(&head.control).and_then(|cell| cell.figure(&name)?.control_ratio());
+            for system in &names {
+                line.push(cell_text(row, system, &name, head, noise));
+            }
+            line.push(noise.map_or_else(String::new, |noise| format!("{noise:.2}x")));
+            lines.push(line);
+        }
+        if figures(row, head).is_empty() {
+            let mut line = vec![row.name.clone(), "-".to_owned()];
+            line.extend(names.iter().map(|system| failed(row.cell(system))));
+            line.push(String::new());
+            lines.push(line);
+        }
+    }
+    aligned(&lines)
+}
+
+/// Names and units of what a row shows, in the order of the first system that has it.
+fn figures(row: &Row, head: &Head) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for figure in row.cells.iter().flat_map(|cell| &cell.figures) {
+        let is_wanted = head.figures.is_empty() || head.figures.contains(&figure.name);
+        if is_wanted && !all.iter().any(|(name, _)| *name == figure.name) {
+            all.push((figure.name.clone(), figure.unit.clone()));
+        }
+    }
+    all
+}
+
+fn cell_text(row: &Row, system: &str, name: &str, head: &Head, noise: Option<f64>) -> String {
+    let cell = row.cell(system);
+    let Some((cell, figure)) = cell.and_then(|cell| Some((cell, cell.figure(name)?))) else {
+        return failed(cell);
+    };
+    let Some(spread) = figure.spread() else { return failed(Some(cell)) };
+    let thin = if is_thin(cell, name, figure.values.len()) { "*" } else { "" };
+    let median = number(spread.median);
+    let range = match figure.values.len() {
+        1 => String::new(),
+        _ => format!(" ({}..{})", number(spread.least), number(spread.most)),
+    };
+    let baseline = row.cell(&head.baseline).filter(|_| system != head.baseline);
+    let difference = baseline.and_then(|cell| Difference::of(figure, cell.figure(name)?, noise));
+    format!("{median}{thin}{range}{}", difference.map(Difference::text).unwrap_or_default())
+}
+
+fn failed(cell: Option<&Cell>) -> String {
+    match cell {
+        Some(cell) if !cell.errors.is_empty() => "failed".into(),
+        _ => "-".into(),
+    }
+}
+
+/// Whether a percentile of one round has too few samples beyond it.
+fn is_thin(cell: &Cell, name: &str, rounds: usize) -> bool {
+    let quantile: Option<f64> = name.strip_prefix('p').and_then(|percent| percent.parse().ok());
+    let curve = cell.curves.iter().find(|curve| curve.clock != Clock::Driver);
+    quantile.zip(curve).is_some_and(|(percent, curve)| {
+        let mut percentile = curve.latencies.percentile(percent / 100.0);
+        percentile.beyond /= rounds.max(1) as f64;
+        percentile.is_thin()
+    })
+}
+
+/// The lines as a table whose columns are equally wide; the first is the heading.
+fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let wide =
+        |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0).max(3);
+    let widths: Vec<usize> = (0..columns).map(wide).collect();
+    let mut text = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        for (cell, width) in line.iter().zip(&widths) {
+            let _ = write!(text, "| {cell:width$} ");
+        }
+        text.push_str("|\n");
+        if number == 0 {
+            widths.iter().for_each(|width| text.push_str(&format!("|{}", "-".repeat(width + 2))));
+            text.push_str("|\n");
+        }
+    }
+    text
+}
