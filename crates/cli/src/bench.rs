@@ -19,14 +19,18 @@ mod error;
 mod flow;
 mod footprint;
 mod frame;
+mod greeting;
 mod jetstream;
+mod latency;
+#[cfg_attr(not(feature = "other-systems"), path = "bench/others_absent.rs")]
+mod others;
 mod plan;
+mod present;
 mod process;
 mod publisher;
 mod receiver;
 mod report;
 mod request;
-#[allow(dead_code, reason = "what is built on it comes next")]
 mod results;
 mod scratch;
 mod script;
@@ -63,6 +67,12 @@ enum Command {
     /// JetStream
     #[command(subcommand)]
     Js(jetstream::commands::Command),
+    /// How long messages take at a fixed rate
+    #[command(long_about = latency::commands::HELP)]
+    Latency(latency::commands::Arguments),
+    /// Show results that were measured before
+    #[command(long_about = present::commands::HELP)]
+    Report(present::commands::Arguments),
     /// Compare two server programs side by side, workload by workload
     #[command(long_about = table::HELP)]
     Table(table::Arguments),
@@ -174,6 +184,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
         Command::Service(ServiceCommand::Serve(arguments)) => commands::serve(arguments)?,
         Command::Service(ServiceCommand::Request(arguments)) => commands::request(arguments)?,
         Command::Js(command) => command.run()?,
+        Command::Latency(arguments) => latency::commands::execute(arguments)?,
+        Command::Report(arguments) => present::commands::execute(arguments)?,
         Command::Table(arguments) => return table::run(arguments),
         Command::Compare(arguments) => return compare::run(arguments),
         Command::Store(arguments) => return store::run(arguments),

@@ -19,6 +19,7 @@ use clap::Args;
 use crate::bench::contest::{self, Contest, Settings};
 use crate::bench::error::BenchError;
 use crate::bench::jetstream::consumers::Scale;
+use crate::bench::present::html;
 use crate::bench::results::Results;
 use crate::bench::scratch::{self, Scratch};
 use crate::bench::system::{self, System};
@@ -80,6 +81,9 @@ pub(crate) struct Arguments {
     /// Keep the rows of the JSON file that have not failed, and measure the others
     #[arg(long, requires = "json")]
     resume: bool,
+    /// Write a page with pictures to this file; it needs no network to be read
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Write the table to this file instead of the standard output
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -112,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, BenchError> {
         if document.has(&row.name) {
             continue;
         }
-        let measured = contest::measure(row.clone(), &contest, &settings, &scratch);
+        let measured = contest::measure(row, &contest, &settings, &scratch);
         document.add(&measured);
         eprint!("{}", report::row(document.results(), &plan.head, &row.name));
         if let Some(path) = &arguments.json {
@@ -214,6 +218,9 @@ impl Arguments {
         let markdown = report::markdown(results, &plan.head);
         if let Some(path) = &self.markdown {
             write(path, &markdown)?;
+        }
+        if let Some(path) = &self.html {
+            write(path, &html::page(results))?;
         }
         if let Some(path) = &self.into {
             let page = std::fs::read_to_string(path).map_err(BenchError::io("reading the page"))?;

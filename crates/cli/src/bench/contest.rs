@@ -15,13 +15,15 @@ use crate::bench::error::BenchError;
 use crate::bench::footprint;
 use crate::bench::jetstream;
 use crate::bench::jetstream::consumers::{self, Scale, Stage};
+use crate::bench::latency;
+use crate::bench::others;
 use crate::bench::plan::{Amount, Metric, Row, Workload};
 use crate::bench::process::{CpuTime, Server};
 use crate::bench::publisher::Until;
 use crate::bench::request::{self, RequestLoad};
 use crate::bench::results::{Clock, Curve, Distribution};
 use crate::bench::scratch::Scratch;
-use crate::bench::system::System;
+use crate::bench::system::{Kind, System};
 use crate::bench::throughput::{self, Prepared};
 
 /// One of the servers of a row: a system by its place, or the control, which comes last.
@@ -132,11 +134,12 @@ pub(crate) struct Measured {
 
 /// Measures a row. Failures are part of the result: a server that fails does not stop the table.
 /// Streams are kept in `scratch`.
-pub(crate) fn measure(row: Row, contest: &Contest, settings: &Settings, scratch: &Scratch) -> Measured {
-    let amount = settings.amount(&row);
-    let bench = Bench { contest, settings, scratch, amount, rig: Rig::new(&row.workload, settings.backlog) };
-    let seats = contest.seats(&row);
-    let mut measured = Measured::new(row);
+pub(crate) fn measure(row: &Row, contest: &Contest, settings: &Settings, scratch: &Scratch) -> Measured {
+    let amount = settings.amount(row);
+    let seats = contest.seats(row);
+    let mut measured = Measured::new(row.clone());
+    let (workload, rig) = (&row.workload, Rig::new(&row.workload, settings.backlog));
+    let bench = Bench { contest, settings, scratch, amount, workload, rig };
     let mut contestants = Vec::new();
     for &seat in &seats {
         match Contestant::start(seat, &bench) {
@@ -207,6 +210,7 @@ struct Bench<'a> {
     settings: &'a Settings,
     scratch: &'a Scratch,
     amount: Amount,
+    workload: &'a Workload,
     rig: Rig,
 }
 
@@ -252,6 +256,17 @@ impl Rig {
         }
     }
 }
+
+/// The percentiles that are figures of rows about latency.
+const PERCENTILES: [(Metric, f64); 7] = [
+    (Metric::LatencyMedian, 0.5),
+    (Metric::Latency99, 0.99),
+    (Metric::Latency999, 0.999),
+    (Metric::Latency9999, 0.9999),
+    (Metric::Latency99999, 0.99999),
+    (Metric::Latency999999, 0.999_999),
+    (Metric::LatencyMost, 1.0),
+];
 
 /// What one server gave in one round.
 #[derive(Default)]
@@ -310,6 +325,29 @@ impl Round {
         Self { readings: outcome.readings, cpu: outcome.cpu, curves: Vec::new() }
     }
 
+    /// Percentiles count from the planned time of each message.
+    pub(crate) fn of_latency(outcome: &latency::Outcome, what: &str) -> Self {
+        let mut figures = vec![
+            (Metric::MessageRate, Some(outcome.rate())),
+            (Metric::Cpu, outcome.cpu_per_message.map(|each| each.as_secs_f64() * 1e6)),
+        ];
+        let percentiles = PERCENTILES.iter().map(|&(metric, quantile)| {
+            (metric, Some(outcome.from_planned.microseconds(quantile)))
+        });
+        figures.extend(percentiles);
+        let latencies = [
+            (Clock::Planned, &outcome.from_planned),
+            (Clock::Sent, &outcome.from_sent),
+            (Clock::Driver, &outcome.lateness),
+        ];
+        let curve = |(clock, latencies): (Clock, &Distribution)| Curve {
+            what: what.to_owned(),
+            clock,
+            latencies: latencies.clone(),
+        };
+        Self { curves: latencies.map(curve).into(), ..Self::of(&figures, None) }
+    }
+
     fn of_churn(comparison: &churn::Comparison) -> Self {
         Self::without_cpu(vec![
             (Metric::MessageRate, comparison.churned),
@@ -339,10 +377,20 @@ struct Contestant {
 impl Contestant {
     /// Starts the server and warms it up.
     fn start(seat: Seat, bench: &Bench<'_>) -> Result<Self, BenchError> {
-        let binary = &bench.contest.system(seat).program;
+        let system = bench.contest.system(seat);
+        if system.kind != Kind::Nats {
+            let contestant = Self { seat, server: others::start(system, bench.scratch)?, stage: None };
+            let warm_up = Amount { until: bench.amount.warm_up, ..bench.amount };
+            if !bench.workload.has_rate() {
+                contestant.measure_foreign(bench, warm_up)?;
+            }
+            return Ok(contestant);
+        }
+        let binary = &system.program;
         let server = match &bench.rig {
             Rig::Streams(load) => load.server(binary, bench.scratch)?,
             Rig::Consumers(load) => load.server(binary, bench.scratch)?,
+            Rig::Latency(load) => load.server(binary, bench.scratch)?,
             _ => Server::start(binary)?,
         };
         let stage = match &bench.rig {
@@ -369,6 +417,7 @@ impl Contestant {
             Rig::Consumers(load) if !load.wants_fresh_server() => {
                 self.stage().run(address, until, None)?;
             }
+            // The first messages of a row about latency are not counted.
             Rig::Latency(_) => {}
             Rig::Subscriptions | Rig::IdleConnections | Rig::Start | Rig::Streams(_) | Rig::Consumers(_) => {}
         }
@@ -379,11 +428,18 @@ impl Contestant {
         self.stage.as_ref().expect("every row about consumers has one")
     }
 
+    /// What a system does that does not speak NATS.
+    fn measure_foreign(&self, bench: &Bench<'_>, amount: Amount) -> Result<Round, BenchError> {
+        let kind = bench.contest.system(self.seat).kind;
+        others::measure(kind, &self.server, bench.workload, amount)
+    }
+
     fn measure(&self, bench: &Bench<'_>) -> Result<Round, BenchError> {
         let (address, meter) = (self.server.address(), self.server.meter());
         let (settings, until) = (bench.settings, bench.amount.until);
-        let binary = &bench.contest.system(self.seat).program;
+        let System { program: binary, kind, .. } = bench.contest.system(self.seat);
         let mut round = match &bench.rig {
+            _ if *kind != Kind::Nats => self.measure_foreign(bench, bench.amount)?,
             Rig::Throughput(load) => {
                 Round::of_throughput(&load.run(address, until, Some(meter), settings.verify)?)
             }
@@ -406,7 +462,10 @@ impl Contestant {
                 return Ok(Round::of_consumers(outcome));
             }
             Rig::Consumers(_) => Round::of_consumers(self.stage().run(address, until, Some(meter))?),
-            Rig::Latency(_) => return Err(BenchError::Usage("latency comes next".into())),
+            Rig::Latency(load) => {
+                let settings = load.settings(address, bench.duration(until), meter);
+                Round::of_latency(&latency::run(&settings)?, settings.mode.what())
+            }
             Rig::Subscriptions => {
                 let bytes = footprint::per_subscription(binary, settings.subscriptions)?;
                 return Ok(Round::without_cpu(vec![(Metric::SubscriptionMemory, bytes)]));

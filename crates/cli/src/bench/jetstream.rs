@@ -6,15 +6,15 @@
 //! and `window` match the two; `stream` asks for streams; `rows` is the table, `commands` the single workloads. `consumers` is a house of its
 //! own on the same ground.
 
-mod answer;
+pub(crate) mod answer;
 mod batch;
 pub(crate) mod commands;
 pub(crate) mod consumers;
 mod drive;
-mod envelope;
+pub(crate) mod envelope;
 pub(crate) mod fast;
 mod get;
-mod inbox;
+pub(crate) mod inbox;
 mod link;
 mod publish;
 pub(crate) mod rows;

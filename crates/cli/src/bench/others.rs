@@ -112,9 +112,8 @@ pub(crate) fn measure(
     server: &Server,
     workload: &Workload,
     amount: Amount,
-    meter: Meter,
 ) -> Result<Round, BenchError> {
-    let port = server.address().port;
+    let (port, meter) = (server.address().port, server.meter());
     let broker: Box<dyn Broker> = match kind {
         Kind::Redis => Box::new(redis::Redis::new(port)?),
         Kind::RabbitMq => Box::new(rabbitmq::RabbitMq::new(port)?),
@@ -149,14 +148,15 @@ struct Progress {
 }
 
 impl Progress {
+    fn has_room(&self, sent: u64) -> bool {
+        let slowest = self.arrived.iter().map(|count| count.load(Ordering::Relaxed)).min();
+        sent.saturating_sub(slowest.unwrap_or(sent)) < self.window
+    }
+
     /// Waits until the slowest subscriber is near enough for another message.
     fn wait_for_room(&self, sent: u64) -> Result<(), BenchError> {
         let since = Instant::now();
-        loop {
-            let slowest = self.arrived.iter().map(|count| count.load(Ordering::Relaxed)).min().unwrap_or(sent);
-            if sent.saturating_sub(slowest) < self.window {
-                return Ok(());
-            }
+        while !self.has_room(sent) {
             if self.failed.load(Ordering::Relaxed) {
                 return Err(BenchError::Aborted);
             }
@@ -165,6 +165,7 @@ impl Progress {
             }
             thread::sleep(Duration::from_micros(100));
         }
+        Ok(())
     }
 }
 
@@ -201,11 +202,15 @@ fn relay(
         (published, arrived)
     });
     let cpu = meter.cpu()?.since(before);
-    let arrived: Vec<(u64, Instant)> = match (published.as_ref().err(), arrived.into_iter().collect()) {
-        (Some(BenchError::Aborted) | None, arrived) => arrived?,
-        (Some(_), _) => Vec::new(),
+    let arrived: Result<Vec<(u64, Instant)>, BenchError> = arrived.into_iter().collect();
+    let (arrived, (count, published_at)) = match (arrived, published) {
+        // The error that began it, not the one of those who were stopped by it.
+        (Err(error), Err(BenchError::Aborted)) => return Err(error),
+        (arrived, published) => {
+            let published = published?;
+            (arrived?, published)
+        }
     };
-    let (count, published_at) = published?;
     if let Some((few, _)) = arrived.iter().find(|(arrived, _)| *arrived != count) {
         return Err(BenchError::Lost(format!("{few} of {count} messages arrived")));
     }
@@ -240,9 +245,7 @@ fn publish(
     };
     let mut payload = Vec::with_capacity(size);
     while !is_over(sent) {
-        if sent.saturating_sub(progress.arrived.iter().map(|n| n.load(Ordering::Relaxed)).min().unwrap_or(sent))
-            >= progress.window
-        {
+        if !progress.has_room(sent) {
             publisher.flush()?;
             progress.wait_for_room(sent)?;
         }

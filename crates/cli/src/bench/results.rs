@@ -16,8 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::error::BenchError;
 use crate::bench::stat::Spread;
-pub(crate) use circumstances::{Circumstances, program_version};
-pub(crate) use distribution::{Distribution, Percentile};
+pub(crate) use circumstances::Circumstances;
+#[allow(unused_imports, reason = "the comparison of programs asks them")]
+pub(crate) use circumstances::program_version;
+pub(crate) use distribution::Distribution;
 
 const FORMAT: &str = "myelin-bench-results";
 const VERSION: u32 = 1;
@@ -206,7 +208,7 @@ impl Figure {
 mod tests {
     use super::*;
 
-    pub(crate) fn sample() -> Results {
+    fn sample() -> Results {
         let mut latencies = Distribution::default();
         for value in [1_000, 2_000, 2_000, 3_000_000] {
             latencies.record(value);

@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, BenchError> {
     let scratch = Scratch::new(&scratch::parent(arguments.dir.as_deref()))?;
     let circumstances = report::Circumstances::of(&settings, &contest);
     let measured: Vec<Measured> = rows
-        .into_iter()
+        .iter()
         .map(|row| {
             let measured = contest::measure(row, &contest, &settings, &scratch);
             eprint!("{}", report::progress(&measured, &contest));

@@ -37,7 +37,9 @@ impl<'a> Document<'a> {
             .collect();
         for system in &contest.systems {
             if let Some(size) = system.size() {
-                circumstances.note(&format!("size of {}", system.name), mebibytes(size));
+                let loaded = system.loaded_size().map(|size| format!(" ({} of it loaded)", mebibytes(size)));
+                let text = format!("{}{}", mebibytes(size), loaded.unwrap_or_default());
+                circumstances.note(&format!("size of {}", system.name), text);
             }
         }
         let mut rows = Vec::new();

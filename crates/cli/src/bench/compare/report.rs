@@ -167,7 +167,7 @@ fn failed(cell: Option<&Cell>) -> String {
 
 /// Whether a percentile of one round has too few samples beyond it.
 fn is_thin(cell: &Cell, name: &str, rounds: usize) -> bool {
-    let quantile: Option<f64> = name.strip_prefix('p').and_then(|percent| percent.parse().ok());
+    let quantile: Option<f64> = name.strip_prefix("latency p").and_then(|percent| percent.parse().ok());
     let curve = cell.curves.iter().find(|curve| curve.clock != Clock::Driver);
     quantile.zip(curve).is_some_and(|(percent, curve)| {
         let mut percentile = curve.latencies.percentile(percent / 100.0);

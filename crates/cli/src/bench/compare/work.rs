@@ -3,17 +3,24 @@
 //! Owns names, defaults and limits. Every key that a kind of work does not have is an error.
 
 use std::fmt;
+use std::path::Path;
+use std::time::Duration;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::bench::jetstream::consumers;
+use crate::bench::address::Address;
+use crate::bench::error::BenchError;
 use crate::bench::jetstream::consumers::pull::{Acks, How};
 use crate::bench::jetstream::fast::Flow;
 use crate::bench::jetstream::stream::Storage;
 use crate::bench::jetstream::{self, Mode, WINDOW};
+use crate::bench::latency;
 use crate::bench::plan::{SUBJECTS, Workload};
+use crate::bench::process::{Meter, Server, Syncing};
 use crate::bench::request::RequestLoad;
+use crate::bench::scratch::Scratch;
 use crate::bench::throughput::{Interest, Load};
 
 /// Messages that a batched get asks for, as `nats bench` does.
@@ -296,6 +303,46 @@ pub(crate) struct Latency {
     pub(crate) synced: bool,
     /// Bytes of every payload.
     pub(crate) size: usize,
+}
+
+/// What messages warm up before they are counted, of the time that is measured.
+const WARMING: u32 = 10;
+
+impl Latency {
+    /// Starts a NATS server that is as the load needs it.
+    pub(crate) fn server(&self, binary: &Path, scratch: &Scratch) -> Result<Server, BenchError> {
+        match self.from_to {
+            FromTo::Request | FromTo::Subscriber => Server::start(binary),
+            FromTo::Ack | FromTo::Consumer => {
+                let syncing = if self.synced { Syncing::Always } else { Syncing::AsItLikes };
+                Server::with_streams(binary, scratch, syncing)
+            }
+        }
+    }
+
+    /// A run of this long against a NATS server.
+    pub(crate) fn settings(&self, server: &Address, duration: Duration, meter: Meter) -> latency::Settings {
+        let mode = match self.from_to {
+            FromTo::Request => latency::Mode::Request,
+            FromTo::Subscriber => latency::Mode::PubSub,
+            FromTo::Ack => latency::Mode::JsAck,
+            FromTo::Consumer => latency::Mode::JsConsume,
+        };
+        latency::Settings {
+            server: server.clone(),
+            mode,
+            size: self.size,
+            rate: self.rate,
+            connections: self.connections,
+            outstanding: mode.usual_outstanding(),
+            warming: duration / WARMING,
+            duration,
+            subject: "latency".into(),
+            storage: self.storage,
+            responders: 1,
+            meter: Some(meter),
+        }
+    }
 }
 
 impl fmt::Display for Latency {

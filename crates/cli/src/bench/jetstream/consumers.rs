@@ -5,19 +5,19 @@
 //! `admin` asks for streams and consumers; `replay`, `beside`, `kv`, `latency`, `crowd` and `pending` are the workloads,
 //! `rows` the table. Publishing is that of the rows about streams.
 
-mod admin;
+pub(crate) mod admin;
 mod beside;
 mod crowd;
 mod kv;
 mod latency;
-mod ledger;
-mod message;
+pub(crate) mod ledger;
+pub(crate) mod message;
 mod pending;
 pub(crate) mod pull;
-mod push;
+pub(crate) mod push;
 mod replay;
 pub(crate) mod rows;
-mod seat;
+pub(crate) mod seat;
 
 use std::fmt;
 use std::path::Path;

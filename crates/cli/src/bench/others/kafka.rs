@@ -4,11 +4,13 @@
 //! and controller in one (KRaft). Messages are produced in batches, one batch under way. Clients fetch as soon as there is
 //! a byte.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use rskafka::chrono::DateTime;
 use rskafka::client::partition::{Compression, PartitionClient, UnknownTopicHandling};
 use rskafka::client::{Client, ClientBuilder};
 use rskafka::record::Record;
@@ -129,9 +131,10 @@ struct Sender {
 
 impl Publisher for Sender {
     fn publish(&mut self, payload: &[u8]) -> Result<(), BenchError> {
-        let timestamp = rskafka::chrono::Utc::now();
         let value = Some(payload.to_vec());
-        self.batch.push(Record { key: None, value, headers: Default::default(), timestamp });
+        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let (headers, timestamp) = (BTreeMap::new(), DateTime::UNIX_EPOCH + since);
+        self.batch.push(Record { key: None, value, headers, timestamp });
         self.bytes += payload.len();
         if self.batch.len() >= MESSAGES || self.bytes >= BYTES { self.flush() } else { Ok(()) }
     }

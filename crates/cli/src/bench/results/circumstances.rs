@@ -52,8 +52,9 @@ impl Circumstances {
 }
 
 /// What a program says to `--version`, on one line.
+#[allow(dead_code, reason = "the comparison of programs asks them")]
 pub(crate) fn program_version(program: &Path) -> String {
     let output = Command::new(program).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    text.lines().next().unwrap_or_default().trim().to_owned()
+    text.lines().map(str::trim).collect::<Vec<_>>().join(", ")
 }

@@ -9,6 +9,7 @@ use crate::bench::jetstream::envelope::number;
 /// A whole message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
+    pub(crate) subject: &'a [u8],
     pub(crate) sid: u64,
     /// Empty without one.
     pub(crate) reply: &'a [u8],
@@ -31,13 +32,13 @@ impl<'a> Message<'a> {
         let size = last_number(&mut line)?;
         let header_size = if has_header { last_number(&mut line)? } else { 0 };
         let subject = line.iter().position(|&byte| byte == b' ')?;
-        let mut line = &line[subject + 1..];
+        let (subject, mut line) = (&line[..subject], &line[subject + 1..]);
         let sid = number(&mut line)?;
         let reply = if line.is_empty() { line } else { line.strip_prefix(b" ")? };
         let (content, rest) = rest.split_at_checked(size)?;
         let rest = rest.strip_prefix(b"\r\n")?;
         let (header, payload) = content.split_at_checked(header_size)?;
-        Some(Self { sid, reply, header, payload, length: bytes.len() - rest.len() })
+        Some(Self { subject, sid, reply, header, payload, length: bytes.len() - rest.len() })
     }
 
     /// The value of a header, if it has it.
@@ -124,7 +125,8 @@ mod tests {
     #[test]
     fn both_kinds_of_messages_are_taken_apart() {
         let bytes = b"MSG a.b 12 re.ply 2\r\nhi\r\nPING\r\n";
-        let expected = Message { sid: 12, reply: b"re.ply", header: b"", payload: b"hi", length: 25 };
+        let expected =
+            Message { subject: b"a.b", sid: 12, reply: b"re.ply", header: b"", payload: b"hi", length: 25 };
         assert_eq!(Message::read(bytes), Some(expected));
         let status = b"HMSG a 1 35 35\r\nNATS/1.0 100 Idle\r\nK: v w\r\nL: 7\r\n\r\n\r\n";
         let bytes = [&status[..12], b"41 41", &status[12 + 2..]].concat();

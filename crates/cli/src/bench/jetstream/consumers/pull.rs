@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     fn delivered<'a>(sid: u64, reply: &'a str) -> Message<'a> {
-        Message { sid, reply: reply.as_bytes(), header: b"", payload: b"ab", length: 0 }
+        Message { subject: b"", sid, reply: reply.as_bytes(), header: b"", payload: b"ab", length: 0 }
     }
 
     fn wish<'a>(how: How, ledger: &'a RefCell<Ledger>, expected: &'a Expected) -> Wish<'a> {

@@ -225,7 +225,7 @@ mod tests {
 
     fn message<'a>(sid: u64, reply: &'a str, header: &'a str, payload: &'a str) -> Message<'a> {
         let [reply, header, payload] = [reply, header, payload].map(str::as_bytes);
-        Message { sid, reply, header, payload, length: 0 }
+        Message { subject: b"", sid, reply, header, payload, length: 0 }
     }
 
     fn wish(expected: &Expected) -> Wish<'_> {

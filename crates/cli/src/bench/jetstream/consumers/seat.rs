@@ -51,17 +51,49 @@ pub(crate) struct Seat<A> {
     out: Vec<u8>,
     /// How much of `out` has gone.
     sent: usize,
+    /// Whether the poll waits until the socket takes more.
+    is_blocked: bool,
 }
 
 impl<A: Actor> Seat<A> {
     pub(crate) fn open(address: &Address, actor: A) -> Result<Self, BenchError> {
-        let (stream, unread) = Connection::open(address)?.into_parts()?;
-        let mut buffer = vec![0; READ_SIZE];
-        buffer[..unread.len()].copy_from_slice(&unread);
-        Ok(Self { actor, stream, buffer, start: 0, end: unread.len(), out: Vec::new(), sent: 0 })
+        Self::on(Connection::open(address)?, actor)
     }
 
-    fn receive(&mut self) -> Result<(), BenchError> {
+    /// The same for a connection that may have subscribed, and has passed a barrier since.
+    pub(crate) fn on(connection: Connection, actor: A) -> Result<Self, BenchError> {
+        let (stream, unread) = connection.into_parts()?;
+        let mut buffer = vec![0; READ_SIZE.max(unread.len())];
+        buffer[..unread.len()].copy_from_slice(&unread);
+        Ok(Self {
+            actor,
+            stream,
+            buffer,
+            start: 0,
+            end: unread.len(),
+            out: Vec::new(),
+            sent: 0,
+            is_blocked: false,
+        })
+    }
+
+    /// Lets the actor say what it begins with.
+    pub(crate) fn begin(&mut self) {
+        self.actor.begin(&mut self.out);
+    }
+
+    /// Where to put what is sent with the next `watch`.
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// Whether there is something that the socket has not taken yet.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// Reads once, and lets the actor take what has come completely.
+    pub(crate) fn receive(&mut self) -> Result<(), BenchError> {
         self.make_room();
         match rustix::net::recv(&self.stream, &mut self.buffer[self.end..], RecvFlags::DONTWAIT) {
             Ok((0, _)) | Err(Errno::CONNRESET) => return Err(BenchError::Closed),
@@ -119,14 +151,14 @@ impl<A: Actor> Seat<A> {
         Ok(true)
     }
 
-    /// Tells the poll what this connection waits for.
-    fn watch(&mut self, poll: &OwnedFd, number: usize, is_new: bool) -> Result<(), BenchError> {
-        let was_blocked = !is_new && self.sent > 0;
-        let is_blocked = !self.flush()?;
-        if !is_new && was_blocked == is_blocked {
+    /// Sends what there is and tells the poll what this connection waits for.
+    pub(crate) fn watch(&mut self, poll: &OwnedFd, number: usize, is_new: bool) -> Result<(), BenchError> {
+        let was_blocked = self.is_blocked;
+        self.is_blocked = !self.flush()?;
+        if !is_new && was_blocked == self.is_blocked {
             return Ok(());
         }
-        let flags = match is_blocked {
+        let flags = match self.is_blocked {
             true => epoll::EventFlags::IN | epoll::EventFlags::OUT,
             false => epoll::EventFlags::IN,
         };
@@ -147,7 +179,7 @@ pub(crate) fn run_watched<A: Actor>(
     watch: impl FnMut(&[Seat<A>]),
 ) -> Result<Instant, BenchError> {
     for seat in &mut *seats {
-        seat.actor.begin(&mut seat.out);
+        seat.begin();
     }
     rounds(seats, watch)
 }
