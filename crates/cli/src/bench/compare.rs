@@ -216,8 +216,9 @@ impl Arguments {
 
     fn print(&self, plan: &Plan, results: &Results) -> Result<(), BenchError> {
         let markdown = report::markdown(results, &plan.head);
+        let alone = format!("# {}\n\n{markdown}", plan.head.title);
         if let Some(path) = &self.markdown {
-            write(path, &markdown)?;
+            write(path, &alone)?;
         }
         if let Some(path) = &self.html {
             write(path, &html::page(results))?;
@@ -229,7 +230,7 @@ impl Arguments {
             write(path, &page)?;
         }
         if self.markdown.is_none() && self.into.is_none() {
-            print!("{markdown}");
+            print!("{alone}");
         }
         Ok(())
     }

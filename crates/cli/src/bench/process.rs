@@ -121,7 +121,8 @@ impl Server {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(BenchError::Process(format!("ended with {status}: {}", self.log_tail())));
             }
-            std::thread::sleep(Duration::from_micros(200));
+            // One that takes seconds is not looked at thousands of times.
+            std::thread::sleep((started.elapsed() / 100).max(Duration::from_micros(200)));
         }
         Err(BenchError::Process(format!("does not listen: {}", self.log_tail())))
     }
@@ -170,6 +171,12 @@ fn parent(stat: &str) -> Option<(u32, u32)> {
     Some((pid, fields.split_ascii_whitespace().nth(1)?.parse().ok()?))
 }
 
+/// Whether a process is there and not only waiting for its parent to take notice of its end.
+fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
 fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, signal);
@@ -192,6 +199,11 @@ impl Drop for Server {
         let _ = self.child.wait();
         // Numbers of processes that have ended meanwhile are not given away this soon.
         family[1..].iter().for_each(|&pid| signal(pid, Signal::KILL));
+        // What they keep in their room cannot be removed while they still write.
+        let asked = Instant::now();
+        while family[1..].iter().any(|&pid| is_running(pid)) && asked.elapsed() < STOP_PATIENCE {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let _ = fs::remove_file(&self.log);
     }
 }
@@ -360,13 +372,7 @@ mod tests {
         }
         let members = family(first);
         drop(server);
-        let is_alive = |pid: u32| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            !stat.is_empty() && !stat.contains(") Z ")
-        };
-        while is_alive(members[1]) {
-            assert!(Instant::now() < deadline, "{members:?}");
-        }
+        assert!(!is_running(members[1]), "{members:?}");
         assert_eq!(parent("12 (a (b) c) S 7 1"), Some((12, 7)));
     }
 

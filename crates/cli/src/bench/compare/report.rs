@@ -195,3 +195,95 @@ fn aligned(lines: &[Vec<String>]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::compare::file::Plan;
+    use crate::bench::results::{Circumstances, Curve, Distribution, System};
+
+    fn figure(values: &[f64]) -> Figure {
+        Figure::new("rate", "msgs/s", Better::High, values.to_vec())
+    }
+
+    fn head() -> Head {
+        let mut head = Plan::built_in("s2").unwrap().head;
+        head.figures.clear();
+        head
+    }
+
+    fn results(cells: Vec<Cell>) -> Results {
+        let system = |cell: &Cell| System { name: cell.system.clone(), version: "v1".into() };
+        let systems = cells.iter().map(system).collect();
+        let row = Row { name: "1:1-16".into(), group: "s2".into(), workload: "one to one".into(), cells };
+        Results::new(Circumstances::now(), systems, vec![row])
+    }
+
+    fn cell(system: &str, figures: Vec<Figure>) -> Cell {
+        Cell { system: system.into(), figures, ..Cell::default() }
+    }
+
+    #[test]
+    fn a_ratio_inside_the_control_is_no_difference() {
+        let baseline = figure(&[100.0, 100.0, 100.0]);
+        let difference = |median: f64, noise| Difference::of(&figure(&[median]), &baseline, noise).unwrap();
+        assert_eq!(difference(110.0, Some(1.1)), Difference::NotShown);
+        assert_eq!(difference(111.0, Some(1.1)), Difference::Times(1.11));
+        assert_eq!(difference(91.0, Some(1.1)), Difference::NotShown);
+        assert_eq!(difference(50.0, Some(1.1)), Difference::Times(0.5));
+        assert_eq!(difference(200.0, None), Difference::Untold(2.0));
+        // Of costs less is better.
+        let cost = |value: f64| Figure::new("server CPU", "us/msg", Better::Low, vec![value]);
+        assert_eq!(Difference::of(&cost(1.0), &cost(3.0), Some(1.2)), Some(Difference::Times(3.0)));
+        let sample = |value: f64| Figure::new("samples", "msgs", Better::Neither, vec![value]);
+        assert_eq!(Difference::of(&sample(1.0), &sample(3.0), Some(1.2)), None);
+    }
+
+    #[test]
+    fn one_noisy_round_of_the_control_is_noise() {
+        let ours = |control: &[f64]| figure(&[200.0, 220.0, 210.0]).with_control(control.to_vec());
+        let text = |control: &[f64]| {
+            let cells =
+                vec![cell("nats-server", vec![figure(&[100.0])]), cell("myelin", vec![ours(control)])];
+            markdown(&results(cells), &head())
+        };
+        let calm = text(&[201.0, 215.0, 212.0]);
+        assert!(calm.contains("| 210 (200..220), **2.10x** | 1.02x |"), "{calm}");
+        let noisy = text(&[201.0, 100.0, 212.0]);
+        assert!(noisy.contains("| 210 (200..220), no difference shown | 2.20x |"), "{noisy}");
+    }
+
+    #[test]
+    fn failed_runs_are_shown_and_told() {
+        let mut failed = cell("myelin", Vec::new());
+        failed.errors.push("myelin: failed run: -150 bytes".into());
+        let text = markdown(&results(vec![cell("nats-server", vec![figure(&[100.0])]), failed.clone()]), &head());
+        assert!(text.contains("| failed |") && text.contains("- 1:1-16: myelin: failed run: -150 bytes"), "{text}");
+        let nothing = markdown(&results(vec![failed]), &head());
+        assert!(nothing.contains("| 1:1-16   | -      | failed |"), "{nothing}");
+    }
+
+    #[test]
+    fn percentiles_with_few_samples_are_marked() {
+        let mut latencies = Distribution::default();
+        (0..3000).for_each(|value| latencies.record(value));
+        let curve = Curve { what: "request to answer".into(), clock: Clock::Planned, latencies };
+        let latency = |name: &str| Figure::new(name, "us", Better::Low, vec![1.0, 1.0, 1.0]);
+        let figures = ["latency p50", "latency p99", "latency p99.9", "latency max"].map(latency);
+        let cell = Cell { curves: vec![curve], ..cell("myelin", figures.into()) };
+        // A thousand in each round: beyond p99 there are ten.
+        let thin = |name| is_thin(&cell, name, 3);
+        assert_eq!(["latency p50", "latency p99", "latency p99.9", "latency max"].map(thin), [false, false, true, false]);
+        let text = markdown(&results(vec![cell.clone()]), &head());
+        assert!(text.contains("| 1.00* (1.00..1.00) |"), "{text}");
+    }
+
+    #[test]
+    fn only_the_figures_of_the_plan_are_shown() {
+        let figures = vec![figure(&[1.0]), Figure::new("bytes", "MB/s", Better::High, vec![1.0])];
+        let results = results(vec![cell("nats-server", figures)]);
+        let head = Head { figures: vec!["bytes".into()], ..head() };
+        let text = markdown(&results, &head);
+        assert!(text.contains("| bytes, MB/s |") && !text.contains("rate, msgs/s"), "{text}");
+    }
+}

@@ -5,6 +5,7 @@
 //! a byte.
 
 use std::collections::BTreeMap;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -59,7 +60,7 @@ pub(super) fn start(libraries: &Path, scratch: &Scratch) -> Result<Server, Bench
     }
     let mut command = java("kafka.Kafka");
     command.arg(&file);
-    let is_ready = |port| Kafka::new(port).is_ok();
+    let is_ready = |port| TcpStream::connect(("127.0.0.1", port)).is_ok() && Kafka::new(port).is_ok();
     Server::run(Launch { command, port, room: Some(room), is_ready, patience: Duration::from_secs(60) })
 }
 

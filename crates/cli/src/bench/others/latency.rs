@@ -3,6 +3,7 @@
 //! Requests: a thread for each connection, with one request under way, as our driver of NATS has it. Owns nothing of the
 //! arithmetic, which is `bench::latency`'s.
 
+use std::num::NonZeroU64;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,9 +23,6 @@ use crate::bench::system::Kind;
 
 /// The part of the time that warms up.
 const WARMING: u32 = 10;
-
-/// Before a planned time a thread stops sleeping, for sleeps end late.
-const SPIN: Duration = Duration::from_micros(100);
 
 /// Whether there is a driver for this.
 pub(super) fn can(kind: Kind, load: &Latency) -> bool {
@@ -59,11 +57,9 @@ impl Run {
         let planned = self.schedule.planned(number);
         let is_late = self.now() > planned;
         loop {
-            let left = Duration::from_nanos(planned.saturating_sub(self.now()));
-            match left {
+            match Duration::from_nanos(planned.saturating_sub(self.now())) {
                 Duration::ZERO => return is_late,
-                left if left > SPIN => thread::sleep(left - SPIN),
-                _ => std::hint::spin_loop(),
+                left => thread::sleep(left),
             }
         }
     }
@@ -165,7 +161,13 @@ impl Ends {
     }
 }
 
+/// The kernel may otherwise let every sleep of a thread last 50 us longer. Where it refuses, that is so.
+fn sleep_exactly() {
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::MIN);
+}
+
 fn send(publisher: &mut dyn Publisher, run: &Run) -> Result<(), BenchError> {
+    sleep_exactly();
     let (text, mut payload) = (script::text(run.size), Vec::with_capacity(run.size));
     for number in 0..run.schedule.count() {
         numbered(&mut payload, &text, number, run.size);
@@ -214,6 +216,7 @@ impl Requester {
     }
 
     fn ask_all(&mut self, run: &Run, first: usize, step: usize) -> Result<(), BenchError> {
+        sleep_exactly();
         let (text, mut payload) = (script::text(run.size), Vec::with_capacity(run.size));
         for number in (first as u64..run.schedule.count()).step_by(step) {
             numbered(&mut payload, &text, number, run.size);

@@ -4,6 +4,7 @@
 //! The server runs from its package with everything in a directory of its own, and with an epmd of its own, so that it
 //! neither needs nor disturbs another on the machine.
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub(super) fn start(program: &Path, scratch: &Scratch) -> Result<Server, BenchEr
         .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
         .env("RABBITMQ_CONFIG_FILE", place("none"))
         .env("RABBITMQ_ENABLED_PLUGINS_FILE", plugins);
-    let is_ready = |port| RabbitMq::new(port).is_ok();
+    let is_ready = |port| TcpStream::connect(("127.0.0.1", port)).is_ok() && RabbitMq::new(port).is_ok();
     Server::run(Launch { command, port, room: Some(room), is_ready, patience: Duration::from_secs(60) })
 }
 
