@@ -133,7 +133,8 @@ fn two_servers_are_compared_and_the_page_is_written() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("three takes no part"));
     let results = desk.json("tiny.json");
-    let expected = ["1:1-16", "1:1-1K", "1:2-16", "1:2-1K", "request", "store-sync", "store-fast", "relay", "latency"];
+    let expected =
+        ["1:1-16", "1:1-1K", "1:2-16", "1:2-1K", "request", "store-sync", "store-fast", "relay", "latency"];
     assert_eq!(names(&results), expected);
     for row in results["rows"].as_array().unwrap() {
         let cells = row["cells"].as_array().unwrap();
@@ -154,7 +155,10 @@ fn two_servers_are_compared_and_the_page_is_written() {
         assert!(figures.contains(&name), "{name}: {figures:?}");
     }
     let page = fs::read_to_string(desk.path("page.md")).unwrap();
-    assert!(page.starts_with("# Page\n<!-- plan: tiny -->") && page.ends_with("<!-- end -->\ntail\n"), "{page}");
+    assert!(
+        page.starts_with("# Page\n<!-- plan: tiny -->") && page.ends_with("<!-- end -->\ntail\n"),
+        "{page}"
+    );
     assert!(!page.contains("old") && page.contains("| relay") && page.contains("A/A"), "{page}");
     assert!(fs::read_to_string(desk.path("tiny.html")).unwrap().contains("1:2-1K"));
     assert_eq!(fs::read_dir(desk.path("scratch")).unwrap().count(), 0, "streams are left behind");
@@ -164,10 +168,8 @@ fn two_servers_are_compared_and_the_page_is_written() {
 fn a_run_is_resumed_where_it_ended() {
     let Some(desk) = Desk::new() else { return };
     let run = |rows: &str| {
-        let output = desk.compare(
-            &desk.program,
-            &["--rounds", "1", "--rows", rows, "--json", "tiny.json", "--resume"],
-        );
+        let output = desk
+            .compare(&desk.program, &["--rounds", "1", "--rows", rows, "--json", "tiny.json", "--resume"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stderr)
     };
@@ -183,7 +185,10 @@ fn a_server_that_fails_fails_the_run_and_no_other() {
     let output = desk.compare(Path::new("/bin/false"), &["--rounds", "1", "--rows", "1:1-16"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let table = text(&output.stdout);
-    assert!(table.contains("| failed") && table.contains("- 1:1-16: two: server process: ended with"), "{table}");
+    assert!(
+        table.contains("| failed") && table.contains("- 1:1-16: two: server process: ended with"),
+        "{table}"
+    );
     assert!(table.contains("- 1:1-16: two (control): "), "{table}");
 }
 

@@ -331,9 +331,9 @@ impl Round {
             (Metric::MessageRate, Some(outcome.rate())),
             (Metric::Cpu, outcome.cpu_per_message.map(|each| each.as_secs_f64() * 1e6)),
         ];
-        let percentiles = PERCENTILES.iter().map(|&(metric, quantile)| {
-            (metric, Some(outcome.from_planned.microseconds(quantile)))
-        });
+        let percentiles = PERCENTILES
+            .iter()
+            .map(|&(metric, quantile)| (metric, Some(outcome.from_planned.microseconds(quantile))));
         figures.extend(percentiles);
         let latencies = [
             (Clock::Planned, &outcome.from_planned),

@@ -257,8 +257,12 @@ mod tests {
     fn failed_runs_are_shown_and_told() {
         let mut failed = cell("myelin", Vec::new());
         failed.errors.push("myelin: failed run: -150 bytes".into());
-        let text = markdown(&results(vec![cell("nats-server", vec![figure(&[100.0])]), failed.clone()]), &head());
-        assert!(text.contains("| failed |") && text.contains("- 1:1-16: myelin: failed run: -150 bytes"), "{text}");
+        let text =
+            markdown(&results(vec![cell("nats-server", vec![figure(&[100.0])]), failed.clone()]), &head());
+        assert!(
+            text.contains("| failed |") && text.contains("- 1:1-16: myelin: failed run: -150 bytes"),
+            "{text}"
+        );
         let nothing = markdown(&results(vec![failed]), &head());
         assert!(nothing.contains("| 1:1-16   | -      | failed |"), "{nothing}");
     }
@@ -273,7 +277,10 @@ mod tests {
         let cell = Cell { curves: vec![curve], ..cell("myelin", figures.into()) };
         // A thousand in each round: beyond p99 there are ten.
         let thin = |name| is_thin(&cell, name, 3);
-        assert_eq!(["latency p50", "latency p99", "latency p99.9", "latency max"].map(thin), [false, false, true, false]);
+        assert_eq!(
+            ["latency p50", "latency p99", "latency p99.9", "latency max"].map(thin),
+            [false, false, true, false]
+        );
         let text = markdown(&results(vec![cell.clone()]), &head());
         assert!(text.contains("| 1.00* (1.00..1.00) |"), "{text}");
     }

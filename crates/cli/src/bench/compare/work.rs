@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::bench::jetstream::consumers;
 use crate::bench::address::Address;
 use crate::bench::error::BenchError;
+use crate::bench::jetstream::consumers;
 use crate::bench::jetstream::consumers::pull::{Acks, How};
 use crate::bench::jetstream::fast::Flow;
 use crate::bench::jetstream::stream::Storage;

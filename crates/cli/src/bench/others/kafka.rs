@@ -53,7 +53,8 @@ pub(super) fn start(libraries: &Path, scratch: &Scratch) -> Result<Server, Bench
     };
     let mut format = java("kafka.tools.StorageTool");
     format.args(["format", "-t", "bXllbGluLWJlbmNoLTAwMA", "-c"]).arg(&file);
-    let formatted = format.stdin(Stdio::null()).output().map_err(BenchError::io("formatting Kafka's storage"))?;
+    let formatted =
+        format.stdin(Stdio::null()).output().map_err(BenchError::io("formatting Kafka's storage"))?;
     if !formatted.status.success() {
         let why = String::from_utf8_lossy(&formatted.stderr).into_owned();
         return Err(BenchError::Process(format!("Kafka's storage cannot be formatted: {why}")));
@@ -66,7 +67,8 @@ pub(super) fn start(libraries: &Path, scratch: &Scratch) -> Result<Server, Bench
 
 /// The version in the name of its jar.
 pub(super) fn version(libraries: &Path) -> Option<String> {
-    let names = std::fs::read_dir(libraries).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let names =
+        std::fs::read_dir(libraries).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let version = |name: String| Some(name.strip_prefix("kafka_2.13-")?.strip_suffix(".jar")?.to_owned());
     names.into_iter().find_map(version).map(|version| format!("Kafka {version}"))
 }

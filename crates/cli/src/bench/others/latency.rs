@@ -163,7 +163,7 @@ impl Ends {
 
 /// The kernel may otherwise let every sleep of a thread last 50 us longer. Where it refuses, that is so.
 fn sleep_exactly() {
-    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::MIN);
+    let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
 }
 
 fn send(publisher: &mut dyn Publisher, run: &Run) -> Result<(), BenchError> {

@@ -15,7 +15,9 @@ use lapin::options::{
     QueueBindOptions, QueueDeclareOptions,
 };
 use lapin::types::FieldTable;
-use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, Consumer, PublisherConfirm};
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, Consumer, PublisherConfirm,
+};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::bench::connection::PATIENCE;
@@ -63,9 +65,12 @@ pub(super) fn start(program: &Path, scratch: &Scratch) -> Result<Server, BenchEr
 /// The version in the name of the directory of its libraries.
 pub(super) fn version(program: &Path) -> Option<String> {
     let directory = program.parent()?.parent()?.join("lib");
-    let names = std::fs::read_dir(directory).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let names =
+        std::fs::read_dir(directory).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let package = std::fs::canonicalize(program).ok()?.parent()?.parent()?.file_name()?.to_str()?.to_owned();
-    names.chain([package]).find_map(|name| name.strip_prefix("rabbitmq_server-").map(|version| format!("RabbitMQ {version}")))
+    names
+        .chain([package])
+        .find_map(|name| name.strip_prefix("rabbitmq_server-").map(|version| format!("RabbitMQ {version}")))
 }
 
 fn failed(error: lapin::Error) -> BenchError {
@@ -91,7 +96,8 @@ impl RabbitMq {
     fn channel(&self) -> Result<(Connection, Channel), BenchError> {
         let uri = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.port);
         self.runtime.block_on(async {
-            let connection = Connection::connect(&uri, ConnectionProperties::default()).await.map_err(failed)?;
+            let connection =
+                Connection::connect(&uri, ConnectionProperties::default()).await.map_err(failed)?;
             let channel = connection.create_channel().await.map_err(failed)?;
             Ok((connection, channel))
         })
@@ -120,7 +126,13 @@ impl Broker for RabbitMq {
             Ok::<_, BenchError>(())
         })?;
         let handle = self.runtime.handle().clone();
-        Ok(Box::new(Sender { handle, channel, place: place.clone(), confirms: Vec::new(), _connection: connection }))
+        Ok(Box::new(Sender {
+            handle,
+            channel,
+            place: place.clone(),
+            confirms: Vec::new(),
+            _connection: connection,
+        }))
     }
 
     fn subscriber(&self, place: &Place) -> Result<Box<dyn Subscriber>, BenchError> {

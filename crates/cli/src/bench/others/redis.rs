@@ -28,7 +28,8 @@ pub(super) fn start(program: &Path, scratch: &Scratch) -> Result<Server, BenchEr
     let mut command = Command::new(program);
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
     command.arg("--dir").arg(room.path());
-    let is_ready = |port| connect(port).is_ok_and(|mut connection| redis::cmd("PING").exec(&mut connection).is_ok());
+    let is_ready =
+        |port| connect(port).is_ok_and(|mut connection| redis::cmd("PING").exec(&mut connection).is_ok());
     Server::run(Launch { command, port, room: Some(room), is_ready, patience: Duration::from_secs(10) })
 }
 
