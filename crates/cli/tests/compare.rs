@@ -142,6 +142,8 @@ fn two_servers_are_compared_and_the_page_is_written() {
         for cell in cells {
             let rate = &cell["figures"][0];
             assert_eq!(rate["name"], "rate", "{row}");
+            let better = if row["name"] == "latency" { "neither" } else { "high" };
+            assert_eq!(rate["better"], better, "{row}");
             let values = rate["values"].as_array().unwrap();
             assert!(values.len() == 2 && values.iter().all(|value| value.as_f64() > Some(0.0)), "{row}");
             let control = rate["control"].as_array().map_or(0, Vec::len);
@@ -176,7 +178,11 @@ fn a_run_is_resumed_where_it_ended() {
     assert!(run("request").contains("| request "));
     let second = run("request,1:1-16");
     assert!(second.contains("| 1:1-16 ") && !second.contains("| request "), "{second}");
-    assert_eq!(names(&desk.json("tiny.json")).len(), 2);
+    let results = desk.json("tiny.json");
+    assert_eq!(names(&results).len(), 2);
+    let third = run("1:1-16");
+    assert!(!third.contains("| 1:1-16 "), "{third}");
+    assert_eq!(desk.json("tiny.json"), results, "a report is made anew, with the date of its figures");
 }
 
 #[test]

@@ -54,7 +54,8 @@ impl System {
         let about = fs::metadata(&self.program).ok()?;
         let files = if about.is_dir() { fs::read_dir(&self.program).ok() } else { None };
         match files {
-            None => Some(about.len()),
+            // Of a script nobody wants to know it.
+            None => self.loaded_size().map(|_| about.len()),
             Some(files) => {
                 Some(files.flatten().filter_map(|file| file.metadata().ok()).map(|about| about.len()).sum())
             }

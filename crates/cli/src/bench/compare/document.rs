@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::bench::compare::file::Plan;
 use crate::bench::contest::{Contest, Measured, Seat};
-use crate::bench::plan;
+use crate::bench::plan::{self, Metric};
 use crate::bench::results::{self, Better, Cell, Circumstances, Figure, Results};
 use crate::bench::stat::Spread;
 
@@ -24,6 +24,10 @@ pub(crate) struct Document<'a> {
 impl<'a> Document<'a> {
     /// Begins with rows of an earlier run, but not with those in which something failed.
     pub(crate) fn new(plan: &Plan, contest: &'a Contest, is_quick: bool, before: Option<Results>) -> Self {
+        if let Some(before) = before.as_ref().filter(|before| is_whole(plan, before)) {
+            let (group, results) = (plan.head.name.clone(), before.clone());
+            return Self { contest, group, results, starts: BTreeMap::new() };
+        }
         let mut circumstances = Circumstances::now();
         circumstances.note("rounds", format!("{}, interleaved", plan.head.rounds));
         circumstances.note("control", format!("{}, started twice", plan.head.control));
@@ -98,7 +102,12 @@ impl<'a> Document<'a> {
         for metric in plan::ALL {
             let Some(values) = measured.samples.get(&(metric, seat)) else { continue };
             let (name, unit) = metric.figure();
-            let better = if metric.more_is_better() { Better::High } else { Better::Low };
+            let better = match metric {
+                // As fast as it was told to be.
+                Metric::MessageRate if measured.row.workload.has_rate() => Better::Neither,
+                metric if metric.more_is_better() => Better::High,
+                _ => Better::Low,
+            };
             let figure = Figure::new(name, unit, better, values.clone());
             let second = measured.samples.get(&(metric, control)).filter(|_| is_controlled);
             figures.push(match second {
@@ -121,6 +130,12 @@ impl<'a> Document<'a> {
         self.results.rows.sort_by_key(|row| place(&row.name));
         self.results
     }
+}
+
+/// Whether results have every row of the plan, without a failure.
+fn is_whole(plan: &Plan, results: &Results) -> bool {
+    let is_good = |row: &results::Row| row.cells.iter().all(|cell| cell.errors.is_empty());
+    plan.rows.iter().all(|row| results.row(&row.name).is_some_and(is_good))
 }
 
 fn mebibytes(bytes: u64) -> String {
