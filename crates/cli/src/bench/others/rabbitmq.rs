@@ -215,16 +215,17 @@ struct Receiver {
 
 impl Subscriber for Receiver {
     fn next(&mut self, take: &mut dyn FnMut(&[u8]) -> Result<(), BenchError>) -> Result<(), BenchError> {
-        let (consumer, is_log) = (&mut self.consumer, self.is_log);
-        self.handle.block_on(async {
+        let consumer = &mut self.consumer;
+        let delivery = self.handle.block_on(async {
             let delivery = tokio::time::timeout(PATIENCE, consumer.next()).await;
             let lost = |_| BenchError::Lost("rabbitmq: nothing more arrives".into());
-            let delivery = delivery.map_err(lost)?.ok_or(BenchError::Closed)?.map_err(failed)?;
-            take(&delivery.data)?;
-            if is_log {
-                delivery.ack(BasicAckOptions::default()).await.map_err(failed)?;
-            }
-            Ok(())
-        })
+            delivery.map_err(lost)?.ok_or(BenchError::Closed)?.map_err(failed)
+        })?;
+        // Outside, for whoever takes it may publish, which blocks as well.
+        take(&delivery.data)?;
+        match self.is_log {
+            true => self.handle.block_on(delivery.ack(BasicAckOptions::default())).map(drop).map_err(failed),
+            false => Ok(()),
+        }
     }
 }
