@@ -3,9 +3,11 @@
 //!
 //! This file owns the arguments and who handles them. The rooms: `script` encodes what is published,
 //! `publisher` and `receiver` move it, `flow` keeps them together, `throughput`, `request`, `churn` and
-//! `footprint` are the workloads, `plan` has rows of them, `contest` runs rows on several servers side by side, `table` with
-//! `report` and `compare` print what that gave; `system` is what a server program is, `others` are those that do not speak NATS, `commands` are the single-sided
-//! benchmarks; `jetstream` has the workloads and rows of streams, `scratch` where their servers keep them;
+//! `footprint` are the workloads, `latency` measures at fixed rates; `plan` has rows of workloads, `contest` runs rows on
+//! several servers side by side, `table` with `report` and `compare` print what that gave; `system` is what a server
+//! program is, `others` are those that do not speak NATS; `results` is the document of a run and `present` shows it;
+//! `commands` are the single-sided benchmarks; `jetstream` has the workloads and rows of streams, `scratch` where their
+//! servers keep them;
 //! `store` measures the store alone and talks to no server. The driver is light on purpose (few threads, prepared frames,
 //! bytes discarded in the kernel), so that the server is what is measured; it needs Linux.
 
@@ -69,7 +71,7 @@ enum Command {
     Js(jetstream::commands::Command),
     /// How long messages take at a fixed rate
     #[command(long_about = latency::commands::HELP)]
-    Latency(latency::commands::Arguments),
+    Latency(Box<latency::commands::Arguments>),
     /// Show results that were measured before
     #[command(long_about = present::commands::HELP)]
     Report(present::commands::Arguments),

@@ -19,7 +19,7 @@ use crate::bench::stat::Spread;
 pub(crate) use circumstances::Circumstances;
 #[allow(unused_imports, reason = "the comparison of programs asks them")]
 pub(crate) use circumstances::program_version;
-pub(crate) use distribution::Distribution;
+pub(crate) use distribution::{Distribution, Percentile};
 
 const FORMAT: &str = "myelin-bench-results";
 const VERSION: u32 = 1;
@@ -184,6 +184,7 @@ impl Figure {
         Self { name: name.into(), unit: unit.into(), better, values, control: Vec::new(), spread }
     }
 
+    #[allow(dead_code, reason = "the comparison of programs has controls")]
     pub(crate) fn with_control(self, control: Vec<f64>) -> Self {
         Self { control, ..self }
     }

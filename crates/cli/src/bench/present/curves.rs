@@ -9,10 +9,10 @@ use crate::bench::present::svg::{Anchor, Svg};
 use crate::bench::present::{Report, text};
 use crate::bench::results::{Clock, Curve, Distribution, Row};
 
-const WIDTH: f64 = 900.0;
+const WIDTH: f64 = 1048.0;
 const HEIGHT: f64 = 380.0;
 const LEFT: f64 = 76.0;
-const RIGHT: f64 = 200.0;
+const RIGHT: f64 = 190.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 52.0;
 

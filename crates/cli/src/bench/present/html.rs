@@ -176,8 +176,8 @@ fn percentile_line(out: &mut String, system: &str, curve: &Curve) -> bool {
     let mut has_thin = false;
     for (_, quantile) in QUANTILES {
         let percentile = curve.latencies.percentile(quantile);
-        let shown = text::time(percentile.nanoseconds as f64);
-        let is_thin = percentile.is_thin() && quantile < 1.0;
+        let shown = text::percentile(&percentile, curve.latencies.count());
+        let is_thin = percentile.is_thin() && curve.latencies.count() > 0;
         has_thin |= is_thin;
         let _ = match is_thin {
             true => write!(out, "<td class=\"n thin\" title=\"{THIN}\">{shown}*</td>"),

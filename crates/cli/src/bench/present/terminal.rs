@@ -75,11 +75,10 @@ fn percentiles(row: &Row, name_width: usize) -> String {
         let mut shown = format!("  {system:name_width$}  {:13} {samples:>10}", clock(curve.clock));
         for (_, quantile) in QUANTILES {
             let percentile = curve.latencies.percentile(quantile);
-            // The maximum claims no more than it is.
-            let is_thin = percentile.is_thin() && quantile < 1.0;
+            let is_thin = percentile.is_thin() && curve.latencies.count() > 0;
             has_thin |= is_thin;
             let mark = if is_thin { '*' } else { ' ' };
-            let _ = write!(shown, " {:>9}{mark}", text::time(percentile.nanoseconds as f64));
+            let _ = write!(shown, " {:>9}{mark}", text::percentile(&percentile, curve.latencies.count()));
         }
         let _ = writeln!(out, "{}", shown.trim_end());
     }

@@ -1,6 +1,6 @@
 //! How numbers look: three digits and a unit.
 
-use crate::bench::results::Figure;
+use crate::bench::results::{Figure, Percentile};
 use crate::bench::stat::Spread;
 
 /// A number with three significant digits and, where it is large, a unit letter.
@@ -33,6 +33,14 @@ pub(super) fn spread(figure: &Figure) -> String {
         Some(Spread { median, least, most }) => {
             format!("{} ({}..{})", number(median), number(least), number(most))
         }
+    }
+}
+
+/// A percentile; of no samples there is none.
+pub(super) fn percentile(percentile: &Percentile, samples: u64) -> String {
+    match samples {
+        0 => "-".into(),
+        _ => time(percentile.nanoseconds as f64),
     }
 }
 
