@@ -368,7 +368,7 @@ fn streamed(
     Size(size): Size,
 ) -> Result<Workload, String> {
     at_least_one(&[clients, streams])?;
-    if !mode.is_possible() || streams > clients {
+    if !is_possible(mode) || streams > clients {
         return Err(
             "windows and acks must be at least 1, batches 2, flows 1 to 65535, streams at most as many as \
             clients"
@@ -376,6 +376,16 @@ fn streamed(
         );
     }
     Ok(Workload::Streams(jetstream::Load { mode, storage, size, clients, streams, synced }))
+}
+
+/// Whether a server can be asked for it.
+fn is_possible(mode: Mode) -> bool {
+    match mode {
+        Mode::Publish { window } | Mode::Get { window } => window > 0,
+        Mode::Atomic { batch } => batch > 1,
+        Mode::Fast { batch, flow } => batch > 1 && (1..=65_535).contains(&flow.every) && flow.acks > 0,
+        Mode::GetBatch { .. } | Mode::Distinct => true,
+    }
 }
 
 fn at_least_one(counts: &[usize]) -> Result<(), String> {

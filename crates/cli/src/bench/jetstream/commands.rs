@@ -145,7 +145,7 @@ impl Command {
 
 impl Mode {
     /// Whether a command may ask for it.
-    pub(crate) fn is_possible(self) -> bool {
+    fn is_possible(self) -> bool {
         match self {
             Self::Publish { window } | Self::Get { window } => window > 0,
             Self::Atomic { batch } => batch > 1,
