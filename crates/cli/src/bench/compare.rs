@@ -22,9 +22,9 @@ use crate::bench::jetstream::consumers::Scale;
 use crate::bench::present::html;
 use crate::bench::results::Results;
 use crate::bench::scratch::{self, Scratch};
-use crate::bench::system::{self, System};
+use crate::bench::system::{self, Kind, System};
 use crate::bench::table::{connections, write};
-use crate::bench::{flow, plan};
+use crate::bench::{flow, others, plan};
 use document::Document;
 use file::Plan;
 
@@ -173,6 +173,10 @@ impl Arguments {
                 None => system::find(&candidate.program),
             };
             match found {
+                _ if candidate.kind != Kind::Nats && !others::ARE_HERE => {
+                    let build = "a build with --features other-systems has its driver";
+                    eprintln!("myelin: {} takes no part: {build}", candidate.name);
+                }
                 Some(program) => {
                     systems.push(System { name: candidate.name.clone(), kind: candidate.kind, program });
                 }

@@ -7,6 +7,9 @@ use crate::bench::process::Server;
 use crate::bench::scratch::Scratch;
 use crate::bench::system::{Kind, System};
 
+/// Whether this build has the drivers.
+pub(crate) const ARE_HERE: bool = false;
+
 fn absent() -> BenchError {
     BenchError::Usage("this build speaks NATS only; build it with --features other-systems".into())
 }
