@@ -49,7 +49,11 @@ impl Difference {
 }
 
 fn ratio(times: f64) -> String {
-    if times < 0.095 { format!("{times:.3}") } else { format!("{times:.2}") }
+    match times {
+        times if times < 0.0005 => "<0.001".into(),
+        times if times < 0.095 => format!("{times:.3}"),
+        times => format!("{times:.2}"),
+    }
 }
 
 /// The whole report.
