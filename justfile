@@ -33,6 +33,11 @@ bench-table *ARGS:
     cargo build --release -p myelin-server -p myelin-cli
     target/release/myelin bench table --ours target/release/myelin-server --reference nats-server {{ARGS}}
 
+# The systems of a plan side by side (docs/bench-compare.md): just bench-compare s2 --quick
+bench-compare *ARGS:
+    cargo build --release -p myelin-server -p myelin-cli
+    target/release/myelin bench compare {{ARGS}}
+
 # The store alone beside a null store, on the disk of the current directory (8 GB, some minutes)
 bench-store *ARGS:
     cargo build --release -p myelin-cli

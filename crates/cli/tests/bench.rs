@@ -219,7 +219,7 @@ fn a_program_that_is_no_server_fails_its_rows_only() {
     let output = command.arg("--ours").arg("/bin/false").arg("--reference").arg(&program).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let markdown = stdout(&output);
-    assert!(markdown.contains("- pub-16: Ours failed: server process: ended with"), "{markdown}");
+    assert!(markdown.contains("- pub-16: ours failed: server process: ended with"), "{markdown}");
     assert!(markdown.contains("| **FAIL** |"), "{markdown}");
 }
 

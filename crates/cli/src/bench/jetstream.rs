@@ -11,7 +11,7 @@ mod batch;
 pub(crate) mod consumers;
 mod drive;
 pub(crate) mod envelope;
-mod fast;
+pub(crate) mod fast;
 mod get;
 pub(crate) mod inbox;
 mod link;
@@ -21,6 +21,7 @@ pub(crate) mod stream;
 mod tape;
 mod window;
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ use stream::{Feature, Storage, Streams};
 const SUBJECTS: usize = 64;
 
 /// The window of asynchronous publishing where a row does not say otherwise.
-const WINDOW: usize = 4096;
+pub(crate) const WINDOW: usize = 4096;
 
 /// What is done to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,14 @@ pub(crate) struct Load {
     pub(crate) streams: usize,
     /// Whether the server syncs before it acknowledges.
     pub(crate) synced: bool,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mode, storage, size, clients, streams, synced } = self;
+        let synced = if *synced { ", synced before acknowledgements" } else { "" };
+        write!(f, "{mode:?}, {clients} clients, {streams} streams in {storage:?}{synced}, {size} B")
+    }
 }
 
 /// How messages go in or out.
@@ -102,6 +111,11 @@ impl Outcome {
     /// Messages per second.
     pub(crate) fn rate(&self) -> f64 {
         self.done.messages as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Bytes of payload per second.
+    pub(crate) fn bytes_per_second(&self) -> f64 {
+        self.done.payload_bytes as f64 / self.elapsed.as_secs_f64()
     }
 
     /// Microseconds of server CPU per message.

@@ -1,16 +1,20 @@
-//! The rows of the performance table: what is measured, and the goal of each figure.
+//! Rows: what is measured, how much of it, and the goal of each figure where there is one.
 //!
 //! This file is the core server's table in code; the rows about streams are in `jetstream::rows`, those about
-//! consumers in `jetstream::consumers::rows`. Change a goal here only together with `docs/performance.md`.
+//! consumers in `jetstream::consumers::rows`, those of the studies in the plans that `compare` reads. Change a goal here
+//! only together with `docs/performance.md`.
 
 use std::fmt;
 
+use crate::bench::compare;
+use crate::bench::compare::work::Latency;
 use crate::bench::jetstream;
+use crate::bench::publisher::Until;
 use crate::bench::request::RequestLoad;
 use crate::bench::throughput::{Interest, Load};
 
 /// Subjects in rotation where a row does not say otherwise.
-const SUBJECTS: usize = 64;
+pub(crate) const SUBJECTS: usize = 64;
 
 /// One workload of the table.
 #[derive(Clone, Debug)]
@@ -21,6 +25,19 @@ pub(crate) struct Row {
     pub(crate) group: &'static str,
     pub(crate) workload: Workload,
     pub(crate) goals: Vec<Goal>,
+    /// How much is done, where it is not as the settings say.
+    pub(crate) amount: Option<Amount>,
+    /// The systems that it is for; all, if there are none.
+    pub(crate) systems: Vec<String>,
+}
+
+/// How much of a row is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Amount {
+    /// The end of a round.
+    pub(crate) until: Until,
+    pub(crate) warm_up: Until,
+    pub(crate) rounds: usize,
 }
 
 /// What is done to the servers.
@@ -40,6 +57,39 @@ pub(crate) enum Workload {
     Streams(jetstream::Load),
     /// Consumers of JetStream, and what clients build on them.
     Consumers(jetstream::consumers::Load),
+    /// Messages at planned times.
+    Latency(Latency),
+}
+
+/// Messages of a stream that is read at scale 1.
+pub(crate) const FULL_STREAM: u64 = 1_000_000;
+
+impl fmt::Display for Workload {
+    /// One line for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Throughput(load) => write!(f, "{load}"),
+            Self::Requests(RequestLoad { clients, services, size, .. }) => {
+                write!(f, "{clients} clients request, {services} services echo, {size} B")
+            }
+            Self::Churn(load) => {
+                write!(f, "{load}, with and without 10,000 SUB/UNSUB pairs a second beside it")
+            }
+            Self::Subscriptions => write!(f, "memory of subscriptions"),
+            Self::IdleConnections => write!(f, "memory of idle connections"),
+            Self::Start => write!(f, "a process that has just been started"),
+            Self::Streams(load) => write!(f, "{load}"),
+            Self::Consumers(load) => write!(f, "{load}"),
+            Self::Latency(load) => write!(f, "{load}"),
+        }
+    }
+}
+
+impl Workload {
+    /// Whether it sends at a rate of its own, for as long as it is told.
+    pub(crate) fn has_rate(&self) -> bool {
+        matches!(self, Self::Latency(_))
+    }
 }
 
 /// A kind of figure.
@@ -66,7 +116,49 @@ pub(crate) enum Metric {
     /// Milliseconds of CPU time per second, with hardly anything to do.
     IdleCpu,
     PendingMemory,
+    /// Payload, in million bytes per second.
+    ByteRate,
+    /// Messages per second until the server had taken the last from its publisher.
+    PublishedRate,
+    /// Deliveries per second, all receivers together, until the last.
+    DeliveredRate,
+    Latency999,
+    Latency9999,
+    Latency99999,
+    Latency999999,
+    LatencyMost,
+    /// Resident memory behind a round, with whatever the server keeps of it.
+    LoadedMemory,
 }
+
+/// All of them, in the order in which comparisons show them.
+pub(crate) const ALL: [Metric; 25] = [
+    Metric::MessageRate,
+    Metric::ByteRate,
+    Metric::PublishRate,
+    Metric::PublishedRate,
+    Metric::DeliveredRate,
+    Metric::RateKept,
+    Metric::ChurnRate,
+    Metric::CreationRate,
+    Metric::LatencyMedian,
+    Metric::Latency99,
+    Metric::Latency999,
+    Metric::Latency9999,
+    Metric::Latency99999,
+    Metric::Latency999999,
+    Metric::LatencyMost,
+    Metric::Cpu,
+    Metric::IdleCpu,
+    Metric::LoadedMemory,
+    Metric::ProcessMemory,
+    Metric::SubscriptionMemory,
+    Metric::ConnectionMemory,
+    Metric::ConsumerMemory,
+    Metric::SubjectMemory,
+    Metric::PendingMemory,
+    Metric::StartTime,
+];
 
 /// What a figure must reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,14 +195,65 @@ impl Metric {
             Self::ConsumerMemory => "bytes/consumer",
             Self::IdleCpu => "CPU ms/s",
             Self::PendingMemory => "bytes/pending ack",
+            Self::ByteRate => "MB/s",
+            Self::PublishedRate => "msgs/s at publisher",
+            Self::DeliveredRate => "msgs/s at subscriber",
+            Self::Latency999 => "p99.9 us",
+            Self::Latency9999 => "p99.99 us",
+            Self::Latency99999 => "p99.999 us",
+            Self::Latency999999 => "p99.9999 us",
+            Self::LatencyMost => "max us",
+            Self::LoadedMemory => "resident MiB after",
         }
+    }
+
+    /// What comparisons call it, and its unit.
+    pub(crate) fn figure(self) -> (&'static str, &'static str) {
+        match self {
+            Self::MessageRate => ("rate", "msgs/s"),
+            Self::Cpu => ("server CPU", "us/msg"),
+            Self::LatencyMedian => ("latency p50", "us"),
+            Self::Latency99 => ("latency p99", "us"),
+            Self::Latency999 => ("latency p99.9", "us"),
+            Self::Latency9999 => ("latency p99.99", "us"),
+            Self::Latency99999 => ("latency p99.999", "us"),
+            Self::Latency999999 => ("latency p99.9999", "us"),
+            Self::LatencyMost => ("latency max", "us"),
+            Self::RateKept => ("rate kept", "%"),
+            Self::ChurnRate => ("churn", "SUB/UNSUB pairs/s"),
+            Self::SubscriptionMemory => ("memory", "bytes/subscription"),
+            Self::ConnectionMemory => ("memory", "bytes/connection"),
+            Self::ConsumerMemory => ("memory", "bytes/consumer"),
+            Self::SubjectMemory => ("memory", "bytes/subject"),
+            Self::PendingMemory => ("memory", "bytes/pending ack"),
+            Self::ProcessMemory => ("resident at start", "MiB"),
+            Self::LoadedMemory => ("resident after", "MiB"),
+            Self::StartTime => ("start", "ms"),
+            Self::PublishRate | Self::PublishedRate => ("rate at publisher", "msgs/s"),
+            Self::DeliveredRate => ("rate at subscriber", "msgs/s"),
+            Self::CreationRate => ("creation", "consumers/s"),
+            Self::IdleCpu => ("idle CPU", "ms/s"),
+            Self::ByteRate => ("bytes", "MB/s"),
+        }
+    }
+
+    /// Whether the table with goals leaves it out, because another figure of the same row says it.
+    pub(crate) fn is_detail(self) -> bool {
+        matches!(self, Self::ByteRate | Self::PublishedRate | Self::DeliveredRate | Self::LoadedMemory)
     }
 
     /// Whether a larger figure is the better one.
     pub(crate) fn more_is_better(self) -> bool {
         matches!(
             self,
-            Self::MessageRate | Self::RateKept | Self::ChurnRate | Self::PublishRate | Self::CreationRate
+            Self::MessageRate
+                | Self::RateKept
+                | Self::ChurnRate
+                | Self::PublishRate
+                | Self::CreationRate
+                | Self::ByteRate
+                | Self::PublishedRate
+                | Self::DeliveredRate
         )
     }
 }
@@ -145,7 +288,18 @@ pub(crate) const TABLE: &str = "core,js,consumers";
 /// All rows: the core server, streams, consumers, and the study of publishing to streams.
 pub(crate) fn rows() -> Vec<Row> {
     let (streams, consumers) = (jetstream::rows::issue(), jetstream::consumers::rows::rows());
-    [core(), streams, consumers, jetstream::rows::study()].concat()
+    [core(), streams, consumers, study()].concat()
+}
+
+/// What `--rows` calls the study of publishing to streams.
+const STUDY: &str = "s1";
+
+/// The rows of that study's plan; how much of them is done, the table says.
+fn study() -> Vec<Row> {
+    let plan =
+        compare::file::Plan::built_in(STUDY).expect("the plan is part of the program, and tests read it");
+    let row = |row: Row| Row { name: format!("{STUDY}-{}", row.name), group: STUDY, amount: None, ..row };
+    plan.rows.into_iter().map(row).collect()
 }
 
 /// The rows about the core server, in the order of the issue.
@@ -206,7 +360,7 @@ fn load(publishers: usize, receivers: usize, interest: Interest, size: usize) ->
 }
 
 fn row(name: &'static str, workload: Workload, goals: Vec<Goal>) -> Row {
-    Row { name: name.to_owned(), group: CORE, workload, goals }
+    Row { goals, ..Row::new(name, CORE, workload) }
 }
 
 pub(crate) fn goal(metric: Metric, bound: Bound) -> Goal {
@@ -222,12 +376,18 @@ fn throughput(name: &'static str, load: Load, rate: f64, cpu: f64) -> Row {
 }
 
 fn requests(name: &'static str, clients: usize, size: usize, latency: &[Goal], rate: f64, cpu: f64) -> Row {
-    let load = RequestLoad { clients, size, subjects: SUBJECTS };
+    let load = RequestLoad { clients, services: 1, size, subjects: SUBJECTS };
     let goals = [&[times(Metric::MessageRate, rate), times(Metric::Cpu, cpu)], latency].concat();
     row(name, Workload::Requests(load), goals)
 }
 
 impl Row {
+    /// A row without goals, for all systems, of which as much is done as the settings say.
+    pub(crate) fn new(name: &str, group: &'static str, workload: Workload) -> Self {
+        let (goals, systems) = (Vec::new(), Vec::new());
+        Self { name: name.to_owned(), group, workload, goals, amount: None, systems }
+    }
+
     /// Whether one of these comma-separated patterns matches the row's name or is its group.
     pub(crate) fn is_among(&self, patterns: &str) -> bool {
         patterns
@@ -270,7 +430,7 @@ mod tests {
         let consumers = jetstream::consumers::rows::rows().len();
         assert_eq!(chosen(TABLE), core().len() + jetstream::rows::issue().len() + consumers);
         assert_eq!((chosen("consumers"), chosen("c-*")), (consumers, consumers));
-        assert_eq!(chosen("s1"), jetstream::rows::study().len());
+        assert_eq!(chosen("s1"), study().len());
         assert_eq!(chosen("s1-sync-*, js-get-1"), 7);
         assert_eq!(chosen("*"), rows().len());
     }
@@ -280,7 +440,7 @@ mod tests {
         let rows = rows();
         let names: std::collections::BTreeSet<_> = rows.iter().map(|row| &row.name).collect();
         assert_eq!(names.len(), rows.len());
-        assert!(rows.iter().all(|row| !row.goals.is_empty() || row.group == jetstream::rows::STUDY));
+        assert!(rows.iter().all(|row| !row.goals.is_empty() || row.group == STUDY));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Server processes: starting one on a free loopback port, and what the kernel knows about it.
 //!
-//! Owns the child and its log file. Reads `/proc`; never talks NATS beyond waiting for the first byte.
+//! Owns the child, those that it started (some servers are shell scripts), and its log file. Reads `/proc`; never talks
+//! to a server beyond waiting for its first bytes.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -29,6 +30,17 @@ pub(crate) struct Server {
     ready_after: Duration,
     /// Where it keeps its streams; removed after it has ended.
     _room: Option<Scratch>,
+}
+
+/// How a server is started, and when it is ready.
+pub(crate) struct Launch {
+    pub(crate) command: Command,
+    pub(crate) port: u16,
+    /// Where it keeps what it stores.
+    pub(crate) room: Option<Scratch>,
+    /// Whether who listens on the port is a server that serves.
+    pub(crate) is_ready: fn(u16) -> bool,
+    pub(crate) patience: Duration,
 }
 
 /// When a server with JetStream syncs its files.
@@ -73,36 +85,44 @@ impl Server {
         arguments: &[OsString],
         room: Option<Scratch>,
     ) -> Result<Self, BenchError> {
+        let mut command = Command::new(binary);
+        command.args(["-a", "127.0.0.1", "-p", &port.to_string()]).args(arguments);
+        Self::run(Launch { command, port, room, is_ready: greets, patience: START_PATIENCE })
+    }
+
+    /// Starts a server of any kind and waits until it is ready.
+    pub(crate) fn run(launch: Launch) -> Result<Self, BenchError> {
+        let Launch { mut command, port, room, is_ready, patience } = launch;
         let log = std::env::temp_dir().join(format!("myelin-bench-{}-{port}.log", std::process::id()));
         let file = File::create(&log).map_err(BenchError::io("creating the server's log file"))?;
         let started = Instant::now();
-        let child = Command::new(binary)
-            .args(["-a", "127.0.0.1", "-p", &port.to_string()])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(file)
-            .spawn()
-            .map_err(|error| {
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn().map_err(|error| {
                 let _ = fs::remove_file(&log);
-                BenchError::Process(format!("cannot start {}: {error}", binary.display()))
+                BenchError::Process(format!("cannot start {}: {error}", command.get_program().display()))
             })?;
         let address = Address::loopback(port);
         let mut server = Self { child, log, address, ready_after: Duration::ZERO, _room: room };
-        server.wait_until_ready(started)?;
+        server.wait_until_ready(started, is_ready, patience)?;
         Ok(server)
     }
 
-    fn wait_until_ready(&mut self, started: Instant) -> Result<(), BenchError> {
-        while started.elapsed() < START_PATIENCE {
-            if greets(self.address.port) {
+    fn wait_until_ready(
+        &mut self,
+        started: Instant,
+        is_ready: fn(u16) -> bool,
+        patience: Duration,
+    ) -> Result<(), BenchError> {
+        while started.elapsed() < patience {
+            if is_ready(self.address.port) {
                 self.ready_after = started.elapsed();
                 return Ok(());
             }
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(BenchError::Process(format!("ended with {status}: {}", self.log_tail())));
             }
-            std::thread::sleep(Duration::from_micros(200));
+            // One that takes seconds is not looked at thousands of times.
+            std::thread::sleep((started.elapsed() / 100).max(Duration::from_micros(200)));
         }
         Err(BenchError::Process(format!("does not listen: {}", self.log_tail())))
     }
@@ -122,19 +142,52 @@ impl Server {
         self.ready_after
     }
 
-    /// Where its CPU time and memory can be read.
+    /// Where its CPU time and memory can be read: of the largest process, where a script has started the server.
     pub(crate) fn meter(&self) -> Meter {
-        Meter { pid: self.child.id() }
+        let resident = |pid: &u32| Meter { pid: *pid }.resident().unwrap_or(0);
+        let pid = family(self.child.id()).into_iter().max_by_key(resident);
+        Meter { pid: pid.unwrap_or(self.child.id()) }
+    }
+}
+
+/// A process and all that descend from it, itself first.
+fn family(first: u32) -> Vec<u32> {
+    let stat = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("stat")).ok();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let parents: Vec<(u32, u32)> = processes.filter_map(|entry| parent(&stat(entry)?)).collect();
+    let mut members = vec![first];
+    let mut looked_at = 0;
+    while let Some(&member) = members.get(looked_at) {
+        members.extend(parents.iter().filter(|(_, parent)| *parent == member).map(|(pid, _)| pid));
+        looked_at += 1;
+    }
+    members
+}
+
+/// A process and its parent, from its `stat`.
+fn parent(stat: &str) -> Option<(u32, u32)> {
+    let pid = stat.split_once(' ')?.0.parse().ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    Some((pid, fields.split_ascii_whitespace().nth(1)?.parse().ok()?))
+}
+
+/// Whether a process is there and not only waiting for its parent to take notice of its end.
+fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
 impl Drop for Server {
-    /// Asks politely, then insists; the child never outlives this.
+    /// Asks politely, then insists; neither the child nor what it started outlives this.
     fn drop(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            let _ = rustix::process::kill_process(pid, Signal::TERM);
-        }
+        let family = family(self.child.id());
+        family.iter().for_each(|&pid| signal(pid, Signal::TERM));
         let asked = Instant::now();
         while asked.elapsed() < STOP_PATIENCE {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
@@ -144,11 +197,18 @@ impl Drop for Server {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Numbers of processes that have ended meanwhile are not given away this soon.
+        family[1..].iter().for_each(|&pid| signal(pid, Signal::KILL));
+        // What they keep in their room cannot be removed while they still write.
+        let asked = Instant::now();
+        while family[1..].iter().any(|&pid| is_running(pid)) && asked.elapsed() < STOP_PATIENCE {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let _ = fs::remove_file(&self.log);
     }
 }
 
-fn free_port() -> Result<u16, BenchError> {
+pub(crate) fn free_port() -> Result<u16, BenchError> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(BenchError::io("looking for a free port"))?;
     Ok(listener.local_addr().map_err(BenchError::io("looking for a free port"))?.port())
 }
@@ -295,6 +355,25 @@ mod tests {
             (0..100_000).for_each(|i| work = work.wrapping_mul(31).wrapping_add(std::hint::black_box(i)));
         }
         assert!(work != 0 && meter.resident().unwrap() > 100_000);
+    }
+
+    #[test]
+    fn a_family_is_found_and_ends_with_its_first() {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "sleep 1000 & wait"]);
+        let is_ready = |_| true;
+        let launch =
+            Launch { command, port: free_port().unwrap(), room: None, is_ready, patience: START_PATIENCE };
+        let server = Server::run(launch).unwrap();
+        let first = server.child.id();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while family(first).len() < 2 {
+            assert!(Instant::now() < deadline, "the shell has started nothing");
+        }
+        let members = family(first);
+        drop(server);
+        assert!(!is_running(members[1]), "{members:?}");
+        assert_eq!(parent("12 (a (b) c) S 7 1"), Some((12, 7)));
     }
 
     #[test]

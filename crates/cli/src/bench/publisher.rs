@@ -11,12 +11,23 @@ use crate::bench::flow::Flow;
 use crate::bench::script::{Burst, Script};
 
 /// When a publisher stops.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     /// After exactly this many messages.
     Messages(u64),
     /// At the end of the first burst after this time.
     Elapsed(Duration),
+}
+
+impl Until {
+    /// What one of several publishers does of it.
+    pub(crate) fn part(self, publishers: usize, number: usize) -> Self {
+        let (publishers, number) = (publishers as u64, number as u64);
+        match self {
+            Self::Messages(all) => Self::Messages(all / publishers + u64::from(number < all % publishers)),
+            Self::Elapsed(_) => self,
+        }
+    }
 }
 
 /// What a publisher did.
@@ -72,5 +83,23 @@ impl Published {
         self.payload_bytes += burst.payload[last];
         self.delivered_bytes += burst.delivered[last];
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn publishers_share_all_messages() {
+        for (messages, publishers) in [(10, 3), (2, 4), (1000, 1)] {
+            let part = |number| match Until::Messages(messages).part(publishers, number) {
+                Until::Messages(count) => count,
+                Until::Elapsed(_) => panic!("messages are no time"),
+            };
+            let parts: Vec<u64> = (0..publishers).map(part).collect();
+            assert_eq!(parts.iter().sum::<u64>(), messages);
+            assert!(parts.iter().max().unwrap() - parts.iter().min().unwrap() <= 1);
+        }
     }
 }

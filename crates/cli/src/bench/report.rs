@@ -1,4 +1,4 @@
-//! Judges measured rows and prints them as Markdown and JSON.
+//! Judges the rows of `bench table` and prints them as Markdown and JSON.
 //!
 //! Owns the look of the table and the verdicts. Measures nothing.
 
@@ -8,9 +8,14 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::bench::contest::{Contest, Measured, Seat, Settings};
 use crate::bench::plan::{Bound, Metric};
 use crate::bench::stat::Spread;
-use crate::bench::table::{Measured, Settings, Side};
+
+/// Who is who in the table: two systems, and the second once more.
+const REFERENCE: Seat = Seat(0);
+pub(crate) const OURS: Seat = Seat(1);
+const CONTROL: Seat = Seat(2);
 
 /// One figure of one row, judged.
 #[derive(Debug)]
@@ -40,22 +45,23 @@ pub(crate) fn judge(measured: &Measured) -> Vec<Line> {
     metrics.extend(measured.row.goals.iter().map(|goal| goal.metric));
     metrics.sort_unstable();
     metrics.dedup();
+    metrics.retain(|metric| !metric.is_detail());
     metrics.into_iter().map(|metric| Line::new(measured, metric)).collect()
 }
 
 impl Line {
     fn new(measured: &Measured, metric: Metric) -> Self {
-        let spread = |side| measured.samples.get(&(metric, side)).and_then(|values| Spread::of(values));
-        let (reference, ours) = (spread(Side::Reference), spread(Side::Ours));
+        let spread = |seat| measured.samples.get(&(metric, seat)).and_then(|values| Spread::of(values));
+        let (reference, ours) = (spread(REFERENCE), spread(OURS));
         let times_better = better(metric, ours, reference);
         let goal = measured.row.goals.iter().find(|goal| goal.metric == metric).map(|goal| goal.bound);
-        let failed = measured.failures.iter().any(|(side, _)| *side != Side::Reference);
+        let failed = measured.failures.iter().any(|(seat, _)| *seat != REFERENCE);
         let verdict = match (goal, ours) {
             (None, _) => Verdict::NoGoal,
             (Some(goal), Some(ours)) if !failed && goal.holds(ours.median, times_better) => Verdict::Pass,
             (Some(_), _) => Verdict::Fail,
         };
-        let noise = better(metric, ours, spread(Side::Control));
+        let noise = better(metric, ours, spread(CONTROL));
         Self { metric, reference, ours, times_better, noise, goal, verdict }
     }
 
@@ -82,12 +88,12 @@ impl Line {
     }
 
     fn json(&self, measured: &Measured) -> Value {
-        let samples = |side| measured.samples.get(&(self.metric, side)).cloned().unwrap_or_default();
+        let samples = |seat| measured.samples.get(&(self.metric, seat)).cloned().unwrap_or_default();
         json!({
             "metric": self.metric.label(),
-            "reference": samples(Side::Reference),
-            "ours": samples(Side::Ours),
-            "control": samples(Side::Control),
+            "reference": samples(REFERENCE),
+            "ours": samples(OURS),
+            "control": samples(CONTROL),
             "times_better": self.times_better,
             "noise": self.noise,
             "goal": self.goal.map(|goal| goal.to_string()),
@@ -136,7 +142,7 @@ pub(crate) struct Circumstances {
 
 impl Circumstances {
     /// Asks the machine and the two programs.
-    pub(crate) fn of(settings: &Settings) -> Self {
+    pub(crate) fn of(settings: &Settings, contest: &Contest) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpu = read("/proc/cpuinfo");
         let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
@@ -146,8 +152,8 @@ impl Circumstances {
             ("cpu", format!("{cores} x {}", model.trim_start_matches([' ', '\t', ':']))),
             ("kernel", read("/proc/sys/kernel/osrelease").trim().to_owned()),
             ("load before", read("/proc/loadavg").trim().to_owned()),
-            ("ours", version(&settings.ours)),
-            ("reference", version(&settings.reference)),
+            ("ours", version(&contest.system(OURS).program)),
+            ("reference", version(&contest.system(REFERENCE).program)),
             ("rounds", format!("{} of {:?}, interleaved", settings.rounds, settings.duration)),
             ("backlog", format!("{} MiB", settings.backlog >> 20)),
             ("subscriptions", settings.subscriptions.to_string()),
@@ -179,7 +185,7 @@ const HEADING: &str = "\
 ";
 
 /// The whole table as Markdown.
-pub(crate) fn markdown(circumstances: &Circumstances, rows: &[Measured]) -> String {
+pub(crate) fn markdown(circumstances: &Circumstances, rows: &[Measured], contest: &Contest) -> String {
     let mut text = String::new();
     for (name, value) in &circumstances.lines {
         let _ = writeln!(text, "- {name}: {value}");
@@ -195,27 +201,27 @@ pub(crate) fn markdown(circumstances: &Circumstances, rows: &[Measured]) -> Stri
         "\nMedians with least and most of the rounds. \"better\": ours over the reference for rates, the \
          reference over ours for costs. A/A: the same ratio between two processes of ours, which is noise.\n",
     );
-    text.push_str(&remarks(rows));
+    text.push_str(&remarks(rows, contest));
     text
 }
 
 /// One row as soon as it is measured, for who watches.
-pub(crate) fn progress(measured: &Measured) -> String {
+pub(crate) fn progress(measured: &Measured, contest: &Contest) -> String {
     let figure = |line: &Line| {
         let mark = if line.failed() { " FAIL" } else { "" };
         format!("{} {}{mark}", line.metric.label(), ratio(line.times_better))
     };
     let figures: Vec<String> = judge(measured).iter().map(figure).collect();
-    let remarks = remarks(std::slice::from_ref(measured));
+    let remarks = remarks(std::slice::from_ref(measured), contest);
     format!("{}: {}\n{remarks}", measured.row.name, figures.join(", "))
 }
 
 /// Failures and warnings, one line each.
-pub(crate) fn remarks(rows: &[Measured]) -> String {
+pub(crate) fn remarks(rows: &[Measured], contest: &Contest) -> String {
     let mut text = String::new();
     for measured in rows {
-        for (side, why) in &measured.failures {
-            let _ = writeln!(text, "- {}: {side:?} failed: {why}", measured.row.name);
+        for (seat, why) in &measured.failures {
+            let _ = writeln!(text, "- {}: {} failed: {why}", measured.row.name, contest.name(*seat));
         }
         for warning in &measured.warnings {
             let _ = writeln!(text, "- {}: {warning}", measured.row.name);
@@ -225,13 +231,13 @@ pub(crate) fn remarks(rows: &[Measured]) -> String {
 }
 
 /// The whole table as JSON, with the value of every round.
-pub(crate) fn json(circumstances: &Circumstances, rows: &[Measured]) -> Value {
+pub(crate) fn json(circumstances: &Circumstances, rows: &[Measured], contest: &Contest) -> Value {
     let about: serde_json::Map<String, Value> =
         circumstances.lines.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into())).collect();
     let row = |measured: &Measured| {
         let figures: Vec<Value> = judge(measured).iter().map(|line| line.json(measured)).collect();
         let failures: Vec<String> =
-            measured.failures.iter().map(|(side, why)| format!("{side:?}: {why}")).collect();
+            measured.failures.iter().map(|(seat, why)| format!("{}: {why}", contest.name(*seat))).collect();
         json!({
             "name": measured.row.name, "figures": figures,
             "failures": failures, "warnings": measured.warnings,
@@ -246,22 +252,23 @@ mod tests {
 
     use super::*;
     use crate::bench::plan;
+    use crate::bench::system::System;
 
     /// The row `pub-16` (goals: 3 times the rate, a quarter of the CPU) with these figures.
-    fn measured(samples: &[(Metric, Side, &[f64])]) -> Measured {
+    fn measured(samples: &[(Metric, Seat, &[f64])]) -> Measured {
         let row = plan::rows().into_iter().find(|row| row.name == "pub-16").unwrap();
         let samples: BTreeMap<_, _> =
-            samples.iter().map(|&(metric, side, values)| ((metric, side), values.to_vec())).collect();
-        Measured { row, samples, failures: Vec::new(), warnings: Vec::new() }
+            samples.iter().map(|&(metric, seat, values)| ((metric, seat), values.to_vec())).collect();
+        Measured { samples, ..Measured::new(row) }
     }
 
     fn good() -> Measured {
         measured(&[
-            (Metric::MessageRate, Side::Reference, &[9e6, 1e7, 2e7]),
-            (Metric::MessageRate, Side::Ours, &[4e7, 3e7, 2e7]),
-            (Metric::MessageRate, Side::Control, &[2e7]),
-            (Metric::Cpu, Side::Reference, &[0.1]),
-            (Metric::Cpu, Side::Ours, &[0.05]),
+            (Metric::MessageRate, REFERENCE, &[9e6, 1e7, 2e7]),
+            (Metric::MessageRate, OURS, &[4e7, 3e7, 2e7]),
+            (Metric::MessageRate, CONTROL, &[2e7]),
+            (Metric::Cpu, REFERENCE, &[0.1]),
+            (Metric::Cpu, OURS, &[0.05]),
         ])
     }
 
@@ -276,9 +283,11 @@ mod tests {
     #[test]
     fn a_failed_run_of_ours_fails_the_row() {
         let mut measured = good();
-        measured.failures.push((Side::Ours, "-150 bytes".into()));
+        measured.failures.push((OURS, "-150 bytes".into()));
         assert!(judge(&measured).iter().all(Line::failed));
-        assert!(remarks(&[measured]).contains("pub-16: Ours failed: -150 bytes"));
+        let system = |name: &str| System::nats(name, Path::new("/nowhere"));
+        let contest = Contest { systems: vec![system("reference"), system("ours")], controlled: OURS.0 };
+        assert!(remarks(&[measured], &contest).contains("pub-16: ours failed: -150 bytes"));
     }
 
     #[test]

@@ -278,10 +278,12 @@ impl Client {
     }
 }
 
-/// What the table measures: clients and one echoing service on the same server.
+/// What rows measure: clients and echoing services on the same server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestLoad {
     pub(crate) clients: usize,
+    /// Echoing services, which share the requests.
+    pub(crate) services: usize,
     /// Average payload of requests and replies, in bytes.
     pub(crate) size: usize,
     /// Subjects in rotation.
@@ -289,37 +291,43 @@ pub(crate) struct RequestLoad {
 }
 
 impl RequestLoad {
-    /// Runs clients and service for this time.
+    /// Runs clients and services once.
     pub(crate) fn run(
         &self,
         address: &Address,
-        duration: Duration,
-        meter: Meter,
+        until: Until,
+        meter: Option<Meter>,
     ) -> Result<Outcome, BenchError> {
         let stop = std::sync::atomic::AtomicBool::new(false);
         let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
         let (tell_ready, is_ready) = std::sync::mpsc::channel();
         thread::scope(|scope| {
-            let ready = move || tell_ready.send(()).unwrap_or(());
-            let service = scope.spawn(move || serve(address, "service.*", &Answer::Echo, ready, stopped));
-            let outcome = is_ready
-                .recv()
-                .map_err(|_| BenchError::Aborted)
-                .and_then(|()| self.request(address, duration, meter));
+            let serving = (0..self.services).map(|_| {
+                let tell_ready = tell_ready.clone();
+                let ready = move || tell_ready.send(()).unwrap_or(());
+                scope.spawn(move || serve(address, "service.*", &Answer::Echo, ready, stopped))
+            });
+            let services: Vec<_> = serving.collect();
+            drop(tell_ready);
+            let all_ready = (0..self.services).try_for_each(|_| is_ready.recv());
+            let outcome =
+                all_ready.map_err(|_| BenchError::Aborted).and_then(|()| self.request(address, until, meter));
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            let served = service.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            match (outcome, served) {
-                (Err(BenchError::Aborted), Err(error)) => Err(error),
-                (outcome, _) => outcome,
+            for service in services {
+                let served = service.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                if let (Err(BenchError::Aborted), Err(error)) = (&outcome, served) {
+                    return Err(error);
+                }
             }
+            outcome
         })
     }
 
-    fn request(&self, address: &Address, duration: Duration, meter: Meter) -> Result<Outcome, BenchError> {
+    fn request(&self, address: &Address, until: Until, meter: Option<Meter>) -> Result<Outcome, BenchError> {
         let subjects = Subjects::Rotating { base: "service".into(), first: 0, count: self.subjects };
         let sizes = Sizes::around(self.size, usize::MAX);
         let mut requesters = Requesters::open(address, self.clients, &subjects, &sizes)?;
-        let outcome = requesters.run(Until::Elapsed(duration), Some(meter))?;
+        let outcome = requesters.run(until, meter)?;
         requesters.check_payloads()?;
         Ok(outcome)
     }

@@ -194,11 +194,14 @@ impl Figure {
         self.spread
     }
 
-    /// How far apart two processes of the same program were: the larger median over the smaller one, at least 1.
-    /// A ratio between systems that is not beyond this shows no difference.
+    /// How far apart two processes of the same program were: the larger value over the smaller one, of the medians or
+    /// of the round where they were furthest apart, at least 1. A ratio between systems that is not beyond this shows no
+    /// difference.
     pub(crate) fn control_ratio(&self) -> Option<f64> {
-        let ratio = self.spread?.times(&Spread::of(&self.control)?)?;
-        (ratio > 0.0).then(|| ratio.max(1.0 / ratio))
+        let medians = self.spread?.times(&Spread::of(&self.control)?)?;
+        let rounds = self.values.iter().zip(&self.control).map(|(value, control)| value / control);
+        let apart = |ratio: f64| (ratio > 0.0 && ratio.is_finite()).then(|| ratio.max(1.0 / ratio));
+        rounds.filter_map(apart).chain(apart(medians)).reduce(f64::max)
     }
 }
 
@@ -271,6 +274,7 @@ mod tests {
         };
         assert_eq!(figure(&[2.0], &[4.0]), Some(2.0));
         assert_eq!(figure(&[4.0], &[2.0]), Some(2.0));
+        assert_eq!(figure(&[10.0, 10.0, 10.0], &[10.0, 8.0, 12.0]), Some(1.25));
         assert_eq!(figure(&[4.0], &[]), None);
         assert_eq!(figure(&[0.0], &[1.0]), None);
     }

@@ -11,6 +11,12 @@ use crate::bench::error::BenchError;
 /// What the names begin with, before the process id.
 const PREFIX: &str = "myelin-bench-";
 
+/// Where such a directory is made, unless somebody wants it otherwise.
+pub(crate) fn parent(wanted: Option<&Path>) -> PathBuf {
+    let usual = if Path::new("target").is_dir() { "target" } else { "." };
+    wanted.map_or_else(|| PathBuf::from(usual), Path::to_path_buf)
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Scratch {

@@ -1,311 +1,159 @@
-//! Runs the rows of the table: servers side by side, rounds interleaved.
+//! `bench table`: two server programs side by side, workload by workload, with the goals of the issues.
 //!
-//! Owns the order of measurements and the processes. Every row starts three fresh servers (the
-//! reference, ours, and ours again as the A/A control), warms each up and then measures them in an
-//! order that changes from round to round. Judging and printing is `report`'s.
+//! Owns the arguments. Measuring is `contest`'s, judging and printing `report`'s.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::bench::churn;
+use clap::Args;
+
+use crate::bench::contest::{self, Contest, Measured, Settings};
 use crate::bench::error::BenchError;
-use crate::bench::footprint;
-use crate::bench::jetstream;
-use crate::bench::jetstream::consumers::{self, Scale, Stage};
-use crate::bench::plan::{Metric, Row, Workload};
-use crate::bench::process::{CpuTime, Server};
-use crate::bench::publisher::Until;
-use crate::bench::request::{self, RequestLoad};
-use crate::bench::scratch::Scratch;
-use crate::bench::throughput::{self, Prepared};
+use crate::bench::jetstream::consumers::Scale;
+use crate::bench::scratch::{self, Scratch};
+use crate::bench::system::System;
+use crate::bench::{flow, plan, process, report};
 
-/// Who is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Side {
-    Reference,
-    Ours,
-    /// A second process of ours: what differs between it and `Ours` is noise.
-    Control,
+/// Descriptors that the driver needs besides one per connection.
+const SPARE_FILES: u64 = 500;
+
+pub(crate) const HELP: &str = "\
+Compare two server programs side by side, workload by workload.
+
+For every row three fresh servers are started on free loopback ports: the reference, ours, and ours \
+again as the A/A control, which shows what is noise. Rounds are interleaved in changing order; medians \
+and ranges are reported. CPU is the server's own, from /proc/PID/task/*/schedstat, cross-checked with \
+/proc/PID/stat. A run that lost a message is a failed run. The exit code is 1 when a goal is missed.
+
+Rows belong to groups: core (the core server), js (streams), consumers (reading from streams, key-value) and s1 (the \
+grid of a study of publishing to streams, without goals). Servers of all but core run with JetStream in a directory of their own below --dir.
+
+One row by hand:
+  myelin bench table --ours target/quick/myelin-server --reference nats-server --rows '1:1-128' --rounds 3
+
+The grid of the study, or its part about files and 256 bytes:
+  myelin bench table --ours A --reference B --rows s1
+  myelin bench table --ours A --reference B --rows 's1-*-file-256'
+
+A quick look at everything, and a check that every message arrives intact and in order:
+  myelin bench table --ours A --reference B --quick
+  myelin bench table --ours A --reference B --quick --rounds 1 --verify";
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Our server program
+    #[arg(long, value_name = "BINARY")]
+    ours: PathBuf,
+    /// The program to compare with
+    #[arg(long, value_name = "BINARY")]
+    reference: PathBuf,
+    /// Measurements of each server per row
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Only these groups (core, js, consumers, s1) and rows with a matching name: comma-separated, * stands for anything
+    #[arg(long, default_value = plan::TABLE, value_name = "GLOB")]
+    rows: String,
+    /// Where servers keep their streams: a new directory in this one, removed afterwards [default: target, or .]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Seconds per measurement [default: 0.8]
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Rows about consumers: this part of 1,000,000 messages read, 10,000,000 filtered, 1,000,000 unacknowledged and
+    /// 10,000 consumers [default: 0.2]
+    #[arg(long)]
+    scale: Option<f64>,
+    /// MiB of messages that may wait in a server for all receivers together (and 16 MiB for each)
+    #[arg(long, default_value_t = flow::BACKLOG >> 20, value_name = "MIB")]
+    backlog: u64,
+    /// Short measurements, 100,000 subscriptions and subjects, 500 connections: a look, not a result
+    #[arg(long)]
+    quick: bool,
+    /// Parse and check every message of the throughput rows; their figures then mean nothing
+    #[arg(long)]
+    verify: bool,
+    /// Write the values of every round to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the table to this file instead of the standard output
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
 }
 
-pub(crate) const SIDES: [Side; 3] = [Side::Reference, Side::Ours, Side::Control];
-
-/// The order within a round; each is followed by its reverse.
-const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [2, 1, 0], [1, 0, 2], [2, 0, 1], [0, 2, 1], [1, 2, 0]];
-
-/// The largest payload that rows use, and the default limit of both servers.
-const MAX_PAYLOAD: usize = 1024 * 1024;
-
-/// How much is measured, of what.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) ours: PathBuf,
-    pub(crate) reference: PathBuf,
-    pub(crate) rounds: usize,
-    /// How long publishers publish in one round.
-    pub(crate) duration: Duration,
-    /// For the row `subscriptions`.
-    pub(crate) subscriptions: usize,
-    /// For rows of distinct subjects in a stream.
-    pub(crate) subjects: u64,
-    /// Messages of a stream that is read.
-    pub(crate) stored: u64,
-    /// For rows about consumers.
-    pub(crate) scale: Scale,
-    /// For the row `idle`.
-    pub(crate) connections: usize,
-    /// Bytes of messages that may wait in a server for all receivers together.
-    pub(crate) backlog: u64,
-    /// Parse and check every message of the throughput rows instead of measuring them.
-    pub(crate) verify: bool,
-}
-
-impl Settings {
-    fn extent(&self, duration: Duration) -> jetstream::Extent {
-        jetstream::Extent { until: Until::Elapsed(duration), stored: self.stored, subjects: self.subjects }
+/// Runs the command. The exit code says whether the goals were reached.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, BenchError> {
+    let rows: Vec<plan::Row> = plan::rows().into_iter().filter(|row| row.is_among(&arguments.rows)).collect();
+    if rows.is_empty() {
+        let names: Vec<String> = plan::rows().into_iter().map(|row| row.name).collect();
+        let text = format!("no row matches {:?}; there are {}", arguments.rows, names.join(", "));
+        return Err(BenchError::Usage(text));
     }
+    let settings = arguments.settings()?;
+    let contest = arguments.contest();
+    let scratch = Scratch::new(&scratch::parent(arguments.dir.as_deref()))?;
+    let circumstances = report::Circumstances::of(&settings, &contest);
+    let measured: Vec<Measured> = rows
+        .iter()
+        .map(|row| {
+            let measured = contest::measure(row, &contest, &settings, &scratch);
+            eprint!("{}", report::progress(&measured, &contest));
+            measured
+        })
+        .collect();
+    let markdown = report::markdown(&circumstances, &measured, &contest);
+    match &arguments.markdown {
+        Some(path) => write(path, &markdown)?,
+        None => print!("{markdown}"),
+    }
+    if let Some(path) = &arguments.json {
+        write(path, &format!("{:#}\n", report::json(&circumstances, &measured, &contest)))?;
+    }
+    let failed = measured.iter().any(|measured| report::judge(measured).iter().any(report::Line::failed));
+    Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// The figures of one row.
-#[derive(Debug)]
-pub(crate) struct Measured {
-    pub(crate) row: Row,
-    /// One value per successful round.
-    pub(crate) samples: BTreeMap<(Metric, Side), Vec<f64>>,
-    /// Servers that failed a round, and why. They take no further part in the row.
-    pub(crate) failures: Vec<(Side, String)>,
-    /// Doubts about figures.
-    pub(crate) warnings: Vec<String>,
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), BenchError> {
+    std::fs::write(path, text).map_err(BenchError::io("writing the report"))
 }
 
-/// Measures a row. Failures are part of the result: a server that fails does not stop the table.
-/// Streams are kept in `scratch`.
-pub(crate) fn measure(row: Row, settings: &Settings, scratch: &Scratch) -> Measured {
-    let rig = Rig::new(row.workload, settings.backlog);
-    let mut measured = Measured { row, samples: BTreeMap::new(), failures: Vec::new(), warnings: Vec::new() };
-    let mut contestants = Vec::new();
-    for side in SIDES {
-        match Contestant::start(side, settings, &rig, scratch) {
-            Ok(contestant) => contestants.push(contestant),
-            Err(error) => measured.failures.push((side, error.to_string())),
+/// Connections that a process may open besides the files that it needs otherwise, of those that are wanted.
+pub(crate) fn connections(wanted: usize) -> usize {
+    let files = process::raise_file_limit().saturating_sub(SPARE_FILES);
+    wanted.min(usize::try_from(files).unwrap_or(usize::MAX))
+}
+
+impl Arguments {
+    /// The reference, ours, and ours again.
+    fn contest(&self) -> Contest {
+        let systems = vec![System::nats("reference", &self.reference), System::nats("ours", &self.ours)];
+        Contest { systems, controlled: report::OURS.0 }
+    }
+
+    fn scale(&self) -> Result<Scale, BenchError> {
+        let scale = self.scale.unwrap_or(if self.quick { 0.02 } else { 0.2 });
+        match scale > 0.0 && scale <= 10.0 {
+            true => Ok(Scale(scale)),
+            false => Err(BenchError::Usage("--scale must be more than 0 and at most 10".into())),
         }
     }
-    for round in 0..settings.rounds {
-        for &place in &ORDERS[round % ORDERS.len()] {
-            let standing = contestants.iter().position(|contestant| contestant.side == SIDES[place]);
-            if let Some(number) = standing
-                && let Err(error) = measured.round(&contestants[number], settings, &rig)
-            {
-                // The row has failed; waiting for a sick server in every round would help nobody.
-                let contestant = contestants.swap_remove(number);
-                measured.failures.push((contestant.side, error.to_string()));
-            }
-        }
-    }
-    measured
-}
 
-impl Measured {
-    fn round(
-        &mut self,
-        contestant: &Contestant<'_>,
-        settings: &Settings,
-        rig: &Rig,
-    ) -> Result<(), BenchError> {
-        let side = contestant.side;
-        let round = contestant.measure(settings, rig)?;
-        for &(metric, value) in &round.readings {
-            self.samples.entry((metric, side)).or_default().push(value);
-        }
-        if let Some(cpu) = round.cpu.filter(|cpu| cpu.is_doubtful()) {
-            self.warnings.push(format!(
-                "CPU time of {side:?} is doubtful: schedstat says {:?}, stat says {:?}",
-                cpu.scheduled, cpu.accounted
-            ));
-        }
-        if round.churn_fell_behind() {
-            self.warnings.push(format!("the churn beside {side:?} did not reach 9,000 pairs/s"));
-        }
-        Ok(())
-    }
-}
-
-/// A workload, with its messages encoded once for all servers and rounds.
-enum Rig {
-    Throughput(Prepared),
-    Churn(Prepared),
-    Requests(RequestLoad),
-    Subscriptions,
-    IdleConnections,
-    Start,
-    Streams(jetstream::Load),
-    Consumers(consumers::Load),
-}
-
-impl Rig {
-    fn new(workload: Workload, backlog: u64) -> Self {
-        match workload {
-            Workload::Throughput(load) => Self::Throughput(Prepared::new(load, MAX_PAYLOAD, backlog)),
-            Workload::Churn(load) => Self::Churn(Prepared::new(load, MAX_PAYLOAD, backlog)),
-            Workload::Requests(load) => Self::Requests(load),
-            Workload::Subscriptions => Self::Subscriptions,
-            Workload::IdleConnections => Self::IdleConnections,
-            Workload::Start => Self::Start,
-            Workload::Streams(load) => Self::Streams(load),
-            Workload::Consumers(load) => Self::Consumers(load),
-        }
-    }
-}
-
-/// What one server gave in one round.
-struct Round {
-    readings: Vec<(Metric, f64)>,
-    cpu: Option<CpuTime>,
-}
-
-impl Round {
-    fn without_cpu(readings: Vec<(Metric, f64)>) -> Self {
-        Self { readings, cpu: None }
-    }
-
-    fn of_throughput(outcome: &throughput::Outcome) -> Self {
-        let mut readings = vec![(Metric::MessageRate, outcome.rate())];
-        readings.extend(outcome.cpu_per_message().map(|cpu| (Metric::Cpu, cpu)));
-        Self { readings, cpu: outcome.cpu }
-    }
-
-    fn of_requests(outcome: &request::Outcome) -> Self {
-        let mut readings = vec![
-            (Metric::MessageRate, outcome.rate()),
-            (Metric::LatencyMedian, outcome.latency(0.5)),
-            (Metric::Latency99, outcome.latency(0.99)),
-        ];
-        readings.extend(outcome.cpu_per_request().map(|cpu| (Metric::Cpu, cpu)));
-        Self { readings, cpu: outcome.cpu }
-    }
-
-    fn of_streams(outcome: &jetstream::Outcome) -> Self {
-        let figures = [
-            (Metric::MessageRate, Some(outcome.rate())),
-            (Metric::Cpu, outcome.cpu_per_message()),
-            (Metric::LatencyMedian, outcome.latency(0.5)),
-            (Metric::Latency99, outcome.latency(0.99)),
-            (Metric::SubjectMemory, outcome.memory_per_message()),
-        ];
-        let readings = figures.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
-        Self { readings: readings.collect(), cpu: outcome.cpu }
-    }
-
-    fn of_consumers(outcome: consumers::Outcome) -> Self {
-        Self { readings: outcome.readings, cpu: outcome.cpu }
-    }
-
-    fn of_churn(comparison: &churn::Comparison) -> Self {
-        Self::without_cpu(vec![
-            (Metric::MessageRate, comparison.churned),
-            (Metric::RateKept, comparison.churned / comparison.calm * 100.0),
-            (Metric::ChurnRate, comparison.pairs),
-        ])
-    }
-
-    fn churn_fell_behind(&self) -> bool {
-        self.readings.iter().any(|&(metric, value)| metric == Metric::ChurnRate && value < 9000.0)
-    }
-}
-
-/// One of the servers of a row. Rows about a server at rest start further processes of its program.
-struct Contestant<'a> {
-    side: Side,
-    binary: PathBuf,
-    server: Server,
-    /// What it holds for a row about consumers.
-    stage: Option<Stage>,
-    scratch: &'a Scratch,
-}
-
-impl<'a> Contestant<'a> {
-    /// Starts the server and warms it up with a fifth of a round.
-    fn start(side: Side, settings: &Settings, rig: &Rig, scratch: &'a Scratch) -> Result<Self, BenchError> {
-        let binary = match side {
-            Side::Reference => settings.reference.clone(),
-            Side::Ours | Side::Control => settings.ours.clone(),
-        };
-        let server = match rig {
-            Rig::Streams(load) => load.server(&binary, scratch)?,
-            Rig::Consumers(load) => load.server(&binary, scratch)?,
-            _ => Server::start(&binary)?,
-        };
-        let stage = match rig {
-            Rig::Consumers(load) => Some(load.stage(server.address(), settings.scale)?),
-            _ => None,
-        };
-        let contestant = Self { side, server, binary, stage, scratch };
-        let warm_up = settings.duration / 5;
-        let (address, meter) = (contestant.server.address(), contestant.server.meter());
-        match rig {
-            Rig::Throughput(load) | Rig::Churn(load) => {
-                load.run(address, Until::Elapsed(warm_up), None, settings.verify)?;
-            }
-            Rig::Requests(load) => {
-                load.run(address, warm_up, meter)?;
-            }
-            Rig::Streams(load) if !load.wants_fresh_server() => {
-                load.run(address, settings.extent(warm_up), None)?;
-            }
-            Rig::Consumers(load) if !load.wants_fresh_server() => {
-                contestant.stage().run(address, warm_up, None)?;
-            }
-            Rig::Subscriptions | Rig::IdleConnections | Rig::Start | Rig::Streams(_) | Rig::Consumers(_) => {}
-        }
-        Ok(contestant)
-    }
-
-    fn stage(&self) -> &Stage {
-        self.stage.as_ref().expect("every row about consumers has one")
-    }
-
-    fn measure(&self, settings: &Settings, rig: &Rig) -> Result<Round, BenchError> {
-        let (address, meter) = (self.server.address(), self.server.meter());
-        let duration = settings.duration;
-        let round = match rig {
-            Rig::Throughput(load) => {
-                let until = Until::Elapsed(duration);
-                Round::of_throughput(&load.run(address, until, Some(meter), settings.verify)?)
-            }
-            Rig::Churn(load) => Round::of_churn(&churn::compare(load, address, duration, meter)?),
-            Rig::Requests(load) => Round::of_requests(&load.run(address, duration, meter)?),
-            Rig::Streams(load) if load.wants_fresh_server() => {
-                let server = load.server(&self.binary, self.scratch)?;
-                let (extent, meter) = (settings.extent(duration), server.meter());
-                Round::of_streams(&load.run(server.address(), extent, Some(meter))?)
-            }
-            Rig::Streams(load) => {
-                Round::of_streams(&load.run(address, settings.extent(duration), Some(meter))?)
-            }
-            Rig::Consumers(load) if load.wants_fresh_server() => {
-                let server = load.server(&self.binary, self.scratch)?;
-                Round::of_consumers(self.stage().run(server.address(), duration, Some(server.meter()))?)
-            }
-            Rig::Consumers(_) => Round::of_consumers(self.stage().run(address, duration, Some(meter))?),
-            Rig::Subscriptions => {
-                let bytes = footprint::per_subscription(&self.binary, settings.subscriptions)?;
-                Round::without_cpu(vec![(Metric::SubscriptionMemory, bytes)])
-            }
-            Rig::IdleConnections => {
-                let bytes = footprint::per_connection(&self.binary, settings.connections)?;
-                Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)])
-            }
-            Rig::Start => {
-                let (bytes, time) = footprint::start(&self.binary)?;
-                let mebibytes = bytes / f64::from(1 << 20);
-                let milliseconds = time.as_secs_f64() * 1e3;
-                Round::without_cpu(vec![
-                    (Metric::ProcessMemory, mebibytes),
-                    (Metric::StartTime, milliseconds),
-                ])
-            }
-        };
-        Ok(round)
+    fn settings(&self) -> Result<Settings, BenchError> {
+        let seconds = self.seconds.unwrap_or(if self.quick { 0.25 } else { 0.8 });
+        let duration = Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|duration| !duration.is_zero() && self.rounds > 0)
+            .ok_or_else(|| BenchError::Usage("--seconds and --rounds must be more than 0".into()))?;
+        Ok(Settings {
+            rounds: self.rounds,
+            duration,
+            subscriptions: if self.quick { 100_000 } else { 1_000_000 },
+            subjects: if self.quick { 100_000 } else { 1_000_000 },
+            scale: self.scale()?,
+            stored: if self.quick { 10_000 } else { 100_000 },
+            connections: connections(if self.quick { 500 } else { 4000 }),
+            backlog: self.backlog << 20,
+            verify: self.verify,
+        })
     }
 }

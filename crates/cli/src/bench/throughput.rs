@@ -3,6 +3,7 @@
 //! Owns the order of things: subscribe, barrier, clock on, publish, PONG, last delivery, clock off,
 //! settle. The work itself is in `publisher` and `receiver`.
 
+use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -32,6 +33,19 @@ pub(crate) struct Load {
     pub(crate) subjects: usize,
     /// Average payload, in bytes.
     pub(crate) size: usize,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { publishers, receivers, subjects, size, .. } = self;
+        let kind = match self.interest {
+            Interest::Star => "subscribers to *",
+            Interest::Everything => "subscribers to >",
+            Interest::Queue => "members of a queue group",
+            Interest::OwnSubjects => "subscribers to subjects of their own",
+        };
+        write!(f, "{publishers} publishers, {receivers} {kind}, {subjects} subjects each, {size} B")
+    }
 }
 
 /// How the receivers subscribe.
@@ -69,8 +83,15 @@ pub(crate) struct Prepared {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) messages: u64,
+    /// All receivers together.
+    pub(crate) delivered: u64,
+    pub(crate) payload_bytes: u64,
     /// From the first byte published to the last PONG and the last delivery.
     pub(crate) elapsed: Duration,
+    /// From the first byte published to the last PONG.
+    pub(crate) published_in: Duration,
+    /// From the first byte published to the last delivery, if anybody received.
+    pub(crate) delivered_in: Option<Duration>,
     /// The server's CPU time, where its process was known.
     pub(crate) cpu: Option<CpuTime>,
 }
@@ -79,6 +100,21 @@ impl Outcome {
     /// Published messages per second.
     pub(crate) fn rate(&self) -> f64 {
         self.messages as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Published bytes of payload per second.
+    pub(crate) fn bytes_per_second(&self) -> f64 {
+        self.payload_bytes as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Messages per second that the publishers could get rid of.
+    pub(crate) fn published_per_second(&self) -> f64 {
+        self.messages as f64 / self.published_in.as_secs_f64()
+    }
+
+    /// Messages per second that arrived, all receivers together.
+    pub(crate) fn delivered_per_second(&self) -> Option<f64> {
+        Some(self.delivered as f64 / self.delivered_in?.as_secs_f64())
     }
 
     /// Microseconds of server CPU per published message.
@@ -125,10 +161,16 @@ impl Prepared {
         if self.load.receivers > 0 {
             receivers.settle(sum(|p| p.delivered_bytes), messages)?;
         }
-        let end = published.iter().map(|p| p.finished).chain(last_delivery).max().unwrap_or(start);
+        let published_at = published.iter().map(|p| p.finished).max().unwrap_or(start);
+        let end = last_delivery.map_or(published_at, |last| last.max(published_at));
+        let copies = if delivery == Delivery::Each { self.load.receivers as u64 } else { 1 };
         Ok(Outcome {
             messages,
+            delivered: messages * copies,
+            payload_bytes: sum(|p| p.payload_bytes),
             elapsed: end.duration_since(start),
+            published_in: published_at.duration_since(start),
+            delivered_in: last_delivery.map(|last| last.duration_since(start)),
             cpu: cpu.zip(before).map(|(after, before)| after.since(before)),
         })
     }
@@ -194,13 +236,16 @@ fn drive(
     until: Until,
     flow: &Flow,
 ) -> Result<(Vec<Published>, Option<Instant>), BenchError> {
+    let parts: Vec<Until> =
+        (0..publishers.len()).map(|number| until.part(publishers.len(), number)).collect();
     thread::scope(|scope| {
         let receiving = (!receivers.is_empty())
             .then(|| scope.spawn(|| receivers.receive(flow).inspect_err(|_| flow.fail())));
         let publishing: Vec<_> = publishers
             .iter_mut()
-            .map(|(connection, script)| {
-                scope.spawn(|| {
+            .zip(parts)
+            .map(|((connection, script), until)| {
+                scope.spawn(move || {
                     publisher::publish(connection, script, until, flow).inspect_err(|_| flow.fail())
                 })
             })

@@ -19,6 +19,7 @@ mod replay;
 pub(crate) mod rows;
 pub(crate) mod seat;
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,7 +41,10 @@ use admin::Admin;
 use pull::{Acks, How};
 
 /// Bytes of every payload.
-const SIZE: usize = 128;
+pub(crate) const SIZE: usize = 128;
+
+/// How long a load runs that was given a number of messages and cannot count them.
+const MOMENT: Duration = Duration::from_millis(800);
 
 /// Messages that a pull asks for where a workload does not say otherwise, as official clients do.
 const BATCH: u64 = 500;
@@ -56,8 +60,8 @@ pub(crate) enum Load {
     Push,
     /// An ordered consumer reads the few messages that its filter lets through.
     Sparse,
-    /// 8 publishers and 8 ordered consumers at once.
-    Together,
+    /// Publishers, and as many ordered consumers, at once.
+    Together { pairs: usize, storage: Storage, size: usize, synced: bool },
     /// How much of a publisher's rate is left while 100 consumers read the stream.
     Beside,
     /// 16 clients put random keys.
@@ -72,6 +76,12 @@ pub(crate) enum Load {
     Crowd,
     /// Many messages are delivered, then acknowledged in an order without locality.
     Pending,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}, {} B", self.size())
+    }
 }
 
 /// How large things are, of what the issue says.
@@ -126,6 +136,14 @@ impl Outcome {
         readings.extend(each.map(|each| (Metric::Cpu, each)));
         Self { readings, cpu }
     }
+
+    /// Adds what the messages are in bytes.
+    fn with_bytes(mut self, size: usize) -> Self {
+        let rate = self.readings.iter().find(|(metric, _)| *metric == Metric::MessageRate);
+        let bytes = rate.map(|(_, rate)| (Metric::ByteRate, rate * size as f64 / 1e6));
+        self.readings.extend(bytes);
+        self
+    }
 }
 
 /// A server that is ready for runs of a load, with the stream that they read.
@@ -146,12 +164,18 @@ struct Filled {
 impl Load {
     /// Starts a server that is as the load needs it.
     pub(crate) fn server(self, binary: &Path, scratch: &Scratch) -> Result<Server, BenchError> {
-        Server::with_streams(binary, scratch, Syncing::AsItLikes)
+        let is_synced = matches!(self, Self::Together { synced: true, .. });
+        Server::with_streams(binary, scratch, if is_synced { Syncing::Always } else { Syncing::AsItLikes })
     }
 
     /// Whether every run needs a server of its own: memory that was used once may never be given back.
     pub(crate) fn wants_fresh_server(self) -> bool {
         matches!(self, Self::Crowd | Self::Pending)
+    }
+
+    /// Bytes of its payloads.
+    fn size(self) -> usize {
+        if let Self::Together { size, .. } = self { size } else { SIZE }
     }
 
     /// Fills the stream that is read, if there is one that every run can read.
@@ -161,21 +185,22 @@ impl Load {
             Self::Pull { .. } | Self::Push => Some(fill_plain(address, Storage::File, scale.replayed())?),
             Self::Sparse => Some(replay::fill_sparse(address, scale.sparse())?),
             Self::KvPut | Self::KvGet | Self::KvWatch => Some(kv::fill(address, scale.keys())?),
-            Self::Together | Self::Beside | Self::Latency { .. } | Self::Crowd | Self::Pending => None,
+            Self::Together { .. } | Self::Beside | Self::Latency { .. } | Self::Crowd | Self::Pending => None,
         };
         Ok(Stage { load: self, scale, filled })
     }
 }
 
 impl Stage {
-    /// Runs the load for about this long. `meter` is the server's process, if it is known.
+    /// Runs the load once. Loads that do not count while they work take a number of messages for a moment.
+    /// `meter` is the server's process, if it is known.
     pub(crate) fn run(
         &self,
         address: &Address,
-        duration: Duration,
+        until: Until,
         meter: Option<Meter>,
     ) -> Result<Outcome, BenchError> {
-        let run = Run { address, duration, meter };
+        let run = Run { address, until, meter };
         match (self.load, &self.filled) {
             (Load::Ordered(_), Some(filled)) => replay::push(filled, false, run),
             (Load::Push, Some(filled)) => replay::push(filled, true, run),
@@ -187,12 +212,13 @@ impl Stage {
             (Load::KvGet, Some(filled)) => kv::get(filled, run),
             (Load::KvWatch, Some(filled)) => kv::watch(filled, run),
             (Load::Latency { rate, is_pull }, _) => latency::run(rate, is_pull, run),
-            (Load::Together, _) => beside::together(run),
+            (Load::Together { pairs, storage, size, .. }, _) => beside::together(pairs, storage, size, run),
             (Load::Beside, _) => beside::beside(self.scale.replayed_by_many(), run),
             (Load::Crowd, _) => crowd::run(self.scale.consumers(), run),
             (Load::Pending, _) => pending::run(self.scale.pending(), run),
             (load, None) => unreachable!("{load:?} has a stream that is read"),
         }
+        .map(|outcome| outcome.with_bytes(self.load.size()))
     }
 }
 
@@ -200,11 +226,27 @@ impl Stage {
 #[derive(Clone, Copy, Debug)]
 struct Run<'a> {
     address: &'a Address,
-    duration: Duration,
+    until: Until,
     meter: Option<Meter>,
 }
 
 impl Run<'_> {
+    /// For loads that go on for a time.
+    fn duration(&self) -> Duration {
+        match self.until {
+            Until::Elapsed(duration) => duration,
+            Until::Messages(_) => MOMENT,
+        }
+    }
+
+    /// Whether that many messages in that time are enough.
+    fn is_over(&self, messages: u64, elapsed: Duration) -> bool {
+        match self.until {
+            Until::Elapsed(duration) => elapsed >= duration,
+            Until::Messages(wanted) => messages >= wanted,
+        }
+    }
+
     /// The server's CPU time, where its process is known.
     fn cpu(&self) -> Result<Option<CpuTime>, BenchError> {
         self.meter.map(Meter::cpu).transpose()
@@ -239,8 +281,13 @@ fn fill_plain(address: &Address, storage: Storage, messages: u64) -> Result<Fill
 
 /// A message for each subject.
 fn payloads(subjects: impl Iterator<Item = String>) -> Vec<(String, Vec<u8>)> {
-    let text = script::text(SIZE);
-    let payload = |number| script::payload(&text, number, SIZE).to_vec();
+    payloads_of(SIZE, subjects)
+}
+
+/// A message of this size for each subject.
+fn payloads_of(size: usize, subjects: impl Iterator<Item = String>) -> Vec<(String, Vec<u8>)> {
+    let text = script::text(size);
+    let payload = |number| script::payload(&text, number, size).to_vec();
     subjects.enumerate().map(|(number, subject)| (subject, payload(number))).collect()
 }
 

@@ -1,7 +1,6 @@
-//! The rows about streams: the table of the issue that built them, with goals, and the complete grid of study S1.
+//! The rows about streams: the table of the issue that built them, with goals.
 //!
-//! Change a goal here only together with `docs/performance.md`. The study's grid has none: it shows both servers in the
-//! same places, and what is compared are ratios.
+//! Change a goal here only together with `docs/performance.md`.
 
 use crate::bench::jetstream::fast::Flow;
 use crate::bench::jetstream::stream::Storage;
@@ -11,20 +10,12 @@ use crate::bench::plan::{Bound, Goal, Metric, Row, Workload, goal, times};
 /// What `--rows` calls the table of the issue.
 pub(crate) const ISSUE: &str = "js";
 
-/// What `--rows` calls the study.
-pub(crate) const STUDY: &str = "s1";
-
 const SIZE: usize = 128;
 const KIB: usize = 1024;
 const WINDOWED: Mode = Mode::Publish { window: WINDOW };
 const ONE_BY_ONE: Mode = Mode::Publish { window: 1 };
 const ATOMIC: Mode = Mode::Atomic { batch: 1000 };
 const FAST: Mode = Mode::Fast { batch: 1000, flow: Flow::DEFAULT };
-
-/// The study's payloads, as they are called and in bytes.
-const PAYLOADS: [(&str, usize); 3] = [("64", 64), ("256", 256), ("4K", 4 * KIB)];
-
-const STORES: [(&str, Storage); 2] = [("file", Storage::File), ("memory", Storage::Memory)];
 
 /// The rows of the issue, in its order.
 pub(crate) fn issue() -> Vec<Row> {
@@ -66,52 +57,5 @@ fn row(name: &str, load: Load, rate: f64, cpu: f64, others: &[Goal]) -> Row {
 
 fn without_cpu(name: &str, load: Load, rate: f64, others: &[Goal]) -> Row {
     let goals = [&[times(Metric::MessageRate, rate)], others].concat();
-    Row { name: name.to_owned(), group: ISSUE, workload: Workload::Streams(load), goals }
-}
-
-/// The grid of the study. Names say how, where and how large: `s1-fast-1000-file-256`.
-pub(crate) fn study() -> Vec<Row> {
-    let mut rows = Vec::new();
-    for (size, bytes) in PAYLOADS {
-        for (store, storage) in STORES {
-            let load = |mode| Load { mode, storage, size: bytes, clients: 1, streams: 1, synced: false };
-            rows.extend(every_way().map(|(how, mode)| studied(&format!("{how}-{store}-{size}"), load(mode))));
-        }
-    }
-    for (store, storage) in STORES {
-        let load = |mode| Load { mode, storage, size: 256, clients: 1, streams: 1, synced: false };
-        for (every, acks) in [(100, 5), (500, 2), (500, 5), (5000, 2), (5000, 5)] {
-            let mode = Mode::Fast { batch: 1000, flow: Flow { every, acks } };
-            rows.push(studied(&format!("fast-1000-flow-{every}x{acks}-{store}-256"), load(mode)));
-        }
-        for clients in [4, 8] {
-            let load = Load { clients, ..load(FAST) };
-            rows.push(studied(&format!("fast-1000-by-{clients}-{store}-256"), load));
-        }
-    }
-    for batch in [100, 1000, 10_000] {
-        let mode = Mode::Fast { batch, flow: Flow::DEFAULT };
-        let storage = Storage::FileAsync;
-        let load = Load { mode, storage, size: 256, clients: 1, streams: 1, synced: false };
-        rows.push(studied(&format!("fast-{batch}-file-async-256"), load));
-    }
-    rows
-}
-
-fn studied(name: &str, load: Load) -> Row {
-    Row {
-        name: format!("{STUDY}-{name}"),
-        group: STUDY,
-        workload: Workload::Streams(load),
-        goals: Vec::new(),
-    }
-}
-
-/// The ways of publishing that the study tries with every payload and every store.
-fn every_way() -> impl Iterator<Item = (String, Mode)> {
-    let atomic = [10, 100, 1000].map(|batch| (format!("atomic-{batch}"), Mode::Atomic { batch }));
-    let fast = [10, 100, 1000, 2000, 5000, 10_000]
-        .map(|batch| (format!("fast-{batch}"), Mode::Fast { batch, flow: Flow::DEFAULT }));
-    let single = [("sync".to_owned(), ONE_BY_ONE), ("async".to_owned(), WINDOWED)];
-    single.into_iter().chain(atomic).chain(fast)
+    Row { goals, ..Row::new(name, ISSUE, Workload::Streams(load)) }
 }

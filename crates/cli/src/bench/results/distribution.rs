@@ -46,6 +46,15 @@ impl Distribution {
         self.histogram.saturating_record(nanoseconds.max(1));
     }
 
+    /// The samples of a histogram of nanoseconds with a range of its own.
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
+        let mut all = Self::default();
+        for value in histogram.iter_recorded() {
+            all.histogram.saturating_record_n(value.value_iterated_to(), value.count_at_value());
+        }
+        all
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.histogram.add(&other.histogram).expect("all have the same range");
     }

@@ -12,7 +12,9 @@ use crate::bench::jetstream::consumers::admin::Admin;
 use crate::bench::jetstream::consumers::ledger::Expected;
 use crate::bench::jetstream::consumers::push::{Push, Wish};
 use crate::bench::jetstream::consumers::seat::{self, Actor, Seat};
-use crate::bench::jetstream::consumers::{Outcome, Run, SIZE, fill, new_stream, payloads, publisher};
+use crate::bench::jetstream::consumers::{
+    Outcome, Run, SIZE, fill, new_stream, payloads, payloads_of, publisher,
+};
 use crate::bench::jetstream::drive::{Client, Work, drive};
 use crate::bench::jetstream::publish::Publish;
 use crate::bench::jetstream::stream::Storage;
@@ -20,8 +22,9 @@ use crate::bench::jetstream::{SUBJECTS, WINDOW};
 use crate::bench::plan::Metric;
 use crate::bench::publisher::Until;
 
-/// Publishers, and as many readers.
-const TOGETHER: usize = 8;
+/// Bytes that all subjects of a rotation may take, and messages on their way.
+const ROTATION: usize = 16 << 20;
+const UNDER_WAY: usize = 64 << 20;
 
 /// Readers beside one publisher.
 const READERS: usize = 100;
@@ -31,20 +34,27 @@ fn ordered<'a>(stream: &'a str, expected: &'a Expected) -> Wish<'a> {
     Wish { stream, filter: None, policy: "all", has_acks: false, size: SIZE, expected, enough: None }
 }
 
-/// 8 of each: everything that was published reaches every reader.
-pub(super) fn together(run: Run<'_>) -> Result<Outcome, BenchError> {
+/// This many of each: everything that was published reaches every reader.
+pub(super) fn together(
+    pairs: usize,
+    storage: Storage,
+    size: usize,
+    run: Run<'_>,
+) -> Result<Outcome, BenchError> {
     let mut admin = Admin::open(run.address)?;
-    let stream = new_stream(&mut admin, Storage::File)?;
-    let rotation = payloads((0..SUBJECTS).map(|number| format!("{stream}.{number}")));
+    let stream = new_stream(&mut admin, storage)?;
+    let subjects = (ROTATION / size.max(1)).clamp(1, SUBJECTS);
+    let window = (UNDER_WAY / size.max(1)).clamp(1, WINDOW);
+    let rotation = payloads_of(size, (0..subjects).map(|number| format!("{stream}.{number}")));
     let publishers: Result<Vec<_>, _> =
-        (0..TOGETHER).map(|_| publisher(run.address, &stream, rotation.clone(), WINDOW)).collect();
+        (0..pairs).map(|_| publisher(run.address, &stream, rotation.clone(), window)).collect();
     let (mut publishers, expected) = (publishers?, Expected::later());
-    let readers: Result<Vec<_>, _> =
-        (0..TOGETHER).map(|_| Seat::open(run.address, Push::new(ordered(&stream, &expected)))).collect();
+    let wish = Wish { size, ..ordered(&stream, &expected) };
+    let readers: Result<Vec<_>, _> = (0..pairs).map(|_| Seat::open(run.address, Push::new(wish))).collect();
     let (mut readers, before, start) = (readers?, run.cpu()?, Instant::now());
     let (published, last) = thread::scope(|scope| {
         let publishing = scope.spawn(|| {
-            let published = publish(&mut publishers, run.duration);
+            let published = publish(&mut publishers, run.until);
             // Readers that are told of nothing end with nothing.
             expected.set(published.as_ref().map_or(0, |published| published.0));
             published
@@ -56,15 +66,15 @@ pub(super) fn together(run: Run<'_>) -> Result<Outcome, BenchError> {
     let cpu = run.cpu_since(before)?;
     check(&mut admin, &stream, published.0)?;
     admin.delete_stream(&stream)?;
-    let mut outcome = Outcome::of_messages(published.0 * TOGETHER as u64, last - start, cpu);
+    let mut outcome = Outcome::of_messages(published.0 * pairs as u64, last - start, cpu);
     outcome.readings.push((Metric::PublishRate, published.0 as f64 / published.1.as_secs_f64()));
     Ok(outcome)
 }
 
-/// Publishes for this long; gives the number of messages and the time until the last acknowledgement.
-fn publish(publishers: &mut [Client<Publish>], duration: Duration) -> Result<(u64, Duration), BenchError> {
+/// Publishes as much; gives the number of messages and the time until the last acknowledgement.
+fn publish(publishers: &mut [Client<Publish>], until: Until) -> Result<(u64, Duration), BenchError> {
     let before: u64 = publishers.iter().map(|client| client.work.done().messages).sum();
-    let elapsed = drive(publishers, Until::Elapsed(duration))?;
+    let elapsed = drive(publishers, until)?;
     let after: u64 = publishers.iter().map(|client| client.work.done().messages).sum();
     Ok((after - before, elapsed))
 }
@@ -87,7 +97,8 @@ pub(super) fn beside(stored: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
     let subjects = |kind: &str| payloads((0..SUBJECTS).map(|number| format!("{stream}.{kind}.{number}")));
     fill(run.address, &stream, subjects("old"), stored)?;
     let mut publisher = [publisher(run.address, &stream, subjects("new"), WINDOW)?];
-    let alone = publish(&mut publisher, run.duration)?;
+    let until = Until::Elapsed(run.duration());
+    let alone = publish(&mut publisher, until)?;
     let (expected, enough, filter) =
         (Expected::exactly(stored), AtomicBool::new(false), format!("{stream}.old.>"));
     let wish = Wish { filter: Some(&filter), enough: Some(&enough), ..ordered(&stream, &expected) };
@@ -103,14 +114,14 @@ pub(super) fn beside(stored: u64, run: Run<'_>) -> Result<Outcome, BenchError> {
                 }
             })
         });
-        let published = wait_until(&has_begun).and_then(|()| publish(&mut publisher, run.duration));
+        let published = wait_until(&has_begun).and_then(|()| publish(&mut publisher, until));
         enough.store(true, Ordering::Relaxed);
         let last = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         last.and_then(|last| Ok((published?, last)))
     })?;
     let read: u64 = readers.iter().map(|reader| reader.actor.count()).sum();
     drop(readers);
-    let again = publish(&mut publisher, run.duration)?;
+    let again = publish(&mut publisher, until)?;
     check(&mut admin, &stream, stored + alone.0 + crowded.0 + again.0)?;
     admin.delete_stream(&stream)?;
     let alone = (alone.0 + again.0, alone.1 + again.1);

@@ -76,7 +76,7 @@ fn trickle(
     };
     let seats: Result<Vec<_>, _> =
         names.iter().map(|name| Seat::open(run.address, Pull::new(wish(name)))).collect();
-    let (mut seats, schedule) = (seats?, Schedule::lasting(run.duration, active));
+    let (mut seats, schedule) = (seats?, Schedule::lasting(run.duration(), active));
     expected.set(schedule.count);
     let before = run.cpu()?;
     thread::scope(|scope| {

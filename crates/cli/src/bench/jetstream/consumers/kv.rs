@@ -59,7 +59,7 @@ fn subjects(filled: &Filled, client: usize) -> impl Iterator<Item = String> {
 /// Runs the clients, and shows what they did together.
 fn measure<W: Work>(clients: &mut [Client<W>], run: Run<'_>) -> Result<(Outcome, Done), BenchError> {
     let before = run.cpu()?;
-    let elapsed = drive(clients, Until::Elapsed(run.duration))?;
+    let elapsed = drive(clients, run.until)?;
     let cpu = run.cpu_since(before)?;
     let done = clients.iter().map(|client| client.work.done()).fold(Done::default(), Done::and);
     let mut outcome = Outcome::of_messages(done.messages, elapsed, cpu);

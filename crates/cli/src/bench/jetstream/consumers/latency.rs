@@ -155,7 +155,7 @@ pub(super) fn run(rate: u64, is_pull: bool, run: Run<'_>) -> Result<Outcome, Ben
     }
     let subjects: Vec<String> = (0..SUBJECTS).map(|number| format!("{stream}.{number}")).collect();
     let before = run.cpu()?;
-    let schedule = Schedule::lasting(run.duration, rate);
+    let schedule = Schedule::lasting(run.duration(), rate);
     let expected = Expected::exactly(schedule.count);
     let arrivals = thread::scope(|scope| {
         let publisher = scope.spawn(|| publish(run.address, &stream, &subjects, &schedule));

@@ -35,7 +35,7 @@ fn passes(
     mut pass: impl FnMut() -> Result<(Duration, Option<CpuTime>), BenchError>,
 ) -> Result<Outcome, BenchError> {
     let (mut total, mut elapsed, mut cpu) = (0, Duration::ZERO, run.meter.map(|_| CpuTime::default()));
-    while elapsed < run.duration || total == 0 {
+    while !run.is_over(total, elapsed) || total == 0 {
         let (time, used) = pass()?;
         total += messages;
         elapsed += time;

@@ -2,8 +2,8 @@
 //!
 //! Change a goal here only together with `docs/performance.md`.
 
-use crate::bench::jetstream::consumers::Load;
 use crate::bench::jetstream::consumers::pull::{Acks, How};
+use crate::bench::jetstream::consumers::{Load, SIZE};
 use crate::bench::jetstream::stream::Storage;
 use crate::bench::plan::{Bound, Goal, Metric, Row, Workload, goal, times};
 
@@ -24,7 +24,12 @@ pub(crate) fn rows() -> Vec<Row> {
         rate("c-fetch-none", pull(How::Fetch, 2, Acks::None), 2.0, 5.0),
         rate("c-fetch-explicit", pull(How::Fetch, 2, Acks::Explicit), 2.0, 5.0),
         rate("c-push", Load::Push, 2.0, 5.0),
-        rate("c-8x8", Load::Together, 2.0, 4.0),
+        rate(
+            "c-8x8",
+            Load::Together { pairs: 8, storage: Storage::File, size: SIZE, synced: false },
+            2.0,
+            4.0,
+        ),
         rate("c-kv-put", Load::KvPut, 1.3, 2.0),
         rate("c-kv-get", Load::KvGet, 1.5, 2.0),
         rate("c-kv-watch", Load::KvWatch, 2.0, 2.0),
@@ -41,7 +46,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 fn row(name: &str, load: Load, goals: &[Goal]) -> Row {
-    Row { name: name.to_owned(), group: GROUP, workload: Workload::Consumers(load), goals: goals.to_vec() }
+    Row { goals: goals.to_vec(), ..Row::new(name, GROUP, Workload::Consumers(load)) }
 }
 
 fn rate(name: &str, load: Load, rate: f64, cpu: f64) -> Row {

@@ -1,0 +1,508 @@
+//! Measures rows: servers side by side, rounds interleaved.
+//!
+//! Owns the order of measurements and the processes. Every row starts fresh servers, one for each system and one more of
+//! one of them as the A/A control, warms each up and then measures them in an order that changes from round to round.
+//! Judging and printing is that of `report` (the table with goals) and `compare` (any number of systems).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::bench::churn;
+use crate::bench::compare::work::Latency;
+use crate::bench::error::BenchError;
+use crate::bench::footprint;
+use crate::bench::jetstream;
+use crate::bench::jetstream::consumers::{self, Scale, Stage};
+use crate::bench::latency;
+use crate::bench::others;
+use crate::bench::plan::{Amount, Metric, Row, Workload};
+use crate::bench::process::{CpuTime, Server};
+use crate::bench::publisher::Until;
+use crate::bench::request::{self, RequestLoad};
+use crate::bench::results::{Clock, Curve, Distribution};
+use crate::bench::scratch::Scratch;
+use crate::bench::system::{Kind, System};
+use crate::bench::throughput::{self, Prepared};
+
+/// One of the servers of a row: a system by its place, or the control, which comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seat(pub(crate) usize);
+
+/// Who is measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Contest {
+    pub(crate) systems: Vec<System>,
+    /// The system that is started twice: what differs between the two processes is noise.
+    pub(crate) controlled: usize,
+}
+
+impl Contest {
+    /// The second process of the controlled system.
+    pub(crate) fn control(&self) -> Seat {
+        Seat(self.systems.len())
+    }
+
+    pub(crate) fn controlled(&self) -> Seat {
+        Seat(self.controlled)
+    }
+
+    pub(crate) fn system(&self, seat: Seat) -> &System {
+        self.systems.get(seat.0).unwrap_or(&self.systems[self.controlled])
+    }
+
+    /// What a person calls it.
+    pub(crate) fn name(&self, seat: Seat) -> String {
+        let name = &self.system(seat).name;
+        if seat == self.control() { format!("{name} (control)") } else { name.clone() }
+    }
+
+    /// The servers of a row: those systems that it is for and that can do it.
+    fn seats(&self, row: &Row) -> Vec<Seat> {
+        let is_in = |seat: &Seat| {
+            let system = self.system(*seat);
+            (row.systems.is_empty() || row.systems.contains(&system.name)) && system.kind.can(&row.workload)
+        };
+        (0..=self.systems.len()).map(Seat).filter(is_in).collect()
+    }
+}
+
+/// The order of a round among this many: every other round begins one place later, and each is followed by its reverse,
+/// so that in twice as many rounds as there are servers each has had every place twice.
+pub(crate) fn order(count: usize, round: usize) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..count).collect();
+    places.rotate_left(round / 2 % count.max(1));
+    if round % 2 == 1 {
+        places.reverse();
+    }
+    places
+}
+
+/// The largest payload that rows use, and the default limit of both servers.
+const MAX_PAYLOAD: usize = 1024 * 1024;
+
+/// How much is measured, of what.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) rounds: usize,
+    /// How long publishers publish in one round.
+    pub(crate) duration: Duration,
+    /// For the row `subscriptions`.
+    pub(crate) subscriptions: usize,
+    /// For rows of distinct subjects in a stream.
+    pub(crate) subjects: u64,
+    /// Messages of a stream that is read.
+    pub(crate) stored: u64,
+    /// For rows about consumers.
+    pub(crate) scale: Scale,
+    /// For the row `idle`.
+    pub(crate) connections: usize,
+    /// Bytes of messages that may wait in a server for all receivers together.
+    pub(crate) backlog: u64,
+    /// Parse and check every message of the throughput rows instead of measuring them.
+    pub(crate) verify: bool,
+}
+
+impl Settings {
+    /// How much of a row is done in one round; a fifth of it warms up where the row does not say otherwise.
+    fn amount(&self, row: &Row) -> Amount {
+        let usual = Amount {
+            until: Until::Elapsed(self.duration),
+            warm_up: Until::Elapsed(self.duration / 5),
+            rounds: self.rounds,
+        };
+        row.amount.unwrap_or(usual)
+    }
+}
+
+/// The figures of one row.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) row: Row,
+    /// One value per successful round.
+    pub(crate) samples: BTreeMap<(Metric, Seat), Vec<f64>>,
+    /// Of all rounds together, where the row measures latency.
+    pub(crate) curves: BTreeMap<Seat, Vec<Curve>>,
+    /// From the start of the process until it served.
+    pub(crate) starts: BTreeMap<Seat, Duration>,
+    /// Servers that failed a round, and why. They take no further part in the row.
+    pub(crate) failures: Vec<(Seat, String)>,
+    /// Doubts about figures.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Measures a row. Failures are part of the result: a server that fails does not stop the table.
+/// Streams are kept in `scratch`.
+pub(crate) fn measure(row: &Row, contest: &Contest, settings: &Settings, scratch: &Scratch) -> Measured {
+    let amount = settings.amount(row);
+    let seats = contest.seats(row);
+    let mut measured = Measured::new(row.clone());
+    let (workload, rig) = (&row.workload, Rig::new(&row.workload, settings.backlog));
+    let bench = Bench { contest, settings, scratch, amount, workload, rig };
+    let mut contestants = Vec::new();
+    for &seat in &seats {
+        match Contestant::start(seat, &bench) {
+            Ok(contestant) => {
+                measured.starts.insert(seat, contestant.server.ready_after());
+                contestants.push(contestant);
+            }
+            Err(error) => measured.failures.push((seat, error.to_string())),
+        }
+    }
+    for round in 0..amount.rounds {
+        for place in order(seats.len(), round) {
+            let standing = contestants.iter().position(|contestant| contestant.seat == seats[place]);
+            if let Some(number) = standing
+                && let Err(error) = measured.round(&contestants[number], &bench)
+            {
+                // The row has failed; waiting for a sick server in every round would help nobody.
+                let contestant = contestants.swap_remove(number);
+                measured.failures.push((contestant.seat, error.to_string()));
+            }
+        }
+    }
+    measured
+}
+
+impl Measured {
+    pub(crate) fn new(row: Row) -> Self {
+        Self {
+            row,
+            samples: BTreeMap::new(),
+            curves: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            failures: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn round(&mut self, contestant: &Contestant, bench: &Bench<'_>) -> Result<(), BenchError> {
+        let seat = contestant.seat;
+        let round = contestant.measure(bench)?;
+        for &(metric, value) in &round.readings {
+            self.samples.entry((metric, seat)).or_default().push(value);
+        }
+        let curves = self.curves.entry(seat).or_default();
+        for curve in &round.curves {
+            match curves.iter_mut().find(|known| (&known.what, known.clock) == (&curve.what, curve.clock)) {
+                Some(known) => known.latencies.add(&curve.latencies),
+                None => curves.push(curve.clone()),
+            }
+        }
+        let name = bench.contest.name(seat);
+        if let Some(cpu) = round.cpu.filter(|cpu| cpu.is_doubtful()) {
+            self.warnings.push(format!(
+                "CPU time of {name} is doubtful: schedstat says {:?}, stat says {:?}",
+                cpu.scheduled, cpu.accounted
+            ));
+        }
+        if round.churn_fell_behind() {
+            self.warnings.push(format!("the churn beside {name} did not reach 9,000 pairs/s"));
+        }
+        Ok(())
+    }
+}
+
+/// What all servers of a row have in common.
+struct Bench<'a> {
+    contest: &'a Contest,
+    settings: &'a Settings,
+    scratch: &'a Scratch,
+    amount: Amount,
+    workload: &'a Workload,
+    rig: Rig,
+}
+
+impl Bench<'_> {
+    fn extent(&self, until: Until) -> jetstream::Extent {
+        jetstream::Extent { until, stored: self.settings.stored, subjects: self.settings.subjects }
+    }
+
+    /// For workloads that go on for a time and count afterwards.
+    fn duration(&self, until: Until) -> Duration {
+        match until {
+            Until::Elapsed(duration) => duration,
+            Until::Messages(_) => self.settings.duration,
+        }
+    }
+}
+
+/// A workload, with its messages encoded once for all servers and rounds.
+enum Rig {
+    Throughput(Prepared),
+    Churn(Prepared),
+    Requests(RequestLoad),
+    Subscriptions,
+    IdleConnections,
+    Start,
+    Streams(jetstream::Load),
+    Consumers(consumers::Load),
+    Latency(Latency),
+}
+
+impl Rig {
+    fn new(workload: &Workload, backlog: u64) -> Self {
+        match *workload {
+            Workload::Throughput(load) => Self::Throughput(Prepared::new(load, MAX_PAYLOAD, backlog)),
+            Workload::Churn(load) => Self::Churn(Prepared::new(load, MAX_PAYLOAD, backlog)),
+            Workload::Requests(load) => Self::Requests(load),
+            Workload::Subscriptions => Self::Subscriptions,
+            Workload::IdleConnections => Self::IdleConnections,
+            Workload::Start => Self::Start,
+            Workload::Streams(load) => Self::Streams(load),
+            Workload::Consumers(load) => Self::Consumers(load),
+            Workload::Latency(load) => Self::Latency(load),
+        }
+    }
+}
+
+/// The percentiles that are figures of rows about latency.
+const PERCENTILES: [(Metric, f64); 7] = [
+    (Metric::LatencyMedian, 0.5),
+    (Metric::Latency99, 0.99),
+    (Metric::Latency999, 0.999),
+    (Metric::Latency9999, 0.9999),
+    (Metric::Latency99999, 0.99999),
+    (Metric::Latency999999, 0.999_999),
+    (Metric::LatencyMost, 1.0),
+];
+
+/// What one server gave in one round.
+#[derive(Default)]
+pub(crate) struct Round {
+    pub(crate) readings: Vec<(Metric, f64)>,
+    pub(crate) cpu: Option<CpuTime>,
+    pub(crate) curves: Vec<Curve>,
+}
+
+impl Round {
+    fn without_cpu(readings: Vec<(Metric, f64)>) -> Self {
+        Self { readings, ..Self::default() }
+    }
+
+    /// Those of these figures that there are.
+    fn of(figures: &[(Metric, Option<f64>)], cpu: Option<CpuTime>) -> Self {
+        let readings = figures.iter().filter_map(|&(metric, value)| Some((metric, value?)));
+        Self { readings: readings.collect(), cpu, curves: Vec::new() }
+    }
+
+    fn of_throughput(outcome: &throughput::Outcome) -> Self {
+        let figures = [
+            (Metric::MessageRate, Some(outcome.rate())),
+            (Metric::Cpu, outcome.cpu_per_message()),
+            (Metric::ByteRate, Some(outcome.bytes_per_second() / 1e6)),
+            (Metric::PublishedRate, Some(outcome.published_per_second())),
+            (Metric::DeliveredRate, outcome.delivered_per_second()),
+        ];
+        Self::of(&figures, outcome.cpu)
+    }
+
+    fn of_requests(outcome: &request::Outcome) -> Self {
+        let figures = [
+            (Metric::MessageRate, Some(outcome.rate())),
+            (Metric::LatencyMedian, Some(outcome.latency(0.5))),
+            (Metric::Latency99, Some(outcome.latency(0.99))),
+            (Metric::Cpu, outcome.cpu_per_request()),
+        ];
+        Self { curves: vec![curve("round trip", &outcome.latencies)], ..Self::of(&figures, outcome.cpu) }
+    }
+
+    fn of_streams(outcome: &jetstream::Outcome) -> Self {
+        let figures = [
+            (Metric::MessageRate, Some(outcome.rate())),
+            (Metric::Cpu, outcome.cpu_per_message()),
+            (Metric::LatencyMedian, outcome.latency(0.5)),
+            (Metric::Latency99, outcome.latency(0.99)),
+            (Metric::SubjectMemory, outcome.memory_per_message()),
+            (Metric::ByteRate, Some(outcome.bytes_per_second() / 1e6)),
+        ];
+        let curves = outcome.done.latencies.iter().map(|latencies| curve("publish to ack", latencies));
+        Self { curves: curves.collect(), ..Self::of(&figures, outcome.cpu) }
+    }
+
+    fn of_consumers(outcome: consumers::Outcome) -> Self {
+        Self { readings: outcome.readings, cpu: outcome.cpu, curves: Vec::new() }
+    }
+
+    /// Percentiles count from the planned time of each message.
+    pub(crate) fn of_latency(outcome: &latency::Outcome, what: &str) -> Self {
+        let mut figures = vec![
+            (Metric::MessageRate, Some(outcome.rate())),
+            (Metric::Cpu, outcome.cpu_per_message.map(|each| each.as_secs_f64() * 1e6)),
+        ];
+        let percentiles = PERCENTILES
+            .iter()
+            .map(|&(metric, quantile)| (metric, Some(outcome.from_planned.microseconds(quantile))));
+        figures.extend(percentiles);
+        let latencies = [
+            (Clock::Planned, &outcome.from_planned),
+            (Clock::Sent, &outcome.from_sent),
+            (Clock::Driver, &outcome.lateness),
+        ];
+        let curve = |(clock, latencies): (Clock, &Distribution)| Curve {
+            what: what.to_owned(),
+            clock,
+            latencies: latencies.clone(),
+        };
+        Self { curves: latencies.map(curve).into(), ..Self::of(&figures, None) }
+    }
+
+    fn of_churn(comparison: &churn::Comparison) -> Self {
+        Self::without_cpu(vec![
+            (Metric::MessageRate, comparison.churned),
+            (Metric::RateKept, comparison.churned / comparison.calm * 100.0),
+            (Metric::ChurnRate, comparison.pairs),
+        ])
+    }
+
+    fn churn_fell_behind(&self) -> bool {
+        self.readings.iter().any(|&(metric, value)| metric == Metric::ChurnRate && value < 9000.0)
+    }
+}
+
+/// Latencies that count from when a message was really sent.
+fn curve(what: &str, latencies: &Histogram<u64>) -> Curve {
+    Curve { what: what.to_owned(), clock: Clock::Sent, latencies: Distribution::of(latencies) }
+}
+
+/// One of the servers of a row. Rows about a server at rest start further processes of its program.
+struct Contestant {
+    seat: Seat,
+    server: Server,
+    /// What it holds for a row about consumers.
+    stage: Option<Stage>,
+}
+
+impl Contestant {
+    /// Starts the server and warms it up.
+    fn start(seat: Seat, bench: &Bench<'_>) -> Result<Self, BenchError> {
+        let system = bench.contest.system(seat);
+        if system.kind != Kind::Nats {
+            let contestant = Self { seat, server: others::start(system, bench.scratch)?, stage: None };
+            let warm_up = Amount { until: bench.amount.warm_up, ..bench.amount };
+            if !bench.workload.has_rate() {
+                contestant.measure_foreign(bench, warm_up)?;
+            }
+            return Ok(contestant);
+        }
+        let binary = &system.program;
+        let server = match &bench.rig {
+            Rig::Streams(load) => load.server(binary, bench.scratch)?,
+            Rig::Consumers(load) => load.server(binary, bench.scratch)?,
+            Rig::Latency(load) => load.server(binary, bench.scratch)?,
+            _ => Server::start(binary)?,
+        };
+        let stage = match &bench.rig {
+            Rig::Consumers(load) => Some(load.stage(server.address(), bench.settings.scale)?),
+            _ => None,
+        };
+        let contestant = Self { seat, server, stage };
+        contestant.warm_up(bench)?;
+        Ok(contestant)
+    }
+
+    fn warm_up(&self, bench: &Bench<'_>) -> Result<(), BenchError> {
+        let (address, until) = (self.server.address(), bench.amount.warm_up);
+        match &bench.rig {
+            Rig::Throughput(load) | Rig::Churn(load) => {
+                load.run(address, until, None, bench.settings.verify)?;
+            }
+            Rig::Requests(load) => {
+                load.run(address, until, None)?;
+            }
+            Rig::Streams(load) if !load.wants_fresh_server() => {
+                load.run(address, bench.extent(until), None)?;
+            }
+            Rig::Consumers(load) if !load.wants_fresh_server() => {
+                self.stage().run(address, until, None)?;
+            }
+            // The first messages of a row about latency are not counted.
+            Rig::Latency(_) => {}
+            Rig::Subscriptions | Rig::IdleConnections | Rig::Start | Rig::Streams(_) | Rig::Consumers(_) => {}
+        }
+        Ok(())
+    }
+
+    fn stage(&self) -> &Stage {
+        self.stage.as_ref().expect("every row about consumers has one")
+    }
+
+    /// What a system does that does not speak NATS.
+    fn measure_foreign(&self, bench: &Bench<'_>, amount: Amount) -> Result<Round, BenchError> {
+        let kind = bench.contest.system(self.seat).kind;
+        others::measure(kind, &self.server, bench.workload, amount)
+    }
+
+    fn measure(&self, bench: &Bench<'_>) -> Result<Round, BenchError> {
+        let (address, meter) = (self.server.address(), self.server.meter());
+        let (settings, until) = (bench.settings, bench.amount.until);
+        let System { program: binary, kind, .. } = bench.contest.system(self.seat);
+        let mut round = match &bench.rig {
+            _ if *kind != Kind::Nats => self.measure_foreign(bench, bench.amount)?,
+            Rig::Throughput(load) => {
+                Round::of_throughput(&load.run(address, until, Some(meter), settings.verify)?)
+            }
+            Rig::Churn(load) => {
+                Round::of_churn(&churn::compare(load, address, bench.duration(until), meter)?)
+            }
+            Rig::Requests(load) => Round::of_requests(&load.run(address, until, Some(meter))?),
+            Rig::Streams(load) if load.wants_fresh_server() => {
+                let server = load.server(binary, bench.scratch)?;
+                return Ok(Round::of_streams(&load.run(
+                    server.address(),
+                    bench.extent(until),
+                    Some(server.meter()),
+                )?));
+            }
+            Rig::Streams(load) => Round::of_streams(&load.run(address, bench.extent(until), Some(meter))?),
+            Rig::Consumers(load) if load.wants_fresh_server() => {
+                let server = load.server(binary, bench.scratch)?;
+                let outcome = self.stage().run(server.address(), until, Some(server.meter()))?;
+                return Ok(Round::of_consumers(outcome));
+            }
+            Rig::Consumers(_) => Round::of_consumers(self.stage().run(address, until, Some(meter))?),
+            Rig::Latency(load) => {
+                let settings = load.settings(address, bench.duration(until), meter);
+                Round::of_latency(&latency::run(&settings)?, settings.mode.what())
+            }
+            Rig::Subscriptions => {
+                let bytes = footprint::per_subscription(binary, settings.subscriptions)?;
+                return Ok(Round::without_cpu(vec![(Metric::SubscriptionMemory, bytes)]));
+            }
+            Rig::IdleConnections => {
+                let bytes = footprint::per_connection(binary, settings.connections)?;
+                return Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]));
+            }
+            Rig::Start => {
+                let (bytes, time) = footprint::start(binary)?;
+                return Ok(Round::without_cpu(vec![
+                    (Metric::ProcessMemory, bytes / f64::from(1 << 20)),
+                    (Metric::StartTime, time.as_secs_f64() * 1e3),
+                ]));
+            }
+        };
+        round.readings.push((Metric::LoadedMemory, meter.resident()? as f64 / f64::from(1 << 20)));
+        Ok(round)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_change_their_order_and_give_every_place_to_everybody() {
+        let orders: Vec<Vec<usize>> = (0..6).map(|round| order(3, round)).collect();
+        let expected = [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1], [2, 0, 1], [1, 0, 2]];
+        assert_eq!(orders, expected);
+        for count in 1..7 {
+            for place in 0..count {
+                let mut uses = vec![0; count];
+                (0..2 * count).for_each(|round| uses[order(count, round)[place]] += 1);
+                assert!(uses.iter().all(|&uses| uses == 2), "{count} {place}: {uses:?}");
+            }
+        }
+        assert!(order(0, 3).is_empty());
+    }
+}

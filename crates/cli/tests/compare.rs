@@ -1,0 +1,214 @@
+//! Drives the built `myelin bench compare` with a plan of two systems that are the same server program.
+//!
+//! Tiny counts: this proves that plan, rounds, control and reports work together, not how fast anything is.
+
+#![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const PLAN: &str = r#"
+name = "tiny"
+title = "A tiny plan"
+about = "What is compared is one program."
+baseline = "one"
+control = "two"
+rounds = 3
+stored = 1000
+
+[[system]]
+name = "one"
+program = "myelin-server"
+
+[[system]]
+name = "two"
+program = "myelin-server"
+
+[[system]]
+name = "three"
+program = "/no/such/program"
+optional = true
+
+[[row]]
+name = "1:{receivers}-{size}"
+work = "core"
+receivers = [1, 2]
+size = ["16", "1K"]
+messages = 500
+
+[[row]]
+name = "request"
+work = "request"
+clients = 2
+services = 2
+size = 16
+messages = 50
+
+[[row]]
+name = "store-{how}"
+work = "publish"
+how = ["sync", "fast"]
+size = 64
+messages = 100
+
+[[row]]
+name = "relay"
+work = "relay"
+size = 64
+messages = 100
+
+[[row]]
+name = "latency"
+work = "latency"
+from-to = "request"
+rate = 500
+size = 64
+seconds = 0.1
+"#;
+
+/// Ours where it was built with the workspace, else the reference.
+fn server_program() -> Option<PathBuf> {
+    let ours = Path::new(env!("CARGO_BIN_EXE_myelin")).with_file_name("myelin-server");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let dirs = std::env::split_paths(&path).chain([home.join("go/bin")]);
+    let places = [ours].into_iter().chain(dirs.map(|dir| dir.join("nats-server")));
+    let found = places.into_iter().find(|program| program.is_file());
+    if found.is_none() {
+        eprintln!("skipped: neither nats-server nor myelin-server was found");
+    }
+    found
+}
+
+struct Desk {
+    directory: TempDir,
+    program: PathBuf,
+}
+
+impl Desk {
+    fn new() -> Option<Self> {
+        let desk = Self { directory: tempfile::tempdir().unwrap(), program: server_program()? };
+        fs::write(desk.path("tiny.toml"), PLAN).unwrap();
+        Some(desk)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Runs the plan; `two` is the program of the system with this name.
+    fn compare(&self, two: &Path, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_myelin"));
+        command.args(["bench", "compare"]).arg(self.path("tiny.toml")).arg("--dir").arg(self.path("scratch"));
+        command.arg("--program").arg(format!("one={}", self.program.display()));
+        command.arg("--program").arg(format!("two={}", two.display()));
+        command.args(arguments).current_dir(self.directory.path()).output().unwrap()
+    }
+
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_slice(&fs::read(self.path(name)).unwrap()).unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn names(results: &Value) -> Vec<String> {
+    results["rows"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn two_servers_are_compared_and_the_page_is_written() {
+    let Some(desk) = Desk::new() else { return };
+    fs::write(desk.path("page.md"), "# Page\n<!-- plan: tiny -->\nold\n<!-- end -->\ntail\n").unwrap();
+    let output = desk.compare(
+        &desk.program,
+        &["--json", "tiny.json", "--html", "tiny.html", "--into", "page.md", "--rounds", "2"],
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("three takes no part"));
+    let results = desk.json("tiny.json");
+    let expected =
+        ["1:1-16", "1:1-1K", "1:2-16", "1:2-1K", "request", "store-sync", "store-fast", "relay", "latency"];
+    assert_eq!(names(&results), expected);
+    for row in results["rows"].as_array().unwrap() {
+        let cells = row["cells"].as_array().unwrap();
+        assert_eq!(cells.len(), 2, "{row}");
+        for cell in cells {
+            let rate = &cell["figures"][0];
+            assert_eq!(rate["name"], "rate", "{row}");
+            let better = if row["name"] == "latency" { "neither" } else { "high" };
+            assert_eq!(rate["better"], better, "{row}");
+            let values = rate["values"].as_array().unwrap();
+            assert!(values.len() == 2 && values.iter().all(|value| value.as_f64() > Some(0.0)), "{row}");
+            let control = rate["control"].as_array().map_or(0, Vec::len);
+            assert_eq!(control, if cell["system"] == "two" { 2 } else { 0 }, "{row}");
+        }
+    }
+    let fan_out = &results["rows"][2]["cells"][0]["figures"];
+    let figures: Vec<&str> =
+        fan_out.as_array().unwrap().iter().map(|figure| figure["name"].as_str().unwrap()).collect();
+    for name in ["bytes", "rate at publisher", "rate at subscriber", "server CPU", "resident after"] {
+        assert!(figures.contains(&name), "{name}: {figures:?}");
+    }
+    let page = fs::read_to_string(desk.path("page.md")).unwrap();
+    assert!(
+        page.starts_with("# Page\n<!-- plan: tiny -->") && page.ends_with("<!-- end -->\ntail\n"),
+        "{page}"
+    );
+    assert!(!page.contains("old") && page.contains("| relay") && page.contains("A/A"), "{page}");
+    assert!(fs::read_to_string(desk.path("tiny.html")).unwrap().contains("1:2-1K"));
+    assert_eq!(fs::read_dir(desk.path("scratch")).unwrap().count(), 0, "streams are left behind");
+}
+
+#[test]
+fn a_run_is_resumed_where_it_ended() {
+    let Some(desk) = Desk::new() else { return };
+    let run = |rows: &str| {
+        let output = desk
+            .compare(&desk.program, &["--rounds", "1", "--rows", rows, "--json", "tiny.json", "--resume"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    assert!(run("request").contains("| request "));
+    let second = run("request,1:1-16");
+    assert!(second.contains("| 1:1-16 ") && !second.contains("| request "), "{second}");
+    let results = desk.json("tiny.json");
+    assert_eq!(names(&results).len(), 2);
+    let third = run("1:1-16");
+    assert!(!third.contains("| 1:1-16 "), "{third}");
+    assert_eq!(desk.json("tiny.json"), results, "a report is made anew, with the date of its figures");
+}
+
+#[test]
+fn a_server_that_fails_fails_the_run_and_no_other() {
+    let Some(desk) = Desk::new() else { return };
+    let output = desk.compare(Path::new("/bin/false"), &["--rounds", "1", "--rows", "1:1-16"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(
+        table.contains("| failed") && table.contains("- 1:1-16: two: server process: ended with"),
+        "{table}"
+    );
+    assert!(table.contains("- 1:1-16: two (control): "), "{table}");
+}
+
+#[test]
+fn wrong_arguments_say_what_there_is() {
+    let Some(desk) = Desk::new() else { return };
+    let error = |arguments: &[&str]| {
+        let output = desk.compare(&desk.program, arguments);
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    assert!(error(&["--rows", "nothing"]).contains("there are 1:1-16, 1:1-1K"));
+    assert!(error(&["--systems", "four"]).contains("no system \"four\""));
+    assert!(error(&["--systems", "one"]).contains("two is the control"));
+    let list = desk.compare(&desk.program, &["--list", "--rows", "store-*"]);
+    assert_eq!(text(&list.stdout), "store-sync\nstore-fast\n");
+}
