@@ -35,7 +35,7 @@ pub struct Target {
 pub enum Resolution {
     /// Write them. If the file had to be created, or was not synced with its directory, that directory.
     Apply(Arc<dyn File>, Option<PathBuf>),
-    /// The file was rewritten, sealed and synced, or removed on purpose.
+    /// The file was rewritten, sealed and synced, or removed on purpose: durably, for its bytes are let go of.
     Skip,
     /// Nobody knows it.
     Unknown,

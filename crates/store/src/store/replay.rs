@@ -35,14 +35,20 @@ fn resolve(
         FileKind::Segment(no) => {
             let covers = *covered.entry(stream).or_insert_with(|| covers(disk, &directory));
             if no <= covers {
-                // Sealed and synced long ago; it may be compacted or removed by now.
+                // Sealed and synced long ago, with its name; it may be compacted or removed by now.
                 return Ok(Resolution::Skip);
             }
             segment_name(no)
         }
         FileKind::Consumers(number) => crate::consumer::file_name(number),
     };
-    open(disk, &directory, &name, target)
+    let resolution = open(disk, &directory, &name, target)?;
+    if matches!(resolution, Resolution::Skip) {
+        // The process that gave the file that is seen its name may have been killed before that was safe. The journal lets
+        // go of what is skipped, and a loss of power would bring back the file before, which has nothing but the journal.
+        disk.sync_directory(&directory)?;
+    }
+    Ok(resolution)
 }
 
 fn covers(disk: &dyn Disk, directory: &Path) -> SegmentNo {

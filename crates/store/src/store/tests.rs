@@ -178,6 +178,45 @@ fn a_stream_that_is_opened_anew_during_a_round_loses_nothing_of_it() {
     }
 }
 
+/// Power is lost after the next process's replay, before it has opened the stream.
+#[test]
+fn a_seal_that_was_interrupted_anywhere_keeps_what_only_the_journal_made_durable() {
+    let config = StreamConfig {
+        durability: Durability::Synced,
+        compression: crate::Compression::S2,
+        ..StreamConfig::default()
+    };
+    let mut names = 0;
+    for point in 0.. {
+        let disk = Arc::new(FaultyDisk::new(7));
+        let (store, _) = open(&disk, 1);
+        let create = |n: usize| store.create_stream("A", &n.to_string(), b"", config, 1).unwrap();
+        // So many that a round goes through the journal.
+        let mut all: Vec<_> = (0..8).map(create).collect();
+        all.iter_mut().for_each(|stream| drop(put(stream, b"one", 1).unwrap()));
+        assert_eq!(store.journal().round_now(&|| 1).unwrap().journaled, 8);
+        let mut stream = all.swap_remove(0);
+        stream.close_segment(0, 2).unwrap();
+        let job = stream.next_job(2).unwrap();
+        disk.fail_at(disk.points() + point, Fault::Crash);
+        let _ = job.run();
+        let killed = Arc::new(disk.kill());
+        let directory = stream_directory(Path::new("/store"), stream.id());
+        let path = directory.join(crate::stream::segment_name(SegmentNo(1)));
+        let header = crate::segment::Header::read(&*killed.open(&path).unwrap());
+        names += usize::from(disk.is_off() && header.is_ok_and(|header| header.generation == 1));
+        drop(open(&killed, 2));
+        let (store, report) = open(&Arc::new(killed.power_cycle(Survival::None)), 3);
+        assert_eq!(report.replay.problems, [], "point {point}");
+        let (anew, report) = store.open_stream(stream.id(), config, 3).unwrap();
+        assert_eq!((payloads(&anew), report.notices), (vec![b"one".to_vec()], vec![]), "point {point}");
+        if !disk.is_off() {
+            break;
+        }
+    }
+    assert!(names > 0, "never between the new name and its sync");
+}
+
 /// The clock is asked between the round's end and its news.
 #[test]
 fn news_of_a_round_do_not_move_a_stream_that_was_left() {
