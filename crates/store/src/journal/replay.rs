@@ -314,7 +314,8 @@ impl Sequence {
             if !head.is_last {
                 continue;
             }
-            if let Some(last) = last_complete.filter(|last| *last != head.previous) {
+            // One behind `previous` was given up, and all of it had arrived in spite of the error.
+            if let Some(last) = last_complete.filter(|last| *last < head.previous) {
                 let file = files[index].path.clone();
                 report.problems.push(Problem::MissingRounds { file, after: last, before: head.round });
                 self.keep.insert(index);

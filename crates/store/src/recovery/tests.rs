@@ -185,6 +185,8 @@ fn messages_that_stand_where_they_cannot_are_reported() {
 /// A stream of which segment 2 is missing: of its messages there is nothing but what the totals say.
 fn with_a_missing_segment(limits: crate::config::Limits) -> Stream {
     let (disk, id) = written(Compression::None);
+    // A replay leaves nothing in the journal that could restore it.
+    drop(open(&disk, 2));
     let name = crate::stream::segment_name(SegmentNo(2));
     disk.remove_file(&stream_directory(Path::new("/store"), id).join(name)).unwrap();
     let store = open(&disk, 2);

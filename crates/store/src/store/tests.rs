@@ -193,7 +193,9 @@ fn a_seal_that_was_interrupted_anywhere_keeps_what_only_the_journal_made_durable
         let create = |n: usize| store.create_stream("A", &n.to_string(), b"", config, 1).unwrap();
         // So many that a round goes through the journal.
         let mut all: Vec<_> = (0..8).map(create).collect();
-        all.iter_mut().for_each(|stream| drop(put(stream, b"one", 1).unwrap()));
+        for stream in &mut all {
+            put(stream, b"one", 1).unwrap();
+        }
         assert_eq!(store.journal().round_now(&|| 1).unwrap().journaled, 8);
         let mut stream = all.swap_remove(0);
         stream.close_segment(0, 2).unwrap();

@@ -97,6 +97,8 @@ impl Kind {
             store.open_consumers(stream.id(), Durability::Synced, None).expect("a healthy disk").0;
         consume(consumers, &store);
         drop((stream, store));
+        // The journal's last block cannot be told from one that was never written. A replay leaves nothing that needs it.
+        drop(self.open(&disk, 3).expect("a healthy disk"));
         (disk.power_cycle(Survival::None), written)
     }
 }

@@ -1,12 +1,13 @@
 //! Replays: damage is reported, what nobody knows is kept, and the same journal gives the same files.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::{Journal, JournalConfig, Problem, Resolution};
 use super::world::{JOURNAL, World, check, id, path_of, recover, small};
 use crate::disk::Disk;
-use crate::disk::faulty::{FaultyDisk, Survival};
+use crate::disk::faulty::{Fault, FaultyDisk, Survival};
 use crate::{Durability, StreamId};
 
 fn config() -> JournalConfig {
@@ -15,7 +16,11 @@ fn config() -> JournalConfig {
 
 /// Files whose bytes only the journal has, in `rounds` rounds of a page each.
 fn journaled(rounds: usize) -> World {
-    let mut world = World::new(FaultyDisk::new(1), config(), 1).unwrap();
+    journaled_on(FaultyDisk::new(1), rounds)
+}
+
+fn journaled_on(disk: FaultyDisk, rounds: usize) -> World {
+    let mut world = World::new(disk, config(), 1).unwrap();
     for stream in 1..4 {
         world.create(id(stream, 1), Durability::Synced).unwrap();
     }
@@ -67,6 +72,27 @@ fn damage_in_the_middle_is_reported_and_the_rest_applied() {
         let (_, report) = recover(&disk, config()).unwrap();
         assert_eq!((report.problems.len(), report.kept.len()), (0, 1));
     }
+}
+
+/// The write that failed may have done all of its sectors, and the next round may be too long for the place.
+#[test]
+fn a_round_that_was_given_up_and_is_there_is_no_damage() {
+    let mut whole = 0;
+    for seed in 0..20 {
+        let mut world = journaled_on(FaultyDisk::new(seed), 4);
+        world.append(0, 50).unwrap();
+        world.disk.fail_at(world.disk.points(), Fault::Error(ErrorKind::StorageFull));
+        assert_eq!(world.round().unwrap().direct, 1);
+        (0..3).for_each(|index| world.append(index, 2000).unwrap());
+        assert_eq!(world.round().unwrap().journaled, 3);
+        let disk = world.disk.kill();
+        let (_, report) = recover(&disk, config()).unwrap();
+        assert_eq!((report.problems, report.kept), (vec![], vec![]), "seed {seed}");
+        check(&disk, &world.twins(), "replayed");
+        // The empty one, four, and the last.
+        whole += report.rounds - 6;
+    }
+    assert!(whole > 0, "no write that failed was whole");
 }
 
 #[test]

@@ -313,12 +313,18 @@ impl Run<'_> {
             self.flush();
             self.append();
             self.round()?;
+            // The log alone: it is synced itself.
+            self.work(&["one"]);
+            self.flush();
+            self.round()?;
         }
         self.remove("five");
         self.flush();
+        self.round()?;
         self.checkpoint();
         self.work(&["six", "four", "one"]);
         self.flush();
+        self.round()?;
         self.update("one", b"short");
         self.flush();
         self.work(&["one"]);

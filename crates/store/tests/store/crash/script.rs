@@ -21,9 +21,9 @@ use crate::twin::Twin;
 /// How rounds make things durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rounds {
-    /// Few files: each is synced.
+    /// Few files: one that is dirty alone is synced, two go into a block of the journal.
     Direct,
-    /// Many files: a block of the journal.
+    /// Many files: blocks of the journal that fill its files.
     Journal,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Workload {
     pub(super) rounds: Rounds,
 }
 
-/// Streams in use besides the two of the direct script: enough for rounds to go through the journal.
+/// Streams in use besides the two of the direct script: enough for rounds to fill the journal's files.
 const CROWD: [&str; 6] = ["c0", "c1", "c2", "c3", "c4", "c5"];
 const SEGMENT_BYTES: u32 = 700;
 const HEADROOM: u64 = 64 << 10;
