@@ -84,7 +84,7 @@ impl Default for JournalConfig {
             store_id: 0,
             file_bytes: 64 * 1024 * 1024,
             files: 4,
-            direct_files_max: 4,
+            direct_files_max: 1,
             direct_bytes_per_file: 256 * 1024,
             tail_bytes: 32 * 1024 * 1024,
             interval: SyncInterval::Background,
