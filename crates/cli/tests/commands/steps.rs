@@ -134,6 +134,22 @@ fn what_is_lost_or_refused_fails_the_run() {
 }
 
 #[test]
+fn a_stream_with_too_few_messages_fails_its_consumers() {
+    for program in programs() {
+        let server = Server::start(&program);
+        let url = server.url();
+        let bench = |arguments: &[&str]| {
+            myelin(&[&["bench", "js"], arguments, &["--no-progress", "-s", &url]].concat())
+        };
+        for manner in ["ordered", "consume", "fetch"] {
+            succeed(&mut bench(&["pub", "async", "x", "--create", "--purge", "--msgs", "500"]));
+            let short = [manner, "--msgs", "1000", "--patience", "300ms"];
+            assert!(fail(&mut bench(&short)).contains("messages are missing"), "{manner}");
+        }
+    }
+}
+
+#[test]
 fn the_driver_measures_itself() {
     let text = succeed(&mut myelin(&["bench", "null", "--msgs", "1000", "--size", "16B"]));
     let rows = ["pub ", "pub --multisubject", "sub ", "service request"];

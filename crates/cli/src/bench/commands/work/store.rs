@@ -220,6 +220,12 @@ impl Work for Store {
         self.stored + self.operation.sent
     }
 
+    /// An operation is sent and answered message by message.
+    fn steps(&self) -> u64 {
+        let answered = self.operation.answered.len() - self.operation.missing;
+        self.messages() + answered as u64
+    }
+
     fn waits_for(&self) -> Waits {
         if self.operation.missing > 0 { Waits::Answer } else { Waits::ForEver }
     }
