@@ -4,6 +4,7 @@
 //! per connection and round. Owns sockets, threads and the rule when silence is a failure. What is sent and what the
 //! answers mean is a `Work`'s.
 
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -192,6 +193,9 @@ impl<W: Work> Lane<'_, W> {
                 let client = &mut self.clients[event.data.u64() as usize];
                 client.receive()?;
                 self.board.messages[client.number].store(client.work.messages(), Ordering::Relaxed);
+                if client.state == State::Closed {
+                    client.hang_up(&poll)?;
+                }
             }
         }
         Ok(self.clients.into_iter().map(|client| (client.number, client.work.into_sample())).collect())
@@ -305,10 +309,19 @@ impl<W: Work> Client<W> {
         }
     }
 
+    /// Leaves the server, which would otherwise ask a client that reads no more whether it is still there, and throw
+    /// it out.
+    fn hang_up(&self, poll: &rustix::fd::OwnedFd) -> Result<(), BenchError> {
+        let socket = self.transport.socket();
+        epoll::delete(poll, socket).map_err(BenchError::io("leaving a socket"))?;
+        // The server may have been faster.
+        let _ = socket.shutdown(Shutdown::Both);
+        Ok(())
+    }
+
     /// Reads once.
     fn receive(&mut self) -> Result<(), BenchError> {
         match self.transport.recv(self.inbox.room()) {
-            Ok(0) if self.state == State::Closed => return Ok(()),
             Ok(0) => return Err(BenchError::Closed),
             Ok(count) => self.inbox.filled(count),
             Err(error) if is_transient(&error) => {}
@@ -331,6 +344,7 @@ impl<W: Work> Client<W> {
                 Arrival::Pong if self.state == State::Ending => {
                     self.work.finish(now);
                     self.state = State::Closed;
+                    return Ok(());
                 }
                 Arrival::Pong | Arrival::Other => {}
             }
@@ -479,6 +493,23 @@ mod tests {
     fn subscriber(listener: &TcpListener, wanted: u64) -> (Connection, Subscribe) {
         let address = Address::loopback(listener.local_addr().unwrap().port());
         (Connection::open(&address).unwrap(), Subscribe::new(wanted, 1, None))
+    }
+
+    #[test]
+    fn a_client_that_is_done_leaves_while_others_go_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let outcome = thread::scope(|scope| {
+            scope.spawn(|| {
+                let [mut first, mut second] = [(); 2].map(|()| Peer::accept(&listener));
+                first.say("MSG x 1 1\r\na\r\n");
+                first.pong();
+                assert_eq!(first.line(), "", "it has not left");
+                second.say("MSG x 1 1\r\na\r\n");
+                second.pong();
+            });
+            run([1, 1].map(|wanted| subscriber(&listener, wanted)).into(), LIMITS, &Board::new(2))
+        });
+        assert_eq!(outcome.unwrap().samples.len(), 2);
     }
 
     #[test]
