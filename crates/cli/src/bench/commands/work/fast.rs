@@ -256,23 +256,22 @@ impl Work for Fast {
             return Err(BenchError::Protocol(format!("an answer to {tail:?} out of turn")));
         };
         (batch.moved, batch.was_asked) = (now, false);
-        let acknowledged = match self.answer.fast(&envelope, &batch.id)? {
+        let (acknowledged, is_over) = match self.answer.fast(&envelope, &batch.id)? {
             FastAnswer::Flow { sequence, every } => {
                 if every == 0 || sequence > batch.sent {
                     return Err(BenchError::Protocol(format!("{}", json(&envelope)?)));
                 }
                 batch.every = Some(every);
-                sequence
+                (sequence, false)
             }
             FastAnswer::Committed { count, .. } if batch.sent == batch.size && count == batch.size => {
-                batch.size
+                (batch.size, true)
             }
             FastAnswer::Committed { count, .. } => {
                 let text = format!("{count} messages in a batch of {}", batch.size);
                 return Err(BenchError::Lost(text));
             }
         };
-        let is_over = message.payload.starts_with(b"{\"stream\"") && acknowledged == batch.size;
         let mut sent_at = None;
         while let Some((_, since)) = batch.pieces.front().filter(|(end, _)| *end <= acknowledged) {
             sent_at = Some(*since);

@@ -37,7 +37,6 @@ pub(crate) struct Store {
     answer: Acknowledgement,
     /// What message ids begin with, where messages have some.
     ids: Option<Vec<u8>>,
-    /// Keys are chosen below this number instead of one after the other, if it is more than 0.
     stored: u64,
     duplicates: u64,
     operation: Operation,
