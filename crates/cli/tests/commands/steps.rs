@@ -50,6 +50,25 @@ fn single_messages_are_published_received_and_answered() {
 }
 
 #[test]
+fn names_that_would_break_a_line_are_refused_before_anything_is_sent() {
+    // Nothing listens there.
+    for wrong in [
+        &["pub", "a\r\nPUB b 0", "x"][..],
+        &["pub", "a", "x", "--reply", ""],
+        &["request", "a b", "x"],
+        &["sub", "a", ""],
+        &["sub", "a", "--queue", "q 7"],
+        &["stream", "info", "a.b"],
+        &["stream", "rm", "-f", "*"],
+        &["stream", "purge", "-f", ""],
+        &["stream", "purge", "-f", "S", "--subject", "a b"],
+    ] {
+        let said = fail(myelin(wrong).args(["-s", "127.0.0.1:1"]));
+        assert!(said.contains("must not hold") || said.contains("is empty"), "{wrong:?}: {said}");
+    }
+}
+
+#[test]
 fn streams_are_listed_shown_emptied_and_removed() {
     for program in programs() {
         let server = Server::start(&program);
