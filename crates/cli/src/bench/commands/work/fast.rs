@@ -312,3 +312,31 @@ impl Work for Fast {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::commands::letter::{Payload, Subjects};
+    use crate::bench::commands::pace::Pace;
+
+    #[test]
+    fn a_batch_ends_with_its_commit_however_that_is_written() {
+        let part = Part { messages: 1, offset: 0, pace: Pace::free(), size: 1 };
+        let timeout = Duration::from_secs(5);
+        let terms = Terms { flow: 1, outstanding: 1, gap: Gap::Ok, end: End::Commit, length: 0, timeout };
+        let writer = Writer::new(Subjects::One("x".into()), "", Payload::of_size(1), 0);
+        let (mut fast, mut out, now) =
+            (Fast::new(part, terms, writer, "I", "S"), Outbox::default(), Instant::now());
+        fast.fill(&mut out, now).unwrap();
+        let id = fast.batch.as_ref().unwrap().id.clone();
+        let mut hear = |payload: &str| {
+            let subject = format!("I.{id}.1.ok.1.2.$FI");
+            let message =
+                Message { subject: subject.as_bytes(), reply: b"", header: b"", payload: payload.as_bytes() };
+            fast.take(&message, &mut Outbox::default(), now).unwrap();
+            fast.fill(&mut out, now).unwrap()
+        };
+        assert_ne!(hear(r#"{"type":"ack","seq":1,"msgs":1}"#), Next::Done);
+        assert_eq!(hear(&format!(r#"{{ "batch":"{id}", "count":1, "seq":1, "stream":"S" }}"#)), Next::Done);
+    }
+}
