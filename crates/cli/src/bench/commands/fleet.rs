@@ -507,9 +507,14 @@ mod tests {
                 second.say("MSG x 1 1\r\na\r\n");
                 second.pong();
             });
-            run([1, 1].map(|wanted| subscriber(&listener, wanted)).into(), LIMITS, &Board::new(2))
+            // In one thread: the end of a thread closes the connections that it had.
+            let clients = [0, 1].map(|number| {
+                let (connection, work) = subscriber(&listener, 1);
+                Client::new(number, connection, work).unwrap()
+            });
+            Lane { clients: clients.into(), limits: LIMITS, board: &Board::new(2) }.run()
         });
-        assert_eq!(outcome.unwrap().samples.len(), 2);
+        assert_eq!(outcome.unwrap().len(), 2);
     }
 
     #[test]
