@@ -5,6 +5,7 @@
 
 mod bench;
 mod messages;
+mod names;
 mod store;
 mod stream;
 

@@ -11,6 +11,7 @@ use crate::bench::connection::{Letter, write_message};
 use crate::bench::error::BenchError;
 use crate::bench::target::Flags;
 use crate::bench::units::{Time, human_time, log};
+use crate::names;
 
 /// `myelin pub …`
 #[derive(Args, Debug)]
@@ -76,6 +77,8 @@ pub(crate) struct Request {
 
 pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
     let Publish { subject, body, reply, headers, count, sleep, flags } = arguments;
+    names::word("subject", subject)?;
+    reply.as_deref().map_or(Ok(()), |reply| names::word("reply subject", reply))?;
     let headers = crate::bench::header_lines(headers)?;
     let payload = payload(body.as_deref())?;
     let mut connection = flags.target()?.connect()?;
@@ -95,6 +98,8 @@ pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
 
 pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
     let Subscribe { subjects, queue, count, raw, flags } = arguments;
+    subjects.iter().try_for_each(|subject| names::word("subject", subject))?;
+    queue.as_deref().map_or(Ok(()), |queue| names::word("queue group", queue))?;
     let mut connection = flags.target()?.connect()?;
     let queue = queue.as_deref().map_or_else(String::new, |queue| format!("{queue} "));
     let lines: String = subjects
@@ -120,6 +125,7 @@ pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
 
 pub(crate) fn request(arguments: &Request) -> Result<(), BenchError> {
     let Request { subject, body, headers, count, raw, flags } = arguments;
+    names::word("subject", subject)?;
     let headers = crate::bench::header_lines(headers)?;
     let payload = payload(body.as_deref())?;
     let target = flags.target()?;

@@ -11,6 +11,7 @@ use crate::bench::admin::Admin;
 use crate::bench::error::BenchError;
 use crate::bench::target::Flags;
 use crate::bench::units::{binary, grouped};
+use crate::names;
 
 /// `myelin stream …`
 #[derive(Args, Debug)]
@@ -67,6 +68,14 @@ enum Command {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), BenchError> {
+    match &arguments.command {
+        Command::Ls { .. } => {}
+        Command::Info { stream, .. } | Command::Rm { stream, .. } => names::stream(stream)?,
+        Command::Purge { stream, subject, .. } => {
+            names::stream(stream)?;
+            subject.as_deref().map_or(Ok(()), |subject| names::word("subject", subject))?;
+        }
+    }
     let mut admin = Admin::open(&arguments.flags.target()?)?;
     match &arguments.command {
         Command::Ls { names: true, .. } => {

@@ -4,6 +4,7 @@
 //! find out who the server is. The fast paths (publishing, receiving) take the socket or the transport out of it. Never
 //! retries: a benchmark that had to reconnect has failed.
 
+pub(crate) mod dial;
 pub(crate) mod nkey;
 pub(crate) mod tls;
 pub(crate) mod transport;
@@ -55,8 +56,7 @@ impl Letter {
 impl Connection {
     /// Connects, presents the credentials and waits until the server has accepted them.
     pub(crate) fn open(address: &Address) -> Result<Self, BenchError> {
-        let socket = TcpStream::connect((address.host.as_str(), address.port))
-            .map_err(BenchError::io("connecting to the server"))?;
+        let socket = dial::dial(address)?;
         socket.set_nodelay(true).map_err(BenchError::io("setting TCP_NODELAY"))?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(BenchError::io("setting a time-out"))?;
         socket.set_write_timeout(Some(PATIENCE)).map_err(BenchError::io("setting a time-out"))?;

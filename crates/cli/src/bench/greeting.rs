@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpStream;
 
 use serde_json::Value;
 
 use crate::bench::address::Address;
 use crate::bench::connection::PATIENCE;
+use crate::bench::connection::dial::dial;
 use crate::bench::error::BenchError;
 
 /// Longer greetings are not read to the end.
@@ -19,8 +19,7 @@ pub(crate) struct Greeting(Value);
 impl Greeting {
     /// Connects, reads one line and goes away.
     pub(crate) fn of(address: &Address) -> Result<Self, BenchError> {
-        let stream = TcpStream::connect((address.host.as_str(), address.port))
-            .map_err(BenchError::io("connecting to the server"))?;
+        let stream = dial(address)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(BenchError::io("setting a time-out"))?;
         let mut line = String::new();
         let read = BufReader::new(stream.take(LONGEST)).read_line(&mut line);

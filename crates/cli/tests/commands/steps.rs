@@ -50,6 +50,25 @@ fn single_messages_are_published_received_and_answered() {
 }
 
 #[test]
+fn names_that_would_break_a_line_are_refused_before_anything_is_sent() {
+    // Nothing listens there.
+    for wrong in [
+        &["pub", "a\r\nPUB b 0", "x"][..],
+        &["pub", "a", "x", "--reply", ""],
+        &["request", "a b", "x"],
+        &["sub", "a", ""],
+        &["sub", "a", "--queue", "q 7"],
+        &["stream", "info", "a.b"],
+        &["stream", "rm", "-f", "*"],
+        &["stream", "purge", "-f", ""],
+        &["stream", "purge", "-f", "S", "--subject", "a b"],
+    ] {
+        let said = fail(myelin(wrong).args(["-s", "127.0.0.1:1"]));
+        assert!(said.contains("must not hold") || said.contains("is empty"), "{wrong:?}: {said}");
+    }
+}
+
+#[test]
 fn streams_are_listed_shown_emptied_and_removed() {
     for program in programs() {
         let server = Server::start(&program);
@@ -130,6 +149,22 @@ fn what_is_lost_or_refused_fails_the_run() {
         assert!(fail(&mut bench(&["pub", "x", "--duration", "1s"])).contains("--throughput"));
         let large = ["pub", "x", "--msgs", "1", "--size", "2MB"];
         assert!(fail(&mut bench(&large)).contains("Maximum Payload Violation"));
+    }
+}
+
+#[test]
+fn a_stream_with_too_few_messages_fails_its_consumers() {
+    for program in programs() {
+        let server = Server::start(&program);
+        let url = server.url();
+        let bench = |arguments: &[&str]| {
+            myelin(&[&["bench", "js"], arguments, &["--no-progress", "-s", &url]].concat())
+        };
+        for manner in ["ordered", "consume", "fetch"] {
+            succeed(&mut bench(&["pub", "async", "x", "--create", "--purge", "--msgs", "500"]));
+            let short = [manner, "--msgs", "1000", "--patience", "300ms"];
+            assert!(fail(&mut bench(&short)).contains("messages are missing"), "{manner}");
+        }
     }
 }
 

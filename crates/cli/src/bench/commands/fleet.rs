@@ -4,6 +4,7 @@
 //! per connection and round. Owns sockets, threads and the rule when silence is a failure. What is sent and what the
 //! answers mean is a `Work`'s.
 
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,6 +37,11 @@ pub(crate) trait Work: Send {
 
     /// Messages done so far.
     fn messages(&self) -> u64;
+
+    /// Changes with everything that brings the end nearer; what else arrives is no progress.
+    fn steps(&self) -> u64 {
+        self.messages()
+    }
 
     /// Whose turn it is, to judge silence.
     fn waits_for(&self) -> Waits;
@@ -187,6 +193,9 @@ impl<W: Work> Lane<'_, W> {
                 let client = &mut self.clients[event.data.u64() as usize];
                 client.receive()?;
                 self.board.messages[client.number].store(client.work.messages(), Ordering::Relaxed);
+                if client.state == State::Closed {
+                    client.hang_up(&poll)?;
+                }
             }
         }
         Ok(self.clients.into_iter().map(|client| (client.number, client.work.into_sample())).collect())
@@ -235,8 +244,23 @@ struct Client<W> {
     /// Something arrived since the last turn.
     is_stirred: bool,
     is_blocked: bool,
-    /// When something last moved.
+    /// When something last moved, whatever it was.
     moved: Instant,
+    /// When the work last came nearer to its end, or began to wait for something else. Heartbeats and our own requests
+    /// move without that.
+    progressed: Instant,
+    /// What was awaited then, and after how many steps.
+    judged: (Awaited, u64),
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    /// Room in the socket.
+    Room,
+    /// The last PONG.
+    Pong,
+    Work(Waits),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,6 +288,8 @@ impl<W: Work> Client<W> {
             is_stirred: true,
             is_blocked: false,
             moved: Instant::now(),
+            progressed: Instant::now(),
+            judged: (Awaited::Work(Waits::ForEver), 0),
         })
     }
 
@@ -283,10 +309,19 @@ impl<W: Work> Client<W> {
         }
     }
 
+    /// Leaves the server, which would otherwise ask a client that reads no more whether it is still there, and throw
+    /// it out.
+    fn hang_up(&self, poll: &rustix::fd::OwnedFd) -> Result<(), BenchError> {
+        let socket = self.transport.socket();
+        epoll::delete(poll, socket).map_err(BenchError::io("leaving a socket"))?;
+        // The server may have been faster.
+        let _ = socket.shutdown(Shutdown::Both);
+        Ok(())
+    }
+
     /// Reads once.
     fn receive(&mut self) -> Result<(), BenchError> {
         match self.transport.recv(self.inbox.room()) {
-            Ok(0) if self.state == State::Closed => return Ok(()),
             Ok(0) => return Err(BenchError::Closed),
             Ok(count) => self.inbox.filled(count),
             Err(error) if is_transient(&error) => {}
@@ -309,6 +344,7 @@ impl<W: Work> Client<W> {
                 Arrival::Pong if self.state == State::Ending => {
                     self.work.finish(now);
                     self.state = State::Closed;
+                    return Ok(());
                 }
                 Arrival::Pong | Arrival::Other => {}
             }
@@ -374,28 +410,131 @@ impl<W: Work> Client<W> {
     }
 
     /// Silence that has lasted too long is a failure.
-    fn judge(&self, limits: Limits) -> Result<(), BenchError> {
-        let waits = match self.state {
-            State::Ending => return silent(self.moved, PATIENCE, "no PONG at the end"),
+    fn judge(&mut self, limits: Limits) -> Result<(), BenchError> {
+        let awaited = match self.state {
+            State::Ending => Awaited::Pong,
             State::Closed => return Ok(()),
-            _ if self.is_blocked => return silent(self.moved, PATIENCE, "the server reads nothing"),
-            _ => self.work.waits_for(),
+            _ if self.is_blocked => Awaited::Room,
+            _ => Awaited::Work(self.work.waits_for()),
         };
-        match (waits, limits.others) {
-            (Waits::Answer, _) => silent(self.moved, limits.answer, "an answer is missing"),
-            (Waits::Others, Some(limit)) => silent(self.moved, limit, "messages are missing"),
-            (Waits::Others, None) | (Waits::ForEver, _) => Ok(()),
+        let judged = (awaited, self.work.steps());
+        if judged != self.judged {
+            self.judged = judged;
+            self.progressed = Instant::now();
+        }
+        let moved = self.moved.max(self.progressed);
+        match (awaited, limits.others) {
+            (Awaited::Pong, _) => silent(moved, PATIENCE, "no PONG at the end"),
+            (Awaited::Room, _) => silent(moved, PATIENCE, "the server reads nothing"),
+            (Awaited::Work(Waits::Answer), _) => {
+                silent(self.progressed, limits.answer, "an answer is missing")
+            }
+            (Awaited::Work(Waits::Others), Some(limit)) => {
+                silent(self.progressed, limit, "messages are missing")
+            }
+            (Awaited::Work(Waits::Others), None) | (Awaited::Work(Waits::ForEver), _) => Ok(()),
         }
     }
 }
 
 fn silent(since: Instant, limit: Duration, what: &str) -> Result<(), BenchError> {
     match since.elapsed() > limit {
-        true => Err(BenchError::Lost(format!("{what}: nothing moved for {limit:?}"))),
+        true => Err(BenchError::Lost(format!("{what}: no progress for {limit:?}"))),
         false => Ok(()),
     }
 }
 
 fn is_transient(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::bench::address::Address;
+    use crate::bench::commands::work::subscribe::Subscribe;
+
+    const LIMITS: Limits =
+        Limits { answer: Duration::from_secs(10), others: Some(Duration::from_millis(200)) };
+
+    /// The server's end of a connection.
+    struct Peer(BufReader<TcpStream>);
+
+    impl Peer {
+        fn accept(listener: &TcpListener) -> Self {
+            let mut peer = Self(BufReader::new(listener.accept().unwrap().0));
+            peer.0.get_ref().set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            peer.say("INFO {}\r\n");
+            assert!(peer.line().starts_with("CONNECT "));
+            peer.pong();
+            peer
+        }
+
+        fn say(&mut self, text: &str) {
+            self.0.get_mut().write_all(text.as_bytes()).unwrap();
+        }
+
+        /// A line, empty when the client has hung up.
+        fn line(&mut self) -> String {
+            let mut line = String::new();
+            self.0.read_line(&mut line).unwrap();
+            line
+        }
+
+        fn pong(&mut self) {
+            assert_eq!(self.line(), "PING\r\n");
+            self.say("PONG\r\n");
+        }
+    }
+
+    fn subscriber(listener: &TcpListener, wanted: u64) -> (Connection, Subscribe) {
+        let address = Address::loopback(listener.local_addr().unwrap().port());
+        (Connection::open(&address).unwrap(), Subscribe::new(wanted, 1, None))
+    }
+
+    #[test]
+    fn a_client_that_is_done_leaves_while_others_go_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let outcome = thread::scope(|scope| {
+            scope.spawn(|| {
+                let [mut first, mut second] = [(); 2].map(|()| Peer::accept(&listener));
+                first.say("MSG x 1 1\r\na\r\n");
+                first.pong();
+                assert_eq!(first.line(), "", "it has not left");
+                second.say("MSG x 1 1\r\na\r\n");
+                second.pong();
+            });
+            // In one thread: the end of a thread closes the connections that it had.
+            let clients = [0, 1].map(|number| {
+                let (connection, work) = subscriber(&listener, 1);
+                Client::new(number, connection, work).unwrap()
+            });
+            Lane { clients: clients.into(), limits: LIMITS, board: &Board::new(2) }.run()
+        });
+        assert_eq!(outcome.unwrap().len(), 2);
+    }
+
+    #[test]
+    fn missing_messages_fail_the_run_although_other_things_arrive() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let outcome = thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut peer = Peer::accept(&listener);
+                peer.say("MSG x 1 1\r\na\r\n");
+                let deadline = Instant::now() + Duration::from_secs(10);
+                // The connection ends as soon as the client has given up.
+                while Instant::now() < deadline && peer.0.get_mut().write_all(b"PING\r\n").is_ok() {
+                    let mut line = String::new();
+                    if !peer.0.read_line(&mut line).is_ok_and(|count| count > 0) {
+                        break;
+                    }
+                }
+            });
+            run(vec![subscriber(&listener, 2)], LIMITS, &Board::new(1))
+        });
+        assert!(matches!(outcome, Err(BenchError::Lost(_))), "{outcome:?}");
+    }
 }

@@ -256,23 +256,22 @@ impl Work for Fast {
             return Err(BenchError::Protocol(format!("an answer to {tail:?} out of turn")));
         };
         (batch.moved, batch.was_asked) = (now, false);
-        let acknowledged = match self.answer.fast(&envelope, &batch.id)? {
+        let (acknowledged, is_over) = match self.answer.fast(&envelope, &batch.id)? {
             FastAnswer::Flow { sequence, every } => {
                 if every == 0 || sequence > batch.sent {
                     return Err(BenchError::Protocol(format!("{}", json(&envelope)?)));
                 }
                 batch.every = Some(every);
-                sequence
+                (sequence, false)
             }
             FastAnswer::Committed { count, .. } if batch.sent == batch.size && count == batch.size => {
-                batch.size
+                (batch.size, true)
             }
             FastAnswer::Committed { count, .. } => {
                 let text = format!("{count} messages in a batch of {}", batch.size);
                 return Err(BenchError::Lost(text));
             }
         };
-        let is_over = message.payload.starts_with(b"{\"stream\"") && acknowledged == batch.size;
         let mut sent_at = None;
         while let Some((_, since)) = batch.pieces.front().filter(|(end, _)| *end <= acknowledged) {
             sent_at = Some(*since);
@@ -311,5 +310,33 @@ impl Work for Fast {
             end: self.end.unwrap_or(now),
             latencies: self.latencies,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::commands::letter::{Payload, Subjects};
+    use crate::bench::commands::pace::Pace;
+
+    #[test]
+    fn a_batch_ends_with_its_commit_however_that_is_written() {
+        let part = Part { messages: 1, offset: 0, pace: Pace::free(), size: 1 };
+        let timeout = Duration::from_secs(5);
+        let terms = Terms { flow: 1, outstanding: 1, gap: Gap::Ok, end: End::Commit, length: 0, timeout };
+        let writer = Writer::new(Subjects::One("x".into()), "", Payload::of_size(1), 0);
+        let (mut fast, mut out, now) =
+            (Fast::new(part, terms, writer, "I", "S"), Outbox::default(), Instant::now());
+        fast.fill(&mut out, now).unwrap();
+        let id = fast.batch.as_ref().unwrap().id.clone();
+        let mut hear = |payload: &str| {
+            let subject = format!("I.{id}.1.ok.1.2.$FI");
+            let message =
+                Message { subject: subject.as_bytes(), reply: b"", header: b"", payload: payload.as_bytes() };
+            fast.take(&message, &mut Outbox::default(), now).unwrap();
+            fast.fill(&mut out, now).unwrap()
+        };
+        assert_ne!(hear(r#"{"type":"ack","seq":1,"msgs":1}"#), Next::Done);
+        assert_eq!(hear(&format!(r#"{{ "batch":"{id}", "count":1, "seq":1, "stream":"S" }}"#)), Next::Done);
     }
 }

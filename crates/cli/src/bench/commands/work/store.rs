@@ -37,7 +37,6 @@ pub(crate) struct Store {
     answer: Acknowledgement,
     /// What message ids begin with, where messages have some.
     ids: Option<Vec<u8>>,
-    /// Keys are chosen below this number instead of one after the other, if it is more than 0.
     stored: u64,
     duplicates: u64,
     operation: Operation,
@@ -218,6 +217,12 @@ impl Work for Store {
 
     fn messages(&self) -> u64 {
         self.stored + self.operation.sent
+    }
+
+    /// An operation is sent and answered message by message.
+    fn steps(&self) -> u64 {
+        let answered = self.operation.answered.len() - self.operation.missing;
+        self.messages() + answered as u64
     }
 
     fn waits_for(&self) -> Waits {

@@ -1,0 +1,44 @@
+//! Which texts may stand as names in a line of the protocol, or in a subject of the JetStream API.
+//!
+//! Only what would break the line or the subject is refused here: everything else is the server's to judge.
+
+use crate::bench::error::BenchError;
+
+/// A subject, a reply subject or a queue group; `what` says which.
+pub(crate) fn word(what: &str, text: &str) -> Result<(), BenchError> {
+    refuse(what, text, |letter| letter.is_whitespace() || letter.is_control())
+}
+
+/// The name of a stream.
+pub(crate) fn stream(text: &str) -> Result<(), BenchError> {
+    let is_bad = |letter: char| letter.is_whitespace() || letter.is_control() || ".*>/\\".contains(letter);
+    refuse("stream name", text, is_bad)
+}
+
+fn refuse(what: &str, text: &str, is_bad: impl Fn(char) -> bool) -> Result<(), BenchError> {
+    match text.chars().find(|&letter| is_bad(letter)) {
+        Some(letter) => Err(BenchError::Usage(format!("the {what} {text:?} must not hold {letter:?}"))),
+        None if text.is_empty() => Err(BenchError::Usage(format!("the {what} is empty"))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_break_a_line_are_refused() {
+        for good in ["a", "a.*.>", "$JS.API.INFO", "ü"] {
+            assert!(word("subject", good).is_ok(), "{good}");
+        }
+        for bad in ["", " ", "a b", "a\r\nPUB x 0", "a\t", "\u{0}", "a\u{a0}b"] {
+            assert!(matches!(word("subject", bad), Err(BenchError::Usage(_))), "{bad:?}");
+            assert!(stream(bad).is_err(), "{bad:?}");
+        }
+        assert!(stream("S-1_x").is_ok());
+        for bad in ["a.b", "*", ">", "a/b", "a\\b"] {
+            assert!(stream(bad).is_err(), "{bad}");
+        }
+    }
+}
