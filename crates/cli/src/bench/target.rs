@@ -214,10 +214,10 @@ impl Flags {
         let user = either(&self.user, "NATS_USER");
         let password = either(&self.password, "NATS_PASSWORD");
         if let Some(creds) = either(&self.creds, "NATS_CREDS") {
-            return credentials_file(&creds);
+            return credentials_file("--creds", &creds);
         }
         if let Some(file) = either(&self.nkey, "NATS_NKEY") {
-            return Ok(Credentials::Nkey(nkey::seed_in(&read(&file)?)?));
+            return Ok(Credentials::Nkey(nkey::seed_in(&read("--nkey", &file)?)?));
         }
         if let Some(jwt) = either(&self.jwt, "NATS_JWT") {
             return user_jwt(&jwt, either(&self.seed, "NATS_SEED").as_deref());
@@ -228,8 +228,10 @@ impl Flags {
             (None, _, None) => {}
         }
         match context {
-            Context { creds: Some(creds), .. } => credentials_file(creds),
-            Context { nkey: Some(file), .. } => Ok(Credentials::Nkey(nkey::seed_in(&read(file)?)?)),
+            Context { creds: Some(creds), .. } => credentials_file("creds of the context", creds),
+            Context { nkey: Some(file), .. } => {
+                Ok(Credentials::Nkey(nkey::seed_in(&read("nkey of the context", file)?)?))
+            }
             Context { jwt: Some(jwt), seed, .. } => user_jwt(jwt, seed.as_deref()),
             Context { user: Some(user), password, .. } => Ok(Credentials::Password {
                 user: user.clone(),
@@ -241,18 +243,19 @@ impl Flags {
     }
 }
 
-fn credentials_file(file: &str) -> Result<Credentials, BenchError> {
-    let (token, seed) = nkey::credentials(&read(file)?)?;
+fn credentials_file(setting: &str, file: &str) -> Result<Credentials, BenchError> {
+    let (token, seed) = nkey::credentials(&read(setting, file)?)?;
     Ok(Credentials::Jwt { token, seed: Some(seed) })
 }
 
 fn user_jwt(jwt: &str, seed: Option<&str>) -> Result<Credentials, BenchError> {
-    let content = |text: &str| match Path::new(text).is_file() {
-        true => read(text),
+    let content = |setting: &str, text: &str| match Path::new(text).is_file() {
+        true => read(setting, text),
         false => Ok(text.to_owned()),
     };
-    let token = content(jwt)?.trim().to_owned();
-    let seed = seed.map(|seed| content(seed).and_then(|text| nkey::seed_in(&text))).transpose()?;
+    let token = content("the user's JWT", jwt)?.trim().to_owned();
+    let seed =
+        seed.map(|seed| content("the seed", seed).and_then(|text| nkey::seed_in(&text))).transpose()?;
     Ok(Credentials::Jwt { token, seed: seed.or(None::<Seed>) })
 }
 
@@ -264,9 +267,11 @@ fn path(text: String) -> PathBuf {
     }
 }
 
-fn read(file: &str) -> Result<String, BenchError> {
-    let path = path(file.to_owned());
-    fs::read_to_string(&path).map_err(|error| BenchError::Usage(format!("{}: {error}", path.display())))
+/// The text of the file that a setting names. Errors name the setting: its value may be the secret itself, given where
+/// the file was wanted.
+fn read(setting: &str, file: &str) -> Result<String, BenchError> {
+    let unreadable = |error| BenchError::Usage(format!("{setting}: the file cannot be read: {error}"));
+    fs::read_to_string(path(file.to_owned())).map_err(unreadable)
 }
 
 impl Target {
@@ -333,6 +338,25 @@ mod tests {
         assert_eq!(api(Flags::default()), "$JS.API");
         assert_eq!(api(Flags { js_domain: Some("hub".into()), ..Flags::default() }), "$JS.hub.API");
         assert_eq!(api(Flags { js_api_prefix: Some("js.from.x.".into()), ..Flags::default() }), "js.from.x");
+    }
+
+    #[test]
+    fn an_error_names_the_flag_and_not_its_value() {
+        let flags = |set: fn(&mut Flags, Option<String>)| {
+            let mut flags = Flags::default();
+            set(&mut flags, Some("sEcret".into()));
+            flags
+        };
+        for (flags, named) in [
+            (flags(|flags, secret| flags.nkey = secret), "--nkey"),
+            (flags(|flags, secret| flags.creds = secret), "--creds"),
+            (flags(|flags, secret| (flags.jwt, flags.seed) = (secret.clone(), secret)), "seed"),
+            (Flags { server: Some("nats://u:p,sEcret@h".into()), ..Flags::default() }, "host:port"),
+            (Flags { server: Some("nats://u:sEcret,w@h".into()), ..Flags::default() }, "host:port"),
+        ] {
+            let error = target(&flags, &[]).unwrap_err().to_string();
+            assert!(error.contains(named) && !error.contains("sEcret"), "{error}");
+        }
     }
 
     #[test]
