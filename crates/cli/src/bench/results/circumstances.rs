@@ -86,7 +86,6 @@ fn without_secret(argument: &str) -> String {
 }
 
 /// What a program says to `--version`, on one line.
-#[allow(dead_code, reason = "the comparison of programs asks them")]
 pub(crate) fn program_version(program: &Path) -> String {
     let output = Command::new(program).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
