@@ -2,6 +2,7 @@
 //!
 //! Owns the grammar of `--server`; other ways to say who we are come from `target`. Never opens a socket.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ pub(crate) struct Address {
 /// The name of connections that nobody has named.
 const NAME: &str = "myelin bench";
 
-/// What CONNECT says about the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What CONNECT says about the user. Shows of what kind it is, and never a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Credentials {
     Anonymous,
     Token(String),
@@ -42,6 +43,18 @@ pub(crate) enum Credentials {
         token: String,
         seed: Option<Seed>,
     },
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Anonymous => "Anonymous",
+            Self::Token(_) => "Token(…)",
+            Self::Password { .. } => "Password(…)",
+            Self::Nkey(_) => "Nkey(…)",
+            Self::Jwt { .. } => "Jwt(…)",
+        })
+    }
 }
 
 impl Address {
@@ -144,6 +157,16 @@ mod tests {
         for (text, host, port, credentials) in cases {
             let expected = Address::of(host.into(), port, credentials, Tls::default());
             assert_eq!(text.parse::<Address>().unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_show_no_secret() {
+        let jwt = Credentials::Jwt { token: "sEcret".into(), seed: None };
+        for text in ["nats://sEcret@h", "nats://sEcret:sEcret@h"] {
+            let address: Address = text.parse().unwrap();
+            let shown = format!("{address:?} {jwt:?}");
+            assert!(shown.contains("(…)") && !shown.contains("sEcret"), "{shown}");
         }
     }
 

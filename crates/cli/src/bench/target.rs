@@ -3,6 +3,7 @@
 //! Owns the order: a flag beats its environment variable, which beats the context. Gives a `Target`, which knows how to
 //! reach a server and by which subjects JetStream is asked there. Reads files of keys; opens connections, and no more.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::bench::units::Time;
 const DEFAULT_URL: &str = "nats://127.0.0.1:4222";
 
 /// How to reach a server. The flags, their variables and their meaning are those of the `nats` command.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Flags {
     /// Server URLs, comma-separated ($NATS_URL) [default: nats://127.0.0.1:4222]
@@ -93,6 +94,12 @@ pub(crate) struct Flags {
     no_context: bool,
     #[arg(long, global = true, hide = true)]
     trace: bool,
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Flags(…)")
+    }
 }
 
 /// Names of the flags above that take a value, and of those that take none: `main` moves them behind the verb.
@@ -338,6 +345,14 @@ mod tests {
         assert_eq!(api(Flags::default()), "$JS.API");
         assert_eq!(api(Flags { js_domain: Some("hub".into()), ..Flags::default() }), "$JS.hub.API");
         assert_eq!(api(Flags { js_api_prefix: Some("js.from.x.".into()), ..Flags::default() }), "js.from.x");
+    }
+
+    #[test]
+    fn flags_and_targets_show_no_secret() {
+        let secret = Some("sEcret".to_owned());
+        let flags = Flags { user: secret.clone(), password: secret, ..Flags::default() };
+        let shown = format!("{flags:?} {:?}", target(&flags, &[]).unwrap());
+        assert!(shown.contains("Password(…)") && !shown.contains("sEcret"), "{shown}");
     }
 
     #[test]
