@@ -22,6 +22,10 @@ use crate::bench::units::Time;
 /// Where a server is unless somebody says so.
 const DEFAULT_URL: &str = "nats://127.0.0.1:4222";
 
+/// What subjects for answers begin with, and those of the JetStream API, unless somebody says so.
+const INBOX: &str = "_INBOX";
+const API: &str = "$JS.API";
+
 /// How to reach a server. The flags, their variables and their meaning are those of the `nats` command.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Connection")]
@@ -186,15 +190,11 @@ impl Flags {
         Ok(Target {
             addresses: addresses.collect::<Result<_, BenchError>>()?,
             timeout,
-            inbox_prefix: self
-                .inbox_prefix
-                .clone()
-                .or(context.inbox_prefix)
-                .unwrap_or_else(|| "_INBOX".into()),
+            inbox_prefix: self.inbox_prefix.clone().or(context.inbox_prefix).unwrap_or_else(|| INBOX.into()),
             api: match (domain, prefix) {
                 (Some(domain), _) => format!("$JS.{domain}.API"),
                 (None, Some(prefix)) => prefix.trim_end_matches('.').to_owned(),
-                (None, None) => "$JS.API".into(),
+                (None, None) => API.into(),
             },
         })
     }
@@ -296,6 +296,20 @@ impl Target {
         }
         Err(failure)
     }
+
+    /// The first of the servers that does not have to be encrypted, for who reads and writes the socket itself and asks
+    /// by the usual subjects; else an error that begins with `why`.
+    pub(crate) fn plain(&self, why: &str) -> Result<&Address, BenchError> {
+        if (self.inbox_prefix.as_str(), self.api.as_str()) != (INBOX, API) {
+            return Err(BenchError::Usage(format!(
+                "only {INBOX} and {API} are used here: no --inbox-prefix, --js-api-prefix or --js-domain"
+            )));
+        }
+        let plain = self.addresses.iter().find(|address| !address.tls.is_required());
+        plain.ok_or_else(|| {
+            BenchError::Usage(format!("{why}: neither tls:// nor certificates or --tlsfirst can be used"))
+        })
+    }
 }
 
 #[cfg(test)]
@@ -345,6 +359,25 @@ mod tests {
         assert_eq!(api(Flags::default()), "$JS.API");
         assert_eq!(api(Flags { js_domain: Some("hub".into()), ..Flags::default() }), "$JS.hub.API");
         assert_eq!(api(Flags { js_api_prefix: Some("js.from.x.".into()), ..Flags::default() }), "js.from.x");
+    }
+
+    #[test]
+    fn plain_sockets_are_had_where_nothing_asks_for_encryption() {
+        let flags = |server: &str| Flags { server: Some(server.into()), ..Flags::default() };
+        let host =
+            |flags: &Flags| target(flags, &[]).unwrap().plain("why").map(|address| address.host.clone());
+        assert_eq!(host(&flags("tls://a,u:p@b,c")).unwrap(), "b");
+        let inbox = Flags { inbox_prefix: Some("x".into()), ..flags("a") };
+        let domain = Flags { js_domain: Some("x".into()), ..flags("a") };
+        for (refused, word) in [
+            (flags("tls://a"), "why"),
+            (Flags { tlsfirst: true, ..flags("a") }, "why"),
+            (inbox, "--inbox-prefix"),
+            (domain, "--js-domain"),
+        ] {
+            let error = host(&refused).unwrap_err();
+            assert!(matches!(&error, BenchError::Usage(text) if text.contains(word)), "{error}");
+        }
     }
 
     #[test]
