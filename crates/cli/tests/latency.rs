@@ -26,6 +26,10 @@ struct Server {
 impl Server {
     /// `None`, with a line that says so, where no server program can be found.
     fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    fn start_with(arguments: &[&str]) -> Option<Self> {
         let Some(program) = server_program() else {
             eprintln!("skipped: neither nats-server nor target/*/myelin-server was found");
             return None;
@@ -34,7 +38,7 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new(program);
         command.args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"]).arg(directory.path());
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let server = Self { child, port, _directory: directory };
         let deadline = Instant::now() + PATIENCE;
         while !server.greets() {
@@ -186,6 +190,34 @@ fn the_other_side_may_be_another_process() {
     responder.kill().unwrap();
     responder.wait().unwrap();
     assert!(output.contains("request 256B @1000/s"), "{output}");
+}
+
+#[test]
+fn the_server_may_ask_who_we_are_and_no_file_says_so() {
+    let Some(server) = Server::start_with(&["--user", "joe", "--pass", "sEcret"]) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let [json, html] = ["a.json", "a.html"].map(|name| directory.path().join(name));
+    let (plain, full) = (server.url(), server.url().replace("//", "//joe:sEcret@"));
+    for who in [&["-s", &full][..], &["--server", &plain, "--user", "joe", "--password=sEcret"]] {
+        let mut command = bench(&["latency", "--duration", "50ms", "--warmup", "50ms"]);
+        succeed(command.args(who).arg("--json").arg(&json).arg("--html").arg(&html));
+        for file in [&json, &html] {
+            let text = std::fs::read_to_string(file).unwrap();
+            assert!(text.contains("--duration 50ms") && !text.contains("sEcret"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn encrypted_servers_are_refused() {
+    for arguments in [&["latency", "-s", "tls://127.0.0.1:1"][..], &["latency", "respond", "-s", "tls://h"]] {
+        let output = bench(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && error.contains("latency is measured on plain sockets"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Owns the grammar of `--server`; other ways to say who we are come from `target`. Never opens a socket.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ pub(crate) struct Address {
 /// The name of connections that nobody has named.
 const NAME: &str = "myelin bench";
 
-/// What CONNECT says about the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What CONNECT says about the user. Shows of what kind it is, and never a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Credentials {
     Anonymous,
     Token(String),
@@ -42,6 +43,18 @@ pub(crate) enum Credentials {
         token: String,
         seed: Option<Seed>,
     },
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Anonymous => "Anonymous",
+            Self::Token(_) => "Token(…)",
+            Self::Password { .. } => "Password(…)",
+            Self::Nkey(_) => "Nkey(…)",
+            Self::Jwt { .. } => "Jwt(…)",
+        })
+    }
 }
 
 impl Address {
@@ -62,11 +75,7 @@ impl FromStr for Address {
         let (rest, tls) = match text.split_once("://") {
             Some(("nats", rest)) => (rest, Tls::default()),
             Some(("tls", rest)) => (rest, Tls::required()),
-            Some((scheme, _)) => {
-                return Err(BenchError::Address(format!(
-                    "scheme {scheme:?} is neither \"nats\" nor \"tls\""
-                )));
-            }
+            Some(_) => return Err(BenchError::Address("the scheme is neither \"nats\" nor \"tls\"".into())),
             None => (text, Tls::default()),
         };
         let rest = rest.trim_end_matches('/');
@@ -89,7 +98,8 @@ fn credentials(user_info: &str) -> Result<Credentials, BenchError> {
 }
 
 fn host_and_port(place: &str) -> Result<(String, u16), BenchError> {
-    let bad = || BenchError::Address(format!("{place:?} is not host:port"));
+    // The text may be a piece of a password that has a comma in it, so it is not shown.
+    let bad = || BenchError::Address("not host:port (in passwords, a comma is %2C and an @ is %40)".into());
     let (host, port) = match place.strip_prefix('[') {
         Some(v6) => {
             let (host, tail) = v6.split_once(']').ok_or_else(bad)?;
@@ -151,6 +161,16 @@ mod tests {
     }
 
     #[test]
+    fn addresses_show_no_secret() {
+        let jwt = Credentials::Jwt { token: "sEcret".into(), seed: None };
+        for text in ["nats://sEcret@h", "nats://sEcret:sEcret@h"] {
+            let address: Address = text.parse().unwrap();
+            let shown = format!("{address:?} {jwt:?}");
+            assert!(shown.contains("(…)") && !shown.contains("sEcret"), "{shown}");
+        }
+    }
+
+    #[test]
     fn a_scheme_can_ask_for_encryption() {
         assert!(!"nats://h".parse::<Address>().unwrap().tls.is_required());
         assert!("tls://h".parse::<Address>().unwrap().tls.is_required());
@@ -160,6 +180,16 @@ mod tests {
     fn nonsense_is_refused() {
         for text in ["http://h:1", "h:notaport", "", "nats://u:%4@h", "[::1", "h:70000"] {
             assert!(matches!(text.parse::<Address>(), Err(BenchError::Address(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_does_not_show_what_may_be_a_secret() {
+        for text in
+            ["nats://u:sEcret", "u:sEcret://h", "sEcret://h", "u:sEcret%4@h", "u:p@sEcret:x", "[sEcret"]
+        {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(!error.contains("sEcret"), "{error}");
         }
     }
 }

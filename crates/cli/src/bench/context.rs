@@ -2,6 +2,7 @@
 //!
 //! Owns where they are and what is in them. Never writes one: `nats context` does that.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use serde_json::Value;
 use crate::bench::error::BenchError;
 
 /// The settings of one context; what it does not say is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Context {
     pub(crate) url: Option<String>,
     pub(crate) user: Option<String>,
@@ -28,6 +29,13 @@ pub(crate) struct Context {
     pub(crate) api_prefix: Option<String>,
     pub(crate) inbox_prefix: Option<String>,
     pub(crate) socks_proxy: Option<String>,
+}
+
+impl fmt::Debug for Context {
+    /// Half of it may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Context(…)")
+    }
 }
 
 /// The directory that holds `context/` and `context.txt`, by the environment that `variable` reads.
@@ -131,6 +139,11 @@ mod tests {
             let error = Context::load(Some(&directory), wrong).unwrap_err().to_string();
             assert!(error.contains("unknown context"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_context_shows_no_secret() {
+        assert_eq!(format!("{:?}", expected()), "Context(…)");
     }
 
     #[test]

@@ -16,9 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::error::BenchError;
 use crate::bench::stat::Spread;
-pub(crate) use circumstances::Circumstances;
-#[allow(unused_imports, reason = "the comparison of programs asks them")]
-pub(crate) use circumstances::program_version;
+pub(crate) use circumstances::{Circumstances, program_version};
 pub(crate) use distribution::{Distribution, Percentile};
 
 const FORMAT: &str = "myelin-bench-results";
@@ -184,7 +182,6 @@ impl Figure {
         Self { name: name.into(), unit: unit.into(), better, values, control: Vec::new(), spread }
     }
 
-    #[allow(dead_code, reason = "the comparison of programs has controls")]
     pub(crate) fn with_control(self, control: Vec<f64>) -> Self {
         Self { control, ..self }
     }

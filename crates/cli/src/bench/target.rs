@@ -3,6 +3,7 @@
 //! Owns the order: a flag beats its environment variable, which beats the context. Gives a `Target`, which knows how to
 //! reach a server and by which subjects JetStream is asked there. Reads files of keys; opens connections, and no more.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +22,12 @@ use crate::bench::units::Time;
 /// Where a server is unless somebody says so.
 const DEFAULT_URL: &str = "nats://127.0.0.1:4222";
 
+/// What subjects for answers begin with, and those of the JetStream API, unless somebody says so.
+const INBOX: &str = "_INBOX";
+const API: &str = "$JS.API";
+
 /// How to reach a server. The flags, their variables and their meaning are those of the `nats` command.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Flags {
     /// Server URLs, comma-separated ($NATS_URL) [default: nats://127.0.0.1:4222]
@@ -93,6 +98,12 @@ pub(crate) struct Flags {
     no_context: bool,
     #[arg(long, global = true, hide = true)]
     trace: bool,
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Flags(…)")
+    }
 }
 
 /// Names of the flags above that take a value, and of those that take none: `main` moves them behind the verb.
@@ -179,15 +190,11 @@ impl Flags {
         Ok(Target {
             addresses: addresses.collect::<Result<_, BenchError>>()?,
             timeout,
-            inbox_prefix: self
-                .inbox_prefix
-                .clone()
-                .or(context.inbox_prefix)
-                .unwrap_or_else(|| "_INBOX".into()),
+            inbox_prefix: self.inbox_prefix.clone().or(context.inbox_prefix).unwrap_or_else(|| INBOX.into()),
             api: match (domain, prefix) {
                 (Some(domain), _) => format!("$JS.{domain}.API"),
                 (None, Some(prefix)) => prefix.trim_end_matches('.').to_owned(),
-                (None, None) => "$JS.API".into(),
+                (None, None) => API.into(),
             },
         })
     }
@@ -214,10 +221,10 @@ impl Flags {
         let user = either(&self.user, "NATS_USER");
         let password = either(&self.password, "NATS_PASSWORD");
         if let Some(creds) = either(&self.creds, "NATS_CREDS") {
-            return credentials_file(&creds);
+            return credentials_file("--creds", &creds);
         }
         if let Some(file) = either(&self.nkey, "NATS_NKEY") {
-            return Ok(Credentials::Nkey(nkey::seed_in(&read(&file)?)?));
+            return Ok(Credentials::Nkey(nkey::seed_in(&read("--nkey", &file)?)?));
         }
         if let Some(jwt) = either(&self.jwt, "NATS_JWT") {
             return user_jwt(&jwt, either(&self.seed, "NATS_SEED").as_deref());
@@ -228,8 +235,10 @@ impl Flags {
             (None, _, None) => {}
         }
         match context {
-            Context { creds: Some(creds), .. } => credentials_file(creds),
-            Context { nkey: Some(file), .. } => Ok(Credentials::Nkey(nkey::seed_in(&read(file)?)?)),
+            Context { creds: Some(creds), .. } => credentials_file("creds of the context", creds),
+            Context { nkey: Some(file), .. } => {
+                Ok(Credentials::Nkey(nkey::seed_in(&read("nkey of the context", file)?)?))
+            }
             Context { jwt: Some(jwt), seed, .. } => user_jwt(jwt, seed.as_deref()),
             Context { user: Some(user), password, .. } => Ok(Credentials::Password {
                 user: user.clone(),
@@ -241,18 +250,19 @@ impl Flags {
     }
 }
 
-fn credentials_file(file: &str) -> Result<Credentials, BenchError> {
-    let (token, seed) = nkey::credentials(&read(file)?)?;
+fn credentials_file(setting: &str, file: &str) -> Result<Credentials, BenchError> {
+    let (token, seed) = nkey::credentials(&read(setting, file)?)?;
     Ok(Credentials::Jwt { token, seed: Some(seed) })
 }
 
 fn user_jwt(jwt: &str, seed: Option<&str>) -> Result<Credentials, BenchError> {
-    let content = |text: &str| match Path::new(text).is_file() {
-        true => read(text),
+    let content = |setting: &str, text: &str| match Path::new(text).is_file() {
+        true => read(setting, text),
         false => Ok(text.to_owned()),
     };
-    let token = content(jwt)?.trim().to_owned();
-    let seed = seed.map(|seed| content(seed).and_then(|text| nkey::seed_in(&text))).transpose()?;
+    let token = content("the user's JWT", jwt)?.trim().to_owned();
+    let seed =
+        seed.map(|seed| content("the seed", seed).and_then(|text| nkey::seed_in(&text))).transpose()?;
     Ok(Credentials::Jwt { token, seed: seed.or(None::<Seed>) })
 }
 
@@ -264,9 +274,11 @@ fn path(text: String) -> PathBuf {
     }
 }
 
-fn read(file: &str) -> Result<String, BenchError> {
-    let path = path(file.to_owned());
-    fs::read_to_string(&path).map_err(|error| BenchError::Usage(format!("{}: {error}", path.display())))
+/// The text of the file that a setting names. Errors name the setting: its value may be the secret itself, given where
+/// the file was wanted.
+fn read(setting: &str, file: &str) -> Result<String, BenchError> {
+    let unreadable = |error| BenchError::Usage(format!("{setting}: the file cannot be read: {error}"));
+    fs::read_to_string(path(file.to_owned())).map_err(unreadable)
 }
 
 impl Target {
@@ -283,6 +295,20 @@ impl Target {
             }
         }
         Err(failure)
+    }
+
+    /// The first of the servers that does not have to be encrypted, for who reads and writes the socket itself and asks
+    /// by the usual subjects; else an error that begins with `why`.
+    pub(crate) fn plain(&self, why: &str) -> Result<&Address, BenchError> {
+        if (self.inbox_prefix.as_str(), self.api.as_str()) != (INBOX, API) {
+            return Err(BenchError::Usage(format!(
+                "only {INBOX} and {API} are used here: no --inbox-prefix, --js-api-prefix or --js-domain"
+            )));
+        }
+        let plain = self.addresses.iter().find(|address| !address.tls.is_required());
+        plain.ok_or_else(|| {
+            BenchError::Usage(format!("{why}: neither tls:// nor certificates or --tlsfirst can be used"))
+        })
     }
 }
 
@@ -333,6 +359,52 @@ mod tests {
         assert_eq!(api(Flags::default()), "$JS.API");
         assert_eq!(api(Flags { js_domain: Some("hub".into()), ..Flags::default() }), "$JS.hub.API");
         assert_eq!(api(Flags { js_api_prefix: Some("js.from.x.".into()), ..Flags::default() }), "js.from.x");
+    }
+
+    #[test]
+    fn plain_sockets_are_had_where_nothing_asks_for_encryption() {
+        let flags = |server: &str| Flags { server: Some(server.into()), ..Flags::default() };
+        let host =
+            |flags: &Flags| target(flags, &[]).unwrap().plain("why").map(|address| address.host.clone());
+        assert_eq!(host(&flags("tls://a,u:p@b,c")).unwrap(), "b");
+        let inbox = Flags { inbox_prefix: Some("x".into()), ..flags("a") };
+        let domain = Flags { js_domain: Some("x".into()), ..flags("a") };
+        for (refused, word) in [
+            (flags("tls://a"), "why"),
+            (Flags { tlsfirst: true, ..flags("a") }, "why"),
+            (inbox, "--inbox-prefix"),
+            (domain, "--js-domain"),
+        ] {
+            let error = host(&refused).unwrap_err();
+            assert!(matches!(&error, BenchError::Usage(text) if text.contains(word)), "{error}");
+        }
+    }
+
+    #[test]
+    fn flags_and_targets_show_no_secret() {
+        let secret = Some("sEcret".to_owned());
+        let flags = Flags { user: secret.clone(), password: secret, ..Flags::default() };
+        let shown = format!("{flags:?} {:?}", target(&flags, &[]).unwrap());
+        assert!(shown.contains("Password(…)") && !shown.contains("sEcret"), "{shown}");
+    }
+
+    #[test]
+    fn an_error_names_the_flag_and_not_its_value() {
+        let flags = |set: fn(&mut Flags, Option<String>)| {
+            let mut flags = Flags::default();
+            set(&mut flags, Some("sEcret".into()));
+            flags
+        };
+        for (flags, named) in [
+            (flags(|flags, secret| flags.nkey = secret), "--nkey"),
+            (flags(|flags, secret| flags.creds = secret), "--creds"),
+            (flags(|flags, secret| (flags.jwt, flags.seed) = (secret.clone(), secret)), "seed"),
+            (Flags { server: Some("nats://u:p,sEcret@h".into()), ..Flags::default() }, "host:port"),
+            (Flags { server: Some("nats://u:sEcret,w@h".into()), ..Flags::default() }, "host:port"),
+        ] {
+            let error = target(&flags, &[]).unwrap_err().to_string();
+            assert!(error.contains(named) && !error.contains("sEcret"), "{error}");
+        }
     }
 
     #[test]

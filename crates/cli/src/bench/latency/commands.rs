@@ -17,6 +17,7 @@ use crate::bench::present::commands::write;
 use crate::bench::present::{csv, html, terminal};
 use crate::bench::process::Meter;
 use crate::bench::results::{Circumstances, Clock, Results, Row, System};
+use crate::bench::target::Flags;
 
 pub(crate) const HELP: &str = "\
 Measure how long messages take at a fixed rate.
@@ -45,6 +46,8 @@ pub(crate) struct Arguments {
     side: Option<Side>,
     #[command(flatten)]
     measure: Measure,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 #[derive(Debug, Subcommand)]
@@ -55,9 +58,6 @@ enum Side {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// Server to use, with the credentials if it wants some
-    #[arg(short, long, default_value = "nats://127.0.0.1:4222", value_name = "nats://[user:pass@]host:port")]
-    server: Address,
     /// What subjects begin with
     #[arg(long, default_value = "latency")]
     subject: String,
@@ -131,25 +131,27 @@ struct Measure {
 struct Outstanding(Option<u64>);
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), BenchError> {
+    let target = arguments.flags.target()?;
+    let server = target.plain("latency is measured on plain sockets")?;
     match &arguments.side {
         Some(Side::Respond(Respond { common, clients })) => {
-            Responders::alone(&common.server, &format!("{}.*", common.subject), *clients)
+            Responders::alone(server, &format!("{}.*", common.subject), *clients)
         }
-        None => arguments.measure.execute(),
+        None => arguments.measure.execute(server),
     }
 }
 
 impl Measure {
-    fn execute(&self) -> Result<(), BenchError> {
+    fn execute(&self, server: &Address) -> Result<(), BenchError> {
         if self.rounds == 0 {
             return Err(BenchError::Usage("--rounds must be at least 1".into()));
         }
-        let version = Greeting::of(&self.common.server)?.to_string();
+        let version = Greeting::of(server)?.to_string();
         let system = System { name: self.system.clone(), version };
         let mut circumstances = Circumstances::now();
         circumstances.note("rounds", self.rounds.to_string());
         let mut results = Results::new(circumstances, vec![system], Vec::new());
-        for settings in self.runs() {
+        for settings in self.runs(server) {
             let row = self.row(&settings)?;
             print!("{}", terminal::row(&row));
             results.rows.push(row);
@@ -158,19 +160,19 @@ impl Measure {
     }
 
     /// Every combination, in the order of the arguments.
-    fn runs(&self) -> Vec<Settings> {
+    fn runs(&self, server: &Address) -> Vec<Settings> {
         let mut runs = Vec::new();
         for &mode in &self.modes {
             for &size in &self.sizes {
-                runs.extend(self.rates.iter().map(|&rate| self.settings(mode, size, rate)));
+                runs.extend(self.rates.iter().map(|&rate| self.settings(server, mode, size, rate)));
             }
         }
         runs
     }
 
-    fn settings(&self, mode: Mode, size: usize, rate: u64) -> Settings {
+    fn settings(&self, server: &Address, mode: Mode, size: usize, rate: u64) -> Settings {
         Settings {
-            server: self.common.server.clone(),
+            server: server.clone(),
             mode,
             size,
             rate,
