@@ -4,7 +4,8 @@
 //! measured that, or in a single round, the ratio is told with that doubt. What came of a run that failed or fell behind,
 //! a percentile that is hardly more than the maximum, and the maximum itself are not judged.
 
-use crate::bench::results::{Better, Cell, Clock, Figure, Row};
+use crate::bench::report;
+use crate::bench::results::{Behind, Better, Cell, Clock, Figure, Row};
 
 /// What is to be said about one figure beside another.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,8 @@ pub(crate) enum Judgement {
     NoControl(f64),
     /// A system failed in this row.
     Failed,
+    /// A system did not keep up with the row's rate: in words, which and how far.
+    Behind(String),
     /// One of the two is missing or zero, or the figure is none to compare.
     Nothing,
 }
@@ -28,10 +31,28 @@ pub(crate) fn beside(name: &str, cell: &Cell, baseline: &Cell, noise: Option<f64
     if has_failed(cell) || has_failed(baseline) {
         return Judgement::Failed;
     }
+    if let Some(behind) = cell.behind {
+        return Judgement::Behind(words(behind));
+    }
+    if let Some(behind) = baseline.behind {
+        return Judgement::Behind(format!("{} {}", baseline.system, words(behind)));
+    }
+    let is_worth = |cell: &Cell, figure: &Figure| !is_thin(cell, name, figure.values.len());
     match (cell.figure(name), baseline.figure(name)) {
-        (Some(figure), Some(first)) => judge(figure, first, noise),
+        _ if name == MAXIMUM => Judgement::Nothing,
+        (Some(figure), Some(first)) if is_worth(cell, figure) && is_worth(baseline, first) => {
+            judge(figure, first, noise)
+        }
         _ => Judgement::Nothing,
     }
+}
+
+/// One sample of a round, which any pause of the machine may have made.
+const MAXIMUM: &str = "latency max";
+
+/// A rate that was not kept.
+pub(crate) fn words(behind: Behind) -> String {
+    format!("fell behind: {} of {}/s", report::figure(behind.rate), report::figure(behind.planned))
 }
 
 /// Judges a figure by its numbers alone. `noise` is how many times apart two processes of one program were, at least 1.
@@ -54,9 +75,10 @@ pub(crate) fn has_failed(cell: &Cell) -> bool {
     !cell.errors.is_empty()
 }
 
-/// The most that two processes of one program were apart in these rows; a failed control is none.
+/// The most that two processes of one program were apart in these rows; one that failed or fell behind is no control.
 pub(crate) fn noise<'a>(name: &str, rows: impl IntoIterator<Item = &'a Row>) -> Option<f64> {
-    let cells = rows.into_iter().flat_map(|row| &row.cells).filter(|cell| !has_failed(cell));
+    let cells =
+        rows.into_iter().flat_map(|row| &row.cells).filter(|cell| !has_failed(cell) && cell.behind.is_none());
     cells.filter_map(|cell| cell.figure(name)?.control_ratio()).reduce(f64::max)
 }
 
@@ -91,6 +113,7 @@ fn ranges_touch(figure: &Figure, baseline: &Figure) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::results::{Curve, Distribution};
 
     fn figure(better: Better, values: &[f64]) -> Figure {
         Figure::new("rate", "u", better, values.to_vec())
@@ -152,5 +175,34 @@ mod tests {
         assert_eq!(noise("rate", [&row]), Some(1.5));
         row.cells[0].errors.push("s (control): lost".into());
         assert_eq!(noise("rate", [&row]), None);
+    }
+
+    #[test]
+    fn who_fell_behind_is_told_instead_of_a_ratio() {
+        let good = cell(&[4.0, 4.0]);
+        let behind = Some(Behind { rate: 14_600.0, planned: 20_000.0 });
+        let behind = Cell { system: "slow".into(), behind, ..cell(&[2.0, 2.0]) };
+        let told = |text: &str| Judgement::Behind(text.to_owned());
+        assert_eq!(beside("rate", &behind, &good, Some(1.1)), told("fell behind: 14.6k of 20.0k/s"));
+        assert_eq!(beside("rate", &good, &behind, Some(1.1)), told("slow fell behind: 14.6k of 20.0k/s"));
+    }
+
+    #[test]
+    fn thin_percentiles_and_maxima_are_not_judged() {
+        let latency = |samples: u64, values: &[f64]| {
+            let mut latencies = Distribution::default();
+            (0..samples).for_each(|value| latencies.record(value));
+            let names = ["latency p50", "latency p99.9", "latency max"];
+            let figures = names.map(|name| Figure::new(name, "us", Better::Low, values.to_vec()));
+            let curve = Curve { what: "x".into(), clock: Clock::Planned, latencies };
+            Cell { system: "s".into(), figures: figures.into(), curves: vec![curve], ..Cell::default() }
+        };
+        let (many, few) = (latency(20_000, &[4.0, 4.0]), latency(19_000, &[2.0, 2.0]));
+        let judged = |name: &str, one: &Cell, other: &Cell| beside(name, one, other, Some(1.1));
+        assert_eq!(judged("latency p50", &few, &many), Judgement::Times(2.0));
+        assert_eq!(judged("latency p99.9", &many, &many), Judgement::NoDifference(1.0));
+        assert_eq!(judged("latency p99.9", &few, &many), Judgement::Nothing);
+        assert_eq!(judged("latency p99.9", &many, &few), Judgement::Nothing);
+        assert_eq!(judged("latency max", &few, &many), Judgement::Nothing);
     }
 }

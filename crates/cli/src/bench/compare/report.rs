@@ -19,6 +19,7 @@ fn words(judgement: &Judgement) -> String {
         Judgement::NoDifference(_) => format!(", {NO_DIFFERENCE}"),
         Judgement::OneRound(times) => format!(", {}x (one round)", ratio(*times)),
         Judgement::NoControl(times) => format!(", {}x (no control)", ratio(*times)),
+        Judgement::Behind(words) => format!(", {words}"),
         Judgement::Failed | Judgement::Nothing => String::new(),
     }
 }
@@ -53,7 +54,7 @@ pub(crate) fn markdown(results: &Results, head: &Head) -> String {
         "Medians with least and most of the rounds. **1.50x** means that many times better than {}: more for rates, \
          less for costs. A/A is how far apart two processes of {} were, in the medians or in the worst round; a ratio \
          that is not beyond it says nothing and is printed as \"{NO_DIFFERENCE}\". A percentile marked * has fewer than \
-         10 samples beyond it.",
+         10 samples beyond it, and is not compared; no maximum is, and nothing of a system that fell behind its rate.",
         head.baseline, head.control
     );
     let failures = failures(results.rows.iter());
@@ -135,6 +136,9 @@ fn cell_text(row: &Row, system: &str, name: &str, head: &Head, noise: Option<f64
     };
     let baseline = row.cell(&head.baseline).filter(|_| system != head.baseline);
     let judgement = baseline.map(|baseline| judge::beside(name, cell, baseline, noise));
+    if let (None, Some(behind)) = (&judgement, cell.behind) {
+        return format!("{median}{thin}{range}, {}", judge::words(behind));
+    }
     format!("{median}{thin}{range}{}", judgement.as_ref().map(words).unwrap_or_default())
 }
 

@@ -14,6 +14,7 @@ impl fmt::Display for Judgement {
             Self::NoDifference(times) => write!(f, "no difference shown ({})", text::ratio(*times)),
             Self::OneRound(times) => write!(f, "{} in one round, noise unknown", direction(*times)),
             Self::NoControl(times) => write!(f, "{}, no control", direction(*times)),
+            Self::Behind(words) => f.write_str(words),
             Self::Failed => f.write_str("failed"),
             Self::Nothing => f.write_str("-"),
         }
