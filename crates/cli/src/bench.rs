@@ -4,7 +4,7 @@
 //! This file owns the arguments and who handles them. The rooms: `script` encodes what is published,
 //! `publisher` and `receiver` move it, `flow` keeps them together, `throughput`, `request`, `churn` and
 //! `footprint` are the workloads, `latency` measures at fixed rates; `plan` has rows of workloads, `contest` runs rows on
-//! several servers side by side, `table` with `report` and `compare` print what that gave; `system` is what a server
+//! several servers side by side, `table` with `report` and `compare` print what that gave, `judge` tells difference from noise; `system` is what a server
 //! program is, `others` are those that do not speak NATS; `results` is the document of a run and `present` shows it;
 //! `commands` are the benchmarks of `nats bench`, `target` and `context` say how a server is reached, `admin` asks JetStream
 //! for what a benchmark needs, `units` reads and prints; `jetstream` has the workloads and rows of streams, `scratch` where
@@ -26,6 +26,7 @@ mod footprint;
 mod frame;
 mod greeting;
 mod jetstream;
+mod judge;
 mod latency;
 #[cfg_attr(not(feature = "other-systems"), path = "bench/others_absent.rs")]
 mod others;

@@ -183,6 +183,15 @@ fn a_run_is_resumed_where_it_ended() {
     let third = run("1:1-16");
     assert!(!third.contains("| 1:1-16 "), "{third}");
     assert_eq!(desk.json("tiny.json"), results, "a report is made anew, with the date of its figures");
+    for (other, told) in
+        [(&["--rounds", "2"][..], "rounds: 1, interleaved then"), (&["--quick"], "quick: no then")]
+    {
+        let resume = ["--rounds", "1", "--rows", "1:1-16", "--json", "tiny.json", "--resume"];
+        let arguments =
+            if other[0] == "--rounds" { [other, &resume[2..]].concat() } else { [other, &resume].concat() };
+        let output = desk.compare(&desk.program, &arguments);
+        assert!(!output.status.success() && text(&output.stderr).contains(told), "{}", text(&output.stderr));
+    }
 }
 
 #[test]

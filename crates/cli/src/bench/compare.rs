@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, BenchError> {
     }
     let contest = arguments.contest(&plan)?;
     let before = arguments.results_so_far()?;
-    let mut document = Document::new(&plan, &contest, arguments.quick, before);
+    let mut document = Document::new(&plan, &contest, arguments.quick, before)?;
     let settings = arguments.settings(&plan);
     let scratch = Scratch::new(&scratch::parent(arguments.dir.as_deref()))?;
     for row in &plan.rows {

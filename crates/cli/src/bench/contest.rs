@@ -21,7 +21,7 @@ use crate::bench::plan::{Amount, Metric, Row, Workload};
 use crate::bench::process::{CpuTime, Server};
 use crate::bench::publisher::Until;
 use crate::bench::request::{self, RequestLoad};
-use crate::bench::results::{Clock, Curve, Distribution};
+use crate::bench::results::{Behind, Clock, Curve, Distribution};
 use crate::bench::scratch::Scratch;
 use crate::bench::system::{Kind, System};
 use crate::bench::throughput::{self, Prepared};
@@ -124,6 +124,8 @@ pub(crate) struct Measured {
     pub(crate) samples: BTreeMap<(Metric, Seat), Vec<f64>>,
     /// Of all rounds together, where the row measures latency.
     pub(crate) curves: BTreeMap<Seat, Vec<Curve>>,
+    /// The slowest round of those that did not keep up with the row's rate.
+    pub(crate) behind: BTreeMap<Seat, Behind>,
     /// From the start of the process until it served.
     pub(crate) starts: BTreeMap<Seat, Duration>,
     /// Servers that failed a round, and why. They take no further part in the row.
@@ -171,6 +173,7 @@ impl Measured {
             row,
             samples: BTreeMap::new(),
             curves: BTreeMap::new(),
+            behind: BTreeMap::new(),
             starts: BTreeMap::new(),
             failures: Vec::new(),
             warnings: Vec::new(),
@@ -189,6 +192,10 @@ impl Measured {
                 Some(known) => known.latencies.add(&curve.latencies),
                 None => curves.push(curve.clone()),
             }
+        }
+        if let Some(behind) = round.behind {
+            let slowest = self.behind.entry(seat).or_insert(behind);
+            slowest.rate = slowest.rate.min(behind.rate);
         }
         let name = bench.contest.name(seat);
         if let Some(cpu) = round.cpu.filter(|cpu| cpu.is_doubtful()) {
@@ -274,6 +281,7 @@ pub(crate) struct Round {
     pub(crate) readings: Vec<(Metric, f64)>,
     pub(crate) cpu: Option<CpuTime>,
     pub(crate) curves: Vec<Curve>,
+    pub(crate) behind: Option<Behind>,
 }
 
 impl Round {
@@ -284,7 +292,7 @@ impl Round {
     /// Those of these figures that there are.
     fn of(figures: &[(Metric, Option<f64>)], cpu: Option<CpuTime>) -> Self {
         let readings = figures.iter().filter_map(|&(metric, value)| Some((metric, value?)));
-        Self { readings: readings.collect(), cpu, curves: Vec::new() }
+        Self { readings: readings.collect(), cpu, ..Self::default() }
     }
 
     fn of_throughput(outcome: &throughput::Outcome) -> Self {
@@ -322,7 +330,7 @@ impl Round {
     }
 
     fn of_consumers(outcome: consumers::Outcome) -> Self {
-        Self { readings: outcome.readings, cpu: outcome.cpu, curves: Vec::new() }
+        Self { readings: outcome.readings, cpu: outcome.cpu, ..Self::default() }
     }
 
     /// Percentiles count from the planned time of each message.
@@ -345,7 +353,7 @@ impl Round {
             clock,
             latencies: latencies.clone(),
         };
-        Self { curves: latencies.map(curve).into(), ..Self::of(&figures, None) }
+        Self { curves: latencies.map(curve).into(), behind: outcome.behind(), ..Self::of(&figures, None) }
     }
 
     fn of_churn(comparison: &churn::Comparison) -> Self {

@@ -34,7 +34,7 @@ use crate::bench::jetstream::consumers::seat::Seat;
 use crate::bench::jetstream::inbox;
 use crate::bench::jetstream::stream::{Feature, Storage, Streams};
 use crate::bench::process::{CpuTime, Meter};
-use crate::bench::results::{Better, Cell, Clock, Curve, Distribution, Figure};
+use crate::bench::results::{Behind, Better, Cell, Clock, Curve, Distribution, Figure};
 use driver::{Driver, Sender};
 pub(crate) use pending::Pending;
 use respond::Responders;
@@ -345,17 +345,16 @@ impl Outcome {
         self.messages as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// The words for a run that fell behind its plan; its latencies are those of a queue that grew all the time.
-    fn behind(&self) -> Option<String> {
+    /// Of a run that fell behind its plan; its latencies are those of a queue that grew all the time.
+    pub(crate) fn behind(&self) -> Option<Behind> {
         let late = self.elapsed.saturating_sub(self.planned);
         let planned = self.messages as f64 / self.planned.as_secs_f64();
-        (late > BEHIND && late > self.planned / 20).then(|| {
-            format!(
-                "{:.0} messages/s of {planned:.0}: a queue grew, and latencies are mostly its length",
-                self.rate()
-            )
-        })
+        (late > BEHIND && late > self.planned / 20).then(|| Behind { rate: self.rate(), planned })
     }
+}
+
+fn words(Behind { rate, planned }: Behind) -> String {
+    format!("{rate:.0} messages/s of {planned:.0}: a queue grew, and latencies are mostly its length")
 }
 
 /// What these rounds of one run say about a system. `what` is `Mode::what`.
@@ -373,7 +372,8 @@ pub(crate) fn cell(system: &str, what: &str, rounds: &[Outcome]) -> Cell {
             curve(Clock::Sent, |round| &round.from_sent),
             curve(Clock::Driver, |round| &round.lateness),
         ],
-        errors: rounds.iter().filter_map(Outcome::behind).collect(),
+        errors: rounds.iter().filter_map(Outcome::behind).map(words).collect(),
+        behind: None,
     }
 }
 
@@ -470,6 +470,9 @@ mod tests {
         assert!((cell.curves[2].latencies.microseconds(0.5) - 5.0).abs() < 0.1);
         assert!(cell.errors.is_empty(), "{:?}", cell.errors);
         let slow = Outcome { elapsed: Duration::from_secs(2), ..round(1) };
+        let behind = |outcome| crate::bench::contest::Round::of_latency(outcome, "x").behind;
+        assert_eq!(behind(&slow), Some(Behind { rate: 50.0, planned: 100.0 }));
+        assert_eq!(behind(&round(1)), None);
         let cell = super::cell("s", "x", &[round(1), slow]);
         assert!(
             matches!(&cell.errors[..], [error] if error.starts_with("50 messages/s of 100: ")),

@@ -227,7 +227,7 @@ fn relay(
         (Metric::DeliveredRate, per_second(count * receivers as u64, last)),
         (Metric::Cpu, cpu.scheduled.as_secs_f64() * 1e6 / count as f64),
     ];
-    Ok(Round { readings, cpu: Some(cpu), curves: Vec::new() })
+    Ok(Round { readings, cpu: Some(cpu), ..Round::default() })
 }
 
 fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {

@@ -129,6 +129,7 @@ pub(crate) mod tests {
                 curve(Clock::Driver, 2_000),
             ],
             errors: Vec::new(),
+            behind: None,
         }
     }
 

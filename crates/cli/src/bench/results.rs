@@ -65,6 +65,17 @@ pub(crate) struct Cell {
     /// Why rounds gave nothing, or are not to be trusted.
     #[serde(default)]
     pub(crate) errors: Vec<String>,
+    /// That it did not keep up with the rate of the row: its latencies are then the length of a queue. No error, but
+    /// nothing to compare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) behind: Option<Behind>,
+}
+
+/// Messages per second of the slowest round, and what they were to be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Behind {
+    pub(crate) rate: f64,
+    pub(crate) planned: f64,
 }
 
 /// One kind of number, with its value of every round.
@@ -218,6 +229,7 @@ mod tests {
             ],
             curves: vec![Curve { what: "round trip".into(), clock: Clock::Planned, latencies }],
             errors: vec!["round 4: lost".into()],
+            behind: Some(Behind { rate: 14_600.0, planned: 20_000.0 }),
         };
         let row = Row {
             name: "1:1-16".into(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::bench::compare::file::Plan;
 use crate::bench::contest::{Contest, Measured, Seat};
+use crate::bench::error::BenchError;
 use crate::bench::plan::{self, Metric};
 use crate::bench::results::{self, Better, Cell, Circumstances, Figure, Results};
 use crate::bench::stat::Spread;
@@ -22,45 +23,27 @@ pub(crate) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Begins with rows of an earlier run, but not with those in which something failed.
-    pub(crate) fn new(plan: &Plan, contest: &'a Contest, is_quick: bool, before: Option<Results>) -> Self {
-        if let Some(before) = before.as_ref().filter(|before| is_whole(plan, before)) {
-            let (group, results) = (plan.head.name.clone(), before.clone());
-            return Self { contest, group, results, starts: BTreeMap::new() };
+    /// Begins with rows of an earlier run, but not with those in which something failed. An earlier run of other
+    /// programs, on another machine or with other settings is refused: its figures would pass for those of this one.
+    pub(crate) fn new(
+        plan: &Plan,
+        contest: &'a Contest,
+        is_quick: bool,
+        before: Option<Results>,
+    ) -> Result<Self, BenchError> {
+        let now = beginning(plan, contest, is_quick);
+        let group = plan.head.name.clone();
+        let Some(before) = before else {
+            return Ok(Self { contest, group, results: now, starts: BTreeMap::new() });
+        };
+        let differences = differences(&before, &now);
+        if !differences.is_empty() {
+            let text =
+                format!("--resume: the rows of the file are of another run: {}", differences.join("; "));
+            return Err(BenchError::Usage(text));
         }
-        let mut circumstances = Circumstances::now();
-        circumstances.note("rounds", format!("{}, interleaved", plan.head.rounds));
-        circumstances.note("control", format!("{}, started twice", plan.head.control));
-        if is_quick {
-            circumstances.note("quick", "short measurements: a look, not a result");
-        }
-        let systems: Vec<results::System> = contest
-            .systems
-            .iter()
-            .map(|system| results::System { name: system.name.clone(), version: system.version() })
-            .collect();
-        for system in &contest.systems {
-            if let Some(size) = system.size() {
-                let loaded = system.loaded_size().map(|size| format!(" ({} of it loaded)", mebibytes(size)));
-                let text = format!("{}{}", mebibytes(size), loaded.unwrap_or_default());
-                circumstances.note(&format!("size of {}", system.name), text);
-            }
-        }
-        let mut rows = Vec::new();
-        if let Some(before) = before {
-            if before.systems != systems {
-                eprintln!("myelin: the rows that are there already have other systems or versions");
-            }
-            circumstances
-                .note("resumed", format!("rows of a run at {} are among these", before.circumstances.date));
-            for (name, text) in before.circumstances.notes {
-                circumstances.notes.entry(name).or_insert(text);
-            }
-            rows = before.rows;
-            rows.retain(|row| row.cells.iter().all(|cell| cell.errors.is_empty()));
-        }
-        let results = Results::new(circumstances, systems, rows);
-        Self { contest, group: plan.head.name.clone(), results, starts: BTreeMap::new() }
+        let results = if is_whole(plan, &before) { before } else { resumed(before, now) };
+        Ok(Self { contest, group, results, starts: BTreeMap::new() })
     }
 
     pub(crate) fn results(&self) -> &Results {
@@ -120,8 +103,9 @@ impl<'a> Document<'a> {
         let errors: Vec<String> =
             failures.map(|(failed, why)| format!("{}: {why}", self.contest.name(*failed))).collect();
         let curves = measured.curves.get(&seat).cloned().unwrap_or_default();
+        let behind = measured.behind.get(&seat).copied();
         let is_empty = figures.is_empty() && errors.is_empty();
-        (!is_empty).then(|| Cell { system: self.contest.name(seat), figures, curves, errors })
+        (!is_empty).then(|| Cell { system: self.contest.name(seat), figures, curves, errors, behind })
     }
 
     /// The rows of the plan in its order, and others of the document behind them.
@@ -140,4 +124,91 @@ fn is_whole(plan: &Plan, results: &Results) -> bool {
 
 fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// A document without rows: who takes part, where and how.
+fn beginning(plan: &Plan, contest: &Contest, is_quick: bool) -> Results {
+    let mut circumstances = Circumstances::now();
+    circumstances.note("rounds", format!("{}, interleaved", plan.head.rounds));
+    circumstances.note("control", format!("{}, started twice", plan.head.control));
+    if is_quick {
+        circumstances.note("quick", "short measurements: a look, not a result");
+    }
+    let mut systems = Vec::new();
+    for system in &contest.systems {
+        systems.push(results::System { name: system.name.clone(), version: system.version() });
+        if let Some(size) = system.size() {
+            let loaded = system.loaded_size().map(|size| format!(" ({} of it loaded)", mebibytes(size)));
+            let text = format!("{}{}", mebibytes(size), loaded.unwrap_or_default());
+            circumstances.note(&format!("size of {}", system.name), text);
+        }
+    }
+    Results::new(circumstances, systems, Vec::new())
+}
+
+/// A run that goes on with the good rows of an earlier one.
+fn resumed(before: Results, mut now: Results) -> Results {
+    let text = format!("rows of a run at {} are among these", before.circumstances.date);
+    now.circumstances.note("resumed", text);
+    for (name, text) in before.circumstances.notes {
+        now.circumstances.notes.entry(name).or_insert(text);
+    }
+    now.rows = before.rows;
+    now.rows.retain(|row| row.cells.iter().all(|cell| cell.errors.is_empty()));
+    now
+}
+
+/// What keeps the figures of two runs from standing in one table.
+fn differences(before: &Results, now: &Results) -> Vec<String> {
+    let systems = |results: &Results| {
+        let said = |system: &results::System| format!("{} {}", system.name, system.version);
+        results.systems.iter().map(said).collect::<Vec<_>>().join(", ")
+    };
+    let machine = |results: &Results| {
+        let made = &results.circumstances;
+        format!("{} x {}", made.cores, made.machine)
+    };
+    let is_setting = |name: &&String| {
+        ["rounds", "control", "quick"].contains(&name.as_str()) || name.starts_with("size of ")
+    };
+    let notes = [before, now].map(|results| &results.circumstances.notes);
+    let mut names: Vec<&String> = notes.iter().flat_map(|notes| notes.keys()).filter(is_setting).collect();
+    names.sort();
+    names.dedup();
+    let note = |place: usize, name: &String| notes[place].get(name).map_or("no", String::as_str).to_owned();
+    let settings = names.into_iter().map(|name| (name.as_str(), note(0, name), note(1, name)));
+    let all = [("systems", systems(before), systems(now)), ("machine", machine(before), machine(now))];
+    all.into_iter()
+        .chain(settings)
+        .filter(|(_, then, now)| then != now)
+        .map(|(what, then, now)| format!("{what}: {then} then, {now} now"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::present::tests::results;
+
+    #[test]
+    fn other_programs_machines_and_settings_are_differences() {
+        let before = results();
+        assert!(differences(&before, &results()).is_empty());
+        let told = |change: fn(&mut Results), expected: &str| {
+            let mut now = results();
+            change(&mut now);
+            let told = differences(&before, &now);
+            assert!(matches!(&told[..], [only] if only.starts_with(expected)), "{told:?}");
+        };
+        told(|now| now.systems[0].version = "0.2.0".into(), "systems: ");
+        told(|now| now.systems.truncate(1), "systems: ");
+        told(|now| now.circumstances.cores += 1, "machine: ");
+        told(|now| now.circumstances.note("quick", "a look"), "quick: no then, a look now");
+        told(|now| now.circumstances.note("rounds", "5"), "rounds: no then, 5 now");
+        told(|now| now.circumstances.note("size of myelin", "9 MiB"), "size of myelin: no then");
+        // What a run says about itself afterwards is no setting.
+        let mut later = results();
+        later.circumstances.note("start of myelin", "5 ms");
+        assert!(differences(&before, &later).is_empty());
+    }
 }

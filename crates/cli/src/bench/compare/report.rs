@@ -1,50 +1,26 @@
 //! Results as a table in Markdown that also reads well in a terminal.
 //!
-//! Owns the look, and the rule what is a difference: a ratio of medians that is not beyond what two processes of one
-//! program differ by is none. Reads nothing but results.
+//! Owns the look; what is a difference, `judge` says. Reads nothing but results.
 
 use std::fmt::Write;
 
 use crate::bench::compare::file::Head;
+use crate::bench::judge::{self, Judgement, has_failed, is_thin};
 use crate::bench::report::figure as number;
-use crate::bench::results::{Better, Cell, Clock, Figure, Results, Row};
+use crate::bench::results::{Cell, Results, Row};
 
 /// What is said of a ratio inside the noise.
 const NO_DIFFERENCE: &str = "no difference shown";
 
-/// What a system's median says beside the baseline's.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Difference {
-    /// This many times better; below 1, worse.
-    Times(f64),
-    /// Not beyond the noise.
-    NotShown,
-    /// There is no control to tell it from noise.
-    Untold(f64),
-}
-
-impl Difference {
-    /// `noise` is how many times apart two processes of one program were, at least 1.
-    pub(crate) fn of(figure: &Figure, baseline: &Figure, noise: Option<f64>) -> Option<Self> {
-        let (ours, theirs) = (figure.spread()?, baseline.spread()?);
-        let times = match figure.better {
-            Better::High => ours.times(&theirs)?,
-            Better::Low => theirs.times(&ours)?,
-            Better::Neither => return None,
-        };
-        Some(match noise {
-            None => Self::Untold(times),
-            Some(noise) if times <= noise && times >= 1.0 / noise => Self::NotShown,
-            Some(_) => Self::Times(times),
-        })
-    }
-
-    fn text(self) -> String {
-        match self {
-            Self::Times(times) => format!(", **{}x**", ratio(times)),
-            Self::NotShown => format!(", {NO_DIFFERENCE}"),
-            Self::Untold(times) => format!(", {}x (no control)", ratio(times)),
-        }
+/// A judgement as what follows the numbers.
+fn words(judgement: &Judgement) -> String {
+    match judgement {
+        Judgement::Times(times) => format!(", **{}x**", ratio(*times)),
+        Judgement::NoDifference(_) => format!(", {NO_DIFFERENCE}"),
+        Judgement::OneRound(times) => format!(", {}x (one round)", ratio(*times)),
+        Judgement::NoControl(times) => format!(", {}x (no control)", ratio(*times)),
+        Judgement::Behind(words) => format!(", {words}"),
+        Judgement::Failed | Judgement::Nothing => String::new(),
     }
 }
 
@@ -78,7 +54,7 @@ pub(crate) fn markdown(results: &Results, head: &Head) -> String {
         "Medians with least and most of the rounds. **1.50x** means that many times better than {}: more for rates, \
          less for costs. A/A is how far apart two processes of {} were, in the medians or in the worst round; a ratio \
          that is not beyond it says nothing and is printed as \"{NO_DIFFERENCE}\". A percentile marked * has fewer than \
-         10 samples beyond it.",
+         10 samples beyond it, and is not compared; no maximum is, and nothing of a system that fell behind its rate.",
         head.baseline, head.control
     );
     let failures = failures(results.rows.iter());
@@ -116,7 +92,7 @@ fn table(results: &Results, head: &Head, rows: &[&Row]) -> String {
     for row in rows {
         for (name, unit) in figures(row, head) {
             let mut line = vec![row.name.clone(), format!("{name}, {unit}")];
-            let noise = row.cell(&head.control).and_then(|cell| cell.figure(&name)?.control_ratio());
+            let noise = judge::noise(&name, [*row]);
             for system in &names {
                 line.push(cell_text(row, system, &name, head, noise));
             }
@@ -147,7 +123,8 @@ fn figures(row: &Row, head: &Head) -> Vec<(String, String)> {
 
 fn cell_text(row: &Row, system: &str, name: &str, head: &Head, noise: Option<f64>) -> String {
     let cell = row.cell(system);
-    let Some((cell, figure)) = cell.and_then(|cell| Some((cell, cell.figure(name)?))) else {
+    let good = cell.filter(|cell| !has_failed(cell));
+    let Some((cell, figure)) = good.and_then(|cell| Some((cell, cell.figure(name)?))) else {
         return failed(cell);
     };
     let Some(spread) = figure.spread() else { return failed(Some(cell)) };
@@ -158,26 +135,18 @@ fn cell_text(row: &Row, system: &str, name: &str, head: &Head, noise: Option<f64
         _ => format!(" ({}..{})", number(spread.least), number(spread.most)),
     };
     let baseline = row.cell(&head.baseline).filter(|_| system != head.baseline);
-    let difference = baseline.and_then(|cell| Difference::of(figure, cell.figure(name)?, noise));
-    format!("{median}{thin}{range}{}", difference.map(Difference::text).unwrap_or_default())
+    let judgement = baseline.map(|baseline| judge::beside(name, cell, baseline, noise));
+    if let (None, Some(behind)) = (&judgement, cell.behind) {
+        return format!("{median}{thin}{range}, {}", judge::words(behind));
+    }
+    format!("{median}{thin}{range}{}", judgement.as_ref().map(words).unwrap_or_default())
 }
 
 fn failed(cell: Option<&Cell>) -> String {
     match cell {
-        Some(cell) if !cell.errors.is_empty() => "failed".into(),
+        Some(cell) if has_failed(cell) => "failed".into(),
         _ => "-".into(),
     }
-}
-
-/// Whether a percentile of one round has too few samples beyond it.
-fn is_thin(cell: &Cell, name: &str, rounds: usize) -> bool {
-    let quantile: Option<f64> = name.strip_prefix("latency p").and_then(|percent| percent.parse().ok());
-    let curve = cell.curves.iter().find(|curve| curve.clock != Clock::Driver);
-    quantile.zip(curve).is_some_and(|(percent, curve)| {
-        let mut percentile = curve.latencies.percentile(percent / 100.0);
-        percentile.beyond /= rounds.max(1) as f64;
-        percentile.is_thin()
-    })
 }
 
 /// The lines as a table whose columns are equally wide; the first is the heading.
@@ -204,7 +173,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
 mod tests {
     use super::*;
     use crate::bench::compare::file::Plan;
-    use crate::bench::results::{Circumstances, Curve, Distribution, System};
+    use crate::bench::results::{Better, Circumstances, Clock, Curve, Distribution, Figure, System};
 
     fn figure(values: &[f64]) -> Figure {
         Figure::new("rate", "msgs/s", Better::High, values.to_vec())
@@ -228,27 +197,11 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_inside_the_control_is_no_difference() {
-        let baseline = figure(&[100.0, 100.0, 100.0]);
-        let difference = |median: f64, noise| Difference::of(&figure(&[median]), &baseline, noise).unwrap();
-        assert_eq!(difference(110.0, Some(1.1)), Difference::NotShown);
-        assert_eq!(difference(111.0, Some(1.1)), Difference::Times(1.11));
-        assert_eq!(difference(91.0, Some(1.1)), Difference::NotShown);
-        assert_eq!(difference(50.0, Some(1.1)), Difference::Times(0.5));
-        assert_eq!(difference(200.0, None), Difference::Untold(2.0));
-        // Of costs less is better.
-        let cost = |value: f64| Figure::new("server CPU", "us/msg", Better::Low, vec![value]);
-        assert_eq!(Difference::of(&cost(1.0), &cost(3.0), Some(1.2)), Some(Difference::Times(3.0)));
-        let sample = |value: f64| Figure::new("samples", "msgs", Better::Neither, vec![value]);
-        assert_eq!(Difference::of(&sample(1.0), &sample(3.0), Some(1.2)), None);
-    }
-
-    #[test]
     fn one_noisy_round_of_the_control_is_noise() {
         let ours = |control: &[f64]| figure(&[200.0, 220.0, 210.0]).with_control(control.to_vec());
         let text = |control: &[f64]| {
             let cells =
-                vec![cell("nats-server", vec![figure(&[100.0])]), cell("myelin", vec![ours(control)])];
+                vec![cell("nats-server", vec![figure(&[100.0; 3])]), cell("myelin", vec![ours(control)])];
             markdown(&results(cells), &head())
         };
         let calm = text(&[201.0, 215.0, 212.0]);
@@ -269,6 +222,24 @@ mod tests {
         );
         let nothing = markdown(&results(vec![failed]), &head());
         assert!(nothing.contains("| 1:1-16   | -      | failed |"), "{nothing}");
+    }
+
+    #[test]
+    fn a_system_that_failed_in_a_later_round_has_no_result_and_is_no_baseline_and_no_control() {
+        let [first, third] = [&[100.0, 101.0], &[300.0, 301.0]].map(|values| figure(values));
+        let second = figure(&[200.0, 201.0]).with_control(vec![200.0, 201.0]);
+        let text = |failed: usize| {
+            let systems = [("nats-server", &first), ("myelin", &second), ("other", &third)];
+            let mut cells = systems.map(|(system, figure)| cell(system, vec![figure.clone()]));
+            cells[failed].errors.push("lost".into());
+            markdown(&results(cells.into()), &head())
+        };
+        let baseline = text(0);
+        assert!(baseline.contains("| failed      | 200 (200..201) | 300 (300..301) | 1.00x |"), "{baseline}");
+        let control = text(1);
+        assert!(control.contains("| failed | 300 (300..301), 2.99x (no control) |     |"), "{control}");
+        let other = text(2);
+        assert!(other.contains("| 200 (200..201), **2.00x** | failed | 1.00x |"), "{other}");
     }
 
     #[test]

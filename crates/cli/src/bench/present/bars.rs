@@ -2,10 +2,11 @@
 //!
 //! Each picture has an axis of its own, from zero. A system without the figure has a word instead of a bar.
 
+use crate::bench::judge::has_failed;
 use crate::bench::present::scale::FromZero;
 use crate::bench::present::svg::{Anchor, Svg};
 use crate::bench::present::{Report, text};
-use crate::bench::results::{Better, Figure, Row};
+use crate::bench::results::{Better, Cell, Figure, Row};
 use crate::bench::stat::Spread;
 
 const WIDTH: f64 = 340.0;
@@ -22,7 +23,7 @@ const LONGEST_NAME: usize = 18;
 /// The picture of a figure in a row.
 pub(super) fn picture(report: &Report, row: &Row, name: &str) -> String {
     let lanes: Vec<(&str, Option<&Figure>)> =
-        row.cells.iter().map(|cell| (cell.system.as_str(), cell.figure(name))).collect();
+        row.cells.iter().map(|cell| (cell.system.as_str(), good(cell, name))).collect();
     let Some(first) = lanes.iter().find_map(|lane| lane.1) else {
         return String::new();
     };
@@ -46,6 +47,11 @@ pub(super) fn picture(report: &Report, row: &Row, name: &str) -> String {
     }
     svg.line("axis", (left, TOP), (left, plot.bottom));
     svg.finish()
+}
+
+/// A system that failed in the row has no bar, whatever its earlier rounds gave.
+fn good<'a>(cell: &'a Cell, name: &str) -> Option<&'a Figure> {
+    cell.figure(name).filter(|_| !has_failed(cell))
 }
 
 struct Plot {
@@ -162,6 +168,9 @@ mod tests {
         report.rows[0].cells[1].figures.clear();
         let picture = picture(&report, &report.rows[0], "rate");
         assert!(picture.contains(">no result</text>") && picture.matches("class=\"bar").count() == 1);
+        // The second row's second system failed in a later round.
+        let failed = super::picture(&report, &report.rows[1], "rate");
+        assert!(failed.contains(">no result</text>") && failed.matches("class=\"bar").count() == 1);
         assert_eq!(super::picture(&report, &report.rows[0], "unheard of"), "");
     }
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::bench::present::compare::judge;
+use crate::bench::judge;
 use crate::bench::present::svg::escaped;
 use crate::bench::present::{QUANTILES, Report, THIN, bars, curves, terminal, text};
 use crate::bench::results::{Better, Cell, Curve, Results, Row};
@@ -216,10 +216,13 @@ fn names(row: &Row) -> Vec<&str> {
 fn figure_line(out: &mut String, row: &Row, name: &str, cell: &Cell) {
     let Some(figure) = cell.figure(name) else { return };
     let first = row.cells.iter().find(|cell| cell.figure(name).is_some());
-    let beside = match first.and_then(|first| first.figure(name)) {
-        Some(first) if !std::ptr::eq(first, figure) => judge(first, figure).to_string(),
+    let beside = match first {
+        Some(first) if !std::ptr::eq(first, cell) => {
+            escaped(&judge::beside(name, cell, first, judge::noise(name, [row])).to_string())
+        }
         _ => String::new(),
     };
+    let numbers = if judge::has_failed(cell) { "failed".to_owned() } else { text::spread(figure) };
     let control = figure.control_ratio().map_or_else(String::new, text::ratio);
     let _ = writeln!(
         out,
@@ -227,7 +230,7 @@ fn figure_line(out: &mut String, row: &Row, name: &str, cell: &Cell) {
         escaped(&row.name),
         escaped(&text::label(figure)),
         escaped(&cell.system),
-        text::spread(figure),
+        numbers,
         figure.values.len(),
     );
 }
@@ -258,6 +261,18 @@ mod tests {
         assert!(page.contains("what &lt;1:1-16&gt; &amp; co do") && !page.contains("<1:1-16>"));
         assert!(page.contains("<li>1:1-1M, nats-server: round 2: 5 messages were lost</li>"));
         assert!(page.contains("fewer than 10 samples lie beyond it"));
+    }
+
+    #[test]
+    fn a_system_that_failed_in_a_row_has_no_numbers_there() {
+        let page = page(&results());
+        let line =
+            page.lines().find(|line| line.starts_with("<tr><td>1:1-1M</td><td>rate, msgs/s</td><td>nats"));
+        let line = line.unwrap();
+        assert!(
+            line.contains("<td class=\"n\">failed</td>") && line.ends_with("<td>failed</td></tr>"),
+            "{line}"
+        );
     }
 
     #[test]
