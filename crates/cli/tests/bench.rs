@@ -4,70 +4,15 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 
+mod servers;
+
 use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+use servers::{Server, bench};
 
-/// A server on a free port that ends with the test.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    /// `None`, with a line that says so, where no server program can be found.
-    fn start(arguments: &[&str]) -> Option<Self> {
-        let Some(program) = server_program() else {
-            eprintln!("skipped: neither nats-server nor target/*/myelin-server was found");
-            return None;
-        };
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = Command::new(program)
-            .args(["-a", "127.0.0.1", "-p", &port.to_string()])
-            .args(arguments)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Self { child, port };
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "the server does not listen");
-            std::thread::yield_now();
-        }
-        Some(server)
-    }
-
-    fn url(&self, user_info: &str) -> String {
-        format!("nats://{user_info}127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn server_program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    let mut places: Vec<PathBuf> = std::env::split_paths(&path).map(|dir| dir.join("nats-server")).collect();
-    places.push(home.join("go/bin/nats-server"));
-    let target = Path::new(env!("CARGO_BIN_EXE_myelin")).ancestors().nth(2).unwrap();
-    places.extend(["release", "quick", "debug"].map(|profile| target.join(profile).join("myelin-server")));
-    places.into_iter().find(|program| program.is_file())
-}
-
-fn bench(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_myelin"));
-    command.arg("bench").args(arguments);
-    command
+fn start(arguments: &[&str]) -> Option<Server> {
+    Some(Server::start(&servers::any()?, arguments))
 }
 
 /// A command that has said it is ready.
@@ -119,8 +64,8 @@ fn succeed(command: &mut Command) -> String {
 
 #[test]
 fn subscribers_verify_what_publishers_publish() {
-    let Some(server) = Server::start(&[]) else { return };
-    let url = server.url("");
+    let Some(server) = start(&[]) else { return };
+    let url = server.url_of("");
     for extra in [&[][..], &["--multisubject"]] {
         let common = [&["metrics", "--server", &url, "--clients", "3"], extra].concat();
         let sub = [&["sub", "--msgs", "5000", "--verify"], &common[..]].concat();
@@ -137,8 +82,8 @@ fn subscribers_verify_what_publishers_publish() {
 
 #[test]
 fn a_verifying_subscriber_refuses_foreign_messages() {
-    let Some(server) = Server::start(&[]) else { return };
-    let url = server.url("");
+    let Some(server) = start(&[]) else { return };
+    let url = server.url_of("");
     let sub = ["sub", "orders", "--multisubject", "--server", &url, "--msgs", "10", "--verify"];
     let mut subscriber = Ready::start(&sub, "] Starting Core NATS subscriber", 1);
     // Same subjects as the subscriber expects, but with a payload that belongs to another number.
@@ -148,8 +93,8 @@ fn a_verifying_subscriber_refuses_foreign_messages() {
 
 #[test]
 fn requests_are_answered_and_timed() {
-    let Some(server) = Server::start(&[]) else { return };
-    let url = server.url("");
+    let Some(server) = start(&[]) else { return };
+    let url = server.url_of("");
     let request = ["service", "request", "echo", "--server", &url, "--msgs", "600", "--clients", "4"];
     let alone = bench(&request).output().unwrap();
     assert!(String::from_utf8_lossy(&alone.stderr).contains("nobody answers"));
@@ -163,9 +108,9 @@ fn requests_are_answered_and_timed() {
 
 #[test]
 fn credentials_are_presented() {
-    let Some(server) = Server::start(&["--user", "joe", "--pass", "s3cret"]) else { return };
+    let Some(server) = start(&["--user", "joe", "--pass", "s3cret"]) else { return };
     let publish = |user_info: &str| {
-        bench(&["pub", "x", "--msgs", "10", "--server", &server.url(user_info)]).output().unwrap()
+        bench(&["pub", "x", "--msgs", "10", "--server", &server.url_of(user_info)]).output().unwrap()
     };
     assert!(publish("joe:s3cret@").status.success());
     for user_info in ["joe:wrong@", "token@", ""] {
@@ -178,16 +123,13 @@ fn credentials_are_presented() {
 
 #[test]
 fn a_token_is_presented() {
-    let Some(server) = Server::start(&["--auth", "t0ken"]) else { return };
-    succeed(&mut bench(&["pub", "x", "--msgs", "10", "--server", &server.url("t0ken@")]));
+    let Some(server) = start(&["--auth", "t0ken"]) else { return };
+    succeed(&mut bench(&["pub", "x", "--msgs", "10", "--server", &server.url_of("t0ken@")]));
 }
 
 #[test]
 fn a_table_is_made_and_every_message_verified() {
-    let Some(program) = server_program() else {
-        eprintln!("skipped: neither nats-server nor target/*/myelin-server was found");
-        return;
-    };
+    let Some(program) = servers::any() else { return };
     let json = std::env::temp_dir().join(format!("myelin-table-{}.json", std::process::id()));
     let mut command = bench(&["table", "--quick", "--rounds", "1", "--seconds", "0.05"]);
     command.arg("--ours").arg(&program).arg("--reference").arg(&program).arg("--json").arg(&json);
@@ -211,10 +153,7 @@ fn a_table_is_made_and_every_message_verified() {
 
 #[test]
 fn a_program_that_is_no_server_fails_its_rows_only() {
-    let Some(program) = server_program() else {
-        eprintln!("skipped: neither nats-server nor target/*/myelin-server was found");
-        return;
-    };
+    let Some(program) = servers::any() else { return };
     let mut command = bench(&["table", "--quick", "--rounds", "1", "--seconds", "0.05", "--rows", "pub-16"]);
     let output = command.arg("--ours").arg("/bin/false").arg("--reference").arg(&program).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

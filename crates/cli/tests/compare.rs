@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 
+mod servers;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -70,20 +72,6 @@ size = 64
 seconds = 0.1
 "#;
 
-/// Ours where it was built with the workspace, else the reference.
-fn server_program() -> Option<PathBuf> {
-    let ours = Path::new(env!("CARGO_BIN_EXE_myelin")).with_file_name("myelin-server");
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    let dirs = std::env::split_paths(&path).chain([home.join("go/bin")]);
-    let places = [ours].into_iter().chain(dirs.map(|dir| dir.join("nats-server")));
-    let found = places.into_iter().find(|program| program.is_file());
-    if found.is_none() {
-        eprintln!("skipped: neither nats-server nor myelin-server was found");
-    }
-    found
-}
-
 struct Desk {
     directory: TempDir,
     program: PathBuf,
@@ -91,7 +79,10 @@ struct Desk {
 
 impl Desk {
     fn new() -> Option<Self> {
-        let desk = Self { directory: tempfile::tempdir().unwrap(), program: server_program()? };
+        let desk = Self {
+            directory: tempfile::tempdir().unwrap(),
+            program: servers::beside().or_else(servers::reference)?,
+        };
         fs::write(desk.path("tiny.toml"), PLAN).unwrap();
         Some(desk)
     }

@@ -5,37 +5,16 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 
-use std::path::{Path, PathBuf};
+mod servers;
+
 use std::process::Command;
 
 use serde_json::Value;
 
-/// `None`, with a line that says so, where the reference cannot be found.
-fn reference() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    let mut places: Vec<PathBuf> = std::env::split_paths(&path).map(|dir| dir.join("nats-server")).collect();
-    places.push(home.join("go/bin/nats-server"));
-    let found = places.into_iter().find(|program| program.is_file());
-    if found.is_none() {
-        eprintln!("skipped: nats-server was not found");
-    }
-    found
-}
-
-/// Our server as it was last built beside the program under test. Who tests the whole workspace has it built anew.
-fn ours() -> Option<PathBuf> {
-    let program = Path::new(env!("CARGO_BIN_EXE_myelin")).with_file_name("myelin-server");
-    if !program.is_file() {
-        eprintln!("without ours: {} was not built", program.display());
-    }
-    Some(program).filter(|program| program.is_file())
-}
-
 /// Runs these rows and gives them.
 fn table(rows: &str) -> Vec<Value> {
-    let Some(reference) = reference() else { return Vec::new() };
-    let ours = ours().unwrap_or_else(|| reference.clone());
+    let Some(reference) = servers::reference() else { return Vec::new() };
+    let ours = servers::beside().unwrap_or_else(|| reference.clone());
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("table.json");
     let scratch = directory.path().join("scratch");

@@ -5,74 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 
-use std::io::Read;
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod servers;
 
-use tempfile::TempDir;
+use std::path::Path;
 
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// `None`, with a line that says so, where the reference cannot be found.
-fn reference() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    let mut places: Vec<PathBuf> = std::env::split_paths(&path).map(|dir| dir.join("nats-server")).collect();
-    places.push(home.join("go/bin/nats-server"));
-    let found = places.into_iter().find(|program| program.is_file());
-    if found.is_none() {
-        eprintln!("skipped: nats-server was not found");
-    }
-    found
-}
-
-/// A server with or without JetStream that ends with the test.
-struct Server {
-    child: Child,
-    port: u16,
-    _directory: TempDir,
-}
-
-impl Server {
-    fn start(program: &Path, has_streams: bool) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let directory = tempfile::tempdir().unwrap();
-        let mut command = Command::new(program);
-        command.args(["-a", "127.0.0.1", "-p", &port.to_string()]);
-        if has_streams {
-            command.arg("-js").arg("-sd").arg(directory.path());
-        }
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let server = Self { child, port, _directory: directory };
-        let deadline = Instant::now() + PATIENCE;
-        while !server.greets() {
-            assert!(Instant::now() < deadline, "the server does not listen");
-            std::thread::yield_now();
-        }
-        server
-    }
-
-    fn greets(&self) -> bool {
-        let mut first = [0; 5];
-        TcpStream::connect(("127.0.0.1", self.port))
-            .is_ok_and(|mut socket| socket.read_exact(&mut first).is_ok())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn bench(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_myelin"));
-    command.arg("bench").args(arguments);
-    command
-}
+use servers::{Server, bench, reference};
 
 /// Runs these rows with the reference on both sides and gives their figures.
 fn table(program: &Path, rows: &str) -> Vec<serde_json::Value> {
@@ -136,8 +73,8 @@ fn every_kind_of_row_of_the_study_is_measured() {
 #[test]
 fn a_server_without_streams_is_told_from_a_slow_one() {
     let Some(program) = reference() else { return };
-    let server = Server::start(&program, false);
-    let url = format!("nats://127.0.0.1:{}", server.port);
+    let server = Server::start(&program, &[]);
+    let url = server.url();
     let output = bench(&["js", "pub", "async", "x", "--create", "--server", &url]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && error.contains("JetStream is not enabled"), "{error}");

@@ -4,95 +4,34 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod servers;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
-use tempfile::TempDir;
+
+use servers::{Server, bench};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server with JetStream on a free port that ends with the test.
-struct Server {
-    child: Child,
-    port: u16,
-    _directory: TempDir,
+fn start(arguments: &[&str]) -> Option<Server> {
+    Some(Server::with_streams(&servers::any()?, arguments))
 }
 
-impl Server {
-    /// `None`, with a line that says so, where no server program can be found.
-    fn start() -> Option<Self> {
-        Self::start_with(&[])
-    }
-
-    fn start_with(arguments: &[&str]) -> Option<Self> {
-        let Some(program) = server_program() else {
-            eprintln!("skipped: neither nats-server nor target/*/myelin-server was found");
-            return None;
-        };
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let directory = tempfile::tempdir().unwrap();
-        let mut command = Command::new(program);
-        command.args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"]).arg(directory.path());
-        let child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let server = Self { child, port, _directory: directory };
-        let deadline = Instant::now() + PATIENCE;
-        while !server.greets() {
-            assert!(Instant::now() < deadline, "the server does not listen");
-            std::thread::yield_now();
-        }
-        Some(server)
-    }
-
-    fn greets(&self) -> bool {
-        let mut first = [0; 5];
-        TcpStream::connect(("127.0.0.1", self.port))
-            .is_ok_and(|mut socket| socket.read_exact(&mut first).is_ok())
-    }
-
-    fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-
-    /// Milliseconds of CPU time that it has used.
-    fn cpu(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let (_, fields) = stat.rsplit_once(')').unwrap();
-        let ticks = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap());
-        ticks.sum::<u64>() * 10
-    }
+fn signal(server: &Server, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(server.child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn server_program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    let mut places: Vec<PathBuf> = std::env::split_paths(&path).map(|dir| dir.join("nats-server")).collect();
-    places.push(home.join("go/bin/nats-server"));
-    let target = Path::new(env!("CARGO_BIN_EXE_myelin")).ancestors().nth(2).unwrap();
-    places.extend(["release", "quick", "debug"].map(|profile| target.join(profile).join("myelin-server")));
-    places.into_iter().find(|program| program.is_file())
-}
-
-fn bench(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_myelin"));
-    command.arg("bench").args(arguments);
-    command
+/// Milliseconds of CPU time that a server has used.
+fn cpu(server: &Server) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.child.id())).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let ticks = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap());
+    ticks.sum::<u64>() * 10
 }
 
 #[track_caller]
@@ -127,7 +66,7 @@ fn samples(row: &Value, clock: &str) -> u64 {
 
 #[test]
 fn every_mode_size_and_rate_is_measured() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = start(&[]) else { return };
     let modes = "request,pub-sub,js-ack,js-consume";
     let arguments = ["--modes", modes, "--sizes", "8B,70KB", "--rates", "200,400", "--clients", "3"];
     let (output, rows) = measure(&server, &[&arguments[..], &["--duration", "100ms"]].concat());
@@ -151,7 +90,7 @@ fn every_mode_size_and_rate_is_measured() {
 
 #[test]
 fn one_connection_may_have_any_number_of_requests_under_way() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = start(&[]) else { return };
     let arguments = ["--outstanding", "any", "--rates", "2000", "--duration", "200ms", "--storage", "memory"];
     let (_, rows) = measure(&server, &arguments);
     assert_eq!(samples(&rows[0], "planned"), 400);
@@ -159,7 +98,7 @@ fn one_connection_may_have_any_number_of_requests_under_way() {
 
 #[test]
 fn rounds_are_values_of_each_figure() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = start(&[]) else { return };
     let pid = server.child.id().to_string();
     let arguments = ["--rounds", "3", "--rates", "1000", "--duration", "100ms", "--server-pid", &pid];
     let (_, rows) = measure(&server, &arguments);
@@ -175,7 +114,7 @@ fn rounds_are_values_of_each_figure() {
 /// The answering side as a process of its own, as it would be on another host.
 #[test]
 fn the_other_side_may_be_another_process() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = start(&[]) else { return };
     let url = server.url();
     let here = ["latency", "--server", &url, "--responders", "0", "--duration", "50ms", "--subject", "far"];
     let alone = bench(&here).output().unwrap();
@@ -194,7 +133,7 @@ fn the_other_side_may_be_another_process() {
 
 #[test]
 fn the_server_may_ask_who_we_are_and_no_file_says_so() {
-    let Some(server) = Server::start_with(&["--user", "joe", "--pass", "sEcret"]) else { return };
+    let Some(server) = start(&["--user", "joe", "--pass", "sEcret"]) else { return };
     let directory = tempfile::tempdir().unwrap();
     let [json, html] = ["a.json", "a.html"].map(|name| directory.path().join(name));
     let (plain, full) = (server.url(), server.url().replace("//", "//joe:sEcret@"));
@@ -222,7 +161,7 @@ fn encrypted_servers_are_refused() {
 
 #[test]
 fn a_stalled_server_is_charged_for_what_it_held_up() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = start(&[]) else { return };
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("results.json");
     let url = server.url();
@@ -230,12 +169,12 @@ fn a_stalled_server_is_charged_for_what_it_held_up() {
         ["latency", "--server", &url, "--rates", "1000", "--duration", "4s", "--warmup", "0s", "--json"];
     let mut driver = bench(&run).arg(&json).stdout(Stdio::null()).spawn().unwrap();
     // The run has begun when the server works; then it stops for a second.
-    let idle = server.cpu();
-    wait_until(|| server.cpu() >= idle + 20);
-    server.signal(Signal::STOP);
+    let idle = cpu(&server);
+    wait_until(|| cpu(&server) >= idle + 20);
+    signal(&server, Signal::STOP);
     let stopped = Instant::now();
     wait_until(|| stopped.elapsed() >= Duration::from_secs(1));
-    server.signal(Signal::CONT);
+    signal(&server, Signal::CONT);
     assert!(driver.wait().unwrap().success());
     let results: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     let row = &results["rows"][0];
@@ -259,7 +198,7 @@ fn wait_until(condition: impl Fn() -> bool) {
 
 #[test]
 fn reports_show_what_was_measured() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = start(&[]) else { return };
     let url = server.url();
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();

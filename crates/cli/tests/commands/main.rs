@@ -7,6 +7,8 @@
 
 mod secure;
 mod server;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod shapes;
 mod steps;
 

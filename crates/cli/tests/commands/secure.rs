@@ -6,7 +6,8 @@ use std::path::Path;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use crate::server::{Server, programs};
+use crate::server::{configured, programs};
+use crate::servers::Server;
 use crate::{fail, myelin, succeed};
 
 const SEED: &str = "SUAM5BJY3FTHSY2D7EYHQKC7IHYYF4IJQIB4G44PJS2ZAPVY4BGDLM34BY";
@@ -53,7 +54,7 @@ fn secured(program: &Path, is_first: bool) -> Server {
         file("ca.pem"),
         users(program),
     );
-    Server::configured(program, directory, &text, is_first)
+    configured(program, directory, &text, is_first)
 }
 
 #[test]

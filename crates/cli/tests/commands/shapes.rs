@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::server::{Server, installed, programs, reference};
+use crate::server::programs;
+use crate::servers::{Server, installed, reference};
 use crate::{PATIENCE, texts};
 
 /// A benchmark, and what has to run beside it.
@@ -159,12 +160,12 @@ fn every_line_is_that_of_the_original() {
         let (Some(server), Some(program)) = (reference(), installed("nats")) else {
             panic!("nats and nats-server are needed to record");
         };
-        let server = Server::start(&server);
+        let server = Server::with_streams(&server, &[]);
         std::fs::write(&file, Tool { program: &program, server: &server }.run_all()).unwrap();
     }
     let expected = std::fs::read_to_string(&file).unwrap();
     for program in programs() {
-        let server = Server::start(&program);
+        let server = Server::with_streams(&program, &[]);
         let seen = Tool { program: Path::new(env!("CARGO_BIN_EXE_myelin")), server: &server }.run_all();
         for (expected, seen) in expected.split("$ ").zip(seen.split("$ ")) {
             assert_eq!(seen, expected, "against {}", program.display());

@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
 
-use crate::server::{Server, programs};
+use crate::server::programs;
+use crate::servers::Server;
 use crate::{PATIENCE, fail, myelin, succeed, texts};
 
 /// A command that has said this on its other output.
@@ -27,7 +28,7 @@ fn ready(arguments: &[&str], sign: &str) -> Child {
 #[test]
 fn single_messages_are_published_received_and_answered() {
     for program in programs() {
-        let server = Server::start(&program);
+        let server = Server::with_streams(&program, &[]);
         let url = server.url();
         let sub = ready(&["sub", "a.>", "--count", "2", "--server", &url], "Subscribing on a.>");
         succeed(&mut myelin(&[
@@ -71,7 +72,7 @@ fn names_that_would_break_a_line_are_refused_before_anything_is_sent() {
 #[test]
 fn streams_are_listed_shown_emptied_and_removed() {
     for program in programs() {
-        let server = Server::start(&program);
+        let server = Server::with_streams(&program, &[]);
         let url = server.url();
         let stream = |arguments: &[&str]| myelin(&[&["stream"], arguments, &["-s", &url]].concat());
         assert_eq!(succeed(&mut stream(&["ls"])), "No streams\n");
@@ -112,7 +113,7 @@ fn streams_are_listed_shown_emptied_and_removed() {
 #[test]
 fn fast_batches_have_every_form_that_the_protocol_has() {
     for program in programs() {
-        let server = Server::start(&program);
+        let server = Server::with_streams(&program, &[]);
         let url = server.url();
         let fast = |more: &[&str]| {
             let common =
@@ -131,7 +132,7 @@ fn fast_batches_have_every_form_that_the_protocol_has() {
 #[test]
 fn what_is_lost_or_refused_fails_the_run() {
     for program in programs() {
-        let server = Server::start(&program);
+        let server = Server::with_streams(&program, &[]);
         let url = server.url();
         let bench =
             |arguments: &[&str]| myelin(&[&["bench"], arguments, &["--no-progress", "-s", &url]].concat());
@@ -155,7 +156,7 @@ fn what_is_lost_or_refused_fails_the_run() {
 #[test]
 fn a_stream_with_too_few_messages_fails_its_consumers() {
     for program in programs() {
-        let server = Server::start(&program);
+        let server = Server::with_streams(&program, &[]);
         let url = server.url();
         let bench = |arguments: &[&str]| {
             myelin(&[&["bench", "js"], arguments, &["--no-progress", "-s", &url]].concat())
