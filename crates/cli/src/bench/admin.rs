@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::bench::connection::Connection;
 use crate::bench::error::BenchError;
+use crate::bench::jetstream::consumers::admin::create;
 use crate::bench::target::Target;
 
 /// A connection on which JetStream is asked.
@@ -69,11 +70,8 @@ impl Admin {
 
     /// Makes a consumer, or changes it to be like this.
     pub(crate) fn create_consumer(&mut self, stream: &str, config: &Value) -> Result<(), BenchError> {
-        let name = config["name"].as_str().unwrap_or_default();
-        let filter =
-            config["filter_subject"].as_str().map_or_else(String::new, |filter| format!(".{filter}"));
-        let body = json!({"stream_name": stream, "config": config, "action": ""});
-        self.ask(&format!("CONSUMER.CREATE.{stream}.{name}{filter}"), &body).map(drop)
+        let (subject, body) = create(stream, config, "");
+        self.ask(&subject, &body).map(drop)
     }
 }
 

@@ -183,6 +183,26 @@ pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64, width: usize) {
     out.extend_from_slice(&digits[place..]);
 }
 
+/// The header by which a stream knows a message again, where messages have one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ids(Option<String>);
+
+impl Ids {
+    /// Ids that begin like this and end with the message's number.
+    pub(crate) fn new(prefix: Option<String>) -> Self {
+        Self(prefix)
+    }
+
+    pub(crate) fn write(&self, headers: &mut Vec<u8>, number: u64) {
+        if let Some(prefix) = &self.0 {
+            headers.extend_from_slice(b"Nats-Msg-Id: ");
+            headers.extend_from_slice(prefix.as_bytes());
+            push_number(headers, number, 1);
+            headers.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::bench::commands::fleet::{Next, Waits, Work};
 use crate::bench::commands::inbox::Message;
-use crate::bench::commands::letter::{Writer, push_number};
+use crate::bench::commands::letter::{Ids, Writer, push_number};
 use crate::bench::commands::outbox::Outbox;
 use crate::bench::commands::pace::Leave;
 use crate::bench::commands::sample::{Latencies, Sample};
@@ -66,7 +66,7 @@ pub(crate) struct Fast {
     writer: Writer,
     inbox: String,
     answer: Acknowledgement,
-    ids: Option<Vec<u8>>,
+    ids: Ids,
     committed: u64,
     batch: Option<Batch>,
     start: Option<Instant>,
@@ -112,7 +112,7 @@ impl Fast {
             writer,
             inbox: inbox.to_owned(),
             answer: Acknowledgement::of(stream),
-            ids: None,
+            ids: Ids::default(),
             committed: 0,
             batch: None,
             start: None,
@@ -125,7 +125,7 @@ impl Fast {
 
     /// Gives every message an id, by which the server knows it again.
     pub(crate) fn with_ids(self, prefix: Option<String>) -> Self {
-        Self { ids: prefix.map(String::into_bytes), ..self }
+        Self { ids: Ids::new(prefix), ..self }
     }
 
     fn begin(&self, now: Instant) -> Batch {
@@ -157,12 +157,7 @@ impl Fast {
             };
             let number = self.part.offset + self.committed + sequence - 1;
             self.headers.clear();
-            if let Some(prefix) = &self.ids {
-                self.headers.extend_from_slice(b"Nats-Msg-Id: ");
-                self.headers.extend_from_slice(prefix);
-                push_number(&mut self.headers, number, 1);
-                self.headers.extend_from_slice(b"\r\n");
-            }
+            self.ids.write(&mut self.headers, number);
             write_reply(&mut self.reply, &self.inbox, &batch.id, self.terms, sequence, operation);
             self.writer.write(&mut frames, number, &self.reply, &self.headers);
             count += 1;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::bench::commands::fleet::{Next, Waits, Work};
 use crate::bench::commands::inbox::Message;
-use crate::bench::commands::letter::{Writer, push_number};
+use crate::bench::commands::letter::{Ids, Writer, push_number};
 use crate::bench::commands::outbox::Outbox;
 use crate::bench::commands::pace::Leave;
 use crate::bench::commands::sample::{Latencies, Sample};
@@ -35,8 +35,7 @@ pub(crate) struct Store {
     writer: Writer,
     replies: Replies,
     answer: Acknowledgement,
-    /// What message ids begin with, where messages have some.
-    ids: Option<Vec<u8>>,
+    ids: Ids,
     stored: u64,
     duplicates: u64,
     operation: Operation,
@@ -69,7 +68,7 @@ impl Store {
             writer,
             replies: Replies::new(inbox),
             answer: Acknowledgement::of(stream),
-            ids: None,
+            ids: Ids::default(),
             stored: 0,
             duplicates: 0,
             operation: Operation::default(),
@@ -83,7 +82,7 @@ impl Store {
 
     /// Gives every message an id, by which the server knows it again.
     pub(crate) fn with_ids(self, prefix: Option<String>) -> Self {
-        Self { ids: prefix.map(String::into_bytes), ..self }
+        Self { ids: Ids::new(prefix), ..self }
     }
 
     fn begin(&mut self, now: Instant) {
@@ -104,12 +103,7 @@ impl Store {
             let place = self.operation.sent + count;
             let number = self.part.offset + self.stored + place;
             self.headers.clear();
-            if let Some(prefix) = &self.ids {
-                self.headers.extend_from_slice(b"Nats-Msg-Id: ");
-                self.headers.extend_from_slice(prefix);
-                push_number(&mut self.headers, number, 1);
-                self.headers.extend_from_slice(b"\r\n");
-            }
+            self.ids.write(&mut self.headers, number);
             let is_last = place + 1 == self.operation.size;
             if let Mode::Atomic(id) = &self.mode {
                 self.headers.extend_from_slice(b"Nats-Batch-Id: ");

@@ -50,7 +50,7 @@ impl Admin {
     }
 
     pub(crate) fn create_consumer(&mut self, stream: &str, configuration: &Value) -> Result<(), BenchError> {
-        let (subject, body) = create(stream, configuration);
+        let (subject, body) = create(stream, configuration, "create");
         self.ask(&subject, &body).map(drop)
     }
 
@@ -81,11 +81,12 @@ impl Admin {
     }
 }
 
-/// Subject (behind `$JS.API.`) and body of the request for a consumer, as official clients make it.
-pub(crate) fn create(stream: &str, configuration: &Value) -> (String, Value) {
+/// Subject (behind `$JS.API.`) and body of the request for a consumer, as official clients make it. An empty `action` also
+/// changes one that is there.
+pub(crate) fn create(stream: &str, configuration: &Value, action: &str) -> (String, Value) {
     let name = configuration["name"].as_str().unwrap_or_default();
     let filter =
         configuration["filter_subject"].as_str().map_or_else(String::new, |filter| format!(".{filter}"));
-    let body = json!({ "stream_name": stream, "config": configuration, "action": "create" });
+    let body = json!({ "stream_name": stream, "config": configuration, "action": action });
     (format!("CONSUMER.CREATE.{stream}.{name}{filter}"), body)
 }

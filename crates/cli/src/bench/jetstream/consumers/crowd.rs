@@ -115,6 +115,7 @@ impl Creates {
                     "ack_policy": "explicit",
                     "filter_subject": format!("{stream}.{name}"),
                 }),
+                "create",
             );
             let (subject, body) = (format!("$JS.API.{subject}"), body.to_string());
             tape.push(Message {

@@ -117,7 +117,7 @@ impl<'a> Push<'a> {
         self.start = format!("$JS.ACK.{}.{}.", self.wish.stream, self.name).into_bytes();
         self.received_before += self.received;
         (self.received, self.stream_sequence) = (0, 0);
-        let (subject, body) = admin::create(self.wish.stream, &self.configuration());
+        let (subject, body) = admin::create(self.wish.stream, &self.configuration(), "create");
         let inbox = format!("{}.{}", self.inbox, self.turns);
         out.extend_from_slice(format!("SUB {inbox} {}\r\n", API_SID + self.turns).as_bytes());
         self.request(&subject, &body.to_string(), out);
