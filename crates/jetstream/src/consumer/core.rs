@@ -339,8 +339,7 @@ impl ConsumerCore {
         let source = &self.source;
         let gone: Vec<Delta> =
             known.into_iter().filter(|seq| !source.contains(*seq)).map(|seq| Delta::Forget { seq }).collect();
-        let mut unacknowledged = self.hands.unacknowledged(Seq::MAX);
-        unacknowledged.retain(|one| !source.contains(one.seq));
+        let unacknowledged = self.unacknowledged_and_gone();
         self.hands.record.apply_all(&gone);
         self.removed(unacknowledged, are_told, turn);
         let source = &self.source;
@@ -359,17 +358,12 @@ impl ConsumerCore {
 
     /// Of what was removed since the stream had lost `seen` messages, nothing awaits its acknowledgement any more.
     fn forget_interior(&mut self, seen: u64, turn: &mut Turn<'_>) {
-        let reader = self.source.reader();
-        let gone = match reader.removed_since(seen) {
+        let gone = match self.source.reader().removed_since(seen) {
             Some(mut removed) => {
                 removed.sort_unstable();
                 self.hands.unacknowledged_of(&removed)
             }
-            None => {
-                let mut all = self.hands.unacknowledged(Seq::MAX);
-                all.retain(|one| !self.source.contains(one.seq));
-                all
-            }
+            None => self.unacknowledged_and_gone(),
         };
         let deltas: Vec<Delta> = gone.iter().map(|one| Delta::Forget { seq: one.seq }).collect();
         self.hands.record.apply_all(&deltas);
@@ -377,6 +371,13 @@ impl ConsumerCore {
         if !gone.is_empty() {
             self.removed(gone, true, turn);
         }
+    }
+
+    /// What awaits its acknowledgement and is not in the stream.
+    fn unacknowledged_and_gone(&self) -> Vec<Answered> {
+        let mut all = self.hands.unacknowledged(Seq::MAX);
+        all.retain(|one| !self.source.contains(one.seq));
+        all
     }
 
     fn trim(&mut self, are_told: bool, turn: &mut Turn<'_>) -> Removals {
