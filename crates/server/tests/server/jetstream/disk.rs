@@ -211,7 +211,6 @@ fn operators_are_told_of_a_full_disk() {
     let jetstream = format!("jetstream {{ store_dir: {:?}, max_file: 1GB }}\n", disk.path());
     let server = Setup::default().config(&(jetstream + accounts)).start();
     let mut operator = Raw::open(server.address());
-    operator.line();
     operator.send("CONNECT {\"user\":\"operator\",\"pass\":\"o\",\"verbose\":false}\r\n");
     operator.subscribe("$JS.EVENT.ADVISORY.SERVER.OUT_OF_STORAGE", 1);
     operator.barrier();
