@@ -128,6 +128,7 @@ impl Changes<'_> {
         self.fixed("NoSystemAccount", |o| o.accounts.no_system_account)?;
         self.quiet("authorization username", |o| o.authorization.user.clone());
         self.quiet("authorization password", |o| o.authorization.password.clone());
+        self.fixed("ProxyProtocol", |o| o.server.proxy_protocol)?;
         self.quiet("authorization token", |o| o.authorization.token.clone());
         Ok(())
     }
@@ -344,6 +345,7 @@ mod tests {
             ("", "logfile_max_num: 10", "LogMaxFiles: old=0, new=10"),
             ("", "accounts { S {} }\nsystem_account: S", "SystemAccount: old=, new=S"),
             ("", "no_system_account: true", "NoSystemAccount: old=false, new=true"),
+            ("", "proxy_protocol: true", "ProxyProtocol: old=false, new=true"),
             (
                 "",
                 "authorization { users: [ {user: a, password: p} ] }\nno_auth_user: a",

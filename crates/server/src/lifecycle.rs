@@ -139,7 +139,7 @@ impl Server {
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let broker = new_broker(options, id, name, log)?;
-        let client_tls = Arc::<ClientTls>::default();
+        let client_tls = ClientTls::new(options.server.proxy_protocol);
         client_tls.set(ClientOffer::of(options).map_err(StartError::new)?);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
         let shards = start_shards(&broker, control.handle(), &client_tls)?;
@@ -149,6 +149,9 @@ impl Server {
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
+        if options.server.proxy_protocol {
+            log.info("PROXY protocol enabled for client connections");
+        }
         let address = client.local_addr().map_err(failed("no client address"))?;
         let advertised = advertised(options, address.port()).map_err(|(value, error)| {
             let what = "Error setting server INFO with ClientAdvertise value of";
@@ -289,7 +292,7 @@ fn new_broker(
 }
 
 fn announce_tls(offer: &ClientOffer, log: &Logger) {
-    offer.notes.iter().for_each(|note| log.warn(note));
+    offer.note.iter().for_each(|note| log.warn(note));
     let is_first = offer.first == HandshakeFirst::Yes;
     let how = if offer.is_optional && !is_first { "available" } else { "required" };
     log.info(format_args!("TLS {how} for client connections"));
@@ -340,7 +343,7 @@ fn monitor_tls(options: &Options) -> Result<Option<Arc<tls::Current>>, StartErro
     }
     let options =
         options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
-    // Its notes are those of the clients' offer, which are logged in any case.
+    // Its note is that of the clients' offer, which is logged in any case.
     let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
     Ok(Some(tls::Current::new(offer.config)))
 }

@@ -9,6 +9,7 @@ mod files;
 #[cfg(test)]
 pub(crate) mod lab;
 mod peer;
+mod rate;
 mod resolver;
 mod suites;
 #[cfg(test)]
@@ -55,8 +56,8 @@ pub(crate) enum Peers {
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) config: ServerConfig,
-    /// Names that were configured and are not spoken, one sentence each.
-    pub(crate) notes: Vec<String>,
+    /// Names that were configured and are not spoken, in one sentence.
+    pub(crate) note: Option<String>,
 }
 
 /// What a listener with these options offers.
@@ -64,8 +65,8 @@ pub(crate) struct Offer {
 /// # Errors
 /// As [`inspect`], and when nothing is left of what was configured that Myelin speaks.
 pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String> {
-    let mut notes = Vec::new();
-    let provider = Arc::new(suites::provider(options, &mut notes));
+    let (provider, note) = suites::provider(options);
+    let provider = Arc::new(provider);
     let identity = Identity::open(&options.identity)?;
     let authorities = Authorities::open(options.ca_file.as_deref())?;
     let mut versions = vec![&TLS13];
@@ -85,7 +86,7 @@ pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String>
     // Compat: Go has its own order of preference.
     config.ignore_client_order = true;
     resume(&mut config);
-    Ok(Offer { config, notes })
+    Ok(Offer { config, note })
 }
 
 /// Sessions are resumed by tickets that only this process can read: nothing is remembered for anybody.

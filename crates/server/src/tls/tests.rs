@@ -124,16 +124,14 @@ fn versions_suites_and_curves_are_what_is_configured() {
         "cipher_suites: [TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA]",
     );
     let offer = offered(&chosen);
-    assert_eq!(
-        offer.notes,
-        ["TLS cipher suite TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA is not offered by Myelin"]
-    );
+    let note = "TLS: Myelin does not offer TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA";
+    assert_eq!(offer.note.as_deref(), Some(note));
     let server = handshake(offer, old(), "localhost").unwrap();
     let suite = server.negotiated_cipher_suite().unwrap().suite();
     assert_eq!(suite_name(suite), "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256");
     assert!(handshake(offered(&with("min_version: \"1.3\"")), old(), "localhost").is_err());
     let offer = offered(&with("curve_preferences: [CurveP521, CurveP384]"));
-    assert_eq!(offer.notes, ["TLS curve CurveP521 is not offered by Myelin"]);
+    assert_eq!(offer.note.as_deref(), Some("TLS: Myelin does not offer CurveP521"));
     let server = handshake(offer, lab.client(None), "localhost").unwrap();
     assert_eq!(server.negotiated_key_exchange_group().unwrap().name(), NamedGroup::secp384r1);
     assert!(super::offer(&with("curve_preferences: [CurveP521]"), Peers::AsConfigured).is_err());

@@ -141,8 +141,7 @@ pub(super) static TOP: Block = Block {
         Entry::new(&["reconnect_error_reports"], "number", "1", "The same for links that were up before.")
             .class(NO_LINKS)
             .live(),
-        Entry::new(&["proxy_protocol"], "boolean", "false", "Connections begin with a PROXY header.")
-            .missing("the PROXY protocol"),
+        Entry::new(&["proxy_protocol"], "boolean", "false", "Connections may begin with a PROXY header."),
         Entry::new(&["proxies"], "block", "", "Proxies that may connect for users.")
             .missing("trusted proxies")
             .live(),
