@@ -7,6 +7,7 @@ use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
+use crate::ocsp::Ocsp;
 use crate::tls::{ClientOffer, ClientTls};
 use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};
@@ -113,6 +114,7 @@ pub(crate) struct Server {
     pub(crate) monitor: Arc<Monitor>,
     pub(crate) addresses: Bound,
     pub(crate) client_tls: Arc<ClientTls>,
+    pub(crate) ocsp: Ocsp,
     /// Of monitoring over HTTPS.
     pub(crate) monitor_tls: Option<Arc<tls::Current>>,
     pub(crate) ports_file: Option<PathBuf>,
@@ -140,10 +142,14 @@ impl Server {
         }
         let broker = new_broker(options, id, name, log)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
-        client_tls.set(ClientOffer::of(options).map_err(StartError::new)?);
+        let mut ocsp = Ocsp::new(log, control.handle());
+        let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
+        let proofs = ocsp.prepare(options, offer.as_mut()).map_err(StartError::new)?;
+        client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
         let shards = start_shards(&broker, control.handle(), &client_tls)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
+        monitor.set_ocsp(ocsp.cache());
         let monitor_tls = monitor_tls(options)?;
         let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
@@ -164,6 +170,7 @@ impl Server {
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
         }
+        ocsp.take_effect(proofs);
         let mut server = Self {
             loaded,
             log: Arc::clone(log),
@@ -172,6 +179,7 @@ impl Server {
             monitor,
             addresses: Bound { client: address, monitoring },
             client_tls,
+            ocsp,
             monitor_tls,
             ports_file: None,
             jetstream,
@@ -193,9 +201,13 @@ impl Server {
     /// Heeds signals until one of them ends the server. This runs on the main thread, not on the runtime's:
     /// a reload may read files and open a log here, and holds up nothing but the next signal.
     fn serve(mut self, control: &Runtime, mut signals: Signals, read_again: ReadAgain<'_>) {
+        let revoked = self.ocsp.end();
         control.block_on(async {
             loop {
-                let signal = signals.next().await;
+                let signal = tokio::select! {
+                    signal = signals.next() => signal,
+                    () = revoked.notified() => return,
+                };
                 self.trapped(signal);
                 match signal {
                     Signal::Shutdown(_) => return,
@@ -261,6 +273,7 @@ impl Server {
         if let Some(path) = &self.ports_file {
             ports::remove(path);
         }
+        self.ocsp.save();
         self.log.info("Server Exiting..");
     }
 }

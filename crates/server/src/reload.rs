@@ -7,7 +7,7 @@
 use crate::lifecycle::Server;
 use crate::shard::Mail;
 use crate::tls::{ClientOffer, Peers};
-use crate::{lifecycle, pidfile, ports, setup, tls};
+use crate::{lifecycle, ocsp, pidfile, ports, setup, tls};
 use myelin_broker::{Conn, NextDirectory};
 use myelin_conf::options::{AuthorizationOptions, Options};
 use myelin_conf::{LoadError, Loaded};
@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 /// Reads command line and configuration file again.
 pub type ReadAgain<'r> = &'r dyn Fn() -> Result<Loaded, LoadError>;
 
-/// What new clients, and new connections to monitoring, are offered.
-type NewTls = (Option<ClientOffer>, Option<rustls::ServerConfig>);
+/// What new clients, and new connections to monitoring, are offered, with the proofs that belong to it.
+type NewTls = (Option<ClientOffer>, Option<rustls::ServerConfig>, ocsp::Next);
 
 impl Server {
     /// Takes over the configuration that `read` finds, or logs why it cannot.
@@ -74,12 +74,13 @@ impl Server {
     /// What new connections are offered, if that may have changed: the files may be others although the
     /// block is the same.
     fn tls(&self, new: &Options) -> Result<Option<NewTls>, String> {
-        let clients = ClientOffer::of(new)?;
+        let mut clients = ClientOffer::of(new)?;
+        let proofs = self.ocsp.prepare(new, clients.as_mut())?;
         let monitoring = match (&self.monitor_tls, &new.tls) {
             (Some(_), Some(options)) => Some(tls::offer(options, Peers::Anonymous)?.config),
             _ => None,
         };
-        Ok((clients.is_some() || self.loaded.options.tls.is_some()).then_some((clients, monitoring)))
+        Ok((clients.is_some() || self.loaded.options.tls.is_some()).then_some((clients, monitoring, proofs)))
     }
 
     /// The public keys that clients may have; none for any.
@@ -106,7 +107,8 @@ impl Server {
         }
     }
 
-    fn set_tls(&self, (clients, monitoring): NewTls) {
+    fn set_tls(&mut self, (clients, monitoring, proofs): NewTls) {
+        self.ocsp.take_effect(proofs);
         self.broker.update_info(|info| ClientOffer::advertise(clients.as_ref(), info));
         clients.iter().filter_map(|offer| offer.note.as_ref()).for_each(|note| self.log.warn(note));
         self.client_tls.set(clients);

@@ -124,7 +124,15 @@ impl Reader {
         let (peer, ahead) = (self.link.conn.peer(), self.held_back().to_vec());
         self.hold_back(&[]);
         let (limit, places) = (tls.timeout, self.local.places.clone());
-        let shaking = async move { timeout(limit, handshake(write, peer, config, places, ahead)).await };
+        let revocation = tls.revocation.clone();
+        let shaking = async move {
+            let connection = handshake(write, peer, config, places, ahead).await?;
+            if let Some(revocation) = revocation {
+                revocation.verify(connection.peer_certificates().unwrap_or_default()).await?;
+            }
+            Ok(connection)
+        };
+        let shaking = async move { timeout(limit, shaking).await };
         let mut shaking = self.local.control.spawn(shaking);
         let outcome = tokio::select! {
             outcome = &mut shaking => outcome,
@@ -133,6 +141,7 @@ impl Reader {
                 return Err(self.link.conn.close_requested().unwrap_or(CloseReason::ClientClosed));
             }
         };
+        let outcome: Result<Result<Result<ServerConnection, String>, _>, _> = outcome;
         match outcome {
             Ok(Ok(Ok(connection))) if tls.accepts(&connection) => return Ok(connection),
             Ok(Ok(Ok(_))) => self.log(Level::Error, "TLS handshake error: certificate not pinned"),

@@ -15,7 +15,8 @@ use rustls::{
 use super::peer::{describe, names};
 use super::rate::Rate;
 use super::suites::{suite_name, version_name};
-use super::{Offer, Peers, offer};
+use super::{Offer, Peers, Staple, offer};
+use crate::ocsp::PeerCheck;
 
 /// What new clients are offered now. It can be exchanged while the server runs; connections that exist keep
 /// what they have.
@@ -57,6 +58,10 @@ impl ClientTls {
 #[derive(Debug)]
 pub(crate) struct ClientOffer {
     pub(crate) config: Arc<ServerConfig>,
+    /// What proof is shown with the first certificate.
+    pub(crate) staple: Arc<Staple>,
+    /// Whether the certificates of clients were revoked, where that is asked.
+    pub(crate) revocation: Option<Arc<PeerCheck>>,
     /// When the handshake comes.
     pub(crate) first: HandshakeFirst,
     /// Time for the handshake.
@@ -80,9 +85,11 @@ impl ClientOffer {
     /// When its certificates are no good.
     pub(crate) fn of(options: &Options) -> Result<Option<Self>, String> {
         let Some(tls) = &options.tls else { return Ok(None) };
-        let Offer { config, note } = offer(tls, Peers::AsConfigured)?;
+        let Offer { config, staple, note } = offer(tls, Peers::AsConfigured)?;
         Ok(Some(Self {
             config: Arc::new(config),
+            staple,
+            revocation: None,
             first: tls.handshake_first,
             timeout: options.tls_timeout(),
             is_optional: options.allow_non_tls,

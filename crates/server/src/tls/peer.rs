@@ -37,6 +37,12 @@ pub(super) fn describe(cert: &CertificateDer<'_>) -> Option<PeerCertificate> {
     })
 }
 
+/// The subject of a certificate, in the words of logs.
+pub(crate) fn subject(cert: &[u8]) -> String {
+    let parsed = X509Certificate::from_der(cert);
+    parsed.map_or_else(|_| String::new(), |(_, cert)| known(&attributes(cert.subject())).join(","))
+}
+
 fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }

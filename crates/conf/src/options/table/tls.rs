@@ -45,9 +45,7 @@ pub(super) static TLS: Block = Block {
             "Handshake before INFO.",
         )
         .live(),
-        Entry::new(&["ocsp_peer"], "boolean or block", "", "Ask CAs about the certificates of peers.")
-            .missing("OCSP")
-            .live(),
+        Entry::new(&["ocsp_peer"], "boolean or block", "", "Ask CAs about the certificates of peers.").live(),
         Entry::new(&["cert_store"], "text", "", "Certificate store of Windows."),
         Entry::new(&["cert_match_by"], "`issuer`, `subject` or `thumbprint`", "", "How to search there.")
             .class(WINDOWS),

@@ -178,8 +178,8 @@ pub(super) static TOP: Block = Block {
             .live(),
         Entry::new(&["tls"], "block", "", "TLS for clients.").live(),
         Entry::new(&["allow_non_tls"], "boolean", "false", "Clients may do without TLS."),
-        Entry::new(&["ocsp"], "boolean or block", "", "OCSP stapling.").missing("OCSP").live(),
-        Entry::new(&["ocsp_cache"], "boolean or block", "", "Cache of OCSP answers.").missing("OCSP").live(),
+        Entry::new(&["ocsp"], "boolean or block", "", "OCSP stapling.").live(),
+        Entry::new(&["ocsp_cache"], "boolean or block", "", "Cache of OCSP answers.").live(),
         Entry::new(
             &["operator", "operators", "roots", "root", "root_operators", "root_operator"],
             "JWT, path or list",
