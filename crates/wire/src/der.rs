@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
             return None;
         }
         let (length, rest) = match first {
-            0..0x80 => (usize::from(first), rest),
+            0..=0x7f => (usize::from(first), rest),
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
                 let length = bytes.iter().try_fold(0usize, |sum, byte| {
@@ -136,7 +136,7 @@ pub fn write(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag];
     match u8::try_from(length) {
-        Ok(short @ 0..0x80) => out.push(short),
+        Ok(short @ 0..=0x7f) => out.push(short),
         _ => {
             let bytes = length.to_be_bytes();
             let zeros = bytes.iter().take_while(|byte| **byte == 0).count();

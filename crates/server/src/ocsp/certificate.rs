@@ -37,7 +37,7 @@ pub(super) fn parse(cert: &[u8]) -> Option<X509Certificate<'_>> {
 }
 
 /// The algorithm and the bits of a certificate's public key.
-fn public_key<'a>(cert: &X509Certificate<'a>) -> Option<(&'a [u8], &'a [u8])> {
+fn public_key<'a>(cert: &'a X509Certificate<'_>) -> Option<(&'a [u8], &'a [u8])> {
     let mut parts = Reader::new(Reader::new(cert.public_key().raw).only(tag::SEQUENCE)?.content);
     let algorithm = parts.next(tag::SEQUENCE)?.content;
     Some((algorithm, bits(parts.only(tag::BIT_STRING)?.content)?))

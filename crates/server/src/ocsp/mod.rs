@@ -10,10 +10,11 @@ mod base64;
 mod cache;
 mod certificate;
 mod fetch;
-#[cfg(test)]
-pub(crate) mod lab;
 mod peer;
 mod proof;
+#[cfg(test)]
+#[path = "../../tests/server/responder.rs"]
+mod responder;
 mod staple;
 #[cfg(test)]
 mod tests;
