@@ -49,8 +49,11 @@ impl Reader {
 async fn read(read: &mut OwnedReadHalf, ends: &Ends, bytes: &mut Vec<u8>) -> Result<Option<Header>, String> {
     let mut part = Part::Version;
     // Compat: the second time begins when it is known what comes, or when the first is over.
-    if let Ok(probed) = timeout(PATIENCE, advance(read, ends, bytes, &mut part, true)).await {
-        probed?;
+    match timeout(PATIENCE, advance(read, ends, bytes, &mut part, true)).await {
+        Ok(probed) => drop(probed?),
+        // Compat: who has said nothing by then is taken for somebody who has left.
+        Err(_) if bytes.is_empty() => return Err(format!("{part}: EOF")),
+        Err(_) => {}
     }
     match timeout(PATIENCE, advance(read, ends, bytes, &mut part, false)).await {
         Ok(outcome) => outcome,
