@@ -207,6 +207,50 @@ async fn the_official_client_notices_nothing() {
     assert!(varz["tls_cert_not_after"].is_string(), "{varz}");
 }
 
+#[tokio::test]
+async fn the_official_client_comes_in_by_every_mode() {
+    let lab = Lab::new();
+    let mut params = CertificateParams::new(Vec::new()).expect("what a test needs");
+    params.subject_alt_names.push(rcgen::SanType::Rfc822Name("app@x".try_into().expect("ASCII")));
+    lab.sign_as("app", &params);
+    let file = |name: &str| lab.dir.path().join(name);
+    let shown = || lab.options().add_client_certificate(file("app.pem"), file("app.key"));
+    let anonymous = || ConnectOptions::new().add_root_certificates(file("ca.pem"));
+    let users = "authorization { users: [ { user: \"app@x\", permissions: { publish: [\"a\"], subscribe: [\"a\"] } } ] }\n";
+    let mutual = "verify: true, ca_file: \"@ca.pem\"";
+    let mapped = "verify_and_map: true, ca_file: \"@ca.pem\"";
+    let optional = "allow_non_tls: true\n";
+    for (name, more, block, options) in [
+        ("after INFO", "", "", lab.options()),
+        ("first", "", "handshake_first: true", lab.options().tls_first()),
+        ("first by choice", "", "handshake_first: auto", lab.options().tls_first()),
+        ("after INFO by choice", "", "handshake_first: auto", lab.options()),
+        ("optional, with", optional, "", lab.options()),
+        ("optional, without", optional, "", anonymous()),
+        ("mutual", "", mutual, shown()),
+        ("mutual and first", "", &format!("{mutual}, handshake_first: true"), shown().tls_first()),
+        ("mapped", users, mapped, shown()),
+        ("1.3", "", "min_version: \"1.3\"", lab.options()),
+        ("behind nobody", "proxy_protocol: true\n", "", lab.options()),
+    ] {
+        let server = Server::with_config(&format!("{more}{}", lab.block(block)));
+        let scheme = if name == "optional, without" { "nats" } else { "tls" };
+        let url = format!("{scheme}://localhost:{}", server.address().port());
+        let client = soon(name, options.connect(&url)).await.expect(name);
+        let mut sub = client.subscribe("a").await.expect(name);
+        client.publish("a", "hi".into()).await.expect(name);
+        assert_eq!(soon(name, sub.next()).await.expect(name).payload, "hi");
+        let page = server.page("/connz?auth=1");
+        let connection = &page["connections"][0];
+        assert_eq!(connection["tls_version"].is_string(), scheme == "tls", "{name}");
+        assert_eq!(connection["authorized_user"] == "app@x", name == "mapped", "{connection}");
+    }
+    // And it hears why it may not.
+    let server = lab.server(mutual);
+    let url = format!("tls://localhost:{}", server.address().port());
+    assert!(soon("a refusal", lab.options().connect(&url)).await.is_err());
+}
+
 #[test]
 fn who_does_without_is_sent_away() {
     let lab = Lab::new();
