@@ -28,6 +28,8 @@ use tokio::task::JoinHandle;
 
 use crate::logging::Logger;
 use crate::tls::{ClientOffer, authorities};
+#[cfg(test)]
+pub(crate) use base64::encode as to_base64;
 use cache::Cache;
 pub(crate) use cache::Stats;
 pub(crate) use peer::PeerCheck;
