@@ -7,7 +7,7 @@
 use super::link::{Link, Notice};
 use super::secure::Tls;
 use super::socket::{SecureSocket, Socket};
-use super::upgrade::Entrance;
+use super::upgrade::Approach;
 use super::{Local, Mail};
 use bytes::{BufMut, Bytes, BytesMut};
 use myelin_broker::{AuthTask, Endpoint, Level, Refreshed, Session, Sink, Verdict, Why};
@@ -103,8 +103,8 @@ pub(super) fn open(
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
-    let entrance = Entrance::of(&local.tls);
-    let tls = entrance.tls.as_ref().map(|_| Tls::new());
+    let approach = Approach::of(&local.tls);
+    let tls = approach.tls.as_ref().map(|_| Tls::new());
     let sink: Box<dyn Sink> = match &tls {
         Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
         None => Box::new(plain),
@@ -114,7 +114,7 @@ pub(super) fn open(
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&link));
     let now = Instant::now();
     let (session, verdict) =
-        Session::open_with(&mut local.shard.borrow_mut(), conn, now, entrance.first_greeting());
+        Session::open_with(&mut local.shard.borrow_mut(), conn, now, approach.first_greeting());
     let alarm = session.deadline();
     local.timers.enter(alarm, session.conn().cid());
     local.flush_soon();
@@ -130,14 +130,14 @@ pub(super) fn open(
         turn_began: now,
         alarm,
     };
-    serve(reader, verdict, entrance.steps())
+    serve(reader, verdict, approach.steps())
 }
 
-async fn serve(mut reader: Reader, verdict: Verdict, entrance: Option<Box<Entrance>>) {
-    let reason = match (verdict, entrance) {
+async fn serve(mut reader: Reader, verdict: Verdict, approach: Option<Box<Approach>>) {
+    let reason = match (verdict, approach) {
         (Verdict::Close(reason), _) => reason,
         (Verdict::Go, None) => reader.run().await,
-        (Verdict::Go, Some(entrance)) => match Box::pin(reader.enter(*entrance)).await {
+        (Verdict::Go, Some(approach)) => match Box::pin(reader.enter(*approach)).await {
             Ok(()) => reader.run().await,
             Err(reason) => reason,
         },
@@ -499,7 +499,7 @@ mod tests {
     /// What an idle connection costs is mostly this future; it must not grow unnoticed.
     #[test]
     fn an_idle_connection_is_small() {
-        fn size_of_future<F: Future>(_: fn(Reader, Verdict, Option<Box<Entrance>>) -> F) -> usize {
+        fn size_of_future<F: Future>(_: fn(Reader, Verdict, Option<Box<Approach>>) -> F) -> usize {
             std::mem::size_of::<F>()
         }
         assert!(size_of_future(serve) <= 1152, "{}", size_of_future(serve));

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// What a connection has to go through, as it was when it was accepted: a reload changes nothing of that.
-pub(super) struct Entrance {
+pub(super) struct Approach {
     pub(super) tls: Option<Arc<ClientOffer>>,
     /// A proxy may say who the client is.
     is_proxied: bool,
 }
 
-impl Entrance {
+impl Approach {
     pub(super) fn of(tls: &ClientTls) -> Self {
         Self { tls: tls.get(), is_proxied: tls.expects_proxy }
     }
@@ -51,15 +51,15 @@ impl Reader {
     ///
     /// # Errors
     /// When there has to be TLS, and is none.
-    pub(super) async fn enter(&mut self, entrance: Entrance) -> Result<(), CloseReason> {
-        let mut is_first = self.heard_first(&entrance, entrance.is_proxied).await;
-        if entrance.is_proxied {
+    pub(super) async fn enter(&mut self, approach: Approach) -> Result<(), CloseReason> {
+        let mut is_first = self.heard_first(&approach, approach.is_proxied).await;
+        if approach.is_proxied {
             self.introduce().await?;
             // Compat: the reference takes the header for the begin of a handshake, so that clients behind a proxy who
             // wait for INFO wait in vain.
-            is_first = is_first && self.heard_first(&entrance, false).await;
+            is_first = is_first && self.heard_first(&approach, false).await;
         }
-        let Some(tls) = &entrance.tls else {
+        let Some(tls) = &approach.tls else {
             self.begin_plain();
             return Ok(());
         };
@@ -75,20 +75,20 @@ impl Reader {
             return Err(reason);
         }
         let connection = self.shake(tls).await?;
-        self.begin(connection, is_first.then(|| entrance.greeting()));
+        self.begin(connection, is_first.then(|| approach.greeting()));
         Ok(())
     }
 
     /// Whether the handshake comes before INFO. Where the client is to say so by beginning it and does not, INFO is
     /// sent; it is out in any case before anything is encrypted.
-    async fn heard_first(&mut self, entrance: &Entrance, hides_ip: bool) -> bool {
-        let is_first = match entrance.first() {
+    async fn heard_first(&mut self, approach: &Approach, hides_ip: bool) -> bool {
+        let is_first = match approach.first() {
             HandshakeFirst::No => false,
             HandshakeFirst::Yes => true,
             HandshakeFirst::Within(delay) => {
                 let is_heard = self.first_byte(delay).await.is_some();
                 if !is_heard {
-                    self.greet(Greeting { hides_ip, ..entrance.greeting() });
+                    self.greet(Greeting { hides_ip, ..approach.greeting() });
                 }
                 is_heard
             }
@@ -130,7 +130,7 @@ impl Reader {
             if let Some(revocation) = revocation {
                 revocation.verify(connection.peer_certificates().unwrap_or_default()).await?;
             }
-            Ok(connection)
+            Ok::<_, String>(connection)
         };
         let shaking = async move { timeout(limit, shaking).await };
         let mut shaking = self.local.control.spawn(shaking);
@@ -141,7 +141,6 @@ impl Reader {
                 return Err(self.link.conn.close_requested().unwrap_or(CloseReason::ClientClosed));
             }
         };
-        let outcome: Result<Result<Result<ServerConnection, String>, _>, _> = outcome;
         match outcome {
             Ok(Ok(Ok(connection))) if tls.accepts(&connection) => return Ok(connection),
             Ok(Ok(Ok(_))) => self.log(Level::Error, "TLS handshake error: certificate not pinned"),
