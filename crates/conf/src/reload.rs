@@ -96,7 +96,7 @@ impl Changes<'_> {
         }
         let advertise = |o: &Options| text(o.server.client_advertise.as_ref());
         if advertise(self.old) != advertise(self.new) {
-            // Compat: the one line that begins differently.
+            // Compat: a line that begins differently.
             self.lines.push(format!("Reload: client_advertise = {}", advertise(self.new)));
         }
         Ok(())
@@ -218,7 +218,13 @@ impl Changes<'_> {
         self.live("reconnect_error_reports", |o| o.logging.reconnect_error_reports);
         self.quiet("tags", |o| o.identity.tags.clone());
         self.quiet("metadata", |o| o.identity.metadata.clone());
-        self.fixed("FeatureFlags", |o| map(&o.identity.feature_flags.0))
+        self.fixed("FeatureFlags", |o| map(&o.identity.feature_flags.0))?;
+        self.quiet("OCSP", |o| o.ocsp.stapling.clone());
+        if self.old.ocsp.cache != self.new.ocsp.cache {
+            // Compat: the other line that begins differently.
+            self.lines.push("Reloaded OCSP peer cache".to_owned());
+        }
+        Ok(())
     }
 }
 
@@ -276,6 +282,8 @@ mod tests {
         let new = r#"
             server_tags: [a, b]
             server_metadata { a: b }
+            ocsp: true
+            ocsp_cache: true
             reconnect_error_reports: 6
             connect_error_reports: 5
             max_traced_msg_len: 7
@@ -315,6 +323,8 @@ mod tests {
                 "Reloaded: reconnect_error_reports = 6",
                 "Reloaded: tags",
                 "Reloaded: metadata",
+                "Reloaded: OCSP",
+                "Reloaded OCSP peer cache",
             ]
         );
     }

@@ -144,7 +144,8 @@ impl Server {
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
-        let proofs = ocsp.prepare(options, offer.as_mut()).map_err(StartError::new)?;
+        let mut proofs = ocsp.prepare(options, offer.as_mut(), None).map_err(StartError::new)?;
+        proofs.complaint.take().map_or(Ok(()), |complaint| Err(StartError::new(complaint)))?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
         let shards = start_shards(&broker, control.handle(), &client_tls)?;

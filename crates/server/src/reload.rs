@@ -75,7 +75,7 @@ impl Server {
     /// block is the same.
     fn tls(&self, new: &Options) -> Result<Option<NewTls>, String> {
         let mut clients = ClientOffer::of(new)?;
-        let proofs = self.ocsp.prepare(new, clients.as_mut())?;
+        let proofs = self.ocsp.prepare(new, clients.as_mut(), self.client_tls.get().as_deref())?;
         let monitoring = match (&self.monitor_tls, &new.tls) {
             (Some(_), Some(options)) => Some(tls::offer(options, Peers::Anonymous)?.config),
             _ => None,
@@ -108,6 +108,9 @@ impl Server {
     }
 
     fn set_tls(&mut self, (clients, monitoring, proofs): NewTls) {
+        if let Some(complaint) = &proofs.complaint {
+            self.log.warn(format_args!("Can't restart OCSP features: {complaint}"));
+        }
         self.ocsp.take_effect(proofs);
         self.broker.update_info(|info| ClientOffer::advertise(clients.as_ref(), info));
         clients.iter().filter_map(|offer| offer.note.as_ref()).for_each(|note| self.log.warn(note));

@@ -67,9 +67,12 @@ impl Current {
 }
 
 /// What is ready to take effect.
+#[derive(Default)]
 pub(crate) struct Next {
     stapling: Option<Stapling>,
     cache: Option<Arc<Cache>>,
+    /// Why there is no proof of our own where there should be one. No reason not to go on with a server that runs.
+    pub(crate) complaint: Option<String>,
 }
 
 impl Ocsp {
@@ -97,22 +100,30 @@ impl Ocsp {
         Arc::clone(&self.cache)
     }
 
-    /// Prepares what these options ask for, and adds to the offer of a listener what belongs there. May wait for an
-    /// authority.
+    /// Prepares what these options ask for, and adds to the offer of a listener what belongs there; `present` is what it
+    /// offers now. May wait for an authority.
     ///
     /// # Errors
-    /// When there is no proof of our own, or clients cannot be checked.
-    pub(crate) fn prepare(&self, options: &Options, offer: Option<&mut ClientOffer>) -> Result<Next, String> {
-        let (Some(tls), Some(offer)) = (&options.tls, offer) else {
-            return Ok(Next { stapling: None, cache: None });
-        };
-        let stapling = Stapling::of(options, tls, &offer.staple, &self.log)?;
-        if let Some(stapling) = &stapling {
-            self.wait_for(stapling.begin())?;
+    /// When clients cannot be checked.
+    pub(crate) fn prepare(
+        &self,
+        options: &Options,
+        offer: Option<&mut ClientOffer>,
+        present: Option<&ClientOffer>,
+    ) -> Result<Next, String> {
+        let (Some(tls), Some(offer)) = (&options.tls, offer) else { return Ok(Next::default()) };
+        if let Some(present) = present {
+            offer.staple.inherit(&present.staple);
         }
-        let Some(peers) = tls.ocsp_peer.as_ref().filter(|peers| peers.verify) else {
-            return Ok(Next { stapling, cache: None });
-        };
+        let (mut next, stapling) = (Next::default(), Stapling::of(options, tls, &offer.staple, &self.log));
+        match stapling {
+            Ok(stapling) => {
+                next.complaint = stapling.as_ref().and_then(|own| self.wait_for(own.begin()).err());
+                next.stapling = stapling;
+            }
+            Err(error) => next.complaint = Some(error),
+        }
+        let Some(peers) = tls.ocsp_peer.as_ref().filter(|peers| peers.verify) else { return Ok(next) };
         self.log.debug("Plugging TLS OCSP peer for [Client]");
         if !tls.verify {
             let text = "OCSP peer verification for client connections requires TLS verify (mTLS) to be enabled";
@@ -128,7 +139,7 @@ impl Ocsp {
             log: Arc::clone(&self.log),
             advise: Arc::clone(&self.advise),
         }));
-        Ok(Next { stapling, cache: Some(cache) })
+        Ok(Next { cache: Some(cache), ..next })
     }
 
     /// Runs what was prepared, in place of what ran before.

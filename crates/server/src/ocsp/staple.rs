@@ -96,7 +96,7 @@ impl Stapling {
     /// # Errors
     /// When there is none, or it says that the certificate was revoked and that ends servers.
     pub(crate) async fn begin(&self) -> Result<(), String> {
-        let proof = match self.kept() {
+        let proof = match self.kept().or_else(|| self.shown()) {
             Some(proof) => proof,
             None => self.ask().await.map_err(|error| {
                 format!("bad OCSP status update for certificate at '{}': {error}", self.file)

@@ -85,6 +85,17 @@ impl Staple {
         *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Some(Shown { key, end });
     }
 
+    /// Goes on with the proof of another, if it is of the same certificate.
+    pub(crate) fn inherit(&self, other: &Self) {
+        let shown = other.shown.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Shown { key, end }) = &*shown
+            && let Some(raw) = &key.ocsp
+            && self.chain().first() == other.chain().first()
+        {
+            self.set(raw.clone(), *end);
+        }
+    }
+
     /// The proof that was set last.
     pub(crate) fn raw(&self) -> Option<Vec<u8>> {
         self.shown.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.key.ocsp.clone()
