@@ -112,14 +112,15 @@ impl Ocsp {
         present: Option<&ClientOffer>,
     ) -> Result<Next, String> {
         let (Some(tls), Some(offer)) = (&options.tls, offer) else { return Ok(Next::default()) };
-        if let Some(present) = present {
-            offer.staple.inherit(&present.staple);
-        }
-        let (mut next, stapling) = (Next::default(), Stapling::of(options, tls, &offer.staple, &self.log));
-        match stapling {
-            Ok(stapling) => {
-                next.complaint = stapling.as_ref().and_then(|own| self.wait_for(own.begin()).err());
-                next.stapling = stapling;
+        let mut next = Next::default();
+        match Stapling::of(options, tls, &offer.staple, &self.log) {
+            Ok(None) => {}
+            Ok(Some(stapling)) => {
+                if let Some(present) = present {
+                    offer.staple.inherit(&present.staple);
+                }
+                next.complaint = self.wait_for(stapling.begin()).err();
+                next.stapling = Some(stapling);
             }
             Err(error) => next.complaint = Some(error),
         }
