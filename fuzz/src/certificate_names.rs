@@ -12,7 +12,8 @@ use myelin_auth::{
 pub fn certificate_names(data: &[u8]) {
     let _ = DistinguishedName::parse(&String::from_utf8_lossy(data));
     let Some((turn, rest)) = data.split_first() else { return };
-    let parts: Vec<_> = rest.split(|byte| *byte == 0).filter(|part| part.len() > 1).take(16).map(part).collect();
+    let parts: Vec<_> =
+        rest.split(|byte| *byte == 0).filter(|part| part.len() > 1).take(16).map(part).collect();
     let names = parts.iter().map(|part| vec![part.clone()]).collect();
     let Some(subject) = DistinguishedName::from_certificate(names) else { return };
     let cert = ClientCertificate { distinguished_name: Some(subject), ..ClientCertificate::default() };

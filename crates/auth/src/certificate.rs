@@ -208,7 +208,11 @@ mod tests {
         finds(
             &cert,
             &["c", "*.x", "x", ""],
-            &["-", "DistinguishedNameMatch could not be used for auth [\"CN=c\"]", "User in cert [\"CN=c\"], not found"],
+            &[
+                "-",
+                "DistinguishedNameMatch could not be used for auth [\"CN=c\"]",
+                "User in cert [\"CN=c\"], not found",
+            ],
         );
     }
 

@@ -107,12 +107,7 @@ impl AuthConfig {
     /// Connections authenticate by `method`, without a `no_auth_user`.
     #[must_use]
     pub fn new(method: Method) -> Self {
-        Self {
-            method,
-            no_auth_user: None,
-            no_auth_user_implied: false,
-            maps_certificates: Vec::new(),
-        }
+        Self { method, no_auth_user: None, no_auth_user_implied: false, maps_certificates: Vec::new() }
     }
 
     /// Whether a connection must authenticate at all, be it as the `no_auth_user`.

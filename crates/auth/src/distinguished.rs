@@ -153,7 +153,8 @@ mod tests {
         }
         let odd = of(&[&[("CN", " a,b=\"c\" ")]]);
         assert_eq!(DistinguishedName::parse("CN=\\ a\\,b\\=\\\"c\\\"\\ "), Some(odd));
-        for text in ["", " ", "a", "CN", "=a", ",", "CN=a,b", "CN=#04024869", "CN=\\", "CN=a\\z0", "CN=a\\0"] {
+        for text in ["", " ", "a", "CN", "=a", ",", "CN=a,b", "CN=#04024869", "CN=\\", "CN=a\\z0", "CN=a\\0"]
+        {
             assert_eq!(DistinguishedName::parse(text), None, "{text:?}");
         }
         // The oddities.

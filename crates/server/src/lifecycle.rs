@@ -3,11 +3,11 @@
 use crate::http::{self, Scheme};
 use crate::logging::{Clock, Config, Destination, Logger, Losses, Syslog};
 use crate::monitoring::{Addresses, Monitor};
+use crate::ocsp::Ocsp;
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
-use crate::ocsp::Ocsp;
 use crate::tls::{ClientOffer, ClientTls};
 use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, setup, tls};
 use myelin_broker::{Broker, Level, Log};

@@ -22,7 +22,9 @@ use myelin_monitor::{
     AccountSnapshot, Clocks, ConnSnapshot, Health, Identity, InterestSnapshot, LinkCounts, Process,
     QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Source, Stamp, SubSnapshot, ThreadSnapshot, Traffic,
 };
-use myelin_monitor::{JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot};
+use myelin_monitor::{
+    JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};

@@ -62,9 +62,9 @@ impl<'a> Reader<'a> {
             0..=0x7f => (usize::from(first), rest),
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-                let length = bytes.iter().try_fold(0usize, |sum, byte| {
-                    sum.checked_mul(256)?.checked_add(usize::from(*byte))
-                })?;
+                let length = bytes
+                    .iter()
+                    .try_fold(0usize, |sum, byte| sum.checked_mul(256)?.checked_add(usize::from(*byte)))?;
                 let is_short = length >= 0x80 && bytes.first() != Some(&0);
                 (Some(length).filter(|_| is_short)?, rest)
             }
@@ -105,9 +105,9 @@ pub fn bits(content: &[u8]) -> Option<&[u8]> {
 pub fn seconds(content: &[u8]) -> Option<i64> {
     let digits = content.strip_suffix(b"Z").filter(|digits| digits.len() == 14)?;
     let number = |from: usize, to: usize| {
-        digits[from..to].iter().try_fold(0i64, |sum, byte| {
-            byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0'))
-        })
+        digits[from..to]
+            .iter()
+            .try_fold(0i64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0')))
     };
     let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
     let (hour, minute, second) = (number(8, 10)?, number(10, 12)?, number(12, 14)?);
@@ -123,7 +123,8 @@ pub fn seconds(content: &[u8]) -> Option<i64> {
     }
     // Days since the first of March of the year 0, where leap days come last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400)
+    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100)
+        + year.div_euclid(400)
         + (153 * month + 2) / 5
         + day
         - 1

@@ -142,7 +142,8 @@ fn basic_answer(bytes: &[u8]) -> Option<Answer<'_>> {
     let signature = bits(basic.next(tag::BIT_STRING)?.content)?;
     let mut certificates = Vec::new();
     if !basic.is_empty() {
-        let mut list = Reader::new(Reader::new(basic.only(tag::wrapped(0))?.content).only(tag::SEQUENCE)?.content);
+        let mut list =
+            Reader::new(Reader::new(basic.only(tag::wrapped(0))?.content).only(tag::SEQUENCE)?.content);
         while !list.is_empty() {
             certificates.push(list.next(tag::SEQUENCE)?.whole);
         }
@@ -187,7 +188,16 @@ fn single(mut reader: Reader<'_>) -> Option<Single<'_>> {
         Some(extensions) => has_critical(Reader::new(extensions.only(tag::SEQUENCE)?.content))?,
         None => false,
     };
-    let end = Single { hash, name_hash, key_hash, serial, status, this_update, next_update, has_critical_extension };
+    let end = Single {
+        hash,
+        name_hash,
+        key_hash,
+        serial,
+        status,
+        this_update,
+        next_update,
+        has_critical_extension,
+    };
     reader.is_empty().then_some(end)
 }
 
@@ -257,7 +267,8 @@ mod tests {
     #[test]
     fn what_must_be_understood_is_noticed() {
         for (flag, expected) in [(&[][..], false), (&[1, 1, 0], false), (&[1, 1, 0xff], true)] {
-            let extension = write(tag::SEQUENCE, &[&write(tag::OID, &[&[1]]), flag, &write(tag::OCTET_STRING, &[])]);
+            let extension =
+                write(tag::SEQUENCE, &[&write(tag::OID, &[&[1]]), flag, &write(tag::OCTET_STRING, &[])]);
             let list = write(tag::SEQUENCE, &[&extension]);
             let bytes = answer(&[0x80, 0], &write(tag::wrapped(1), &[&list]), &[]);
             assert_eq!(read(&bytes).expect("an answer").singles[0].has_critical_extension, expected);

@@ -311,7 +311,15 @@ mod tests {
 
     #[test]
     fn what_a_client_says_is_no_header() {
-        for text in ["CONNECT {}\r\n", "PING\r\n", "PUB a 1\r\n", "proxy TCP4", "PROXYTCP4 ", "\r\nPING", "\x16\x03\x01"] {
+        for text in [
+            "CONNECT {}\r\n",
+            "PING\r\n",
+            "PUB a 1\r\n",
+            "proxy TCP4",
+            "PROXYTCP4 ",
+            "\r\nPING",
+            "\x16\x03\x01",
+        ] {
             check(text.as_bytes(), &Ok(Step::Absent));
         }
         for (text, missing) in [("", 6), ("P", 5), ("PROXY", 1), ("\r\n", 4), ("\r\n\r\n\0", 1)] {

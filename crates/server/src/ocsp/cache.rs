@@ -91,9 +91,8 @@ impl Cache {
             return None;
         }
         let state = self.state();
-        let count = |status: &str| {
-            state.entries.values().filter(|entry| entry.resp_status == status).count() as i64
-        };
+        let count =
+            |status: &str| state.entries.values().filter(|entry| entry.resp_status == status).count() as i64;
         Some(Stats {
             hits: state.hits,
             misses: state.misses,

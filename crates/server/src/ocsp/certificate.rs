@@ -136,7 +136,10 @@ pub(super) fn is_valid_at(cert: &[u8], seconds: i64) -> bool {
 }
 
 /// Digests of a certificate's name and key, as they stand for an issuer.
-pub(super) fn issuer_hashes(issuer: &[u8], algorithm: &'static aws_lc_rs::digest::Algorithm) -> Option<[Vec<u8>; 2]> {
+pub(super) fn issuer_hashes(
+    issuer: &[u8],
+    algorithm: &'static aws_lc_rs::digest::Algorithm,
+) -> Option<[Vec<u8>; 2]> {
     let issuer = parse(issuer)?;
     let name = digest(algorithm, issuer.subject().as_raw());
     let key = digest(algorithm, public_key(&issuer)?.1);

@@ -127,7 +127,8 @@ impl Ocsp {
         let Some(peers) = tls.ocsp_peer.as_ref().filter(|peers| peers.verify) else { return Ok(next) };
         self.log.debug("Plugging TLS OCSP peer for [Client]");
         if !tls.verify {
-            let text = "OCSP peer verification for client connections requires TLS verify (mTLS) to be enabled";
+            let text =
+                "OCSP peer verification for client connections requires TLS verify (mTLS) to be enabled";
             return Err(text.to_owned());
         }
         let wanted = options.ocsp.cache.clone().unwrap_or_default();

@@ -11,8 +11,8 @@ use rustls::pki_types::CertificateDer;
 
 use super::cache::Cache;
 use super::certificate::{fingerprint, is_issuer, path, question, responders};
-use super::proof::{self, NO_DELEGATE, Proof};
 use super::fetch;
+use super::proof::{self, NO_DELEGATE, Proof};
 use crate::logging::Logger;
 use crate::tls::subject;
 
@@ -162,7 +162,8 @@ impl PeerCheck {
 
     /// Whether an answer holds now.
     fn is_current(&self, proof: &Proof) -> bool {
-        let seconds = |duration: std::time::Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX / 4);
+        let seconds =
+            |duration: std::time::Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX / 4);
         let skew = seconds(self.options.allowed_clockskew);
         let ttl = seconds(self.options.cache_ttl_when_next_update_unset);
         let end = proof.next_update.unwrap_or_else(|| proof.this_update.saturating_add(ttl));
@@ -208,7 +209,8 @@ impl PeerCheck {
 
     fn unreachable(&self, name: &str, was_revoked: bool) -> Asked {
         if !self.options.warn_only && self.options.allow_when_ca_unreachable {
-            let what = format_args!("Failed to obtain OCSP CA response for [{name}] but AllowWhenCAUnreachable set");
+            let what =
+                format_args!("Failed to obtain OCSP CA response for [{name}] but AllowWhenCAUnreachable set");
             if !was_revoked {
                 self.log.warn(format_args!("{what}; no cached revocation so allowing"));
                 return Asked::Allowed;
@@ -225,7 +227,9 @@ impl PeerCheck {
         for url in responders {
             self.log.debug(format_args!("Trying OCSP responder url [{url}]"));
             last = match fetch::get(url, &question, patience).await {
-                Ok(reply) if reply.status == StatusCode::OK && !reply.body.is_empty() => return Ok(reply.body),
+                Ok(reply) if reply.status == StatusCode::OK && !reply.body.is_empty() => {
+                    return Ok(reply.body);
+                }
                 Ok(reply) => format!("bad OCSP responder http status: [{}]", reply.status.as_u16()),
                 Err(error) => error,
             };

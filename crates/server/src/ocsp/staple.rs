@@ -17,9 +17,9 @@ use tokio::time::Instant;
 
 use super::cache::write_anew;
 use super::certificate::{hex_fingerprint, is_authority, is_issuer, must_staple, question, responders};
+use super::fetch;
 use super::peer::now;
 use super::proof::{self, Proof};
-use super::fetch;
 use crate::logging::Logger;
 use crate::tls::{Staple, authorities, subject};
 
@@ -180,7 +180,8 @@ impl Stapling {
     fn read(&self, raw: &[u8]) -> Result<Proof, String> {
         let now = now();
         let proof = proof::read(raw, &self.cert, &self.issuer, now)?;
-        let time = |seconds| Timestamp::from_second(seconds).map_or_else(|_| String::new(), |t| t.to_string());
+        let time =
+            |seconds| Timestamp::from_second(seconds).map_or_else(|_| String::new(), |t| t.to_string());
         match proof.next_update {
             Some(end) if end < now => Err(format!("invalid ocsp NextUpdate, is past time: {}", time(end))),
             _ if proof.this_update > now => {

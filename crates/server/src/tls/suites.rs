@@ -49,7 +49,8 @@ pub(super) fn provider(options: &TlsOptions) -> (CryptoProvider, Option<String>)
 }
 
 fn note(options: &TlsOptions) -> Option<String> {
-    let is_offered = |name: &str| ALWAYS_NAMES.contains(&name) || CHOSEN.iter().any(|(known, _)| *known == name);
+    let is_offered =
+        |name: &str| ALWAYS_NAMES.contains(&name) || CHOSEN.iter().any(|(known, _)| *known == name);
     let suites = options.cipher_suites.iter().flatten().map(|suite| suite.name());
     let curves = options.curve_preferences.iter().flatten();
     let curves = curves.filter(|curve| !GROUPS.iter().any(|(known, _)| known == *curve));

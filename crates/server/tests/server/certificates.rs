@@ -53,12 +53,27 @@ fn users(list: &[&str]) -> String {
 fn a_certificate_names_its_user() {
     let lab = Lab::new();
     let cases: &[(&[&str], &[(&str, &str)], Option<&str>, &str)] = &[
-        (&["email:e@x", "dns:h.x"], &[("CN", "c")], Some("e@x"), "Using email found in cert for auth [\"e@x\"]"),
-        (&["email:z@x", "dns:h.x"], &[("CN", "c")], Some("h.x"), "Using SAN found in cert for auth [\"h.x\"]"),
+        (
+            &["email:e@x", "dns:h.x"],
+            &[("CN", "c")],
+            Some("e@x"),
+            "Using email found in cert for auth [\"e@x\"]",
+        ),
+        (
+            &["email:z@x", "dns:h.x"],
+            &[("CN", "c")],
+            Some("h.x"),
+            "Using SAN found in cert for auth [\"h.x\"]",
+        ),
         (&["uri:spiffe://x/u"], &[("CN", "c")], Some("spiffe://x/u"), "Using URI found in cert"),
         (&[], &[("O", "o"), ("CN", "c")], Some("CN=c,O=o"), "Using DistinguishedNameMatch for auth"),
         (&[], &[("CN", "d"), ("O", "o")], Some("CN=d,O=o"), "Using DistinguishedNameMatch for auth"),
-        (&[], &[("DC", "org"), ("DC", "x"), ("OU", "a, b"), ("CN", "f")], Some("CN=f,OU=a\\\\, b,DC=x,DC=org"), "Using Dist"),
+        (
+            &[],
+            &[("DC", "org"), ("DC", "x"), ("OU", "a, b"), ("CN", "f")],
+            Some("CN=f,OU=a\\\\, b,DC=x,DC=org"),
+            "Using Dist",
+        ),
         (&[], &[("CN", "g"), ("UID", "u")], Some("CN=g"), "Using certificate subject for auth [\"CN=g\"]"),
         (&["dns:other"], &[("CN", "other")], None, "User in cert [\"CN=other\"], not found"),
         (&[], &[("CN", "c")], None, "not found"),
@@ -68,15 +83,26 @@ fn a_certificate_names_its_user() {
     for (number, (alternatives, subject, ..)) in cases.iter().enumerate() {
         lab.sign_as(&number.to_string(), &params(alternatives, subject));
     }
-    let names = ["\"e@x\"", "h.x", "\"spiffe://x/u\"", "\"CN=c,O=o\"", "\"O=o, cn=d\"", "\"CN=f,OU=a\\\\, b,DC=x,DC=org\"", "\"CN=g\"", "x"];
+    let names = [
+        "\"e@x\"",
+        "h.x",
+        "\"spiffe://x/u\"",
+        "\"CN=c,O=o\"",
+        "\"O=o, cn=d\"",
+        "\"CN=f,OU=a\\\\, b,DC=x,DC=org\"",
+        "\"CN=g\"",
+        "x",
+    ];
     let config = format!("{}{}", users(&names), lab.block("verify_and_map: true, ca_file: \"@ca.pem\""));
     for program in programs() {
         let server = Setup::default().program(&program).config(&config).flags(&["-D"]).start();
         for (number, (_, _, user, line)) in cases.iter().enumerate() {
             let before = server.log_len();
-            let entered = enter(&server, lab.secure(&server, Some(&number.to_string())), "{\"verbose\":false}");
+            let entered =
+                enter(&server, lab.secure(&server, Some(&number.to_string())), "{\"verbose\":false}");
             // A name is shown as it is configured.
-            let user = user.map(|user| if user == "CN=d,O=o" { "O=o, cn=d" } else { user }.replace("\\\\", "\\"));
+            let user =
+                user.map(|user| if user == "CN=d,O=o" { "O=o, cn=d" } else { user }.replace("\\\\", "\\"));
             assert_eq!(entered, user, "{} {number}: {}", program.display(), server.log());
             server.wait_for_log_after(before, line);
         }
@@ -119,7 +145,10 @@ fn a_reload_may_begin_to_map() {
     });
     server.reload(&format!("{users}{}", lab.block("verify_and_map: true, ca_file: \"@ca.pem\"")));
     // Who is somebody else now has to connect again; who is the same stays.
-    assert!(clients[0].barrier().is_err() || server.page("/connz?auth=1")["connections"][0]["authorized_user"] == "e@x");
+    assert!(
+        clients[0].barrier().is_err()
+            || server.page("/connz?auth=1")["connections"][0]["authorized_user"] == "e@x"
+    );
     clients[1].barrier().expect("is who it said it is");
 }
 

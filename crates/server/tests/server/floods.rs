@@ -137,7 +137,8 @@ fn what_comes_with_the_end_of_a_handshake_is_read_or_ends_it() {
 fn handshakes_may_be_limited() {
     let lab = Lab::new();
     for program in programs() {
-        let server = Setup::default().program(&program).config(&lab.block("connection_rate_limit: 2")).start();
+        let server =
+            Setup::default().program(&program).config(&lab.block("connection_rate_limit: 2")).start();
         let mut refusal = String::new();
         crate::eventually("one is refused", || {
             let (mut socket, _) = greeted(&server);
@@ -201,13 +202,17 @@ fn a_reload_that_switches_tls_breaks_no_word() {
 fn keys_that_are_no_longer_pinned_go() {
     let lab = Lab::new();
     let (one, other) = (lab.sign("one"), lab.sign("other"));
-    let block = |pins: &str| lab.block(&format!("verify: true, ca_file: \"@ca.pem\", pinned_certs: [{pins}]"));
+    let block =
+        |pins: &str| lab.block(&format!("verify: true, ca_file: \"@ca.pem\", pinned_certs: [{pins}]"));
     for program in programs() {
-        let server = Setup::default().program(&program).config(&block(&format!("\"{one}\", \"{other}\""))).start();
+        let server =
+            Setup::default().program(&program).config(&block(&format!("\"{one}\", \"{other}\""))).start();
         let mut clients = ["one", "other"].map(|name| lab.secure(&server, Some(name)));
         clients.iter_mut().for_each(|client| assert!(client.barrier().is_ok()));
         let lines = server.reload(&block(&format!("\"{one}\"")));
-        for text in ["[INF] Reloaded: 1 pinned_certs", "[INF] Disconnect 1 clients due to pinned certs reload"] {
+        for text in
+            ["[INF] Reloaded: 1 pinned_certs", "[INF] Disconnect 1 clients due to pinned certs reload"]
+        {
             assert!(lines.iter().any(|line| line.ends_with(text)), "{}: {lines:#?}", program.display());
         }
         server.wait_for_close("TLS Handshake Failure");
@@ -228,7 +233,11 @@ fn tls_may_be_first_and_optional() {
         let server = start("true");
         server.wait_for_log("[INF] TLS required for client connections");
         let said = info(&mut lab.shake(dial(&server), None));
-        assert!(said.contains("\"tls_required\":true,\"tls_available\":true"), "{} {said}", program.display());
+        assert!(
+            said.contains("\"tls_required\":true,\"tls_available\":true"),
+            "{} {said}",
+            program.display()
+        );
         let mut plain = dial(&server);
         plain.write_all(b"CONNECT {}\r\nPING\r\n").unwrap();
         let mut rest = Vec::new();

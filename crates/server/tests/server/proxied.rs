@@ -82,7 +82,8 @@ fn a_header_says_who_the_client_is() {
             gone(&server, socket);
         }
         // All in one piece, byte by byte, and the INFO that comes later knows better.
-        let whole = [&from_v4(&[7; 5])[..], b"CONNECT {\"verbose\":false,\"protocol\":1}\r\nPING\r\n"].concat();
+        let whole =
+            [&from_v4(&[7; 5])[..], b"CONNECT {\"verbose\":false,\"protocol\":1}\r\nPING\r\n"].concat();
         for size in [whole.len(), 1] {
             let (mut socket, _) = greeted(&server);
             socket.set_nodelay(true).unwrap();
@@ -112,7 +113,10 @@ fn what_is_no_good_ends_the_connection() {
             ([&b"PROXY "[..], &[b'a'; 200]].concat(), "v1 line too long"),
             (b"\r\n\r\n\0\rabcdefgh".to_vec(), "invalid PROXY protocol header: invalid signature"),
             (v2(0x11, 0x11, &[0; 12]), "invalid PROXY protocol header: invalid version 0x10"),
-            (v2(0x21, 0x31, &[0; 216]), "unsupported PROXY protocol feature: unsupported address family 0x30"),
+            (
+                v2(0x21, 0x31, &[0; 216]),
+                "unsupported PROXY protocol feature: unsupported address family 0x30",
+            ),
             (v2(0x21, 0x12, &[0; 12]), "unsupported PROXY protocol feature: only STREAM protocol supported"),
             (v2(0x2f, 0x11, &[0; 12]), "unknown PROXY protocol command: 0x0f"),
             (v2(0x21, 0x11, &[0; 11]), "IPv4 address data too short: 11 bytes"),
@@ -124,7 +128,8 @@ fn what_is_no_good_ends_the_connection() {
             let mut rest = Vec::new();
             let _ = socket.read_to_end(&mut rest);
             assert_eq!(rest, b"", "{}", String::from_utf8_lossy(&rest));
-            let line = server.wait_for_log(&format!("[WRN] Error reading PROXY protocol header from {from}: "));
+            let line =
+                server.wait_for_log(&format!("[WRN] Error reading PROXY protocol header from {from}: "));
             assert!(line.ends_with(why), "{} {line}", program.display());
         }
         server.wait_for_close("Protocol Violation");
@@ -143,7 +148,8 @@ fn what_is_no_good_ends_the_connection() {
             let from = socket.local_addr().unwrap();
             socket.write_all(sent).unwrap();
             socket.shutdown(std::net::Shutdown::Write).unwrap();
-            let line = server.wait_for_log(&format!("[WRN] Error reading PROXY protocol header from {from}: "));
+            let line =
+                server.wait_for_log(&format!("[WRN] Error reading PROXY protocol header from {from}: "));
             assert!(line.ends_with(why), "{} {line} {}", program.display(), sent.escape_ascii());
         }
     }

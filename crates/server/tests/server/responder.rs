@@ -12,8 +12,8 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use jiff::Timestamp;
 use myelin_wire::der::{tag, write};
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, SerialNumber, SigningKey,
+    BasicConstraints, Certificate, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, SerialNumber, SigningKey,
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -67,7 +67,9 @@ impl Authority {
         params.custom_extensions.extend(responder.map(access));
         if must {
             let feature = write(tag::SEQUENCE, &[&write(tag::INTEGER, &[&[5]])]);
-            params.custom_extensions.push(CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 24], feature));
+            params
+                .custom_extensions
+                .push(CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 24], feature));
         }
         self.finish(params)
     }
@@ -96,7 +98,14 @@ impl Authority {
     }
 
     /// The same by somebody who shows these certificates.
-    pub(crate) fn answer_by(&self, signer: &KeyPair, shown: &[&[u8]], serial: &[u8], says: Says, now: i64) -> Vec<u8> {
+    pub(crate) fn answer_by(
+        &self,
+        signer: &KeyPair,
+        shown: &[&[u8]],
+        serial: &[u8],
+        says: Says,
+        now: i64,
+    ) -> Vec<u8> {
         if says == Says::Nonsense {
             return b"nonsense".to_vec();
         }
@@ -108,7 +117,8 @@ impl Authority {
         };
         let (_, parsed) = X509Certificate::from_der(self.cert.der()).expect("a certificate");
         let key = parsed.public_key().subject_public_key.data.as_ref();
-        let hash = |bytes: &[u8]| write(tag::OCTET_STRING, &[digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref()]);
+        let hash =
+            |bytes: &[u8]| write(tag::OCTET_STRING, &[digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref()]);
         let (name_hash, key_hash) = (hash(parsed.subject().as_raw()), hash(key));
         let sha1 = sequence(&[&write(tag::OID, &[&[0x2b, 0x0e, 3, 2, 0x1a]]), &write(tag::NULL, &[])]);
         let id = sequence(&[&sha1, &name_hash, &key_hash, &write(tag::INTEGER, &[serial])]);
@@ -210,7 +220,8 @@ fn question(request: &[u8]) -> Option<Vec<u8>> {
         let text = path.rsplit('/').next()?.replace("%2B", "+").replace("%2F", "/").replace("%3D", "=");
         return Some(from_base64(&text));
     }
-    let line = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
+    let line =
+        head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
     let body = &request[end + 4..];
     (body.len() >= line?.parse().ok()?).then(|| body.to_vec())
 }

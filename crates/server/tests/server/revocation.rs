@@ -33,7 +33,8 @@ impl Lab {
 
     /// Writes another certificate of the server's.
     fn renew(&self, serial: u64, must_staple: bool) {
-        let signed = self.responder.authority.sign("localhost", serial, Some(&self.responder.url), must_staple);
+        let signed =
+            self.responder.authority.sign("localhost", serial, Some(&self.responder.url), must_staple);
         fs::write(self.dir.path().join("server.pem"), signed.cert.pem()).unwrap();
         fs::write(self.dir.path().join("server.key"), signed.key.serialize_pem()).unwrap();
     }
@@ -100,7 +101,8 @@ impl ServerCertVerifier for Curious {
 fn connect(server: &Server, shown: Option<&Signed>) -> (Secure, Arc<Mutex<Vec<u8>>>) {
     let proof = Arc::<Mutex<Vec<u8>>>::default();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Curious(Arc::clone(&proof))));
     let config = match shown {
         None => builder.with_no_client_auth(),
@@ -160,7 +162,8 @@ fn proofs_are_fetched_shown_and_kept() {
         fs::copy(other.dir.path().join("server.pem"), dir.join("server.pem")).unwrap();
         fs::copy(other.dir.path().join("server.key"), dir.join("server.key")).unwrap();
         fs::copy(other.dir.path().join("ca.pem"), dir.join("ca.pem")).unwrap();
-        let server = lab.start(&program, "", &format!("ocsp {{ mode: always, url: \"{}\" }}", other.responder.url));
+        let server =
+            lab.start(&program, "", &format!("ocsp {{ mode: always, url: \"{}\" }}", other.responder.url));
         assert!(!proof(&server).is_empty());
         assert_eq!((lab.responder.asked(), other.responder.asked()), (0, 1));
     }
@@ -173,8 +176,16 @@ fn without_a_proof_there_is_no_start() {
         for (says, mode, why) in [
             (Says::Revoked, "always", "found existing OCSP status for certificate at '@server.pem': revoked"),
             (Says::Revoked, "must", "found existing OCSP status for certificate at '@server.pem': revoked"),
-            (Says::Nonsense, "auto", "bad OCSP status update for certificate at '@server.pem': exhausted ocsp servers: "),
-            (Says::Forged, "auto", "bad OCSP status update for certificate at '@server.pem': exhausted ocsp servers: "),
+            (
+                Says::Nonsense,
+                "auto",
+                "bad OCSP status update for certificate at '@server.pem': exhausted ocsp servers: ",
+            ),
+            (
+                Says::Forged,
+                "auto",
+                "bad OCSP status update for certificate at '@server.pem': exhausted ocsp servers: ",
+            ),
             (Says::Outdated, "auto", "invalid ocsp NextUpdate, is past time: 20"),
         ] {
             lab.responder.say(1, says);

@@ -24,8 +24,7 @@ pub(super) static TLS: Block = Block {
         )
         .live(),
         Entry::new(&["timeout"], "seconds or duration", "2", "Time for the handshake.").live(),
-        Entry::new(&["connection_rate_limit"], "number", "0", "Handshakes per second; 0 is no limit.")
-            .live(),
+        Entry::new(&["connection_rate_limit"], "number", "0", "Handshakes per second; 0 is no limit.").live(),
         Entry::new(&["min_version"], "`1.2` or `1.3`", "1.2", "Oldest version.").live(),
         Entry::new(&["cipher_suites"], "list", "", "Suites for TLS 1.2.").live(),
         Entry::new(
