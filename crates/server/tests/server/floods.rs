@@ -32,7 +32,7 @@ fn handshakes_that_do_not_go_on_hold_up_nobody() {
     const CROWD: usize = 3000;
     allow_descriptors(CROWD as u64 + 1000);
     let lab = Lab::new();
-    let server = lab.server("timeout: 25");
+    let server = lab.server("timeout: 100");
     let mut old = lab.secure(&server, None);
     old.send("CONNECT {\"verbose\":false}\r\nSUB echo 1\r\n");
     old.barrier().unwrap();
@@ -278,7 +278,7 @@ fn a_key_behind_a_password_is_refused_clearly() {
 #[test]
 fn a_client_that_resets_in_the_middle_costs_nothing() {
     let lab = Lab::new();
-    let server = Server::with_config(&lab.block("timeout: 25"));
+    let server = Server::with_config(&lab.block("timeout: 100"));
     for _ in 0..200 {
         let mut socket = TcpStream::connect(server.address()).unwrap();
         socket.write_all(&hello(&lab)).unwrap();

@@ -1,6 +1,7 @@
 //! Tests only: an authority with certificates that may be revoked, and its responder.
 //!
 //! Both the tests within the server and those of the program use this file.
+#![allow(dead_code, reason = "each of the two uses its part")]
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
