@@ -220,6 +220,7 @@ async fn the_official_client_comes_in_by_every_mode() {
     let mutual = "verify: true, ca_file: \"@ca.pem\"";
     let mapped = "verify_and_map: true, ca_file: \"@ca.pem\"";
     let optional = "allow_non_tls: true\n";
+    let mutual_first = format!("{mutual}, handshake_first: true");
     for (name, more, block, options) in [
         ("after INFO", "", "", lab.options()),
         ("first", "", "handshake_first: true", lab.options().tls_first()),
@@ -228,7 +229,7 @@ async fn the_official_client_comes_in_by_every_mode() {
         ("optional, with", optional, "", lab.options()),
         ("optional, without", optional, "", anonymous()),
         ("mutual", "", mutual, shown()),
-        ("mutual and first", "", &format!("{mutual}, handshake_first: true"), shown().tls_first()),
+        ("mutual and first", "", mutual_first.as_str(), shown().tls_first()),
         ("mapped", users, mapped, shown()),
         ("1.3", "", "min_version: \"1.3\"", lab.options()),
         ("behind nobody", "proxy_protocol: true\n", "", lab.options()),
