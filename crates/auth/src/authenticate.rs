@@ -17,6 +17,8 @@ pub enum Reject {
     Wrong,
     /// The user may not come in this way.
     ConnectionType,
+    /// The certificate, if there is one, names no user; or there should be one and is none.
+    Certificate,
 }
 
 impl fmt::Display for Reject {
@@ -25,6 +27,7 @@ impl fmt::Display for Reject {
             Self::Missing => "credentials are missing",
             Self::Wrong => "unknown user or wrong secret",
             Self::ConnectionType => "connection type is not allowed for this user",
+            Self::Certificate => "no user for this certificate",
         })
     }
 }
@@ -46,9 +49,10 @@ pub fn authenticate(
         Method::Open => Ok(Identity::global(credentials)),
         Method::Token(token) => by_token(token, credentials),
         Method::SingleUser { name, password } => by_single_user(name, password, credentials),
+        Method::Users(users) if config.maps(via) => by_certificate(users, credentials, via),
         Method::Users(users) => match config.no_auth_user() {
             Some(user) if credentials.is_anonymous() => as_no_auth_user(user, credentials, via),
-            _ => by_users(users, credentials, via),
+            _ => by_users(config, users, credentials, via),
         },
     }
 }
@@ -75,13 +79,29 @@ fn by_single_user(
     right_password.map(|()| Identity::global(credentials))
 }
 
-fn by_users(users: &Users, credentials: &Credentials, via: ConnectionType) -> Result<Identity, Reject> {
+/// Compat: whoever has a password must send it too.
+fn by_certificate(users: &Users, credentials: &Credentials, via: ConnectionType) -> Result<Identity, Reject> {
+    let certificate = credentials.certificate.as_ref().ok_or(Reject::Certificate)?;
+    let user = certificate.find(users, via).0.ok_or(Reject::Certificate)?;
+    check(&user.password, credentials.pass.as_ref())?;
+    let_in(user, credentials, via)
+}
+
+fn by_users(
+    config: &AuthConfig,
+    users: &Users,
+    credentials: &Credentials,
+    via: ConnectionType,
+) -> Result<Identity, Reject> {
     let name = credentials.user().ok_or(Reject::Missing)?;
     let user = users.get(name);
     let stored = user.map_or(users.decoy(), |user| &user.password);
     let right_password = check(stored, credentials.pass.as_ref());
     let user = user.ok_or(Reject::Wrong)?;
     right_password?;
+    if config.is_only_mapped(user, via) {
+        return Err(Reject::Certificate);
+    }
     let_in(user, credentials, via)
 }
 
@@ -110,8 +130,8 @@ fn check(stored: &StoredSecret, given: Option<&Secret>) -> Result<(), Reject> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AccountName;
     use crate::permissions::Permissions;
+    use crate::{AccountName, ClientCertificate};
     use std::sync::Arc;
 
     const PA: &str = "$2a$04$HC3pb82UrzraClGLwypBgOiyUbVMgoaS1XYV5Dr5RzehWUR8aIg6K";
@@ -323,6 +343,59 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_names_the_user_where_certificates_are_mapped() {
+        let mapped = |list: Vec<User>| AuthConfig {
+            maps_certificates: vec![ConnectionType::Standard],
+            ..users(Some("a"), list)
+        };
+        let config = mapped(vec![user("a", "pa"), user("e@x", ""), user("f@x", "pf"), user("g@x", PA)]);
+        let shown = |name: &str, words: &str| Credentials {
+            certificate: Some(Arc::new(ClientCertificate {
+                emails: vec![name.to_owned()],
+                ..ClientCertificate::default()
+            })),
+            ..connect(words)
+        };
+        for (name, words, expected) in [
+            ("e@x", "", Ok("e@x")),
+            // Whoever else it says it is.
+            ("e@x", "user=a", Ok("e@x")),
+            ("e@x", "user=a pass=pa", Err(Reject::Wrong)),
+            ("f@x", "", Err(Reject::Wrong)),
+            ("f@x", "pass=pf", Ok("f@x")),
+            ("g@x", "pass=pa", Ok("g@x")),
+            ("h@x", "user=a pass=pa", Err(Reject::Certificate)),
+            ("E@X", "", Err(Reject::Certificate)),
+        ] {
+            let answer = authenticate(&config, &shown(name, words), ConnectionType::Standard);
+            let user = answer.map(|identity| identity.user.expect("users have names"));
+            assert_eq!(user.as_deref().map_err(|&reject| reject), expected, "{name} {words}");
+        }
+        assert!(config.is_slow(&shown("g@x", ""), ConnectionType::Standard));
+        assert!(!config.is_slow(&shown("f@x", ""), ConnectionType::Standard));
+        // Without a certificate nobody is let in, whatever they know.
+        check_rows(&config, &[("user=a pass=pa", Err(Reject::Certificate)), ("", Err(Reject::Certificate))]);
+        assert!(config.anonymous(ConnectionType::Standard).is_none());
+    }
+
+    #[test]
+    fn who_is_known_by_certificate_only_cannot_come_in_without_by_another_door() {
+        let config = AuthConfig {
+            maps_certificates: vec![ConnectionType::Websocket],
+            ..users(Some("n"), [user("e@x", ""), user("n", ""), user("p", "p")])
+        };
+        check_rows(
+            &config,
+            &[
+                ("user=e@x", Err(Reject::Certificate)),
+                ("", Ok(Some("n"))),
+                ("user=n", Ok(Some("n"))),
+                ("user=p pass=p", Ok(Some("p"))),
+            ],
+        );
+    }
+
+    #[test]
     fn unknown_names_are_as_slow_as_known_ones() {
         let plain = users(None, [user("a", "pa")]);
         let hashed =
@@ -334,8 +407,8 @@ mod tests {
             ("user=b pass=pa", true),
             ("user=nobody pass=pa", true),
         ] {
-            assert_eq!(hashed.is_slow(&connect(words)), slow, "{words}");
-            assert!(!plain.is_slow(&connect(words)), "{words}");
+            assert_eq!(hashed.is_slow(&connect(words), ConnectionType::Standard), slow, "{words}");
+            assert!(!plain.is_slow(&connect(words), ConnectionType::Standard), "{words}");
         }
         let Method::Users(users) = &hashed.method else { unreachable!() };
         assert_eq!(users.decoy().cost(), Some(5));

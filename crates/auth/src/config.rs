@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::authenticate::authenticate;
+use crate::certificate::Subjects;
 use crate::credentials::{ConnectionType, ConnectionTypes, Credentials};
 use crate::identity::{AccountName, Identity};
 use crate::permissions::Permissions;
@@ -21,6 +22,9 @@ pub struct AuthConfig {
     /// Whether `no_auth_user` was not configured but follows from configuring nothing except the system
     /// account. Compat: INFO then still says `auth_required`.
     pub no_auth_user_implied: bool,
+    /// The ways in on which users are those that their certificates name (`verify_and_map`). Only
+    /// [`Method::Users`] heeds it.
+    pub maps_certificates: Vec<ConnectionType>,
 }
 
 /// What a CONNECT must bring.
@@ -48,6 +52,7 @@ pub struct Users {
     /// What the passwords of unknown names are compared with: nothing agrees with it, and finding that out
     /// is as slow as for the slowest user, so that names cannot be probed by time.
     decoy: StoredSecret,
+    subjects: Subjects,
 }
 
 /// One configured user.
@@ -71,7 +76,8 @@ impl Users {
     pub fn new(users: impl IntoIterator<Item = User>) -> Self {
         let by_name: HashMap<_, _> = users.into_iter().map(|user| (user.name.clone(), user)).collect();
         let slowest = by_name.values().filter_map(|user| user.password.cost()).max();
-        Self { by_name, decoy: StoredSecret::decoy(slowest) }
+        let subjects = Subjects::of(by_name.keys().map(String::as_str));
+        Self { by_name, decoy: StoredSecret::decoy(slowest), subjects }
     }
 
     /// The user called `name`.
@@ -83,6 +89,11 @@ impl Users {
     /// What to compare the password of an unknown user with.
     pub(crate) fn decoy(&self) -> &StoredSecret {
         &self.decoy
+    }
+
+    /// The users that are called as the subjects of certificates are.
+    pub(crate) fn subjects(&self) -> &Subjects {
+        &self.subjects
     }
 }
 
@@ -96,7 +107,7 @@ impl AuthConfig {
     /// Connections authenticate by `method`, without a `no_auth_user`.
     #[must_use]
     pub fn new(method: Method) -> Self {
-        Self { method, no_auth_user: None, no_auth_user_implied: false }
+        Self { method, no_auth_user: None, no_auth_user_implied: false, maps_certificates: Vec::new() }
     }
 
     /// Whether a connection must authenticate at all, be it as the `no_auth_user`.
@@ -115,8 +126,25 @@ impl AuthConfig {
     /// Whether [`authenticate`](crate::authenticate) may take tens of milliseconds or more for these
     /// credentials, so that it must run off the data path.
     #[must_use]
-    pub fn is_slow(&self, credentials: &Credentials) -> bool {
-        self.stored_secret(credentials).is_some_and(StoredSecret::is_slow)
+    pub fn is_slow(&self, credentials: &Credentials, via: ConnectionType) -> bool {
+        self.stored_secret(credentials, via).is_some_and(StoredSecret::is_slow)
+    }
+
+    /// Whether those who come in by `via` are the users that their certificates name.
+    #[must_use]
+    pub fn maps(&self, via: ConnectionType) -> bool {
+        matches!(self.method, Method::Users(_)) && self.maps_certificates.contains(&via)
+    }
+
+    /// Whether the user has no other proof than a certificate, although here none is asked for.
+    ///
+    /// Compat: a user without a password would otherwise be anybody's who comes in by another door.
+    pub(crate) fn is_only_mapped(&self, user: &User, via: ConnectionType) -> bool {
+        let mut ways = self.maps_certificates.iter();
+        user.password.is_empty()
+            && !self.maps(via)
+            && self.no_auth_user.as_ref() != Some(&user.name)
+            && ways.any(|&way| user.connection_types.allow(way))
     }
 
     /// Who a connection is that begins with something else than CONNECT, if that is allowed. Never slow.
@@ -134,8 +162,11 @@ impl AuthConfig {
     }
 
     /// The secret that the credentials would be compared with.
-    fn stored_secret(&self, credentials: &Credentials) -> Option<&StoredSecret> {
+    fn stored_secret(&self, credentials: &Credentials, via: ConnectionType) -> Option<&StoredSecret> {
         match &self.method {
+            Method::Users(users) if self.maps(via) => {
+                Some(&credentials.certificate.as_ref()?.find(users, via).0?.password)
+            }
             Method::Open => None,
             Method::Token(token) => Some(token),
             Method::SingleUser { password, .. } => Some(password),

@@ -1,5 +1,8 @@
 //! What a connection says about itself: the credentials of its CONNECT and the way it came in.
 
+use std::sync::Arc;
+
+use crate::certificate::ClientCertificate;
 use crate::secret::Secret;
 
 /// The credentials in a CONNECT. A field that is absent and one that is empty mean the same.
@@ -17,6 +20,8 @@ pub struct Credentials {
     pub nkey: Option<String>,
     /// `sig`: over the nonce, for `jwt` and `nkey`.
     pub sig: Option<String>,
+    /// The certificate that the client has shown in its handshake.
+    pub certificate: Option<Arc<ClientCertificate>>,
 }
 
 impl Credentials {

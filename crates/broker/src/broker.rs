@@ -215,7 +215,8 @@ impl Broker {
     /// A line about one connection, in the reference's form.
     pub fn log_for(&self, level: Level, conn: &Conn, line: fmt::Arguments<'_>) {
         if self.log.enabled(level) {
-            let (peer, cid, label) = (conn.endpoint().peer, conn.cid(), conn.label());
+            // Compat: behind a proxy the log goes on to call it by its socket.
+            let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
             self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}"));
         }
     }

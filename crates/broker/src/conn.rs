@@ -10,7 +10,7 @@ use crate::subscription::Subscription;
 use crate::traffic::Counter;
 use bytes::Bytes;
 use hashbrown::HashTable;
-use myelin_auth::{Permissions, ReplyGrants};
+use myelin_auth::{ClientCertificate, Permissions, ReplyGrants};
 use myelin_stdx::mem::{Accountant, Kind};
 use myelin_wire::error::CloseReason;
 use std::hash::BuildHasher;
@@ -87,6 +87,8 @@ pub struct TlsDetails {
     pub is_first: bool,
     /// What the peer has shown, its own certificate first.
     pub peer_certs: Vec<PeerCertificate>,
+    /// What the first of them says of whose it is.
+    pub certificate: Option<Arc<ClientCertificate>>,
 }
 
 /// A certificate in the words of monitoring.
@@ -105,6 +107,8 @@ pub struct Conn {
     cid: u64,
     slot: u32,
     endpoint: Endpoint,
+    /// Who is behind the peer, if that is a proxy and says so.
+    client: OnceLock<Box<SocketAddr>>,
     pub(crate) outbox: Outbox,
     sink: Box<dyn Sink>,
     /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its subscriptions.
@@ -170,6 +174,7 @@ impl Conn {
             cid,
             slot: commons.slots.take(),
             endpoint,
+            client: OnceLock::new(),
             outbox: Outbox::default(),
             sink,
             headers: AtomicBool::new(false),
@@ -206,9 +211,25 @@ impl Conn {
         self.slot
     }
 
-    /// Where it comes from.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    /// Where it comes from: the client, also where a proxy stands between.
+    pub fn endpoint(&self) -> Endpoint {
+        let peer = self.client.get().map_or(self.endpoint.peer, |client| **client);
+        Endpoint { peer, ..self.endpoint }
+    }
+
+    /// The other end of the socket, which may be a proxy.
+    pub fn peer(&self) -> SocketAddr {
+        self.endpoint.peer
+    }
+
+    /// The peer is a proxy, and this is its client. Only the first call counts.
+    pub fn set_client(&self, client: SocketAddr) {
+        let _ = self.client.set(Box::new(client));
+    }
+
+    /// What the client's certificate says, if it has shown one.
+    pub(crate) fn certificate(&self) -> Option<Arc<ClientCertificate>> {
+        lock(&self.details).tls.as_ref()?.certificate.clone()
     }
 
     pub(crate) fn memory(&self) -> &Accountant {

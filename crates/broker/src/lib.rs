@@ -39,7 +39,7 @@ pub use log::{Level, Log, Span};
 pub use outbox::{Drained, Segment};
 pub use parcel::{Letter, Parcel};
 pub use service::{Binding, Service};
-pub use session::{AuthTask, Consumed, Refreshed, Removal, Session, Verdict, Why};
+pub use session::{AuthTask, Consumed, Greeting, Refreshed, Removal, Session, Verdict, Why};
 pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;

@@ -108,7 +108,7 @@ impl Changes<'_> {
         }
         let advertise = |o: &Options| text(o.server.client_advertise.as_ref());
         if advertise(self.old) != advertise(self.new) {
-            // Compat: the one line that begins differently.
+            // Compat: a line that begins differently.
             self.lines.push(format!("Reload: client_advertise = {}", advertise(self.new)));
         }
         Ok(())
@@ -140,6 +140,7 @@ impl Changes<'_> {
         self.fixed("NoSystemAccount", |o| o.accounts.no_system_account)?;
         self.quiet("authorization username", |o| o.authorization.user.clone());
         self.quiet("authorization password", |o| o.authorization.password.clone());
+        self.fixed("ProxyProtocol", |o| o.server.proxy_protocol)?;
         self.quiet("authorization token", |o| o.authorization.token.clone());
         Ok(())
     }
@@ -228,7 +229,13 @@ impl Changes<'_> {
         self.live("reconnect_error_reports", |o| o.logging.reconnect_error_reports);
         self.quiet("tags", |o| o.identity.tags.clone());
         self.quiet("metadata", |o| o.identity.metadata.clone());
-        self.fixed("FeatureFlags", |o| map(&o.identity.feature_flags.0))
+        self.fixed("FeatureFlags", |o| map(&o.identity.feature_flags.0))?;
+        self.quiet("OCSP", |o| o.ocsp.stapling.clone());
+        if self.old.ocsp.cache != self.new.ocsp.cache {
+            // Compat: the other line that begins differently.
+            self.lines.push("Reloaded OCSP peer cache".to_owned());
+        }
+        Ok(())
     }
 }
 
@@ -286,6 +293,8 @@ mod tests {
         let new = r#"
             server_tags: [a, b]
             server_metadata { a: b }
+            ocsp: true
+            ocsp_cache: true
             reconnect_error_reports: 6
             connect_error_reports: 5
             max_traced_msg_len: 7
@@ -325,6 +334,8 @@ mod tests {
                 "Reloaded: reconnect_error_reports = 6",
                 "Reloaded: tags",
                 "Reloaded: metadata",
+                "Reloaded: OCSP",
+                "Reloaded OCSP peer cache",
             ]
         );
     }
@@ -355,6 +366,7 @@ mod tests {
             ("", "logfile_max_num: 10", "LogMaxFiles: old=0, new=10"),
             ("", "accounts { S {} }\nsystem_account: S", "SystemAccount: old=, new=S"),
             ("", "no_system_account: true", "NoSystemAccount: old=false, new=true"),
+            ("", "proxy_protocol: true", "ProxyProtocol: old=false, new=true"),
             (
                 "",
                 "authorization { users: [ {user: a, password: p} ] }\nno_auth_user: a",

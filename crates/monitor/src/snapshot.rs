@@ -143,6 +143,28 @@ pub struct ServerSnapshot {
     pub stale_connections: LinkCounts,
     /// Requests by page, as counted through [`Source::count_request`].
     pub http_req_stats: BTreeMap<String, u64>,
+    /// Where authorities' answers about the certificates of clients are kept.
+    pub ocsp_peer_cache: Option<OcspPeerCache>,
+}
+
+/// The cache of OCSP's answers. Compat: what is zero is left out.
+#[derive(Debug, Clone, Default, Serialize)]
+#[allow(missing_docs)]
+pub struct OcspPeerCache {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub cache_type: &'static str,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_hits: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_misses: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached_responses: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached_revoked_responses: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached_good_responses: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached_unknown_responses: i64,
 }
 
 /// Name, version and addresses: the first keys of `/varz`.

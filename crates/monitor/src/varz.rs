@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::answer::Answer;
 use crate::snapshot::{
     Identity, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, Limits, LinkCounts,
-    Process, ServerSnapshot, Source, Traffic,
+    OcspPeerCache, Process, ServerSnapshot, Source, Traffic,
 };
 use crate::text::{age, utc};
 use myelin_wire::json::{is_zero, nanoseconds};
@@ -90,6 +90,8 @@ struct Varz<'a> {
     system_account: &'a str,
     #[serde(skip_serializing_if = "is_zero")]
     pinned_account_fails: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ocsp_peer_cache: Option<&'a OcspPeerCache>,
     slow_consumer_stats: LinkCounts,
     stale_connection_stats: LinkCounts,
     disk_io_wait_stats: DiskWaits,
@@ -148,6 +150,7 @@ impl<'a> Varz<'a> {
             feature_flags: &settings.feature_flags,
             system_account: &settings.system_account,
             pinned_account_fails: settings.pinned_account_fails,
+            ocsp_peer_cache: server.ocsp_peer_cache.as_ref(),
             slow_consumer_stats: server.slow_consumers,
             stale_connection_stats: server.stale_connections,
             disk_io_wait_stats: DiskWaits::default(),

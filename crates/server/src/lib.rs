@@ -12,6 +12,7 @@ mod lifecycle;
 mod listener;
 mod logging;
 mod monitoring;
+mod ocsp;
 mod pidfile;
 mod ports;
 mod process;

@@ -3,6 +3,7 @@
 use crate::http::{self, Scheme};
 use crate::logging::{Clock, Config, Destination, Logger, Losses, Syslog};
 use crate::monitoring::{Addresses, Monitor};
+use crate::ocsp::Ocsp;
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, Places, ShardThread};
@@ -113,6 +114,7 @@ pub(crate) struct Server {
     pub(crate) monitor: Arc<Monitor>,
     pub(crate) addresses: Bound,
     pub(crate) client_tls: Arc<ClientTls>,
+    pub(crate) ocsp: Ocsp,
     /// Of monitoring over HTTPS.
     pub(crate) monitor_tls: Option<Arc<tls::Current>>,
     pub(crate) ports_file: Option<PathBuf>,
@@ -139,16 +141,24 @@ impl Server {
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let broker = new_broker(options, id, name, log)?;
-        let client_tls = Arc::<ClientTls>::default();
-        client_tls.set(ClientOffer::of(options).map_err(StartError::new)?);
+        let client_tls = ClientTls::new(options.server.proxy_protocol);
+        let mut ocsp = Ocsp::new(log, control.handle());
+        let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
+        let mut proofs = ocsp.prepare(options, offer.as_mut(), None).map_err(StartError::new)?;
+        proofs.complaint.take().map_or(Ok(()), |complaint| Err(StartError::new(complaint)))?;
+        client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
         let shards = start_shards(&broker, control.handle(), &client_tls)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
+        monitor.set_ocsp(ocsp.cache());
         let monitor_tls = monitor_tls(options)?;
         let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
+        if options.server.proxy_protocol {
+            log.info("PROXY protocol enabled for client connections");
+        }
         let address = client.local_addr().map_err(failed("no client address"))?;
         let advertised = advertised(options, address.port()).map_err(|(value, error)| {
             let what = "Error setting server INFO with ClientAdvertise value of";
@@ -161,6 +171,7 @@ impl Server {
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
         }
+        ocsp.take_effect(proofs);
         let mut server = Self {
             loaded,
             log: Arc::clone(log),
@@ -169,6 +180,7 @@ impl Server {
             monitor,
             addresses: Bound { client: address, monitoring },
             client_tls,
+            ocsp,
             monitor_tls,
             ports_file: None,
             jetstream,
@@ -190,9 +202,13 @@ impl Server {
     /// Heeds signals until one of them ends the server. This runs on the main thread, not on the runtime's:
     /// a reload may read files and open a log here, and holds up nothing but the next signal.
     fn serve(mut self, control: &Runtime, mut signals: Signals, read_again: ReadAgain<'_>) {
+        let revoked = self.ocsp.end();
         control.block_on(async {
             loop {
-                let signal = signals.next().await;
+                let signal = tokio::select! {
+                    signal = signals.next() => signal,
+                    () = revoked.notified() => return,
+                };
                 self.trapped(signal);
                 match signal {
                     Signal::Shutdown(_) => return,
@@ -258,6 +274,7 @@ impl Server {
         if let Some(path) = &self.ports_file {
             ports::remove(path);
         }
+        self.ocsp.save();
         self.log.info("Server Exiting..");
     }
 }
@@ -289,7 +306,7 @@ fn new_broker(
 }
 
 fn announce_tls(offer: &ClientOffer, log: &Logger) {
-    offer.notes.iter().for_each(|note| log.warn(note));
+    offer.note.iter().for_each(|note| log.warn(note));
     let is_first = offer.first == HandshakeFirst::Yes;
     let how = if offer.is_optional && !is_first { "available" } else { "required" };
     log.info(format_args!("TLS {how} for client connections"));
@@ -340,7 +357,7 @@ fn monitor_tls(options: &Options) -> Result<Option<Arc<tls::Current>>, StartErro
     }
     let options =
         options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
-    // Its notes are those of the clients' offer, which are logged in any case.
+    // Its note is that of the clients' offer, which is logged in any case.
     let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
     Ok(Some(tls::Current::new(offer.config)))
 }

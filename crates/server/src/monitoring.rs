@@ -10,6 +10,7 @@ mod jetstream;
 
 use crate::http::RequestCounts;
 use crate::logging::Logger;
+use crate::ocsp;
 use crate::process::{self, Meter};
 use configured::Configured;
 use jiff::Timestamp;
@@ -21,7 +22,9 @@ use myelin_monitor::{
     AccountSnapshot, Clocks, ConnSnapshot, Health, Identity, InterestSnapshot, LinkCounts, Process,
     QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Source, Stamp, SubSnapshot, ThreadSnapshot, Traffic,
 };
-use myelin_monitor::{JetStreamAccount, JetStreamSnapshot, StoredAccount, StreamParts, StreamSnapshot};
+use myelin_monitor::{
+    JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -42,6 +45,7 @@ pub(crate) struct Monitor {
     requests: RequestCounts,
     addresses: OnceLock<Addresses>,
     jetstream: OnceLock<Arc<JetStream>>,
+    ocsp: OnceLock<Arc<ocsp::Current>>,
 }
 
 impl Monitor {
@@ -59,6 +63,7 @@ impl Monitor {
             requests: RequestCounts::default(),
             addresses: OnceLock::new(),
             jetstream: OnceLock::new(),
+            ocsp: OnceLock::new(),
         })
     }
 
@@ -80,6 +85,11 @@ impl Monitor {
     /// Shows this JetStream from now on.
     pub(crate) fn set_jetstream(&self, jetstream: &Arc<JetStream>) {
         let _ = self.jetstream.set(Arc::clone(jetstream));
+    }
+
+    /// Shows the cache of OCSP from now on.
+    pub(crate) fn set_ocsp(&self, cache: Arc<ocsp::Current>) {
+        let _ = self.ocsp.set(cache);
     }
 
     fn account_snapshot(
@@ -106,8 +116,22 @@ impl Monitor {
             auth_required: self.broker.auth().advertised(),
             tls_required: info.tls_required,
             tls_verify: info.tls_verify,
+            tls_ocsp_peer_verify: info.tls_required && self.configured().asks_about_peers,
             ..Identity::default()
         }
+    }
+
+    fn ocsp_peer_cache(&self) -> Option<OcspPeerCache> {
+        let stats = self.ocsp.get()?.stats()?;
+        Some(OcspPeerCache {
+            cache_type: "local",
+            cache_hits: stats.hits,
+            cache_misses: stats.misses,
+            cached_responses: stats.responses,
+            cached_revoked_responses: stats.revokes,
+            cached_good_responses: stats.goods,
+            cached_unknown_responses: stats.unknowns,
+        })
     }
 
     fn process(&self) -> Process {
@@ -167,6 +191,7 @@ impl Source for Monitor {
             slow_consumers: clients(&counters.slow_consumers),
             stale_connections: clients(&counters.stale_connections),
             http_req_stats: self.requests.snapshot(),
+            ocsp_peer_cache: self.ocsp_peer_cache(),
         }
     }
 

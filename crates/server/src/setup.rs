@@ -82,6 +82,9 @@ pub(crate) fn auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
         });
     }
     config.method = Method::Users(Users::new(users));
+    if options.tls.as_ref().is_some_and(|tls| tls.verify_and_map) {
+        config.maps_certificates.push(ConnectionType::Standard);
+    }
     Ok(config)
 }
 

@@ -50,6 +50,8 @@ pub enum ErrorText {
     NoRespondersRequiresHeaders,
     /// Too many PINGs stayed without an answer.
     StaleConnection,
+    /// More TLS handshakes were asked for than `connection_rate_limit` allows.
+    ConnectionThrottling,
 }
 
 impl fmt::Display for ErrorText {
@@ -95,6 +97,9 @@ impl fmt::Display for ErrorText {
             Self::InvalidClientProtocol => f.write_str("invalid client protocol"),
             Self::NoRespondersRequiresHeaders => f.write_str("no responders requires headers support"),
             Self::StaleConnection => f.write_str("Stale Connection"),
+            Self::ConnectionThrottling => {
+                f.write_str("Connection throttling is active. Please try again later.")
+            }
         }
     }
 }

@@ -8,9 +8,9 @@ use crate::conn::{ConnDetails, TlsDetails};
 use crate::log::Level;
 use crate::settings::Settings;
 use crate::shard::Shard;
-use myelin_auth::{AuthConfig, ConnectionType, Credentials, Identity, Reject, Secret, authenticate};
+use myelin_auth::{AuthConfig, ConnectionType, Credentials, Identity, Method, Reject, Secret, authenticate};
 use myelin_wire::connect::Connect;
-use myelin_wire::error::{CloseReason, ErrorText};
+use myelin_wire::error::{CloseReason, ErrorText, Quoted};
 use myelin_wire::info::Info;
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct AuthTask {
 impl AuthTask {
     /// Whether checking takes as long as a bcrypt hash does.
     pub(super) fn is_slow(&self) -> bool {
-        self.config.is_slow(&self.credentials)
+        self.config.is_slow(&self.credentials, ConnectionType::Standard)
     }
 
     /// Checks the credentials.
@@ -43,18 +43,45 @@ impl fmt::Debug for AuthTask {
     }
 }
 
+/// What the first INFO says of the connection under it. It was decided when the connection was accepted, and so may
+/// differ from what a reload has decided since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Greeting {
+    /// The client has to begin a TLS handshake, or has done so.
+    pub tls_required: bool,
+    /// It may.
+    pub tls_available: bool,
+    /// It has to show a certificate there.
+    pub tls_verify: bool,
+    /// Who it is, is not known yet: a proxy will say so.
+    pub hides_ip: bool,
+}
+
 impl Session {
-    /// Stages the first INFO. After a handshake that came first it says that TLS is required, also where
-    /// clients may do without.
-    pub fn greet(&self, shard: &mut Shard, after_handshake: bool) {
+    /// Stages the first INFO.
+    pub fn greet(&self, shard: &mut Shard, greeting: Greeting) {
         let info = self.info();
         let line = Info {
             auth_required: self.broker.auth().advertised(),
-            tls_required: info.tls_required || after_handshake,
+            tls_required: greeting.tls_required,
+            tls_available: greeting.tls_available,
+            tls_verify: greeting.tls_verify,
+            client_ip: if greeting.hides_ip { String::new() } else { info.client_ip },
             ..info
         }
         .line();
         shard.say(&self.conn, &line);
+    }
+
+    /// What had to come before the session has come, and no TLS with it: the time to authenticate begins.
+    pub fn arrived(&mut self, shard: &Shard, now: Instant) {
+        self.timers.expect_connect_from(shard.settings(), now);
+    }
+
+    /// Tells a client that there are too many who want to shake hands.
+    pub fn throttle(&mut self, shard: &mut Shard) -> CloseReason {
+        self.say_error(shard, &ErrorText::ConnectionThrottling);
+        CloseReason::MaximumConnections
     }
 
     /// The transport has become TLS. Compat: the time to authenticate begins with that.
@@ -159,7 +186,32 @@ impl Session {
     /// The check of CONNECT's credentials by the rules now in force, which from here on count for this session.
     pub(super) fn auth_task(&mut self) -> AuthTask {
         self.auth = self.broker.auth();
-        AuthTask { config: Arc::clone(&self.auth), credentials: credentials(&self.connect) }
+        self.take_name_from_certificate();
+        let certificate = self.conn.certificate();
+        let credentials = Credentials { certificate, ..credentials(&self.connect) };
+        AuthTask { config: Arc::clone(&self.auth), credentials }
+    }
+
+    /// Where certificates name users, the client is from here on called by the name in its own.
+    fn take_name_from_certificate(&mut self) {
+        let Method::Users(users) = &self.auth.method else { return };
+        if !self.auth.maps(ConnectionType::Standard) {
+            return;
+        }
+        let Some(certificate) = self.conn.certificate() else {
+            self.log(Level::Debug, format_args!("User required in cert, no TLS connection state"));
+            return;
+        };
+        let (user, attempts) = certificate.find(users, ConnectionType::Standard);
+        attempts.iter().for_each(|attempt| self.log(Level::Debug, format_args!("{attempt}")));
+        let Some(user) = user else { return };
+        if !self.connect.user.is_empty() {
+            let name = Quoted(self.connect.user.as_bytes());
+            let what = format_args!("User {name} found in connect proto, but user required from cert");
+            self.broker.log().write(Level::Warn, what);
+        }
+        let name = user.name.clone();
+        self.connect.user = name;
     }
 
     /// Notes for monitoring what the client says of itself, whether it is let in or not.
@@ -329,5 +381,6 @@ fn credentials(connect: &Connect) -> Credentials {
         jwt: None,
         nkey: given(&connect.nkey),
         sig: given(&connect.sig),
+        certificate: None,
     }
 }

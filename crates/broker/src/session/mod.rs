@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timers::Timers;
 
-pub use handshake::AuthTask;
+pub use handshake::{AuthTask, Greeting};
 pub use reload::Refreshed;
 
 /// See the head of this file.
@@ -157,15 +157,17 @@ enum Step {
 impl Session {
     /// Begins the session of a connection that was just accepted: stages INFO, registers the connection.
     pub fn open(shard: &mut Shard, conn: Arc<Conn>, now: Instant) -> (Self, Verdict) {
-        Self::begin(shard, conn, now, true)
+        Self::open_with(shard, conn, now, Some(Greeting::default()))
     }
 
-    /// The same without INFO, for which [`greet`](Self::greet) is to be called after a TLS handshake.
-    pub fn open_in_silence(shard: &mut Shard, conn: Arc<Conn>, now: Instant) -> (Self, Verdict) {
-        Self::begin(shard, conn, now, false)
-    }
-
-    fn begin(shard: &mut Shard, conn: Arc<Conn>, now: Instant, is_greeted: bool) -> (Self, Verdict) {
+    /// The same, where more than a plain connection is offered. Without a greeting there is no INFO:
+    /// [`greet`](Self::greet) is to be called after the TLS handshake.
+    pub fn open_with(
+        shard: &mut Shard,
+        conn: Arc<Conn>,
+        now: Instant,
+        greeting: Option<Greeting>,
+    ) -> (Self, Verdict) {
         let broker = Arc::clone(shard.broker());
         let count = broker.registry.add(&conn);
         let settings = Arc::clone(shard.settings());
@@ -189,8 +191,8 @@ impl Session {
             broker,
         };
         session.log(Level::Debug, format_args!("Client connection created"));
-        if is_greeted {
-            session.greet(shard, false);
+        if let Some(greeting) = greeting {
+            session.greet(shard, greeting);
         }
         let verdict = session.admit(shard, count);
         (session, verdict)
@@ -438,7 +440,7 @@ impl Session {
         };
         let record = ClosedConn {
             cid: self.conn.cid(),
-            endpoint: *self.conn.endpoint(),
+            endpoint: self.conn.endpoint(),
             stop: self.conn.endpoint().start + now.duration_since(self.opened),
             reason,
             details: self.conn.details(),

@@ -250,7 +250,7 @@ impl Shard {
             other => other.to_string(),
         };
         // Compat: the reference names the local address too, which is not known here.
-        let what = format_args!("writev tcp {}: writev: {error}", conn.endpoint().peer);
+        let what = format_args!("writev tcp {}: writev: {error}", conn.peer());
         self.broker.log_for(Level::Debug, conn, format_args!("Error flushing: {what}"));
         conn.close(CloseReason::WriteError);
     }

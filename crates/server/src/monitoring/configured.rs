@@ -13,6 +13,8 @@ pub(super) struct Configured {
     pub(super) limits: Limits,
     pub(super) settings: Settings,
     pub(super) wants_jetstream: bool,
+    /// Authorities are asked about the certificates of clients.
+    pub(super) asks_about_peers: bool,
     pub(super) jetstream: JetStreamConfig,
     pub(super) jetstream_limits: JetStreamLimits,
     /// When it was loaded.
@@ -26,6 +28,11 @@ impl Configured {
             limits: limits(options),
             settings: settings(options, loaded.config_digest.clone().unwrap_or_default()),
             wants_jetstream: options.jetstream.enabled,
+            asks_about_peers: options
+                .tls
+                .as_ref()
+                .and_then(|tls| tls.ocsp_peer.as_ref())
+                .is_some_and(|peers| peers.verify),
             jetstream: jetstream(&options.jetstream),
             jetstream_limits: jetstream_limits(&options.jetstream),
             since,

@@ -51,7 +51,7 @@ pub(super) fn open(conn: &Arc<Conn>) -> ConnSnapshot {
         out_bytes,
         stalls: conn.stalls(),
         subscriptions: conn.subscription_count() as u32,
-        ..snapshot(conn.cid(), conn.endpoint(), conn.details())
+        ..snapshot(conn.cid(), &conn.endpoint(), conn.details())
     }
 }
 

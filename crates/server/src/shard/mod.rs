@@ -6,8 +6,10 @@
 
 mod drain;
 mod ending;
+mod handshake;
 mod linger;
 mod link;
+mod proxied;
 mod reader;
 mod secure;
 mod socket;
@@ -90,12 +92,15 @@ impl Mailbox {
 pub(crate) struct Places {
     logins: Arc<Semaphore>,
     handshakes: Arc<Semaphore>,
+    /// Handshakes on their way, at work or waiting for their client.
+    seats: Arc<Semaphore>,
 }
 
 impl Places {
     /// So many of each kind.
     pub(crate) fn new(each: usize) -> Self {
-        Self { logins: Arc::new(Semaphore::new(each)), handshakes: Arc::new(Semaphore::new(each)) }
+        let places = |n| Arc::new(Semaphore::new(n));
+        Self { logins: places(each), handshakes: places(each), seats: places(handshake::SEATS) }
     }
 }
 
@@ -156,10 +161,8 @@ struct Local {
     flush_pending: Cell<bool>,
     mailbox: Mailbox,
     control: Handle,
-    /// Places for password checks that take long, shared by all shards.
-    logins: Arc<Semaphore>,
-    /// The same for handshakes.
-    handshakes: Arc<Semaphore>,
+    /// Places for password checks and handshakes, shared by all shards.
+    places: Places,
     /// What is offered to clients.
     tls: Arc<ClientTls>,
     broker: Arc<Broker>,
@@ -182,8 +185,7 @@ fn run(
         flush_pending: Cell::new(false),
         mailbox,
         control,
-        logins: places.logins,
-        handshakes: places.handshakes,
+        places,
         tls,
         broker,
     });
@@ -234,6 +236,11 @@ async fn housekeeper(local: Rc<Local>) {
     loop {
         tokio::time::sleep(HOUSEKEEPING).await;
         local.shard.borrow_mut().maintain();
+        let refused = local.tls.take_refused();
+        if refused > 0 {
+            let what = format_args!("Rejected {refused} connections due to TLS rate limiting");
+            local.broker.log().write(Level::Warn, what);
+        }
     }
 }
 

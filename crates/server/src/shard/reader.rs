@@ -7,11 +7,10 @@
 use super::link::{Link, Notice};
 use super::secure::Tls;
 use super::socket::{SecureSocket, Socket};
+use super::upgrade::Approach;
 use super::{Local, Mail};
-use crate::tls::ClientOffer;
 use bytes::{BufMut, Bytes, BytesMut};
 use myelin_broker::{AuthTask, Endpoint, Level, Refreshed, Session, Sink, Verdict, Why};
-use myelin_conf::options::HandshakeFirst;
 use myelin_wire::error::CloseReason;
 use std::cell::RefMut;
 use std::future::poll_fn;
@@ -104,8 +103,8 @@ pub(super) fn open(
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
-    let offer = local.tls.get();
-    let tls = offer.as_ref().map(|_| Tls::new());
+    let approach = Approach::of(&local.tls);
+    let tls = approach.tls.as_ref().map(|_| Tls::new());
     let sink: Box<dyn Sink> = match &tls {
         Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
         None => Box::new(plain),
@@ -114,9 +113,8 @@ pub(super) fn open(
     let link = Link::new(Arc::clone(&conn), write, tls);
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&link));
     let now = Instant::now();
-    let is_silent = offer.as_ref().is_some_and(|offer| offer.first != HandshakeFirst::No);
-    let begin = if is_silent { Session::open_in_silence } else { Session::open };
-    let (session, verdict) = begin(&mut local.shard.borrow_mut(), conn, now);
+    let (session, verdict) =
+        Session::open_with(&mut local.shard.borrow_mut(), conn, now, approach.first_greeting());
     let alarm = session.deadline();
     local.timers.enter(alarm, session.conn().cid());
     local.flush_soon();
@@ -132,14 +130,14 @@ pub(super) fn open(
         turn_began: now,
         alarm,
     };
-    serve(reader, verdict, offer)
+    serve(reader, verdict, approach.steps())
 }
 
-async fn serve(mut reader: Reader, verdict: Verdict, offer: Option<Arc<ClientOffer>>) {
-    let reason = match (verdict, offer) {
+async fn serve(mut reader: Reader, verdict: Verdict, approach: Option<Box<Approach>>) {
+    let reason = match (verdict, approach) {
         (Verdict::Close(reason), _) => reason,
         (Verdict::Go, None) => reader.run().await,
-        (Verdict::Go, Some(offer)) => match Box::pin(reader.secure(offer)).await {
+        (Verdict::Go, Some(approach)) => match Box::pin(reader.enter(*approach)).await {
             Ok(()) => reader.run().await,
             Err(reason) => reason,
         },
@@ -151,9 +149,9 @@ async fn serve(mut reader: Reader, verdict: Verdict, offer: Option<Arc<ClientOff
 impl Reader {
     /// Works until the connection ends, and says why it did.
     async fn run(&mut self) -> CloseReason {
+        // Something may have come with what was read to find out who the client is.
+        let mut step = if self.held.is_empty() { Ok(Step::Read) } else { self.resume() };
         loop {
-            let event = poll_fn(|cx| self.poll(cx)).await;
-            let mut step = self.handle(event);
             loop {
                 match step {
                     Ok(Step::Read) => break,
@@ -174,7 +172,19 @@ impl Reader {
                     Err(reason) => return reason,
                 }
             }
+            let event = poll_fn(|cx| self.poll(cx)).await;
+            step = self.handle(event);
         }
+    }
+
+    /// Keeps what was read before its time, for whoever reads next.
+    pub(super) fn hold_back(&mut self, bytes: &[u8]) {
+        self.held = BytesMut::from(bytes);
+    }
+
+    /// What was kept so.
+    pub(super) fn held_back(&self) -> &[u8] {
+        &self.held
     }
 
     fn handle(&mut self, event: Event) -> Result<Step, CloseReason> {
@@ -378,7 +388,7 @@ impl Reader {
     /// Checks credentials where it may take long, a few at a time; not those of a client that has left.
     fn authenticate(&self, task: AuthTask) {
         let (mailbox, conn) = (self.local.mailbox.clone(), Arc::clone(&self.link.conn));
-        let places = Arc::clone(&self.local.logins);
+        let places = Arc::clone(&self.local.places.logins);
         self.local.control.spawn(async move {
             let Ok(_place) = places.acquire().await else { return };
             if conn.close_requested().is_some() {
@@ -489,7 +499,7 @@ mod tests {
     /// What an idle connection costs is mostly this future; it must not grow unnoticed.
     #[test]
     fn an_idle_connection_is_small() {
-        fn size_of_future<F: Future>(_: fn(Reader, Verdict, Option<Arc<ClientOffer>>) -> F) -> usize {
+        fn size_of_future<F: Future>(_: fn(Reader, Verdict, Option<Box<Approach>>) -> F) -> usize {
             std::mem::size_of::<F>()
         }
         assert!(size_of_future(serve) <= 1152, "{}", size_of_future(serve));

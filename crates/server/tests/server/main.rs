@@ -5,8 +5,10 @@
 //! failing test costs.
 
 mod authentication;
+mod certificates;
 mod client;
 mod commandline;
+mod floods;
 mod hostile;
 mod jetstream;
 mod lifecycle;
@@ -14,10 +16,13 @@ mod logging;
 mod monitoring;
 mod order;
 mod process;
+mod proxied;
 mod queues;
 mod raw;
 mod reload;
 mod resources;
+mod responder;
+mod revocation;
 mod slow;
 mod tls;
 

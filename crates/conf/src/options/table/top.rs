@@ -141,8 +141,7 @@ pub(super) static TOP: Block = Block {
         Entry::new(&["reconnect_error_reports"], "number", "1", "The same for links that were up before.")
             .class(NO_LINKS)
             .live(),
-        Entry::new(&["proxy_protocol"], "boolean", "false", "Connections begin with a PROXY header.")
-            .missing("the PROXY protocol"),
+        Entry::new(&["proxy_protocol"], "boolean", "false", "Connections may begin with a PROXY header."),
         Entry::new(&["proxies"], "block", "", "Proxies that may connect for users.")
             .missing("trusted proxies")
             .live(),
@@ -179,8 +178,8 @@ pub(super) static TOP: Block = Block {
             .live(),
         Entry::new(&["tls"], "block", "", "TLS for clients.").live(),
         Entry::new(&["allow_non_tls"], "boolean", "false", "Clients may do without TLS."),
-        Entry::new(&["ocsp"], "boolean or block", "", "OCSP stapling.").missing("OCSP").live(),
-        Entry::new(&["ocsp_cache"], "boolean or block", "", "Cache of OCSP answers.").missing("OCSP").live(),
+        Entry::new(&["ocsp"], "boolean or block", "", "OCSP stapling.").live(),
+        Entry::new(&["ocsp_cache"], "boolean or block", "", "Cache of OCSP answers.").live(),
         Entry::new(
             &["operator", "operators", "roots", "root", "root_operators", "root_operator"],
             "JWT, path or list",
