@@ -1,11 +1,13 @@
 //! What all shards share: accounts, the rules of authentication, who is connected, counters.
 
-use crate::account::{Account, AccountLimits};
+use crate::account::Account;
+use crate::exchange::{AccountConfig, Awaited, Ticket};
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, NextDirectory, SetupError};
 use crate::ended::{ClosedConn, PastTraffic};
 use crate::log::{Level, Log, RateLimit};
 use crate::registry::Registry;
+use crate::service::Receiver;
 use crate::settings::Settings;
 use crate::traffic::{Counters, RouteCounts, Traffic};
 use arc_swap::ArcSwap;
@@ -15,7 +17,8 @@ use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::time::{Duration, Instant};
 
 /// See the head of this file.
 pub struct Broker {
@@ -32,7 +35,21 @@ pub struct Broker {
     /// Stands for whatever publishes and is no client.
     services: Arc<Conn>,
     pub(crate) rate_limit: RateLimit,
+    /// The server's name, which never changes.
+    name: String,
+    /// Accounts whose services have been asked from others.
+    asked: Mutex<Asked>,
 }
+
+/// Accounts that may owe answers, and when it was last looked for those that nobody waits for.
+#[derive(Default)]
+struct Asked {
+    accounts: Vec<Weak<Account>>,
+    swept: Option<Instant>,
+}
+
+/// How often answers that nobody waits for are looked for: each time in a part of them.
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
 
 impl Broker {
     /// A broker with the given accounts beside the global one, which always exists.
@@ -42,7 +59,7 @@ impl Broker {
     pub fn new(
         settings: Settings,
         auth: AuthConfig,
-        accounts: &[(String, AccountLimits)],
+        accounts: &[AccountConfig],
         system_account: Option<&str>,
         info: Info,
         log: Arc<dyn Log>,
@@ -50,6 +67,8 @@ impl Broker {
         let commons = Arc::default();
         let directory = Directory::new(auth, accounts, system_account)?;
         Ok(Arc::new(Self {
+            name: info.server_name.clone(),
+            asked: Mutex::default(),
             rate_limit: RateLimit::default(),
             settings: ArcSwap::from_pointee(settings),
             directory: ArcSwap::from_pointee(directory),
@@ -91,7 +110,7 @@ impl Broker {
     pub fn next_directory(
         &self,
         auth: AuthConfig,
-        accounts: &[(String, AccountLimits)],
+        accounts: &[AccountConfig],
     ) -> Result<NextDirectory, SetupError> {
         self.directory.load().next(auth, accounts)
     }
@@ -111,6 +130,39 @@ impl Broker {
     /// All accounts, in no order.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
         self.directory.load().accounts().cloned().collect()
+    }
+
+    /// The server's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Notes that `exporter` is asked by another account, and writes where its answer is to go.
+    pub(crate) fn await_answer(
+        &self,
+        exporter: &Arc<Account>,
+        awaited: Awaited,
+        reply: &mut Vec<u8>,
+    ) -> Ticket {
+        exporter.exchange.replies.open(awaited, reply, |pattern| {
+            exporter.bind_receiver(pattern, Receiver::Requesters);
+            lock(&self.asked).accounts.push(Arc::downgrade(exporter));
+        })
+    }
+
+    /// Forgets some of the answers that nobody waits for any more, now and then.
+    pub(crate) fn forget_answers(&self, now: Instant) {
+        let accounts = {
+            let mut asked = lock(&self.asked);
+            if asked.swept.is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP_EVERY) {
+                return;
+            }
+            asked.swept = Some(now);
+            asked.accounts.retain(|account| account.strong_count() > 0);
+            asked.accounts.clone()
+        };
+        let accounts = accounts.iter().filter_map(Weak::upgrade);
+        accounts.for_each(|account| account.exchange.replies.sweep(now));
     }
 
     /// Ends connections until there are at most `max`, and returns how many. Which ones is left to chance.

@@ -225,7 +225,7 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 async fn housekeeper(local: Rc<Local>) {
     loop {
         tokio::time::sleep(HOUSEKEEPING).await;
-        local.shard.borrow_mut().maintain();
+        local.shard.borrow_mut().maintain(Instant::now());
     }
 }
 

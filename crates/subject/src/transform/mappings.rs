@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::error::TransformError;
+use super::wildcards::numbered;
 use super::{Tokens, Transform};
 use crate::pattern::{has_wildcard, is_valid_pattern, tokens};
 
@@ -207,19 +208,6 @@ impl Choice {
 /// The sum of weights, which are at most 100 in all.
 fn total(list: &[(u8, Transform)]) -> u8 {
     list.iter().map(|(weight, _)| weight).sum()
-}
-
-/// `source` as the destination that changes nothing: each `*` by its number.
-fn numbered(source: &str) -> String {
-    let mut stars = 0;
-    let tokens = source.split('.').map(|token| {
-        if token != "*" {
-            return token.to_owned();
-        }
-        stars += 1;
-        format!("${stars}")
-    });
-    tokens.collect::<Vec<_>>().join(".")
 }
 
 /// Whether a mapping from `source` fits `subject`, which has these tokens.

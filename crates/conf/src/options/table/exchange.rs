@@ -21,14 +21,16 @@ pub(super) static EXPORT: Block = Block {
             "2m",
             "How long a response may take.",
         ),
-        Entry::new(&["latency"], "subject or block", "", "Where times of responses are reported."),
+        Entry::new(&["latency"], "subject or block", "", "Where times of responses are reported.")
+            .missing("service latency"),
         Entry::new(
             &["account_token_position"],
             "number",
             "",
             "The token of the subject that must be the importer's name.",
         ),
-        Entry::new(&["allow_trace"], "boolean", "false", "Traces may follow requests into this account."),
+        Entry::new(&["allow_trace"], "boolean", "false", "Traces may follow requests into this account.")
+            .missing("message tracing"),
     ],
 };
 
@@ -48,7 +50,8 @@ pub(super) static IMPORT: Block = Block {
         Entry::new(&["prefix"], "text", "", "What a stream's subjects begin with here."),
         Entry::new(&["to"], "subject", "", "The name here."),
         Entry::new(&["share"], "boolean", "false", "The service's account learns who asks."),
-        Entry::new(&["allow_trace"], "boolean", "false", "Traces may come along with the stream."),
+        Entry::new(&["allow_trace"], "boolean", "false", "Traces may come along with the stream.")
+            .missing("message tracing"),
     ],
 };
 
