@@ -138,7 +138,7 @@ fn what_nobody_answers_is_forgotten_in_time() {
     let exporter = net.broker.account("A").unwrap();
     assert_eq!(exporter.awaited(), 100);
     let rest = || {
-        for _ in 0..16 {
+        for _ in 0..32 {
             net.advance(Duration::from_millis(500));
             net.rest(0);
         }
