@@ -76,16 +76,6 @@ impl Account {
         *lock(&self.limits) = limits;
     }
 
-    /// What is said about it: exports, imports, mappings.
-    pub fn config(&self) -> Arc<AccountConfig> {
-        self.exchange.config()
-    }
-
-    /// Requests from other accounts that its services have not answered yet.
-    pub fn awaited(&self) -> usize {
-        self.exchange.replies.len()
-    }
-
     /// Client connections bound to it now.
     pub fn connections(&self) -> usize {
         self.connections.load(Relaxed)

@@ -37,7 +37,7 @@ pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, Sink, TlsDetails};
 pub use directory::{NextDirectory, SetupError};
 pub use ended::{ClosedConn, ClosedSub, PastTraffic};
 pub use exchange::{
-    Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, ResponseType, ServiceExport,
+    Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, ResponseType, ServiceExport,
     ServiceImport, StreamExport, StreamImport,
 };
 pub use log::{Level, Log, Span};

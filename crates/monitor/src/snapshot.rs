@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use jiff::{Timestamp, tz::TimeZone};
+use crate::exchange::ExchangeSnapshot;
 use serde::Serialize;
 
 use myelin_wire::json::{is_false, is_zero, nanoseconds};
@@ -481,6 +482,8 @@ pub struct AccountSnapshot {
     pub interest: InterestSnapshot,
     /// Whether it may use JetStream, and JetStream runs.
     pub jetstream: bool,
+    /// What it offers and takes; empty where nobody asks for it.
+    pub exchange: ExchangeSnapshot,
 }
 
 /// Messages and their bytes, headers and payload.

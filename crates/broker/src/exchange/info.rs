@@ -40,7 +40,13 @@ pub(crate) struct RequestInfo {
     kind: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     client_type: &'static str,
+    /// The requester's own reply, where it says more than where to answer.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reply: String,
 }
+
+/// How replies of fast batches end, which tell the stream what the message is to the batch.
+const BATCHED: &[u8] = b".$FI";
 
 impl RequestInfo {
     /// What is said of somebody in `account`: all of it if that account shares it.
@@ -76,6 +82,14 @@ impl RequestInfo {
     /// With the server's name, which is not shared by all.
     pub(crate) fn with_server(mut self, broker: &Broker) -> Self {
         broker.name().clone_into(&mut self.server);
+        self
+    }
+
+    /// With the reply of a request, if the other account needs to know it.
+    pub(crate) fn with_reply(mut self, reply: &[u8]) -> Self {
+        if self.svc.is_empty() && reply.ends_with(BATCHED) {
+            self.reply = String::from_utf8_lossy(reply).into_owned();
+        }
         self
     }
 

@@ -50,6 +50,11 @@ impl StreamLink {
         &self.names.inward
     }
 
+    /// Whether it comes of this import.
+    pub(super) fn is_of(&self, import: &StreamImport) -> bool {
+        self.import == *import
+    }
+
     /// Whether nothing about it has changed.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.import == other.import && self.exporter.ptr_eq(&other.exporter)
@@ -116,6 +121,11 @@ impl ServiceLink {
     pub(crate) fn leads_where(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || (self.exporter.id == other.exporter.id && self.export.subject == other.export.subject)
+    }
+
+    /// Whether it comes of this import.
+    pub(super) fn is_of(&self, import: &ServiceImport) -> bool {
+        self.import == *import
     }
 
     /// Whether nothing about it has changed.

@@ -154,8 +154,60 @@ impl Exchange {
     }
 }
 
+/// A request from another account that waits for its answer, for monitoring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AwaitedAnswer {
+    /// Where its answer is expected.
+    pub subject: String,
+    /// The account of whoever asks, and where it waits.
+    pub account: String,
+    /// See `account`.
+    pub reply: String,
+    /// Whether this account learns who asks.
+    pub share: bool,
+}
+
+/// Awaited answers that monitoring lists.
+const LISTED: usize = 10_000;
+
 /// What other rooms call, on the account that the exchange belongs to.
 impl Account {
+    /// What is said about it: exports, imports, mappings.
+    pub fn config(&self) -> Arc<AccountConfig> {
+        self.exchange.config()
+    }
+
+    /// Requests from other accounts that its services have not answered yet.
+    pub fn awaited(&self) -> usize {
+        self.exchange.replies.len()
+    }
+
+    /// The same in detail; of very many not all.
+    pub fn awaiting(&self) -> Vec<AwaitedAnswer> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let list = self.exchange.replies.list(LISTED).into_iter();
+        let answers = list.map(|(subject, awaited)| AwaitedAnswer {
+            subject: text(&subject),
+            account: awaited.requester.name().to_owned(),
+            reply: text(&awaited.reply),
+            share: awaited.link.shares(),
+        });
+        answers.collect()
+    }
+
+    /// Whether an import of its configuration is in force: its exporter is there and allows it.
+    pub fn holds(&self, import: &Import) -> bool {
+        match import {
+            Import::Stream(import) => {
+                lock(&self.exchange.streams).links.iter().any(|link| link.is_of(import))
+            }
+            Import::Service(import) => lock(&self.exchange.services).iter().any(|binding| {
+                matches!(binding.receiver(), Receiver::Import(link) if link.is_of(import))
+            }),
+        }
+    }
+
+
     /// Replaces what is said about the account. Imports follow when [`link`](Self::link) is called, on this account and all
     /// that import from it.
     pub(crate) fn configure(&self, config: AccountConfig) {

@@ -196,6 +196,21 @@ impl Replies {
         self.0.get().map_or(0, |space| space.parts.iter().map(|part| lock(part).len()).sum())
     }
 
+    /// Up to `most` of them, with the subjects at which their answers are expected.
+    pub(crate) fn list(&self, most: usize) -> Vec<(Vec<u8>, Awaited)> {
+        let Some(space) = self.0.get() else { return Vec::new() };
+        let mut all = Vec::new();
+        for part in &space.parts {
+            let part = lock(part);
+            all.extend(part.iter().take(most - all.len()).map(|(number, awaited)| {
+                let mut token = [0; TOKEN];
+                write_number(*number, &mut token);
+                ([&space.prefix[..], &token].concat(), awaited.clone())
+            }));
+        }
+        all
+    }
+
     /// Forgets, in one part of the table, whose time is over and those for whom nobody waits any more.
     pub(crate) fn sweep(&self, now: Instant) {
         let Some(space) = self.0.get() else { return };

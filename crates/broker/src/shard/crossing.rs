@@ -139,7 +139,7 @@ impl Shard {
         }
         link.naming().write(message.address(), &mut memory.subject);
         let is_shared = from.hop.map_or(link.shares(), |hop| hop.is_shared);
-        let info = self.introduce(from, link, is_shared);
+        let info = self.introduce(from, link, is_shared).with_reply(message.reply);
         let header_len = memory.render_body(message, &info);
         let ticket = self.expect_answer(from, message, link, &mut memory.reply);
         let (reply, body) = (std::mem::take(&mut memory.reply), std::mem::take(&mut memory.body));

@@ -85,6 +85,18 @@ impl Mappings {
         self.list.iter().map(|mapping| &*mapping.source)
     }
 
+    /// For each source, in that order, where its messages go: the cluster, the sum of the weights up to this destination,
+    /// and the destination.
+    pub fn destinations(&self) -> impl Iterator<Item = (&str, Vec<(&str, u8, &str)>)> {
+        self.list.iter().map(|mapping| {
+            let clusters = mapping.clusters.iter();
+            let all = clusters.flat_map(|(cluster, choice)| {
+                choice.destinations.iter().map(|(sum, transform)| (&**cluster, *sum, transform.destination()))
+            });
+            (&*mapping.source, all.collect())
+        })
+    }
+
     /// Adds a mapping, or replaces the one with this source in its place.
     ///
     /// Weights that add up to less than 100 leave the rest of the messages under their own subject,
