@@ -31,7 +31,7 @@ impl StreamLink {
         {
             return None;
         }
-        let names = Names::new(&import.subject, &import.to).ok()?;
+        let names = Names::of_stream(&import.subject, &import.to).ok()?;
         Some(Self { exporter: Arc::downgrade(exporter), import: import.clone(), names })
     }
 
@@ -88,7 +88,7 @@ impl ServiceLink {
         let (here, outward) = if import.subject == import.to && has_wildcard(import.to.as_bytes()) {
             (import.to.as_bytes().into(), Naming::Same)
         } else {
-            let names = Names::new(&import.subject, &import.to).ok()?;
+            let names = Names::of_service(&import.subject, &import.to).ok()?;
             (names.here, names.outward?)
         };
         let (import, exporter, threshold) = (import.clone(), Arc::clone(exporter), export.threshold);

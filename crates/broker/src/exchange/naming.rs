@@ -53,8 +53,21 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// `there` is a pattern, `to` the name here, which may say `$1` for the first wildcard of the other.
-    pub(crate) fn new(there: &str, to: &str) -> Result<Self, TransformError> {
+    /// Of a stream. `there` is a pattern, `to` the name here, which may say `$1` for the first wildcard of the other.
+    pub(crate) fn of_stream(there: &str, to: &str) -> Result<Self, TransformError> {
+        Self::new(there, to, |there, to| Transform::inverse(there, to).ok())
+    }
+
+    /// The same of a service.
+    pub(crate) fn of_service(there: &str, to: &str) -> Result<Self, TransformError> {
+        Self::new(there, to, turned)
+    }
+
+    fn new(
+        there: &str,
+        to: &str,
+        outward: impl FnOnce(&str, &str) -> Option<Transform>,
+    ) -> Result<Self, TransformError> {
         if there == to {
             return Ok(Self { here: to.as_bytes().into(), inward: Naming::Same, outward: Some(Naming::Same) });
         }
@@ -64,18 +77,38 @@ impl Names {
         }
         let destination = numbered(to);
         let inward = Naming::Transformed(Box::new(Transform::reversible(there, &destination)?));
-        let outward = Transform::inverse(there, &destination).ok();
-        let outward = outward.map(|transform| Naming::Transformed(Box::new(transform)));
+        let outward = outward(there, &destination).map(|transform| Naming::Transformed(Box::new(transform)));
         Ok(Self { here: starred(&destination).0.into_bytes().into(), inward, outward })
     }
+}
+
+/// From `to` to `there`, where the numbers in `to` stand for the wildcards of `there` in their order.
+///
+/// Compat: that is the way back of two wildcards that change places, as of all that keep theirs, but not where three or more
+/// go round. Configurations count on it.
+fn turned(there: &str, to: &str) -> Option<Transform> {
+    let (pattern, numbers) = starred(to);
+    let mut numbers = numbers.into_iter();
+    let mut tokens = Vec::new();
+    for token in there.split('.') {
+        tokens.push(if token == "*" { format!("${}", numbers.next()?) } else { token.to_owned() });
+    }
+    Transform::new(&pattern, &tokens.join(".")).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn services_go_round_as_in_the_reference() {
+        let names = |to| Names::of_service("a.*.*.*", to).unwrap().outward.unwrap();
+        assert_eq!(&*names("b.$2.$3.$1").name(b"b.2.3.1"), b"a.3.1.2");
+        assert_eq!(&*names("b.$2.$1.$3").name(b"b.2.1.3"), b"a.1.2.3");
+    }
+
     fn both(there: &str, to: &str, subject: &str) -> (String, String, String) {
-        let names = Names::new(there, to).unwrap();
+        let names = Names::of_stream(there, to).unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let here = names.inward.name(subject.as_bytes());
         let back = names.outward.as_ref().map(|outward| text(&outward.name(&here)));
@@ -101,13 +134,13 @@ mod tests {
 
     #[test]
     fn patterns_go_both_ways_too() {
-        let names = Names::new("a.*.*", "b.$2.$1").unwrap();
+        let names = Names::of_stream("a.*.*", "b.$2.$1").unwrap();
         assert_eq!(&*names.outward.unwrap().name(b"b.*.x"), b"a.x.*");
     }
 
     #[test]
     fn who_uses_a_wildcard_twice_has_no_way_back() {
-        assert!(Names::new("a.*.*", "b.$1.$1").unwrap().outward.is_none());
-        assert!(Names::new("a.*.*", "b.$1").is_err());
+        assert!(Names::of_stream("a.*.*", "b.$1.$1").unwrap().outward.is_none());
+        assert!(Names::of_stream("a.*.*", "b.$1").is_err());
     }
 }
