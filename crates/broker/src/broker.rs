@@ -1,7 +1,7 @@
 //! What all shards share: accounts, the rules of authentication, who is connected, counters.
 
 use crate::account::Account;
-use crate::exchange::{AccountConfig, Awaited, Ticket};
+use crate::exchange::{AccountConfig, Awaited, Ended, Ticket};
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, NextDirectory, SetupError};
 use crate::ended::{ClosedConn, PastTraffic};
@@ -15,10 +15,12 @@ use myelin_auth::AuthConfig;
 use myelin_stdx::mem::Accountant;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
+use std::collections::hash_map::RandomState;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, RwLock, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
 /// See the head of this file.
 pub struct Broker {
@@ -39,6 +41,10 @@ pub struct Broker {
     name: String,
     /// Accounts whose services have been asked from others.
     asked: Mutex<Asked>,
+    next_id: AtomicU64,
+    ids: RandomState,
+    /// See [`Broker::wall`].
+    clock: OnceLock<(Instant, SystemTime)>,
 }
 
 /// Accounts that may owe answers, and when it was last looked for those that nobody waits for.
@@ -47,6 +53,8 @@ struct Asked {
     accounts: Vec<Weak<Account>>,
     swept: Option<Instant>,
 }
+
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// How often answers that nobody waits for are looked for: each time in a part of them.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
@@ -69,6 +77,9 @@ impl Broker {
         Ok(Arc::new(Self {
             name: info.server_name.clone(),
             asked: Mutex::default(),
+            next_id: AtomicU64::new(0),
+            ids: RandomState::new(),
+            clock: OnceLock::new(),
             rate_limit: RateLimit::default(),
             settings: ArcSwap::from_pointee(settings),
             directory: ArcSwap::from_pointee(directory),
@@ -150,19 +161,43 @@ impl Broker {
         })
     }
 
-    /// Forgets some of the answers that nobody waits for any more, now and then.
-    pub(crate) fn forget_answers(&self, now: Instant) {
+    /// Forgets some of the answers that nobody waits for any more, now and then; answers which of them were measured.
+    pub(crate) fn forget_answers(&self, now: Instant) -> Vec<Ended> {
         let accounts = {
             let mut asked = lock(&self.asked);
             if asked.swept.is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP_EVERY) {
-                return;
+                return Vec::new();
             }
             asked.swept = Some(now);
             asked.accounts.retain(|account| account.strong_count() > 0);
             asked.accounts.clone()
         };
         let accounts = accounts.iter().filter_map(Weak::upgrade);
-        accounts.for_each(|account| account.exchange.replies.sweep(now));
+        accounts.flat_map(|account| account.exchange.replies.sweep(now)).collect()
+    }
+
+    /// A name of 22 characters that no other has, for what is published once.
+    pub(crate) fn unique_id(&self) -> String {
+        let number = self.next_id.fetch_add(1, Relaxed);
+        let hashes = [self.ids.hash_one((number, 0)), self.ids.hash_one((number, 1))];
+        let digits = |hash: u64| {
+            std::iter::successors(Some(hash), |rest| Some(rest / 62)).take(11).map(|rest| BASE62[(rest % 62) as usize])
+        };
+        hashes.into_iter().flat_map(digits).map(char::from).collect()
+    }
+
+    /// From the first connection on it is known what time it is: a moment, and what the clock on the wall said.
+    pub(crate) fn set_clock(&self, now: Instant, wall: SystemTime) {
+        self.clock.get_or_init(|| (now, wall));
+    }
+
+    /// What the clock on the wall said at that moment. It is not set anew when the machine's is.
+    pub(crate) fn wall(&self, moment: Instant) -> SystemTime {
+        let Some((known, wall)) = self.clock.get() else { return SystemTime::UNIX_EPOCH };
+        match moment.checked_duration_since(*known) {
+            Some(later) => *wall + later,
+            None => *wall - known.duration_since(moment),
+        }
     }
 
     /// Ends connections until there are at most `max`, and returns how many. Which ones is left to chance.

@@ -37,8 +37,8 @@ pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, Sink, TlsDetails};
 pub use directory::{NextDirectory, SetupError};
 pub use ended::{ClosedConn, ClosedSub, PastTraffic};
 pub use exchange::{
-    Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, ResponseType, ServiceExport,
-    ServiceImport, StreamExport, StreamImport,
+    Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType,
+    ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
 pub use log::{Level, Log, Span};
 pub use outbox::{Drained, Segment};

@@ -3,6 +3,7 @@
 //! Plain data. Names are those of NATS's configuration. Nothing here is checked beyond its types: an import that nobody
 //! offers, or that this account must not have, is there and does nothing (see `link`).
 
+use super::latency::Latency;
 use crate::account::AccountLimits;
 use myelin_subject::Mappings;
 use std::time::Duration;
@@ -84,6 +85,8 @@ pub struct ServiceExport {
     pub response: ResponseType,
     /// How long an answer may take, and the next one behind it.
     pub threshold: Duration,
+    /// How requests are measured, if they are.
+    pub latency: Option<Latency>,
     /// Whether traces may follow requests.
     pub allow_trace: bool,
 }
@@ -96,6 +99,7 @@ impl ServiceExport {
             access: Access::default(),
             response: ResponseType::default(),
             threshold: DEFAULT_RESPONSE_THRESHOLD,
+            latency: None,
             allow_trace: false,
         }
     }

@@ -52,8 +52,7 @@ impl RequestInfo {
     /// What is said of somebody in `account`: all of it if that account shares it.
     pub(crate) fn of(broker: &Broker, account: &str, conn: &Conn, is_shared: bool) -> Self {
         conn.with_details(|details| {
-            let rtt = details.rtt.map_or(0, |rtt| i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX));
-            let brief = Self { acc: account.to_owned(), rtt, ..Self::default() };
+            let brief = Self::brief(account, details.rtt.unwrap_or_default());
             // Services have no connection of which there were anything to tell.
             if !is_shared || conn.cid() == 0 {
                 return brief;
@@ -85,6 +84,17 @@ impl RequestInfo {
         self
     }
 
+    /// What everybody may know.
+    pub(crate) fn brief(account: &str, rtt: Duration) -> Self {
+        let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
+        Self { acc: account.to_owned(), rtt, ..Self::default() }
+    }
+
+    /// The last measured round trip in nanoseconds; 0 when there was none.
+    pub(crate) fn rtt(&self) -> u64 {
+        self.rtt.max(0) as u64
+    }
+
     /// With the reply of a request, if the other account needs to know it.
     pub(crate) fn with_reply(mut self, reply: &[u8]) -> Self {
         if self.svc.is_empty() && reply.ends_with(BATCHED) {
@@ -99,7 +109,7 @@ impl RequestInfo {
 }
 
 /// A time as Go writes it in JSON, in UTC.
-fn moment(time: SystemTime) -> String {
+pub(super) fn moment(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = date(days);

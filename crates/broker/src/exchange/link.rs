@@ -4,6 +4,7 @@
 //! is not allowed is no link, whoever wrote it down.
 
 use super::config::{Access, AccountConfig, Export, ResponseType, ServiceExport, ServiceImport, StreamImport};
+use super::latency::Latency;
 use super::naming::{Names, Naming};
 use crate::account::Account;
 use myelin_subject::{has_wildcard, intersection, is_subset, is_valid_pattern};
@@ -110,6 +111,11 @@ impl ServiceLink {
     #[inline]
     pub(crate) fn is_singleton(&self) -> bool {
         self.export.response == ResponseType::Singleton
+    }
+
+    /// How its requests are measured.
+    pub(crate) fn latency(&self) -> Option<&Latency> {
+        self.export.latency.as_ref()
     }
 
     /// Whether the exporting account learns who asks.

@@ -10,6 +10,7 @@
 
 mod config;
 mod info;
+mod latency;
 mod link;
 mod naming;
 mod replies;
@@ -19,8 +20,10 @@ pub use config::{
     ServiceImport, StreamExport, StreamImport,
 };
 pub(crate) use info::{HEADER as INFO_HEADER, RequestInfo};
+pub use latency::Latency;
+pub(crate) use latency::{Cause, Measured, Outcome, report};
 pub(crate) use link::{ServiceLink, StreamLink};
-pub(crate) use replies::{Awaited, Replies, Ticket};
+pub(crate) use replies::{Awaited, Ended, Replies, Ticket, Tracked};
 
 use crate::account::Account;
 use crate::conn::lock;
@@ -29,6 +32,7 @@ use crate::shard::Shard;
 use crate::subscription::Subscription;
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
+use myelin_subject::{Subscribed, is_subset};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -193,6 +197,12 @@ impl Account {
             share: awaited.link.shares(),
         });
         answers.collect()
+    }
+
+    /// Whether it imports a service whose name here covers `subject`.
+    pub fn imports_service(&self, subject: &[u8]) -> bool {
+        let services = lock(&self.exchange.services);
+        services.iter().any(|binding| is_subset(subject, Subscribed::subject(&**binding)))
     }
 
     /// Whether an import of its configuration is in force: its exporter is there and allows it.

@@ -6,9 +6,10 @@
 //!
 //! Budget: a request and its answer take a lock each, one of [`PARTS`], for a look into a table.
 
+use super::latency::{Cause, Outcome};
 use super::link::ServiceLink;
 use crate::account::Account;
-use crate::conn::lock;
+use crate::conn::{Conn, lock};
 use hashbrown::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -29,8 +30,10 @@ const NUMBERS: u64 = 62 * 62 * 62 * 62 * 62 * 62;
 
 /// A requester has to have waited for so long before anybody looks whether it still does.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So many of them are looked at in one sweep.
+/// So many of them are looked at in one part of a sweep.
 const LOOKS: usize = 1024;
+/// After so many entries a sweep leaves the other parts to the next one.
+const SWEPT: usize = 16 * 1024;
 
 /// What waits for an answer.
 #[derive(Clone)]
@@ -42,6 +45,22 @@ pub(crate) struct Awaited {
     pub(crate) reply: Box<[u8]>,
     /// When the last message came, the request being the first.
     pub(crate) since: Instant,
+    /// What a report on its time needs, if there is to be one.
+    pub(crate) tracked: Option<Arc<Tracked>>,
+}
+
+/// A request that is measured.
+pub(crate) struct Tracked {
+    /// Who asks.
+    pub(crate) conn: Arc<Conn>,
+    /// Because of which headers.
+    pub(crate) cause: Cause,
+}
+
+/// A measured request that ended without an answer, and why.
+pub(crate) struct Ended {
+    pub(crate) awaited: Awaited,
+    pub(crate) outcome: Outcome,
 }
 
 impl Awaited {
@@ -178,17 +197,15 @@ impl Replies {
     }
 
     /// Nobody waits for this answer any more.
-    pub(crate) fn close(&self, Ticket(number): Ticket) {
-        if let Some(space) = self.0.get() {
-            lock(space.part(number)).remove(&number);
-        }
+    pub(crate) fn close(&self, Ticket(number): Ticket) -> Option<Awaited> {
+        let space = self.0.get()?;
+        lock(space.part(number)).remove(&number)
     }
 
     /// The same by its subject.
-    pub(crate) fn close_at(&self, subject: &[u8]) {
-        if let Some(number) = self.0.get().and_then(|space| space.number(subject)) {
-            self.close(Ticket(number));
-        }
+    pub(crate) fn close_at(&self, subject: &[u8]) -> Option<Awaited> {
+        let number = self.0.get()?.number(subject)?;
+        self.close(Ticket(number))
     }
 
     /// Requests that wait for an answer.
@@ -211,23 +228,49 @@ impl Replies {
         all
     }
 
-    /// Forgets, in one part of the table, whose time is over and those for whom nobody waits any more.
-    pub(crate) fn sweep(&self, now: Instant) {
-        let Some(space) = self.0.get() else { return };
-        let at = space.hand.fetch_add(1, Relaxed) % PARTS;
+    /// Forgets, in some parts of the table, whose time is over and those for whom nobody waits any more. Answers which of
+    /// them were measured.
+    pub(crate) fn sweep(&self, now: Instant) -> Vec<Ended> {
+        let Some(space) = self.0.get() else { return Vec::new() };
+        let mut ended = Vec::new();
+        let mut seen = 0;
+        for _ in 0..PARTS {
+            let at = space.hand.fetch_add(1, Relaxed) % PARTS;
+            seen += space.sweep_part(at, now, &mut ended);
+            if seen >= SWEPT {
+                break;
+            }
+        }
+        ended
+    }
+}
+
+impl Space {
+    /// See [`Replies::sweep`]; answers how many it has looked at.
+    fn sweep_part(&self, at: usize, now: Instant, ended: &mut Vec<Ended>) -> usize {
+        let mut note = |awaited: Awaited, outcome| {
+            if awaited.tracked.is_some() {
+                ended.push(Ended { awaited, outcome });
+            }
+        };
         let mut patient = Vec::new();
-        {
-            let mut part = lock(&space.parts[at]);
-            part.retain(|_, awaited| !awaited.is_over(now));
+        let seen = {
+            let mut part = lock(&self.parts[at]);
+            let seen = part.len();
+            let over = part.extract_if(|_, awaited| awaited.is_over(now));
+            over.for_each(|(_, awaited)| note(awaited, Outcome::TimedOut));
             let spare = 2 * part.len();
             part.shrink_to(spare);
             let old = part.iter().filter(|(_, awaited)| awaited.has_patience(now)).take(LOOKS);
             patient.extend(old.map(|(number, awaited)| (*number, awaited.clone())));
-        }
+            seen
+        };
         // Looked at without the lock: the requester may itself wait for an answer in this table.
         patient.retain(|(_, awaited)| !awaited.requester.has_interest(&awaited.reply));
-        let mut part = lock(&space.parts[at]);
-        patient.iter().for_each(|(number, _)| drop(part.remove(number)));
+        let mut part = lock(&self.parts[at]);
+        let gone = patient.iter().filter_map(|(number, _)| part.remove(number));
+        gone.for_each(|awaited| note(awaited, Outcome::Lost));
+        seen
     }
 }
 

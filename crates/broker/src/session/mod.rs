@@ -167,6 +167,7 @@ impl Session {
 
     fn begin(shard: &mut Shard, conn: Arc<Conn>, now: Instant, is_greeted: bool) -> (Self, Verdict) {
         let broker = Arc::clone(shard.broker());
+        broker.set_clock(now, conn.endpoint().start);
         let count = broker.registry.add(&conn);
         let settings = Arc::clone(shard.settings());
         let mut session = Self {

@@ -8,13 +8,17 @@
 //! no lock but those of the table of awaited answers and of the requester's details.
 
 use super::Shard;
-use super::fanout::{Message, Outcome, Published, Publisher};
+use super::fanout::{self, Message, Published, Publisher};
 use crate::account::Account;
-use crate::exchange::{Awaited, INFO_HEADER, RequestInfo, ServiceLink, Ticket};
+use crate::exchange::{
+    self, Awaited, Cause, INFO_HEADER, Measured, Outcome, RequestInfo, ServiceLink, Ticket, Tracked,
+};
+use crate::parcel::{Letter, Parcel};
 use crate::service::Receiver;
 use myelin_wire::encode;
 use myelin_wire::header;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// More accounts than this no message goes through.
 const MAX_HOPS: usize = 64;
@@ -109,7 +113,7 @@ impl Shard {
         from: &Publisher<'_>,
         message: &Message<'_>,
         abroad: &[Receiver],
-        outcome: &mut Outcome,
+        outcome: &mut fanout::Outcome,
     ) {
         for receiver in abroad {
             let mut memory = self.crossings.pop().unwrap_or_default();
@@ -141,15 +145,19 @@ impl Shard {
         let is_shared = from.hop.map_or(link.shares(), |hop| hop.is_shared);
         let info = self.introduce(from, link, is_shared).with_reply(message.reply);
         let header_len = memory.render_body(message, &info);
-        let ticket = self.expect_answer(from, message, link, &mut memory.reply);
+        let cause = self.sample(link, message);
+        let ticket = self.expect_answer(from, message, link, cause, &mut memory.reply);
         let (reply, body) = (std::mem::take(&mut memory.reply), std::mem::take(&mut memory.body));
         memory.render_tail(&reply, header_len, &body);
         let hop = Hop { link, info: Some(info), is_shared, before: from.hop };
+        let asked = from.now;
         let from = abroad(from, &link.exporter, &hop);
         let there = Message { reply: &reply, header_len, body: &body, tail: &memory.tail, shared_tail: None, ..*message };
         let published = self.publish(from, there.addressed_to(&memory.subject));
-        if let (Some(ticket), Published::Done { delivered: false, .. }) = (ticket, &published) {
-            link.exporter.exchange.replies.close(ticket);
+        if let (Some(ticket), Published::Done { delivered: false, .. }) = (ticket, &published)
+            && let Some(awaited) = link.exporter.exchange.replies.close(ticket)
+        {
+            self.report_unanswered(&awaited, Outcome::Unavailable, asked);
         }
         (memory.reply, memory.body) = (reply, body);
         Some(published)
@@ -167,15 +175,29 @@ impl Shard {
         if !is_shared && learns_server { info.with_server(&self.broker) } else { info }
     }
 
+    /// Whether the request is measured, and because of which headers.
+    fn sample(&mut self, link: &ServiceLink, message: &Message<'_>) -> Option<Cause> {
+        let drawn = self.rng.below(100);
+        link.latency()?.samples(&message.body[..message.header_len], drawn)
+    }
+
     /// Sees to it that an answer finds its way back, and writes where it is to go: nowhere without a reply.
     fn expect_answer(
-        &self,
+        &mut self,
         from: &Publisher<'_>,
         message: &Message<'_>,
         link: &Arc<ServiceLink>,
+        cause: Option<Cause>,
         reply: &mut Vec<u8>,
     ) -> Option<Ticket> {
         reply.clear();
+        let tracked = cause.map(|cause| Arc::new(Tracked { conn: Arc::clone(from.conn), cause }));
+        if message.reply.is_empty() && tracked.is_some() {
+            let (link, requester) = (Arc::clone(link), Arc::clone(from.account));
+            let awaited = Awaited { link, requester, reply: Box::default(), since: from.now, tracked };
+            self.report_unanswered(&awaited, Outcome::BadRequest, from.now);
+            return None;
+        }
         if message.reply.is_empty() || message.reply.starts_with(ACKNOWLEDGEMENT) {
             reply.extend_from_slice(message.reply);
             return None;
@@ -185,6 +207,8 @@ impl Shard {
             requester: Arc::clone(from.account),
             reply: message.reply.into(),
             since: from.now,
+            // Compat: only what has one answer is measured.
+            tracked: tracked.filter(|_| link.is_singleton()),
         };
         Some(self.broker.await_answer(&link.exporter, awaited, reply))
     }
@@ -198,7 +222,8 @@ impl Shard {
     ) -> Option<Published> {
         let (account, is_last) = (from.account, message.body.is_empty());
         let (ticket, awaited) = account.exchange.replies.answer(message.address(), is_last, from.now)?;
-        let Awaited { link, requester, reply: to, .. } = awaited;
+        let asked = awaited.since;
+        let Awaited { link, requester, reply: to, tracked, .. } = awaited;
         if from.hop.is_some_and(|hop| !hop.allows(&link)) {
             return None;
         }
@@ -216,6 +241,7 @@ impl Shard {
                 requester: Arc::clone(account),
                 reply: message.reply.into(),
                 since: from.now,
+                tracked: None,
             };
             let question = self.broker.await_answer(&requester, back, &mut reply);
             memory.render_tail(&reply, message.header_len, message.body);
@@ -230,7 +256,44 @@ impl Shard {
         if let Published::Done { delivered: false, .. } = published {
             account.exchange.replies.close(ticket);
         }
+        if let Some(tracked) = tracked {
+            let time = from.now.saturating_duration_since(asked);
+            let responder = RequestInfo::of(&self.broker, account.name(), from.conn, true);
+            let outcome = Outcome::Answered(time);
+            self.report(&link, &requester, &tracked, (outcome, Some(responder)), (asked, from.now));
+        }
         Some(published)
+    }
+
+    /// Tells the exporting account that a request which is measured was not answered.
+    pub(super) fn report_unanswered(&mut self, awaited: &Awaited, outcome: Outcome, now: Instant) {
+        let Awaited { link, requester, since, tracked, .. } = awaited;
+        if let Some(tracked) = tracked {
+            self.report(link, requester, tracked, (outcome, None), (*since, now));
+        }
+    }
+
+    #[cold]
+    fn report(
+        &mut self,
+        link: &ServiceLink,
+        requester: &Account,
+        tracked: &Tracked,
+        (outcome, responder): (Outcome, Option<RequestInfo>),
+        (asked, now): (Instant, Instant),
+    ) {
+        let Some(latency) = link.latency() else { return };
+        let measured = Measured {
+            requestor: RequestInfo::of(&self.broker, requester.name(), &tracked.conn, link.shares()),
+            responder,
+            cause: &tracked.cause,
+            asked: self.broker.wall(asked),
+            now: self.broker.wall(now),
+        };
+        let report = exchange::report(&self.broker.unique_id(), outcome, measured);
+        let mut parcel = Parcel::default();
+        parcel.push(Letter { subject: latency.subject.as_bytes(), payload: &report, ..Letter::default() });
+        self.send(&link.exporter, &mut parcel, now);
     }
 }
 

@@ -220,7 +220,9 @@ impl Shard {
 
     /// To be called now and then also when nothing happens: gives back what ended connections still hold.
     pub fn maintain(&mut self, now: Instant) {
-        self.broker.forget_answers(now);
+        for ended in self.broker.forget_answers(now) {
+            self.report_unanswered(&ended.awaited, ended.outcome, now);
+        }
         self.routes.settle(&mut self.touched);
         self.routes.sweep(SWEEP_AT_REST, self.staging.cohorts());
         self.traffic.routes.set(self.routes.counts());

@@ -1,7 +1,7 @@
 //! Accounts: limits, exports, imports and mappings.
 
 use myelin_broker::{
-    Access, AccountConfig, AccountLimits, DEFAULT_RESPONSE_THRESHOLD, Export, Import, ResponseType,
+    Access, AccountConfig, AccountLimits, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType,
     ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
 use myelin_conf::options::{self, GLOBAL_ACCOUNT, MappingOptions, Options};
@@ -71,6 +71,13 @@ fn export(from: &options::ExportOptions) -> Export {
                 options::ResponseType::Chunked => ResponseType::Chunked,
             },
             threshold: service.threshold.unwrap_or(DEFAULT_RESPONSE_THRESHOLD),
+            latency: service.latency.as_ref().map(|latency| Latency {
+                subject: latency.subject.clone(),
+                sampling: match latency.sampling {
+                    options::LatencySampling::Headers => 0,
+                    options::LatencySampling::Percent(percent) => percent,
+                },
+            }),
             allow_trace: service.allow_trace,
         }),
     }
