@@ -3,7 +3,7 @@
 //! Compat: names and order of fields are those of the reference, whose lists are in no order; here they are in that of the
 //! configuration. Optional fields that nothing here can have are left out, as empty ones are there.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 use myelin_wire::json::is_false;
@@ -32,9 +32,26 @@ pub struct ExportSnapshot {
     /// `Singleton`, `Streamed` or `Chunked`; empty for a stream.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub response_type: &'static str,
+    /// How it is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_latency: Option<LatencySnapshot>,
     /// Accounts that are listed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approved_accounts: Vec<String>,
+}
+
+/// How a service is measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LatencySnapshot {
+    /// Of a hundred requests; 0: as headers ask for it.
+    #[serde(serialize_with = "sampling")]
+    pub sampling: u8,
+    /// Where reports go.
+    pub results: String,
+}
+
+fn sampling<S: Serializer>(share: &u8, serializer: S) -> Result<S::Ok, S::Error> {
+    if *share == 0 { serializer.serialize_str("headers") } else { serializer.serialize_u8(*share) }
 }
 
 /// What an account takes from another, or has asked from it and waits for.

@@ -29,7 +29,9 @@ mod varz;
 mod window;
 
 pub use answer::Answer;
-pub use exchange::{ExchangeSnapshot, ExportSnapshot, ImportSnapshot, Kind, MappingSnapshot};
+pub use exchange::{
+    ExchangeSnapshot, ExportSnapshot, ImportSnapshot, Kind, LatencySnapshot, MappingSnapshot,
+};
 pub use page::Pages;
 pub use snapshot::{
     AccountSnapshot, Allowance, ApiStats, Claims, Clocks, Closed, ConnSnapshot, Health, Identity,

@@ -15,6 +15,7 @@ use crate::exchange::{
 };
 use crate::parcel::{Letter, Parcel};
 use crate::service::Receiver;
+use crate::trace::Way;
 use myelin_wire::encode;
 use myelin_wire::header;
 use std::sync::Arc;
@@ -86,6 +87,11 @@ impl Shard {
         message: Message<'_>,
         memory: Rendering,
     ) -> Published {
+        if from.tracing && from.hop.is_none() {
+            let [subject, mapped] = [message.address(), &memory.subject].map(String::from_utf8_lossy);
+            // Compat: there it comes before the payload's line.
+            self.broker.trace_line(from.conn, Way::In, format_args!("MAPPING {subject} -> {mapped}"));
+        }
         let from = Publisher { is_mapped: false, ..from };
         let published = self.publish(from, message.addressed_to(&memory.subject));
         self.crossings.push(memory);

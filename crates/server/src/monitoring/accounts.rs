@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use myelin_broker::{Account, AwaitedAnswer, Broker, Export, Import, PastTraffic, ResponseType};
 use myelin_monitor::{
-    AccountSnapshot, ExchangeSnapshot, ExportSnapshot, ImportSnapshot, InterestSnapshot, Kind, MappingSnapshot,
-    Volume,
+    AccountSnapshot, ExchangeSnapshot, ExportSnapshot, ImportSnapshot, InterestSnapshot, Kind, LatencySnapshot,
+    MappingSnapshot, Volume,
 };
 use myelin_subject::{numbered, starred};
 use std::collections::HashMap;
@@ -92,15 +92,15 @@ pub(super) fn exchange(account: &Account) -> ExchangeSnapshot {
 }
 
 fn export(export: &Export) -> ExportSnapshot {
-    let (kind, subject, access, response) = match export {
-        Export::Stream(stream) => (Kind::Stream, &stream.subject, &stream.access, ""),
+    let (kind, subject, access, response, latency) = match export {
+        Export::Stream(stream) => (Kind::Stream, &stream.subject, &stream.access, "", None),
         Export::Service(service) => {
             let response = match service.response {
                 ResponseType::Singleton => "Singleton",
                 ResponseType::Streamed => "Streamed",
                 ResponseType::Chunked => "Chunked",
             };
-            (Kind::Service, &service.subject, &service.access, response)
+            (Kind::Service, &service.subject, &service.access, response, service.latency.as_ref())
         }
     };
     ExportSnapshot {
@@ -108,6 +108,10 @@ fn export(export: &Export) -> ExportSnapshot {
         kind,
         token_req: access.token_required,
         response_type: response,
+        service_latency: latency.map(|latency| LatencySnapshot {
+            sampling: latency.sampling,
+            results: latency.subject.clone(),
+        }),
         approved_accounts: access.accounts.clone(),
     }
 }
