@@ -76,7 +76,7 @@ pub(crate) struct ServiceLink {
 }
 
 impl ServiceLink {
-    pub(super) fn new(import: &ServiceImport, importer: &str, exporter: &Arc<Account>) -> Option<Self> {
+    pub(crate) fn new(import: &ServiceImport, importer: &str, exporter: &Arc<Account>) -> Option<Self> {
         let config = exporter.exchange.config();
         let offers = services(&config).map(|service| (service.subject.as_str(), &service.access));
         if !is_valid_pattern(import.subject.as_bytes())

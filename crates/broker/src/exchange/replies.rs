@@ -32,6 +32,8 @@ const NUMBERS: u64 = 62 * 62 * 62 * 62 * 62 * 62;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So many of them are looked at in one part of a sweep.
 const LOOKS: usize = 1024;
+/// Requests of one part at once. One more takes the place of another, which is not answered then.
+const MOST: usize = 64 * 1024;
 /// After so many entries a sweep leaves the other parts to the next one.
 const SWEPT: usize = 16 * 1024;
 
@@ -138,6 +140,10 @@ fn read_number(text: &[u8]) -> Option<u64> {
 pub(crate) struct Ticket(u64);
 
 impl Replies {
+    /// So many requests of one account may wait at once, about.
+    #[cfg(test)]
+    pub(crate) const MOST: usize = MOST * PARTS;
+
     /// Notes a request and writes where its answer is to go. Before the first one, `listen` gets the pattern of all such
     /// subjects.
     pub(crate) fn open(&self, awaited: Awaited, reply: &mut Vec<u8>, listen: impl FnOnce(&[u8])) -> Ticket {
@@ -154,6 +160,11 @@ impl Replies {
                 break (number, part);
             }
         };
+        if part.len() >= MOST
+            && let Some(other) = part.keys().next().copied()
+        {
+            part.remove(&other);
+        }
         part.insert(number, awaited);
         drop(part);
         reply.clear();

@@ -430,3 +430,47 @@ fn weighted_mappings_spread_messages() {
     assert_eq!(one + two + rest, 4000);
     assert!((1800..2200).contains(&one) && (850..1150).contains(&two), "{one} {two} {rest}");
 }
+
+/// CVE-2022-29946 and SN 2026-18 let queue groups have what their members must not see.
+#[test]
+fn a_queue_group_gets_by_an_import_what_its_members_may_see() {
+    let net = net_of(accounts());
+    let (mut a, mut b, mut c) = (peer(&net, 0, "a"), peer(&net, 1, "b"), peer(&net, 0, "c"));
+    c.send("SUB ev.* q 1\r\nSUB > p 2\r\n");
+    for _ in 0..3 {
+        a.publish("ev.no", "m");
+    }
+    net.flush_all();
+    assert_eq!(c.received(), "");
+    // Another member may.
+    b.send("SUB ev.* q 1\r\n");
+    for _ in 0..20 {
+        a.publish("ev.no", "m");
+    }
+    net.flush_all();
+    assert_eq!((c.received().len(), b.received().matches("MSG ev.no 1 1").count()), (0, 20));
+}
+
+/// What a flood of requests that nobody answers may keep in memory is bounded.
+#[test]
+fn a_flood_of_unanswered_requests_is_bounded() {
+    use crate::exchange::{Awaited, Replies, ServiceLink};
+    let net = net_of(accounts());
+    let (a, b) = (net.broker.account("A").unwrap(), net.broker.account("B").unwrap());
+    let import = ServiceImport { account: "A".into(), subject: "one.>".into(), to: "one.>".into(), ..Default::default() };
+    let link = Arc::new(ServiceLink::new(&import, "B", &a).unwrap());
+    let replies = Replies::default();
+    let mut reply = Vec::new();
+    for at in 0..Replies::MOST + 100_000 {
+        let awaited = Awaited {
+            link: Arc::clone(&link),
+            requester: Arc::clone(&b),
+            reply: Box::default(),
+            since: net.now() + Duration::from_micros(at as u64),
+            tracked: None,
+        };
+        replies.open(awaited, &mut reply, |_| {});
+    }
+    assert!(replies.len() <= Replies::MOST);
+    assert!(replies.waiting(&reply).is_some(), "the last one is there");
+}
