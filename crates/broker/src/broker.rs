@@ -1,10 +1,10 @@
 //! What all shards share: accounts, the rules of authentication, who is connected, counters.
 
 use crate::account::Account;
-use crate::exchange::{AccountConfig, Awaited, Ended, Ticket};
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, NextDirectory, SetupError};
 use crate::ended::{ClosedConn, PastTraffic};
+use crate::exchange::{AccountConfig, Awaited, Ended, Ticket};
 use crate::log::{Level, Log, RateLimit};
 use crate::registry::Registry;
 use crate::service::Receiver;
@@ -181,7 +181,9 @@ impl Broker {
         let number = self.next_id.fetch_add(1, Relaxed);
         let hashes = [self.ids.hash_one((number, 0)), self.ids.hash_one((number, 1))];
         let digits = |hash: u64| {
-            std::iter::successors(Some(hash), |rest| Some(rest / 62)).take(11).map(|rest| BASE62[(rest % 62) as usize])
+            std::iter::successors(Some(hash), |rest| Some(rest / 62))
+                .take(11)
+                .map(|rest| BASE62[(rest % 62) as usize])
         };
         hashes.into_iter().flat_map(digits).map(char::from).collect()
     }

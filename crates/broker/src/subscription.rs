@@ -10,8 +10,8 @@ use crate::conn::Conn;
 use crate::exchange::StreamLink;
 use crate::shard::Shard;
 use myelin_subject::Subscribed;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 /// One SUB of one connection.
 pub struct Subscription {
@@ -52,7 +52,12 @@ impl Subscription {
     }
 
     /// The shadow of `of`, which is at `home`, in the account from which `link` imports: there it is called `subject`.
-    pub(crate) fn shadow(of: &Arc<Self>, home: &Arc<Account>, link: &Arc<StreamLink>, subject: &[u8]) -> Self {
+    pub(crate) fn shadow(
+        of: &Arc<Self>,
+        home: &Arc<Account>,
+        link: &Arc<StreamLink>,
+        subject: &[u8],
+    ) -> Self {
         let shadowed = Shadowed { of: Arc::clone(of), home: Arc::downgrade(home), link: Arc::clone(link) };
         Self {
             shadowed: Some(Box::new(shadowed)),

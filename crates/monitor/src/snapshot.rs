@@ -9,8 +9,8 @@ mod jetstream;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use jiff::{Timestamp, tz::TimeZone};
 use crate::exchange::ExchangeSnapshot;
+use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
 use myelin_wire::json::{is_false, is_zero, nanoseconds};

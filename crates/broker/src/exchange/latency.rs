@@ -38,9 +38,8 @@ impl Latency {
             let keep = |name: &str| name == "Uber-Trace-Id" || name.starts_with("Uberctx-");
             return is_sampled_by_uber(id).then(|| with(&keep));
         }
-        let is_of_b3 = |name: &str| {
-            ["X-B3-Sampled", "X-B3-Traceid", "X-B3-Parentspanid", "X-B3-Spanid"].contains(&name)
-        };
+        let is_of_b3 =
+            |name: &str| ["X-B3-Sampled", "X-B3-Traceid", "X-B3-Parentspanid", "X-B3-Spanid"].contains(&name);
         match value("X-B3-Sampled") {
             Some("1") => return Some(with(&is_of_b3)),
             Some("0") => return None,
@@ -209,7 +208,10 @@ mod tests {
             ("Uber-Trace-Id: 1:2:3:1\r\nUberctx-X: y", some("Uber-Trace-Id Uberctx-X")),
             ("Uber-Trace-Id: 1:2:3:2", None),
             ("Uber-Trace-Id: 1:2:3", None),
-            ("traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\ntracestate: x", some("Traceparent Tracestate")),
+            (
+                "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\ntracestate: x",
+                some("Traceparent Tracestate"),
+            ),
             ("traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", None),
             ("traceparent: 00-a-b-+1", None),
         ];
@@ -234,7 +236,9 @@ mod tests {
         let tail = r#""requestor":{"acc":"B","rtt":1000000000},"start":"1970-01-01T00:00:09Z","#;
         assert_eq!(
             text(Outcome::TimedOut),
-            format!(r#"{head}"status":504,"description":"Service Timeout",{tail}"service":0,"system":0,"total":0}}"#)
+            format!(
+                r#"{head}"status":504,"description":"Service Timeout",{tail}"service":0,"system":0,"total":0}}"#
+            )
         );
         assert_eq!(
             text(Outcome::Answered(Duration::from_nanos(7))),

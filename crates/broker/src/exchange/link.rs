@@ -3,7 +3,9 @@
 //! Whether an import is allowed is decided here, from both accounts' configurations, whenever one of them changes. One that
 //! is not allowed is no link, whoever wrote it down.
 
-use super::config::{Access, AccountConfig, Export, ResponseType, ServiceExport, ServiceImport, StreamImport};
+use super::config::{
+    Access, AccountConfig, Export, ResponseType, ServiceExport, ServiceImport, StreamImport,
+};
 use super::latency::Latency;
 use super::naming::{Names, Naming};
 use crate::account::Account;
@@ -204,7 +206,8 @@ mod tests {
 
     #[test]
     fn the_very_subject_counts_before_what_covers_it() {
-        let (public, listed) = (Access::default(), Access { accounts: vec!["C".to_owned()], ..Access::default() });
+        let (public, listed) =
+            (Access::default(), Access { accounts: vec!["C".to_owned()], ..Access::default() });
         let offers = || [("a.>", &public), ("a.b", &listed)].into_iter();
         assert!(!is_approved(offers(), "B", "a.b", false) && is_approved(offers(), "B", "a.c", false));
     }

@@ -72,9 +72,8 @@ impl Streams {
     ) {
         let place = Arc::as_ptr(sub).addr();
         for link in links {
-            let has_one = |shadow: &Arc<Subscription>| {
-                shadow.import().is_some_and(|import| Arc::ptr_eq(import, link))
-            };
+            let has_one =
+                |shadow: &Arc<Subscription>| shadow.import().is_some_and(|import| Arc::ptr_eq(import, link));
             if self.shadows.get(&place).is_some_and(|shadows| shadows.iter().any(has_one)) {
                 continue;
             }
@@ -211,12 +210,11 @@ impl Account {
             Import::Stream(import) => {
                 lock(&self.exchange.streams).links.iter().any(|link| link.is_of(import))
             }
-            Import::Service(import) => lock(&self.exchange.services).iter().any(|binding| {
-                matches!(binding.receiver(), Receiver::Import(link) if link.is_of(import))
-            }),
+            Import::Service(import) => lock(&self.exchange.services)
+                .iter()
+                .any(|binding| matches!(binding.receiver(), Receiver::Import(link) if link.is_of(import))),
         }
     }
-
 
     /// Replaces what is said about the account. Imports follow when [`link`](Self::link) is called, on this account and all
     /// that import from it.

@@ -69,10 +69,15 @@ impl Names {
         outward: impl FnOnce(&str, &str) -> Option<Transform>,
     ) -> Result<Self, TransformError> {
         if there == to {
-            return Ok(Self { here: to.as_bytes().into(), inward: Naming::Same, outward: Some(Naming::Same) });
+            return Ok(Self {
+                here: to.as_bytes().into(),
+                inward: Naming::Same,
+                outward: Some(Naming::Same),
+            });
         }
         if !has_wildcard(there.as_bytes()) {
-            let (inward, outward) = (Naming::Fixed(to.as_bytes().into()), Naming::Fixed(there.as_bytes().into()));
+            let (inward, outward) =
+                (Naming::Fixed(to.as_bytes().into()), Naming::Fixed(there.as_bytes().into()));
             return Ok(Self { here: to.as_bytes().into(), inward, outward: Some(outward) });
         }
         let destination = numbered(to);

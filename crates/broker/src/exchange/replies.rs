@@ -177,8 +177,7 @@ impl Replies {
 
     /// Whether `subject` is one at which answers of this account's services come.
     pub(crate) fn owns(&self, subject: &[u8]) -> bool {
-        subject.starts_with(b"_R_.")
-            && self.0.get().is_some_and(|space| subject.starts_with(&space.prefix))
+        subject.starts_with(b"_R_.") && self.0.get().is_some_and(|space| subject.starts_with(&space.prefix))
     }
 
     /// Who waits for an answer at `subject`: the entry goes if it is the only answer or `is_last`.

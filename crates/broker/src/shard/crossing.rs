@@ -158,7 +158,14 @@ impl Shard {
         let hop = Hop { link, info: Some(info), is_shared, before: from.hop };
         let asked = from.now;
         let from = abroad(from, &link.exporter, &hop);
-        let there = Message { reply: &reply, header_len, body: &body, tail: &memory.tail, shared_tail: None, ..*message };
+        let there = Message {
+            reply: &reply,
+            header_len,
+            body: &body,
+            tail: &memory.tail,
+            shared_tail: None,
+            ..*message
+        };
         let published = self.publish(from, there.addressed_to(&memory.subject));
         if let (Some(ticket), Published::Done { delivered: false, .. }) = (ticket, &published)
             && let Some(awaited) = link.exporter.exchange.replies.close(ticket)
@@ -183,8 +190,8 @@ impl Shard {
 
     /// Whether the request is measured, and because of which headers.
     fn sample(&mut self, link: &ServiceLink, message: &Message<'_>) -> Option<Cause> {
-        let drawn = self.rng.below(100);
-        link.latency()?.samples(&message.body[..message.header_len], drawn)
+        let latency = link.latency()?;
+        latency.samples(&message.body[..message.header_len], self.rng.below(100))
     }
 
     /// Sees to it that an answer finds its way back, and writes where it is to go: nowhere without a reply.

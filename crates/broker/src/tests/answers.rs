@@ -1,8 +1,8 @@
 //! Answers to consumers: one route serves many of them, and nobody gets what is not for it.
 
-use crate::answers::Family;
 use super::net::{Net, Peer, login, permissions, user};
 use crate::account::Account;
+use crate::answers::Family;
 use crate::parcel::Parcel;
 use crate::service::{Binding, Service};
 use crate::shard::Shard;

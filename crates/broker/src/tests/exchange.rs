@@ -39,7 +39,11 @@ fn account(name: &str, exports: Vec<Export>, imports: Vec<Import>) -> AccountCon
 
 fn auth() -> AuthConfig {
     let c = permissions([&[], &[]], [&[], &["ev.no"]], None);
-    AuthConfig::new(Method::Users(Users::new([user("a", "A", None), user("b", "B", None), user("c", "B", c)])))
+    AuthConfig::new(Method::Users(Users::new([
+        user("a", "A", None),
+        user("b", "B", None),
+        user("c", "B", c),
+    ])))
 }
 
 /// A exports services `one.>` (one answer) and `many.>`, and the stream `ev.>`; B imports them.
@@ -306,7 +310,12 @@ fn imports_and_mappings_change_under_the_feet_of_clients() {
         let requests = a.received();
         let got = b.received();
         let count = |text: &str, what: &str| text.matches(what).count();
-        (count(&requests, "HMSG one.x 1"), count(&requests, "HMSG two.x 2"), count(&got, "MSG ev.x 2"), count(&got, "MSG far.ev.x 3"))
+        (
+            count(&requests, "HMSG one.x 1"),
+            count(&requests, "HMSG two.x 2"),
+            count(&got, "MSG ev.x 2"),
+            count(&got, "MSG far.ev.x 3"),
+        )
     };
     assert_eq!(play(), (3, 0, 3, 0));
     // Other names on both ways.
@@ -401,13 +410,22 @@ fn nobody_says_who_it_is_itself() {
     let net = net_of(accounts());
     let (mut a, mut b) = (peer(&net, 0, "a"), peer(&net, 1, "b"));
     a.send("SUB one.x 1\r\n");
-    for name in ["Nats-Request-Info", "nats-request-info", "NATS-REQUEST-INFO", " Nats-Request-Info ", "Nats-Request-Info\t"] {
+    for name in [
+        "Nats-Request-Info",
+        "nats-request-info",
+        "NATS-REQUEST-INFO",
+        " Nats-Request-Info ",
+        "Nats-Request-Info\t",
+    ] {
         let header = format!("NATS/1.0\r\n{name}: {{\"acc\":\"A\"}}\r\n more\r\n\r\n");
         b.send(format!("HPUB one.x {0} {0}\r\n{header}\r\n", header.len()));
         net.flush_all();
         let received = a.received();
         assert_eq!(received.to_lowercase().matches("request-info").count(), 1, "{received}");
-        assert!(received.contains("Nats-Request-Info: {\"acc\":\"B\"") && !received.contains("\"acc\":\"A\""), "{received}");
+        assert!(
+            received.contains("Nats-Request-Info: {\"acc\":\"B\"") && !received.contains("\"acc\":\"A\""),
+            "{received}"
+        );
     }
 }
 
@@ -415,7 +433,11 @@ fn nobody_says_who_it_is_itself() {
 #[test]
 fn weighted_mappings_spread_messages() {
     let mut mappings = Mappings::default();
-    let to = |subject: &str, weight| WeightedDestination { subject: subject.to_owned(), weight, cluster: String::new() };
+    let to = |subject: &str, weight| WeightedDestination {
+        subject: subject.to_owned(),
+        weight,
+        cluster: String::new(),
+    };
     mappings.insert("in", &[to("one", 50), to("two", 25)]).unwrap();
     let net = net_of(vec![AccountConfig { mappings, ..AccountConfig::named("A") }]);
     let (mut a, mut listener) = (peer(&net, 0, "a"), peer(&net, 0, "a"));
@@ -457,7 +479,12 @@ fn a_flood_of_unanswered_requests_is_bounded() {
     use crate::exchange::{Awaited, Replies, ServiceLink};
     let net = net_of(accounts());
     let (a, b) = (net.broker.account("A").unwrap(), net.broker.account("B").unwrap());
-    let import = ServiceImport { account: "A".into(), subject: "one.>".into(), to: "one.>".into(), ..Default::default() };
+    let import = ServiceImport {
+        account: "A".into(),
+        subject: "one.>".into(),
+        to: "one.>".into(),
+        ..Default::default()
+    };
     let link = Arc::new(ServiceLink::new(&import, "B", &a).unwrap());
     let replies = Replies::default();
     let mut reply = Vec::new();

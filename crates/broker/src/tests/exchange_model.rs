@@ -48,13 +48,15 @@ fn export() -> impl Strategy<Value = Export> {
 }
 
 fn import() -> impl Strategy<Value = Import> {
-    (select(&ACCOUNTS[..]), select(&IMPORTED[..]), any::<bool>()).prop_map(|(account, (subject, to), is_stream)| {
-        let (account, subject, to) = (account.to_owned(), subject.to_owned(), to.to_owned());
-        if is_stream {
-            return Import::Stream(StreamImport { account, subject, to, ..StreamImport::default() });
-        }
-        Import::Service(ServiceImport { account, subject, to, ..ServiceImport::default() })
-    })
+    (select(&ACCOUNTS[..]), select(&IMPORTED[..]), any::<bool>()).prop_map(
+        |(account, (subject, to), is_stream)| {
+            let (account, subject, to) = (account.to_owned(), subject.to_owned(), to.to_owned());
+            if is_stream {
+                return Import::Stream(StreamImport { account, subject, to, ..StreamImport::default() });
+            }
+            Import::Service(ServiceImport { account, subject, to, ..ServiceImport::default() })
+        },
+    )
 }
 
 /// What the configuration refuses is left out: nothing twice.
@@ -82,7 +84,8 @@ fn config(name: &'static str) -> impl Strategy<Value = AccountConfig> {
     (vec(export(), 0..4), vec(import(), 0..4), mapped).prop_map(move |(exports, imports, mapped)| {
         let mut mappings = Mappings::default();
         for (source, destination) in mapped {
-            let only = WeightedDestination { subject: destination.to_owned(), weight: 100, cluster: String::new() };
+            let only =
+                WeightedDestination { subject: destination.to_owned(), weight: 100, cluster: String::new() };
             mappings.insert(source, &[only]).unwrap();
         }
         AccountConfig { exports, imports: distinct(imports), mappings, ..AccountConfig::named(name) }
@@ -109,7 +112,8 @@ struct Twin<'a> {
 fn rename(subject: &str, from: &str, to: &str) -> String {
     let tokens: Vec<&str> = subject.split('.').collect();
     let from: Vec<&str> = from.split('.').collect();
-    let stars: Vec<&str> = from.iter().zip(&tokens).filter(|(f, _)| **f == "*").map(|(_, token)| *token).collect();
+    let stars: Vec<&str> =
+        from.iter().zip(&tokens).filter(|(f, _)| **f == "*").map(|(_, token)| *token).collect();
     let mut next = 0;
     let renamed = to.split('.').map(|token| match token {
         ">" => tokens[from.len() - 1..].join("."),
@@ -138,9 +142,11 @@ fn rename_back(subject: &str, from: &str, to: &str) -> Option<String> {
             names.map(move |name| format!("{known}{dot}{name}")).collect::<Vec<_>>()
         };
         all = all.iter().flat_map(longer).collect();
-        found.extend(all.iter().filter(|s| {
-            matches(from.as_bytes(), s.as_bytes()) && rename(s, from, to) == subject
-        }).cloned());
+        found.extend(
+            all.iter()
+                .filter(|s| matches(from.as_bytes(), s.as_bytes()) && rename(s, from, to) == subject)
+                .cloned(),
+        );
     }
     assert!(found.len() <= 1, "{subject} comes from {found:?}");
     found.pop()
@@ -160,7 +166,8 @@ impl Twin<'_> {
         let covers = |(offered, _): &(&String, &Access)| is_subset(subject.as_bytes(), offered.as_bytes());
         exact.or_else(|| offers.clone().find(covers)).is_some_and(|(_, access)| {
             !access.token_required
-                && (access.accounts.is_empty() || access.accounts.iter().any(|name| name == ACCOUNTS[importer]))
+                && (access.accounts.is_empty()
+                    || access.accounts.iter().any(|name| name == ACCOUNTS[importer]))
         })
     }
 
@@ -196,7 +203,9 @@ impl Twin<'_> {
             self.export_stream(account, &subject, out);
         }
         for import in &self.world[account].imports {
-            let Import::Service(ServiceImport { account: exporter, subject: there, to, .. }) = import else { continue };
+            let Import::Service(ServiceImport { account: exporter, subject: there, to, .. }) = import else {
+                continue;
+            };
             let exporter = Self::number(exporter);
             if !Self::allows(self.services(exporter), account, there) {
                 continue;
@@ -220,7 +229,9 @@ impl Twin<'_> {
     fn export_stream(&self, exporter: usize, subject: &str, out: &mut Vec<Receipt>) {
         for account in 0..ACCOUNTS.len() {
             for import in &self.world[account].imports {
-                let Import::Stream(StreamImport { account: from, subject: there, to, .. }) = import else { continue };
+                let Import::Stream(StreamImport { account: from, subject: there, to, .. }) = import else {
+                    continue;
+                };
                 if Self::number(from) == exporter
                     && matches(there.as_bytes(), subject.as_bytes())
                     && Self::allows(self.streams(exporter), account, there)

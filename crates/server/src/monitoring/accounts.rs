@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use myelin_broker::{Account, AwaitedAnswer, Broker, Export, Import, PastTraffic, ResponseType};
 use myelin_monitor::{
-    AccountSnapshot, ExchangeSnapshot, ExportSnapshot, ImportSnapshot, InterestSnapshot, Kind, LatencySnapshot,
-    MappingSnapshot, Volume,
+    AccountSnapshot, ExchangeSnapshot, ExportSnapshot, ImportSnapshot, InterestSnapshot, Kind,
+    LatencySnapshot, MappingSnapshot, Volume,
 };
 use myelin_subject::{numbered, starred};
 use std::collections::HashMap;
@@ -108,10 +108,8 @@ fn export(export: &Export) -> ExportSnapshot {
         kind,
         token_req: access.token_required,
         response_type: response,
-        service_latency: latency.map(|latency| LatencySnapshot {
-            sampling: latency.sampling,
-            results: latency.subject.clone(),
-        }),
+        service_latency: latency
+            .map(|latency| LatencySnapshot { sampling: latency.sampling, results: latency.subject.clone() }),
         approved_accounts: access.accounts.clone(),
     }
 }

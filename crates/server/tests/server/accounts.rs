@@ -162,7 +162,10 @@ async fn services_of_another_account_answer_who_asks() {
             let info = request.headers.as_ref().and_then(|h| h.get("Nats-Request-Info"));
             assert!(info.is_some_and(|info| info.as_str().starts_with("{\"acc\":\"B\"")));
             let reply = request.reply.expect("a request");
-            worker.publish(reply, format!("{} {}", request.subject, request.payload.len()).into()).await.unwrap();
+            worker
+                .publish(reply, format!("{} {}", request.subject, request.payload.len()).into())
+                .await
+                .unwrap();
         }
     });
     let ask = |at: usize| {
@@ -180,7 +183,9 @@ async fn services_of_another_account_answer_who_asks() {
 /// A client of the wire that has logged in.
 fn login(server: &Server, user: &str) -> Raw {
     let mut raw = Raw::open(server.address());
-    raw.send(&format!("CONNECT {{\"verbose\":false,\"headers\":true,\"user\":\"{user}\",\"pass\":\"p\"}}\r\n"));
+    raw.send(&format!(
+        "CONNECT {{\"verbose\":false,\"headers\":true,\"user\":\"{user}\",\"pass\":\"p\"}}\r\n"
+    ));
     raw.barrier();
     raw
 }
@@ -233,7 +238,11 @@ fn a_reload_changes_what_accounts_have_and_nobody_is_disconnected() {
 fn monitoring_tells_what_accounts_let_each_other_have() {
     let imports = "{stream: {account: A, subject: \"ev.*\"}, to: \"far.$1\"}, \
                    {service: {account: A, subject: \"svc.>\"}, share: true}";
-    let config = exchange("{stream: \"ev.>\"}, {service: \"svc.>\", accounts: [B], response: stream}", imports, "x: y");
+    let config = exchange(
+        "{stream: \"ev.>\"}, {service: \"svc.>\", accounts: [B], response: stream}",
+        imports,
+        "x: y",
+    );
     let server = Server::with_config(&config);
     let (mut a, mut b) = (login(&server, "a"), login(&server, "b"));
     a.subscribe("svc.>", 1);
@@ -250,11 +259,17 @@ fn monitoring_tells_what_accounts_let_each_other_have() {
     let responses = detail["responses"].as_object().unwrap();
     let (subject, waiting) = responses.iter().next().unwrap();
     assert!(subject.starts_with("_R_.") && responses.len() == 1);
-    assert_eq!((&waiting["subject"], &waiting["account"], &waiting["to"]), (&"in".into(), &"B".into(), &subject.as_str().into()));
+    assert_eq!(
+        (&waiting["subject"], &waiting["account"], &waiting["to"]),
+        (&"in".into(), &"B".into(), &subject.as_str().into())
+    );
     let page = server.page("/accountz?acc=B");
     let imports = &page["account_detail"]["imports"];
     assert_eq!((&imports[0]["subject"], &imports[0]["local_subject"]), (&"ev.*".into(), &"far.*".into()));
-    assert_eq!((&imports[1]["to"], &imports[1]["share"], &imports[1]["invalid"]), (&"svc.>".into(), &true.into(), &false.into()));
+    assert_eq!(
+        (&imports[1]["to"], &imports[1]["share"], &imports[1]["invalid"]),
+        (&"svc.>".into(), &true.into(), &false.into())
+    );
     b.subscribe("far.1", 2);
     b.barrier();
     eventually("the shadow is listed", || {

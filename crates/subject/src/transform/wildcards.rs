@@ -66,7 +66,11 @@ mod tests {
             ("a.$12", "a.*", &[12]),
             ("a.$1x", "a.*", &[0]),
             ("{{ Wildcard ( 3 ) }}.b", "*.b", &[3]),
-            ("{{partition(3,1)}}.{{wildcard(1,2)}}.{{wildcard()}}", "{{partition(3,1)}}.{{wildcard(1,2)}}.{{wildcard()}}", &[]),
+            (
+                "{{partition(3,1)}}.{{wildcard(1,2)}}.{{wildcard()}}",
+                "{{partition(3,1)}}.{{wildcard(1,2)}}.{{wildcard()}}",
+                &[],
+            ),
         ];
         for (subject, pattern, numbers) in cases {
             assert_eq!(starred(subject), (pattern.to_owned(), numbers.to_vec()), "{subject}");

@@ -14,22 +14,26 @@ pub(super) static EXPORT: Block = Block {
             "`single`, `stream` or `chunked`",
             "single",
             "What answers one request.",
-        ).live(),
+        )
+        .live(),
         Entry::new(
             &["response_threshold", "threshold", "response_max_time", "response_time"],
             "duration",
             "2m",
             "How long a response may take.",
-        ).live(),
+        )
+        .live(),
         Entry::new(&["latency"], "subject or block", "", "Where times of responses are reported.").live(),
         Entry::new(
             &["account_token_position"],
             "number",
             "",
             "The token of the subject that must be the importer's name.",
-        ).live(),
+        )
+        .live(),
         Entry::new(&["allow_trace"], "boolean", "false", "Traces may follow requests into this account.")
-            .missing("message tracing").live(),
+            .missing("message tracing")
+            .live(),
     ],
 };
 
@@ -50,7 +54,8 @@ pub(super) static IMPORT: Block = Block {
         Entry::new(&["to"], "subject", "", "The name here.").live(),
         Entry::new(&["share"], "boolean", "false", "The service's account learns who asks.").live(),
         Entry::new(&["allow_trace"], "boolean", "false", "Traces may come along with the stream.")
-            .missing("message tracing").live(),
+            .missing("message tracing")
+            .live(),
     ],
 };
 
@@ -65,7 +70,8 @@ pub(super) static IMPORT_SOURCE: Block = Block {
 pub(super) static MAPPING_DESTINATION: Block = Block {
     title: "mappings.SUBJECT[]",
     entries: &[
-        Entry::new(&["destination", "dest"], "subject", "", "Where messages go; may use `$1`, `{{…}}`.").live(),
+        Entry::new(&["destination", "dest"], "subject", "", "Where messages go; may use `$1`, `{{…}}`.")
+            .live(),
         Entry::new(&["weight"], "percentage", "", "How many of a hundred go there; required.").live(),
         Entry::new(&["cluster"], "text", "", "Only in servers of this cluster.").live(),
     ],
