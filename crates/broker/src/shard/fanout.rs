@@ -4,7 +4,8 @@
 
 use super::Shard;
 use super::crossing::Hop;
-use super::route::{Access, Delivery, Route, Scope, Shared, Target};
+use super::route::{Delivery, Route, Scope, Shared, Target};
+use super::rules::Access;
 use super::staging::{Frame, Staging};
 use crate::account::Account;
 use crate::broker::Broker;

@@ -11,6 +11,7 @@ mod desk;
 mod fanout;
 mod pool;
 mod route;
+mod rules;
 mod send;
 mod staging;
 

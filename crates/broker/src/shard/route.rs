@@ -11,6 +11,7 @@
 //! return either, share routes ([`answers`]).
 
 use super::cohort::{CohortId, Cohorts, SMALLEST};
+use super::rules::{Access, access, mapped, may_receive};
 use crate::account::Account;
 use crate::answers;
 use crate::conn::Conn;
@@ -18,7 +19,7 @@ use crate::service::{Binding, Receiver};
 use crate::subscription::Subscription;
 use crate::traffic::RouteCounts;
 use myelin_auth::Permissions;
-use myelin_subject::{Matched, Stamp, matches};
+use myelin_subject::{Matched, Stamp};
 use myelin_wire::encode;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -85,21 +86,6 @@ struct Name<'a> {
     text: &'a [u8],
     /// The text is not a subject but what many [begin](answers::beginning) with: the route is for all of them.
     is_beginning: bool,
-}
-
-/// Whether a publisher may use a subject, or what becomes of it first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// It may.
-    Allowed,
-    /// Only as an answer that `allow_responses` permits.
-    Denied,
-    /// Nobody may: the reference keeps the subject for itself.
-    Reserved,
-    /// The message goes under [another subject](Route::mapped), which decides.
-    Mapped,
-    /// The same, and which one is drawn for each message.
-    Drawn,
 }
 
 /// What can receive a message; one `match` in the fan-out decides.
@@ -547,58 +533,6 @@ fn build(
     }
     matched.clear();
     has_clients
-}
-
-/// The one place that decides whether a publisher may use a subject.
-fn access(scope: Scope<'_>, subject: &[u8]) -> Access {
-    let begins = |prefix: &[u8]| subject.starts_with(prefix) && subject.len() > prefix.len();
-    if begins(b"_GR_.") || begins(b"$GR.") {
-        return Access::Reserved;
-    }
-    if scope.permissions.is_some_and(|p| !p.can_publish(subject)) {
-        return Access::Denied;
-    }
-    if subject.starts_with(b"$NRG.") && !scope.account.is_system() {
-        return Access::Reserved;
-    }
-    Access::Allowed
-}
-
-/// Whether the account's mappings send messages from `subject` elsewhere: then the subject is in `out`, if it is always the
-/// same.
-fn mapped(scope: Scope<'_>, subject: &[u8], out: &mut Vec<u8>) -> Option<Access> {
-    let mut is_drawn = false;
-    let mut draw = || {
-        is_drawn = true;
-        0
-    };
-    if !scope.is_mapped || !scope.account.exchange.map(subject, &mut draw, out) {
-        out.clear();
-        return None;
-    }
-    if is_drawn {
-        out.clear();
-        return Some(Access::Drawn);
-    }
-    Some(Access::Mapped)
-}
-
-/// The one place that decides whether a subscription may receive a subject (deny wins). For a shadow, the subject is the one
-/// that its client sees.
-fn may_receive(sub: &Subscription, subject: &[u8], is_imported: bool) -> bool {
-    let Some(import) = sub.import() else { return is_permitted(sub, subject) };
-    // Compat: what comes by one import does not leave by another.
-    !is_imported && {
-        let (sub, subject) = (sub.original(), import.naming().name(subject));
-        matches(sub.subject(), &subject) && is_permitted(sub, &subject)
-    }
-}
-
-fn is_permitted(sub: &Subscription, subject: &[u8]) -> bool {
-    sub.conn().rights().is_none_or(|rights| {
-        !rights.permissions.needs_delivery_filter(sub.subject())
-            || rights.permissions.can_deliver(subject, sub.queue())
-    })
 }
 
 fn deliver_to(heads: &mut Vec<u8>, subject: &[u8], sub: Arc<Subscription>) -> Delivery {
