@@ -53,6 +53,11 @@ impl StreamLink {
         &self.names.inward
     }
 
+    /// Whether what is [reached](Self::reach) is nothing but what was asked for.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.names.outward.is_some()
+    }
+
     /// Whether it comes of this import.
     pub(super) fn is_of(&self, import: &StreamImport) -> bool {
         self.import == *import

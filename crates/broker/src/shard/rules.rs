@@ -62,7 +62,7 @@ pub(super) fn may_receive(sub: &Subscription, subject: &[u8], is_imported: bool)
     // Compat: what comes by one import does not leave by another.
     !is_imported && {
         let (sub, subject) = (sub.original(), import.naming().name(subject));
-        matches(sub.subject(), &subject) && is_permitted(sub, &subject)
+        (import.is_exact() || matches(sub.subject(), &subject)) && is_permitted(sub, &subject)
     }
 }
 
