@@ -4,13 +4,14 @@ use crate::account::Account;
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, NextDirectory, SetupError};
 use crate::ended::{ClosedConn, PastTraffic};
-use crate::exchange::{AccountConfig, Awaited, Ended, Ticket};
+use crate::exchange::{AccountConfig, Awaited, Ended, Import, Ticket};
 use crate::log::{Level, Log, RateLimit};
 use crate::registry::Registry;
 use crate::service::Receiver;
 use crate::settings::Settings;
 use crate::traffic::{Counters, RouteCounts, Traffic};
 use arc_swap::ArcSwap;
+use hashbrown::{HashMap, HashSet};
 use myelin_auth::AuthConfig;
 use myelin_stdx::mem::Accountant;
 use myelin_wire::error::CloseReason;
@@ -41,6 +42,8 @@ pub struct Broker {
     name: String,
     /// Accounts whose services have been asked from others.
     asked: Mutex<Asked>,
+    /// By the name of an exporter, who has imported from it since the start.
+    importers: Mutex<HashMap<String, HashSet<String>>>,
     next_id: AtomicU64,
     ids: RandomState,
     /// See [`Broker::wall`].
@@ -77,6 +80,7 @@ impl Broker {
         Ok(Arc::new(Self {
             name: info.server_name.clone(),
             asked: Mutex::default(),
+            importers: Mutex::default(),
             next_id: AtomicU64::new(0),
             ids: RandomState::new(),
             clock: OnceLock::new(),
@@ -141,6 +145,25 @@ impl Broker {
     /// All accounts, in no order.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
         self.directory.load().accounts().cloned().collect()
+    }
+
+    /// Replaces what is said about one account, whose name stays, and has imports follow: its own, and those of accounts
+    /// that import from it. For accounts that come one by one, with their tokens; [`set_directory`](Self::set_directory)
+    /// does the same for all that are configured.
+    pub fn configure_account(&self, account: &Arc<Account>, config: AccountConfig) {
+        let importers = {
+            let mut importers = lock(&self.importers);
+            let imports = config.imports.iter().map(Import::account);
+            imports.for_each(|exporter| {
+                drop(importers.entry_ref(exporter).or_default().insert(config.name.clone()))
+            });
+            importers.get(account.name()).cloned().unwrap_or_default()
+        };
+        account.configure(config);
+        let find = |name: &str| self.account(name);
+        account.link(&find);
+        let others = importers.iter().filter(|name| *name != account.name());
+        others.filter_map(|name| self.account(name)).for_each(|importer| importer.link(&find));
     }
 
     /// The server's name.

@@ -114,6 +114,16 @@ pub enum Import {
     Service(ServiceImport),
 }
 
+impl Import {
+    /// The account that exports it.
+    pub fn account(&self) -> &str {
+        match self {
+            Self::Stream(stream) => &stream.account,
+            Self::Service(service) => &service.account,
+        }
+    }
+}
+
 /// An imported stream of messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamImport {

@@ -344,6 +344,29 @@ fn imports_and_mappings_change_under_the_feet_of_clients() {
 }
 
 #[test]
+fn accounts_may_come_one_by_one_in_any_order() {
+    let [exporter, importer] = <[AccountConfig; 2]>::try_from(accounts()).unwrap();
+    let net = net_of(vec![AccountConfig::named("A"), AccountConfig::named("B")]);
+    let (mut a, mut b) = (peer(&net, 0, "a"), peer(&net, 1, "b"));
+    b.send("SUB ev.x 1\r\n");
+    let mut hears = || {
+        a.publish("ev.x", "m");
+        net.flush_all();
+        !b.received().is_empty()
+    };
+    let configure = |config: AccountConfig| {
+        net.broker.configure_account(&net.broker.account(&config.name).unwrap(), config);
+    };
+    assert!(!hears());
+    configure(importer.clone());
+    assert!(!hears() && !net.broker.account("B").unwrap().holds(&importer.imports[2]));
+    configure(exporter);
+    assert!(hears() && net.broker.account("B").unwrap().holds(&importer.imports[2]));
+    configure(AccountConfig::named("A"));
+    assert!(!hears());
+}
+
+#[test]
 fn an_answer_under_way_arrives_though_the_import_is_gone() {
     let net = net_of(accounts());
     let (mut a, mut b) = (peer(&net, 0, "a"), peer(&net, 1, "b"));
