@@ -343,7 +343,7 @@ impl Conn {
     #[cold]
     pub(crate) fn set_filtered(&self, account: &Account) {
         if !self.is_filtered.swap(true, Relaxed) {
-            self.subscriptions().iter().for_each(|sub| account.interest.touch(sub));
+            self.subscriptions().iter().for_each(|sub| account.touch(sub));
         }
     }
 

@@ -14,6 +14,7 @@ mod broker;
 mod conn;
 mod directory;
 mod ended;
+mod exchange;
 mod log;
 mod outbox;
 mod parcel;
@@ -35,6 +36,10 @@ pub use broker::Broker;
 pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, Sink, TlsDetails};
 pub use directory::{NextDirectory, SetupError};
 pub use ended::{ClosedConn, ClosedSub, PastTraffic};
+pub use exchange::{
+    Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType,
+    ServiceExport, ServiceImport, StreamExport, StreamImport,
+};
 pub use log::{Level, Log, Span};
 pub use outbox::{Drained, Segment};
 pub use parcel::{Letter, Parcel};

@@ -1,8 +1,10 @@
 //! `/accountz`: which accounts there are, or one of them in detail.
 
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 use crate::answer::Answer;
+use crate::exchange::{ExportSnapshot, ImportSnapshot, MappingSnapshot};
 use crate::query::{BadQuery, Query};
 use crate::snapshot::{AccountSnapshot, InterestSnapshot, Source};
 use crate::text::utc;
@@ -38,8 +40,7 @@ struct Accountz<'a> {
     account_detail: Option<Detail<'a>>,
 }
 
-/// One account. What accounts do not have yet (mappings, exports, imports, JWTs) the reference leaves out when it
-/// is empty, and so it is left out here.
+/// One account. What accounts do not have yet (JWTs) the reference leaves out when it is empty, and so it is left out here.
 #[derive(Serialize)]
 struct Detail<'a> {
     account_name: &'a str,
@@ -52,9 +53,21 @@ struct Detail<'a> {
     leafnode_connections: usize,
     client_connections: usize,
     subscriptions: u32,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    mappings: &'a BTreeMap<String, Vec<MappingSnapshot>>,
+    #[serde(skip_serializing_if = "is_empty")]
+    exports: &'a [ExportSnapshot],
+    #[serde(skip_serializing_if = "is_empty")]
+    imports: &'a [ImportSnapshot],
     #[serde(skip_serializing_if = "str::is_empty")]
     name_tag: &'a str,
     sublist_stats: InterestSnapshot,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    responses: &'a BTreeMap<String, ImportSnapshot>,
+}
+
+fn is_empty<T>(list: &[T]) -> bool {
+    list.is_empty()
 }
 
 impl<'a> Detail<'a> {
@@ -69,6 +82,10 @@ impl<'a> Detail<'a> {
             leafnode_connections: account.leafnodes,
             client_connections: account.clients,
             subscriptions: account.interest.num_subscriptions,
+            mappings: &account.exchange.mappings,
+            exports: &account.exchange.exports,
+            imports: &account.exchange.imports,
+            responses: &account.exchange.responses,
             name_tag: &account.tag,
             sublist_stats: account.interest,
         }

@@ -9,6 +9,7 @@ mod accountz;
 mod accstatz;
 mod answer;
 mod connz;
+mod exchange;
 mod expvar;
 mod gatewayz;
 mod healthz;
@@ -28,6 +29,9 @@ mod varz;
 mod window;
 
 pub use answer::Answer;
+pub use exchange::{
+    ExchangeSnapshot, ExportSnapshot, ImportSnapshot, Kind, LatencySnapshot, MappingSnapshot,
+};
 pub use page::Pages;
 pub use snapshot::{
     AccountSnapshot, Allowance, ApiStats, Claims, Clocks, Closed, ConnSnapshot, Health, Identity,

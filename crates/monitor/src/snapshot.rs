@@ -9,6 +9,7 @@ mod jetstream;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use crate::exchange::ExchangeSnapshot;
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
@@ -503,6 +504,8 @@ pub struct AccountSnapshot {
     pub interest: InterestSnapshot,
     /// Whether it may use JetStream, and JetStream runs.
     pub jetstream: bool,
+    /// What it offers and takes; empty where nobody asks for it.
+    pub exchange: ExchangeSnapshot,
 }
 
 /// Messages and their bytes, headers and payload.

@@ -302,7 +302,8 @@ fn new_broker(
     };
     let system = options.accounts.system_account();
     let sink = Arc::new(BrokerLog(Arc::clone(log)));
-    Broker::new(settings, auth, &setup::accounts(options), system, info, sink).map_err(failed("accounts"))
+    let accounts = setup::accounts(options).map_err(failed("mappings"))?;
+    Broker::new(settings, auth, &accounts, system, info, sink).map_err(failed("accounts"))
 }
 
 fn announce_tls(offer: &ClientOffer, log: &Logger) {

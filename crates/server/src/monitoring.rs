@@ -211,7 +211,8 @@ impl Source for Monitor {
     fn account(&self, name: &str) -> Option<AccountSnapshot> {
         let account = self.broker.account(name)?;
         let moved = accounts::Moved::of(&self.broker);
-        Some(self.account_snapshot(&account, &moved, self.configured().since))
+        let snapshot = self.account_snapshot(&account, &moved, self.configured().since);
+        Some(AccountSnapshot { exchange: accounts::exchange(&account), ..snapshot })
     }
 
     fn accounts(&self) -> Vec<AccountSnapshot> {

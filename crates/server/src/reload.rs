@@ -67,7 +67,8 @@ impl Server {
             return Ok(None);
         }
         let auth = setup::auth(new).map_err(|error| error.to_string())?;
-        let next = self.broker.next_directory(auth, &setup::accounts(new));
+        let accounts = setup::accounts(new).map_err(|error| error.to_string())?;
+        let next = self.broker.next_directory(auth, &accounts);
         next.map(Some).map_err(|error| error.to_string())
     }
 

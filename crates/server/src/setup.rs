@@ -1,10 +1,14 @@
 //! From parsed options to the small configurations of the rooms below. `Options` ends here.
 
+mod accounts;
+
+pub(crate) use accounts::accounts;
+
 use myelin_auth::{
     AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, Permissions, ResponseRule,
     Secret, StoredSecret, SubjectRules, User, Users,
 };
-use myelin_broker::{AccountLimits, Settings, Tracing};
+use myelin_broker::{Settings, Tracing};
 use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission, WriteTimeout};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -32,21 +36,6 @@ pub(crate) fn settings(options: &Options) -> Settings {
             headers_only: options.logging.trace_headers,
         },
     }
-}
-
-/// The configured accounts.
-pub(crate) fn accounts(options: &Options) -> Vec<(String, AccountLimits)> {
-    let limit = |n: Option<u32>| n.map(|n| n as usize);
-    let list = options.accounts.list.iter();
-    list.map(|account| {
-        let limits = AccountLimits {
-            max_connections: limit(account.limits.max_connections),
-            max_subscriptions: limit(account.limits.max_subscriptions),
-            max_payload: account.limits.max_payload,
-        };
-        (account.name.clone(), limits)
-    })
-    .collect()
 }
 
 /// The rules of authentication.

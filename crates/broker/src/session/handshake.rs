@@ -306,7 +306,7 @@ impl Session {
         }
         self.conn.set_headers(headers);
         if let State::Ready(ready) = &self.state {
-            self.conn.subscriptions().iter().for_each(|sub| ready.account.interest.touch(sub));
+            self.conn.subscriptions().iter().for_each(|sub| ready.account.touch(sub));
         }
     }
 

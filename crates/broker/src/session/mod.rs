@@ -169,6 +169,7 @@ impl Session {
         greeting: Option<Greeting>,
     ) -> (Self, Verdict) {
         let broker = Arc::clone(shard.broker());
+        broker.set_clock(now, conn.endpoint().start);
         let count = broker.registry.add(&conn);
         let settings = Arc::clone(shard.settings());
         let mut session = Self {

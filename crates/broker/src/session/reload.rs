@@ -103,7 +103,7 @@ impl Session {
         shard.settle();
         for sub in self.conn.subscriptions() {
             if permissions.is_none_or(|p| p.can_subscribe(sub.subject(), sub.queue())) {
-                ready.account.interest.touch(&sub);
+                ready.account.touch(&sub);
             } else if self.conn.unsubscribe(&ready.account, &sub, Some(&mut *shard)) {
                 let text = revoked(&sub);
                 shard.say_error(&self.conn, &text);

@@ -103,7 +103,7 @@ impl Session {
                 Some(max) if u64::from(max) > sub.delivered() => {
                     sub.set_max(max);
                     // Routes that took it for unlimited must be built anew.
-                    ready.account.interest.touch(&sub);
+                    ready.account.touch(&sub);
                 }
                 _ => {
                     self.conn.unsubscribe(&ready.account, &sub, Some(shard));

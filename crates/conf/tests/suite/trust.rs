@@ -263,10 +263,10 @@ fn trusted_proxies_and_preloads_are_kept() {
 #[test]
 fn what_does_not_exist_yet_stops_the_start() {
     for (text, needs) in [
-        ("accounts { A { exports: [{stream: a}] } }".to_owned(), "1:15: \"exports\" needs"),
-        ("accounts { A { imports: [{}] } }".to_owned(), "1:15: \"imports\" needs"),
-        ("accounts { A { mappings { a: b } } }".to_owned(), "1:15: \"mappings\" needs"),
-        ("mappings { a: b }".to_owned(), "1:0: \"mappings\" needs"),
+        (
+            "accounts { A { exports: [{service: a, allow_trace: true}] } }".to_owned(),
+            "1:38: \"allow_trace\" needs",
+        ),
         ("jetstream { tpm { keys_file: a } }".to_owned(), "1:12: \"tpm\" needs"),
         ("accounts { A { trace_dest: a } }".to_owned(), "1:15: \"trace_dest\" needs"),
         (format!("accounts {{ A {{ nkey: {ACCOUNT} }} }}"), "1:15: \"nkey\" needs"),

@@ -141,10 +141,11 @@ impl JetStream {
             found.sort_by_key(|stream| stream.meta.created);
             found.into_iter().for_each(|stream| streams.restore(stream));
         }
+        streams.set_limits(limits);
+        streams.settle_doors();
         if present.is_some() {
-            return streams.set_limits(limits);
+            return;
         }
-        streams.open_door();
         let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
         accounts.insert(account.name().to_owned(), streams);
     }

@@ -235,7 +235,7 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 async fn housekeeper(local: Rc<Local>) {
     loop {
         tokio::time::sleep(HOUSEKEEPING).await;
-        local.shard.borrow_mut().maintain();
+        local.shard.borrow_mut().maintain(Instant::now());
         let refused = local.tls.take_refused();
         if refused > 0 {
             let what = format_args!("Rejected {refused} connections due to TLS rate limiting");

@@ -4,6 +4,7 @@
 //! Every test starts its own server and waits for conditions, never for time; [`PATIENCE`] is only what a
 //! failing test costs.
 
+mod accounts;
 mod authentication;
 mod certificates;
 mod client;

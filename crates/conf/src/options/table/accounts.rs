@@ -10,15 +10,9 @@ pub(super) static ACCOUNT: Block = Block {
             .live(),
         Entry::new(&["limits"], "block", "", "Limits of the account.").live(),
         Entry::new(&["nkey"], "public key", "", "The account's own key.").missing("nkeys").live(),
-        Entry::new(&["imports"], "list", "", "Subjects of other accounts.")
-            .missing("imports and exports")
-            .live(),
-        Entry::new(&["exports"], "list", "", "Subjects for other accounts.")
-            .missing("imports and exports")
-            .live(),
-        Entry::new(&["mappings", "maps"], "block", "", "Subject mappings.")
-            .missing("subject mappings")
-            .live(),
+        Entry::new(&["imports"], "list", "", "Subjects of other accounts.").live(),
+        Entry::new(&["exports"], "list", "", "Subjects for other accounts.").live(),
+        Entry::new(&["mappings", "maps"], "block", "", "Subject mappings.").live(),
         Entry::new(&["jetstream"], "boolean, text or block", "", "JetStream and its limits.").live(),
         Entry::new(
             &["msg_trace", "trace_dest"],

@@ -398,6 +398,7 @@ mod tests {
         ("allow_non_tls", "", "allow_non_tls: true"),
         ("jetstream", "", "jetstream: true"),
         ("store_dir", "jetstream: true", "jetstream: true, store_dir: x"),
+        ("mappings", "", "mappings { a: b }"),
     ];
 
     #[test]

@@ -173,9 +173,7 @@ pub(super) static TOP: Block = Block {
         Entry::new(&["default_sentinel"], "text", "", "JWT of the user that clients without one become.")
             .missing(OPERATORS)
             .live(),
-        Entry::new(&["mappings", "maps"], "block", "", "Subject mappings of the global account.")
-            .missing("subject mappings")
-            .live(),
+        Entry::new(&["mappings", "maps"], "block", "", "Subject mappings of the global account.").live(),
         Entry::new(&["tls"], "block", "", "TLS for clients.").live(),
         Entry::new(&["allow_non_tls"], "boolean", "false", "Clients may do without TLS."),
         Entry::new(&["ocsp"], "boolean or block", "", "OCSP stapling.").live(),
