@@ -4,25 +4,29 @@
 //! [`Permissions`], decides per subject. Both are pure: no socket, clock or random source. The clock of
 //! [`ReplyGrants`] is passed in.
 //!
-//! Absent, behind the same seams: nkeys, JWT, TLS mapping, auth callout. A JWT or nkey in the credentials
-//! authenticates nobody.
+//! Who comes with a token is let in through [`operator`], which reads it with [`jwt`]. Absent, behind the same
+//! seams: TLS mapping, auth callout.
 
 mod authenticate;
 mod config;
 mod credentials;
 mod identity;
+pub mod jwt;
+pub mod operator;
 mod permissions;
 mod replies;
 mod rules;
 mod secret;
+mod signature;
 #[cfg(test)]
 mod twin;
 
-pub use authenticate::{Reject, authenticate};
-pub use config::{AuthConfig, Method, User, Users};
+pub use authenticate::{Attempt, Reject, authenticate};
+pub use config::{AuthConfig, Method, NkeyUser, User, Users};
 pub use credentials::{ConnectionType, ConnectionTypes, Credentials};
 pub use identity::{AccountName, Identity};
 pub use permissions::{Permissions, ResponseRule, SubjectRules};
 pub use replies::ReplyGrants;
 pub use rules::InvalidRule;
 pub use secret::{Secret, StoredSecret};
+pub use signature::{KeyPair, is_signed};

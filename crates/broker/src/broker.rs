@@ -8,6 +8,7 @@ use crate::log::{Level, Log, RateLimit};
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::traffic::{Counters, RouteCounts, Traffic};
+use crate::trusted::TrustedAccounts;
 use arc_swap::ArcSwap;
 use myelin_auth::AuthConfig;
 use myelin_stdx::mem::Accountant;
@@ -15,12 +16,13 @@ use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 /// See the head of this file.
 pub struct Broker {
     settings: ArcSwap<Settings>,
     directory: ArcSwap<Directory>,
+    pub(crate) trusted: OnceLock<TrustedAccounts>,
     info: RwLock<Info>,
     pub(crate) registry: Registry,
     commons: Arc<Commons>,
@@ -53,6 +55,7 @@ impl Broker {
             rate_limit: RateLimit::default(),
             settings: ArcSwap::from_pointee(settings),
             directory: ArcSwap::from_pointee(directory),
+            trusted: OnceLock::new(),
             info: RwLock::new(info),
             registry: Registry::default(),
             services: Conn::of_services(&commons),
@@ -105,12 +108,22 @@ impl Broker {
 
     /// An account by name.
     pub fn account(&self, name: &str) -> Option<Arc<Account>> {
+        self.configured_account(name).or_else(|| self.trusted()?.account(name))
+    }
+
+    /// An account that does not come from a token, be it that it has one besides.
+    pub(crate) fn configured_account(&self, name: &str) -> Option<Arc<Account>> {
         self.directory.load().account(name).cloned()
     }
 
     /// All accounts, in no order.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
-        self.directory.load().accounts().cloned().collect()
+        let directory = self.directory.load();
+        let configured = directory.accounts().cloned();
+        let trusted = self.trusted().map(TrustedAccounts::accounts).unwrap_or_default();
+        // The system account is in both.
+        let trusted = trusted.into_iter().filter(|account| directory.account(account.name()).is_none());
+        configured.chain(trusted).collect()
     }
 
     /// Ends connections until there are at most `max`, and returns how many. Which ones is left to chance.

@@ -16,6 +16,7 @@ mod pidfile;
 mod ports;
 mod process;
 mod reload;
+mod resolver;
 mod setup;
 mod shard;
 mod signals;

@@ -56,7 +56,8 @@ impl Server {
         let old = &self.loaded.options;
         let timeout = old.authorization.timeout;
         let same_rules = old.authorization == AuthorizationOptions { timeout, ..new.authorization.clone() };
-        if same_rules && old.accounts == new.accounts {
+        let same_operators = old.operators == new.operators && old.resolver == new.resolver;
+        if same_rules && same_operators && old.accounts == new.accounts {
             return Ok(None);
         }
         let auth = setup::auth(new).map_err(|error| error.to_string())?;
@@ -104,6 +105,9 @@ impl Server {
         let ports_file_moves = new.server.ports_file_dir != old.server.ports_file_dir;
         if let Some(jetstream) = &self.jetstream {
             jetstream.set_accounts(&loaded.options, &self.broker);
+        }
+        if let Some(resolver) = &self.resolver {
+            resolver.reload(&loaded.options, &self.broker, &self.log);
         }
         self.monitor.replace(&loaded);
         self.loaded = loaded;

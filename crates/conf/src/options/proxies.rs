@@ -2,7 +2,7 @@
 
 use super::field::{Field, Read, Report, complaint_at, read_block};
 use super::table::Scope;
-use crate::nkey;
+use myelin_stdx::nkey;
 use crate::value::{Node, Value};
 
 /// The trusted proxies.

@@ -88,14 +88,22 @@ impl Mailbox {
 pub(crate) struct Places {
     logins: Arc<Semaphore>,
     handshakes: Arc<Semaphore>,
+    lookups: Arc<Semaphore>,
 }
 
 impl Places {
-    /// So many of each kind.
+    /// So many of each kind, and more of what mostly waits for other machines.
     pub(crate) fn new(each: usize) -> Self {
-        Self { logins: Arc::new(Semaphore::new(each)), handshakes: Arc::new(Semaphore::new(each)) }
+        Self {
+            logins: Arc::new(Semaphore::new(each)),
+            handshakes: Arc::new(Semaphore::new(each)),
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+        }
     }
 }
+
+/// Logins at once that may ask another machine for an account.
+pub(crate) const LOOKUPS: usize = 16;
 
 /// A running shard.
 pub(crate) struct ShardThread {
@@ -158,6 +166,8 @@ struct Local {
     logins: Arc<Semaphore>,
     /// The same for handshakes.
     handshakes: Arc<Semaphore>,
+    /// The same for logins that may have to ask for an account.
+    lookups: Arc<Semaphore>,
     /// What is offered to clients.
     tls: Arc<ClientTls>,
     broker: Arc<Broker>,
@@ -182,6 +192,7 @@ fn run(
         control,
         logins: places.logins,
         handshakes: places.handshakes,
+        lookups: places.lookups,
         tls,
         broker,
     });

@@ -378,7 +378,8 @@ impl Reader {
     /// Checks credentials where it may take long, a few at a time; not those of a client that has left.
     fn authenticate(&self, task: AuthTask) {
         let (mailbox, conn) = (self.local.mailbox.clone(), Arc::clone(&self.link.conn));
-        let places = Arc::clone(&self.local.logins);
+        let places = if task.may_wait() { &self.local.lookups } else { &self.local.logins };
+        let places = Arc::clone(places);
         self.local.control.spawn(async move {
             let Ok(_place) = places.acquire().await else { return };
             if conn.close_requested().is_some() {

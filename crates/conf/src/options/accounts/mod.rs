@@ -26,7 +26,7 @@ use super::authorization::{AuthorizationOptions, UserList, read_users};
 use super::field::{Field, Read, Report, complaint_at, read_block};
 use super::permissions::Permissions;
 use super::table::Scope;
-use crate::nkey::Role;
+use myelin_stdx::nkey::Role;
 use crate::value::{Node, Value};
 
 /// Name of the account of every user that no account lists.

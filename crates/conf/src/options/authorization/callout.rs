@@ -3,7 +3,7 @@
 use super::super::GLOBAL_ACCOUNT;
 use super::super::field::{Field, Read, Report, complaint_at, read_block};
 use super::super::table::Scope;
-use crate::nkey::Role;
+use myelin_stdx::nkey::Role;
 use crate::value::Value;
 
 /// Whom the server asks, and who may answer.

@@ -3,7 +3,7 @@
 use super::super::field::{Field, Read, Report, complaint_at, read_block};
 use super::super::permissions::Permissions;
 use super::super::table::Scope;
-use crate::nkey::Role;
+use myelin_stdx::nkey::Role;
 use crate::secret::Secret;
 use crate::value::{Node, Value};
 

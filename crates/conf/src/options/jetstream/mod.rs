@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::field::{Field, Read, Report, read_block};
 use super::table::Scope;
 use super::{DEFAULT_SYSTEM_ACCOUNT, GLOBAL_ACCOUNT, Options};
-use crate::nkey::Role;
+use myelin_stdx::nkey::Role;
 use crate::secret::Secret;
 use crate::value::{Map, Value};
 

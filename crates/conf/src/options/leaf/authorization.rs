@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::nkey::Role;
+use myelin_stdx::nkey::Role;
 use crate::options::authorization::secret;
 use crate::options::field::{Field, Read, Report, complaint_at, read_block};
 use crate::options::table::Scope;
