@@ -391,8 +391,8 @@ mod tests {
     #[test]
     fn who_is_configured_without_a_password_needs_none() {
         let config = users(None, [user("e", "")]);
-        let let_in = Ok(Some("e"));
-        check_rows(&config, &[("user=e", let_in), ("user=e pass=", let_in), ("user=e pass=x", WRONG)]);
+        const LET_IN: Result<Option<&str>, Reject> = Ok(Some("e"));
+        check_rows(&config, &[("user=e", LET_IN), ("user=e pass=", LET_IN), ("user=e pass=x", WRONG)]);
         check_rows(&config, &[("user=nobody", WRONG), ("user=nobody pass=", WRONG)]);
         let (name, password) = ("u".to_owned(), StoredSecret::parse(""));
         let single = AuthConfig::new(Method::SingleUser { name, password });

@@ -30,7 +30,7 @@ mod window;
 pub use answer::Answer;
 pub use page::Pages;
 pub use snapshot::{
-    AccountSnapshot, Allowance, ApiStats, Claims, Clocks, Closed, ConnSnapshot, Health, Identity,
+    AccountClaims, AccountSnapshot, Allowance, ApiStats, Claims, ClaimsIssue, Clocks, Closed, ConnSnapshot, Health, Identity,
     InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats,
     Json, Limits, LinkCounts, PeerCert, Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings,
     Source, Stamp, Standing, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,

@@ -90,7 +90,8 @@ impl Monitor {
     ) -> AccountSnapshot {
         let is_enabled = |running| jetstream::is_enabled(running, account.name());
         let jetstream = self.jetstream.get().is_some_and(|running| is_enabled(running));
-        AccountSnapshot { jetstream, ..accounts::snapshot(account, moved, since) }
+        let snapshot = accounts::with_claims(accounts::snapshot(account, moved, since), &self.broker);
+        AccountSnapshot { jetstream, ..snapshot }
     }
 
     fn identity(&self) -> Identity {
@@ -108,6 +109,11 @@ impl Monitor {
             tls_verify: info.tls_verify,
             ..Identity::default()
         }
+    }
+
+    fn settings(&self, configured: &Configured) -> Settings {
+        let fails = self.broker.trusted().map_or(0, |trusted| trusted.trust().pinned_failures());
+        Settings { pinned_account_fails: fails, ..configured.settings.clone() }
     }
 
     fn process(&self) -> Process {
@@ -160,7 +166,7 @@ impl Source for Monitor {
         ServerSnapshot {
             identity: self.identity(),
             limits: configured.limits.clone(),
-            settings: configured.settings.clone(),
+            settings: self.settings(&configured),
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
             traffic: self.traffic(),

@@ -69,7 +69,7 @@ impl TrustedAccount {
         Ok(Self::of(token, claims, trust))
     }
 
-    fn of(token: &str, claims: AccountClaims, trust: &Trust) -> Self {
+    pub(super) fn of(token: &str, claims: AccountClaims, trust: &Trust) -> Self {
         let mut signers: HashMap<_, _> = claims.nats.signing_keys.iter().map(signer).collect();
         if !trust.is_strict(&claims.issuer) {
             signers.insert(claims.subject.clone(), None);
@@ -83,7 +83,8 @@ impl TrustedAccount {
     /// An account that stands in until its token can be had: nobody but itself signs its users.
     #[must_use]
     pub fn provisional(key: &str, issuer: &str) -> Self {
-        let mut claims = AccountClaims { subject: key.to_owned(), issuer: issuer.to_owned(), ..AccountClaims::default() };
+        let mut claims = AccountClaims::default();
+        (claims.subject, claims.issuer) = (key.to_owned(), issuer.to_owned());
         let limits = &mut claims.nats.limits;
         (limits.subs, limits.data, limits.payload, limits.conn, limits.leaf) = (-1, -1, -1, -1, -1);
         let signers = HashMap::from([(key.to_owned(), None)]);

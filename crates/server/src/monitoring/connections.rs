@@ -48,7 +48,8 @@ fn claims(details: &ConnDetails) -> Option<Claims> {
     let user = details.claims.as_ref();
     let jwt = user.and_then(|user| user.shown_token()).unwrap_or_default().to_owned();
     let tags = user.map(|user| user.tags().to_vec()).unwrap_or_default();
-    Some(Claims { jwt, issuer_key, tags })
+    let name = user.map(|user| user.name().to_owned()).unwrap_or_default();
+    Some(Claims { jwt, name, issuer_key, tags })
 }
 
 fn peer_cert(cert: PeerCertificate) -> PeerCert {

@@ -8,6 +8,7 @@ mod authentication;
 mod client;
 mod commandline;
 mod hostile;
+mod identity;
 mod jetstream;
 mod lifecycle;
 mod logging;

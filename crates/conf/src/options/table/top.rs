@@ -4,8 +4,6 @@ use super::{Block, Class, Entry};
 
 const PROFILING: Class = Class::NoMeaning("there is no Go profile to serve; use `perf`");
 const NO_LINKS: Class = Class::NoMeaning("there are no links to other servers");
-const OPERATORS: &str = "operators and JWT";
-const RESOLVER: &str = "account resolvers";
 
 pub(super) static TOP: Block = Block {
     title: "Top level",
