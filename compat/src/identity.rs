@@ -140,7 +140,9 @@ fn issue(order: &Order, mut claims: Map<String, Value>) -> Result<String, String
             claims.insert(name.to_owned(), json!(now + offset));
         }
     }
-    let mut set = |name: &str, value: Value| drop(claims.entry(name).or_insert(value));
+    let mut set = |name: &str, value: Value| {
+        claims.entry(name).or_insert(value);
+    };
     set("jti", json!(order.name));
     set("iat", json!(now));
     set("iss", json!(issuer.public()));

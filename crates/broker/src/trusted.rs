@@ -28,7 +28,7 @@ type Observer = Box<dyn Fn(&Arc<Account>, &TrustedAccount) + Send + Sync>;
 /// See the head of this file.
 pub struct TrustedAccounts {
     trust: Arc<Trust>,
-    resolver: Box<dyn Resolver>,
+    resolver: Arc<dyn Resolver>,
     entries: RwLock<HashMap<String, Entry>>,
     /// Held while a token is read and put into force, so that of two the later wins everywhere.
     changing: Mutex<()>,
@@ -50,7 +50,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl TrustedAccounts {
     /// No accounts yet.
-    pub fn new(trust: Arc<Trust>, resolver: Box<dyn Resolver>) -> Self {
+    pub fn new(trust: Arc<Trust>, resolver: Arc<dyn Resolver>) -> Self {
         Self {
             trust,
             resolver,

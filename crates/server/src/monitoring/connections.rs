@@ -11,6 +11,7 @@ fn timestamp(time: SystemTime) -> Timestamp {
 }
 
 fn snapshot(cid: u64, endpoint: &Endpoint, details: ConnDetails) -> ConnSnapshot {
+    let (account_tag, claims) = (account_tag(&details), claims(&details));
     ConnSnapshot {
         cid,
         kind: "Client",
@@ -29,8 +30,8 @@ fn snapshot(cid: u64, endpoint: &Endpoint, details: ConnDetails) -> ConnSnapshot
             peer_certs: tls.peer_certs.into_iter().map(peer_cert).collect(),
         }),
         authorized_user: details.user.unwrap_or_default(),
-        account_tag: account_tag(&details),
-        claims: claims(&details),
+        account_tag,
+        claims,
         account: details.account,
         ..ConnSnapshot::default()
     }

@@ -102,7 +102,7 @@ impl Tokens {
     }
 }
 
-impl Resolver for Arc<Tokens> {
+impl Resolver for Tokens {
     fn fetch(&self, key: &str) -> Result<String, String> {
         let began = Instant::now();
         let found = self.find(key);
@@ -134,7 +134,7 @@ pub(crate) fn start(
     let auth = broker.auth();
     let Some(trust) = auth.trust() else { return Ok(None) };
     let tokens = Arc::new(Tokens::open(options, control, log)?);
-    let resolver = Box::new(Arc::clone(&tokens));
+    let resolver: Arc<dyn Resolver> = tokens.clone();
     broker.trust(TrustedAccounts::new(Arc::clone(trust), resolver));
     greet(options, log);
     check_preloads(options, log);
@@ -208,9 +208,12 @@ impl Running {
             _ => None,
         };
         let Some(operator) = operator else {
-            let known = options.accounts.list.iter().any(|account| account.name == *key);
-            let found = broker.account(key, now).map(drop);
-            return if known { Ok(()) } else { found.map_err(|error| format!("error resolving system account: {error}")) };
+            let is_configured = options.accounts.list.iter().any(|account| account.name == *key);
+            if is_configured {
+                return Ok(());
+            }
+            let found = Accounts::account(&**broker, key, now);
+            return found.map(drop).map_err(|error| format!("error resolving system account: {error}"));
         };
         let found = self.tokens.find(key).and_then(|token| broker.update_account(key, &token, now));
         if found.is_err() {
