@@ -7,7 +7,7 @@ use crate::expect::{Remembered, recalled};
 use crate::identity::Identities;
 use crate::implementation::Implementation;
 use crate::server::Server;
-use crate::transcript::{Cut, Line, Message, Setup, Step, Transcript};
+use crate::transcript::{Cut, Expectation, Line, Message, Setup, Step, Transcript};
 use std::collections::BTreeMap;
 
 /// Where a conversation departed from its transcript.
@@ -124,7 +124,10 @@ impl<'a> Player<'a> {
             }
             Step::Expect { conn, what } => {
                 let connection = self.connections.get_mut(conn).ok_or_else(|| no_such(conn))?;
-                connection.expect(what, &mut self.remembered)
+                match expected(what, &self.identities)? {
+                    Some(what) => connection.expect(&what, &mut self.remembered),
+                    None => connection.expect(what, &mut self.remembered),
+                }
             }
             Step::Close { conn } => self.close(conn),
             Step::Shut { conn } => self.connection(conn).map(|connection| connection.shut()),
@@ -203,6 +206,19 @@ impl<'a> Player<'a> {
             Cut::Whole => self.pieces.map(every).unwrap_or_default(),
         }
     }
+}
+
+/// What is demanded, where something stands for keys or tokens in it.
+fn expected(what: &Expectation, identities: &Identities) -> Result<Option<Expectation>, String> {
+    Ok(match what {
+        Expectation::Bytes(bytes) => Some(Expectation::Bytes(identities.fill(bytes)?)),
+        Expectation::Json { verb, fields } => {
+            let fields = identities.fill(fields.to_string().as_bytes())?;
+            let fields = serde_json::from_slice(&fields).map_err(|error| error.to_string())?;
+            Some(Expectation::Json { verb: verb.clone(), fields })
+        }
+        _ => None,
+    })
 }
 
 /// How the server is started, with what `@…@` stands for.
