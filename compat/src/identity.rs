@@ -136,7 +136,8 @@ fn issue(order: &Order, mut claims: Map<String, Value>) -> Result<String, String
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|e| e.to_string())?.as_secs() as i64;
     for name in ["exp", "nbf", "iat"] {
         if let Some(Value::String(text)) = claims.get(name) {
-            let offset: i64 = text.parse().map_err(|_| format!("{name} is seconds from now, not {text:?}"))?;
+            let offset: i64 =
+                text.parse().map_err(|_| format!("{name} is seconds from now, not {text:?}"))?;
             claims.insert(name.to_owned(), json!(now + offset));
         }
     }

@@ -5,7 +5,9 @@
 //! account that signed.
 
 use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
-use myelin_auth::{Attempt, AuthConfig, ConnectionType, Credentials, KeyPair, Method, Secret, authenticate, jwt};
+use myelin_auth::{
+    Attempt, AuthConfig, ConnectionType, Credentials, KeyPair, Method, Secret, authenticate, jwt,
+};
 use myelin_stdx::digits::{self, BASE64_URL};
 use myelin_stdx::nkey::Role;
 use serde_json::{Map, Value, json};

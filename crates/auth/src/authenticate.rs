@@ -140,7 +140,9 @@ fn nkey_user<'a>(
 ) -> Result<Option<&'a NkeyUser>, Reject> {
     match credentials.nkey() {
         Some(key) => users.by_nkey(key).map(Some).ok_or(Reject::Wrong),
-        None if credentials.is_anonymous() => Ok(config.no_auth_user.as_deref().and_then(|key| users.by_nkey(key))),
+        None if credentials.is_anonymous() => {
+            Ok(config.no_auth_user.as_deref().and_then(|key| users.by_nkey(key)))
+        }
         None => Ok(None),
     }
 }

@@ -207,7 +207,8 @@ impl Changes<'_> {
 
     /// Compat: safer than the reference, which logs the token that makes anybody its user.
     fn operators(&mut self) -> Checked {
-        let keys = |o: &Options| o.operators.list.iter().map(|operator| operator.key.clone()).collect::<Vec<_>>();
+        let keys =
+            |o: &Options| o.operators.list.iter().map(|operator| operator.key.clone()).collect::<Vec<_>>();
         self.quiet("default_sentinel", |o| o.operators.default_sentinel.clone());
         if self.old.operators.list.is_empty() {
             self.fixed("TrustedKeys", |o| format!("[{}]", o.operators.trusted_keys.join(" ")))?;

@@ -30,9 +30,9 @@ mod window;
 pub use answer::Answer;
 pub use page::Pages;
 pub use snapshot::{
-    AccountClaims, AccountSnapshot, Allowance, ApiStats, Claims, ClaimsIssue, Clocks, Closed, ConnSnapshot, Health, Identity,
-    InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats,
-    Json, Limits, LinkCounts, PeerCert, Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings,
-    Source, Stamp, Standing, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
-    SubSnapshot, ThreadSnapshot, Tls, Traffic, Volume,
+    AccountClaims, AccountSnapshot, Allowance, ApiStats, Claims, ClaimsIssue, Clocks, Closed, ConnSnapshot,
+    Health, Identity, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamLimits,
+    JetStreamSnapshot, JetStreamStats, Json, Limits, LinkCounts, PeerCert, Process, QueueSnapshot,
+    RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, Standing, StoredAccount, StoredStream,
+    StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic, Volume,
 };

@@ -141,8 +141,7 @@ impl Server {
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let broker = new_broker(options, id, name, log)?;
-        let resolver =
-            resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
+        let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = Arc::<ClientTls>::default();
         client_tls.set(ClientOffer::of(options).map_err(StartError::new)?);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));

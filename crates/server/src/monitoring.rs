@@ -19,7 +19,8 @@ use myelin_conf::Loaded;
 use myelin_jetstream::JetStream;
 use myelin_monitor::{
     AccountSnapshot, Clocks, ConnSnapshot, Health, Identity, InterestSnapshot, LinkCounts, Process,
-    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, SubSnapshot, ThreadSnapshot, Traffic,
+    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, SubSnapshot, ThreadSnapshot,
+    Traffic,
 };
 use myelin_monitor::{JetStreamAccount, JetStreamSnapshot, StoredAccount, StreamParts, StreamSnapshot};
 use std::collections::{HashMap, HashSet};

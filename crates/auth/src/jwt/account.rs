@@ -373,14 +373,20 @@ mod tests {
     fn what_is_wrong_is_named_in_the_libraries_words() {
         assert_eq!(issue(&format!("{{{OPEN}}}")), None);
         for (field, expected) in [
-            (r#""trace":{"dest":"a.*"}"#, "the account Trace.Destination subject \"a.*\" is not a valid publish subject"),
+            (
+                r#""trace":{"dest":"a.*"}"#,
+                "the account Trace.Destination subject \"a.*\" is not a valid publish subject",
+            ),
             (r#""trace":{"dest":""}"#, "the account Trace.Destination subject cannot be empty"),
             (r#""cluster_traffic":"mine""#, "unknown cluster traffic option: \"mine\""),
             (r#""signing_keys":["A"]"#, "\"A\" is not a valid account signing key"),
             (r#""signing_keys":[{"kind":"user_scope","key":"A"}]"#, "A is not an account public key"),
             (r#""info_url":"x""#, "error parsing info url: no hostname or scheme"),
             (r#""authorization":{"auth_users":["U"]}"#, "AuthUser \"U\" is not a valid user public key"),
-            (r#""default_permissions":{"pub":{"allow":["a q"]}}"#, "Permission Subject \"a q\" is not allowed to contain queue"),
+            (
+                r#""default_permissions":{"pub":{"allow":["a q"]}}"#,
+                "Permission Subject \"a q\" is not allowed to contain queue",
+            ),
         ] {
             assert_eq!(issue(&format!("{{{OPEN},{field}}}")).as_deref(), Some(expected), "{field}");
         }

@@ -218,7 +218,9 @@ impl Export {
         }
         match subject.split('.').nth(position - 1) {
             None => {
-                issues.error(format!("Account Token Position {position} exceeds length of subject '{subject}'"));
+                issues.error(format!(
+                    "Account Token Position {position} exceeds length of subject '{subject}'"
+                ));
             }
             Some("*") => {}
             Some(token) => issues.error(format!(
@@ -285,9 +287,7 @@ impl Import {
             issues.error(format!("activation token doesn't match account for import {shown}"));
         }
         if activation.subject != importer {
-            issues.error(format!(
-                "activation token doesn't match account it is being included in, {shown}"
-            ));
+            issues.error(format!("activation token doesn't match account it is being included in, {shown}"));
         }
         if what.kind != self.kind {
             issues.error(format!(
@@ -348,7 +348,8 @@ pub(super) fn check_imports(imports: &[Import], importer: &str, issues: &mut Iss
 pub(super) fn check_exports(exports: &[Export], issues: &mut Issues) {
     exports.iter().for_each(|export| export.check(issues));
     for kind in [Exchange::Service, Exchange::Stream] {
-        let same = exports.iter().filter(|export| (export.kind == Exchange::Service) == (kind == Exchange::Service));
+        let same =
+            exports.iter().filter(|export| (export.kind == Exchange::Service) == (kind == Exchange::Service));
         let subjects: Vec<&str> = same.map(|export| export.subject.as_str()).collect();
         for (at, inner) in subjects.iter().enumerate() {
             let outer = subjects.iter().enumerate().find(|&(i, outer)| i != at && is_contained(inner, outer));
@@ -383,9 +384,8 @@ pub(super) fn check_mappings(mappings: &HashMap<String, Vec<WeightedMapping>>, i
             } else {
                 format!(" in cluster {}", Quoted(cluster.as_bytes()))
             };
-            issues.error(format!(
-                "Mapping {shown}{place} exceeds 100% among all of it's weighted to mappings"
-            ));
+            issues
+                .error(format!("Mapping {shown}{place} exceeds 100% among all of it's weighted to mappings"));
         }
     }
 }

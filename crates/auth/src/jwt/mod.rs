@@ -85,8 +85,7 @@ pub fn user(token: &str) -> Result<UserClaims, String> {
 /// # Errors
 /// What is wrong with it, in the reference's words.
 pub fn activation(token: &str) -> Result<ActivationClaims, String> {
-    let mut claims: ActivationClaims =
-        token::decode(token, "activation", &[Role::Account, Role::Operator])?;
+    let mut claims: ActivationClaims = token::decode(token, "activation", &[Role::Account, Role::Operator])?;
     let (version, old_issuer) = (claims.version(), std::mem::take(&mut claims.old_issuer_account));
     claims.nats.settle(version, old_issuer);
     Ok(claims)

@@ -26,7 +26,8 @@ impl Network {
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address.to_canonical(), address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let prefix = if self.address.is_ipv6() { self.prefix.saturating_sub(96) } else { self.prefix };
+                let prefix =
+                    if self.address.is_ipv6() { self.prefix.saturating_sub(96) } else { self.prefix };
                 let drop = 32 - prefix;
                 let cut = |address: std::net::Ipv4Addr| u32::from(address).checked_shr(drop).unwrap_or(0);
                 cut(own) == cut(other)
@@ -67,7 +68,8 @@ mod tests {
 
     #[test]
     fn what_is_no_network_is_refused() {
-        for text in ["", "1.2.3.4", "1.2.3.4/", "1.2.3.4/33", "::/129", "1.2.3/8", "x/8", "1.2.3.4/+8", "/8"] {
+        for text in ["", "1.2.3.4", "1.2.3.4/", "1.2.3.4/33", "::/129", "1.2.3/8", "x/8", "1.2.3.4/+8", "/8"]
+        {
             assert_eq!(Network::parse(text), None, "{text}");
         }
     }

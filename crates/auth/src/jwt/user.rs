@@ -4,9 +4,9 @@ use serde::{Deserialize, Deserializer};
 
 use super::issues::Issues;
 use super::network::Network;
+use super::subject;
 use super::times::{self, TimeRange};
 use super::token::Claims;
-use super::subject;
 use myelin_stdx::nkey::Role;
 use myelin_wire::error::Quoted;
 
@@ -103,13 +103,8 @@ impl UserPermissions {
     #[must_use]
     pub fn are_empty(&self) -> bool {
         let nothing = |n: Option<i64>| n.unwrap_or(0);
-        let bare = Self {
-            subs: None,
-            data: None,
-            payload: None,
-            times_location: String::new(),
-            ..self.clone()
-        };
+        let bare =
+            Self { subs: None, data: None, payload: None, times_location: String::new(), ..self.clone() };
         let limits = [nothing(self.subs), nothing(self.data), nothing(self.payload)];
         limits == [0; 3] && self.times_location.is_empty() && bare == Self::default()
     }

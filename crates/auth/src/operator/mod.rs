@@ -244,7 +244,8 @@ fn apply_scope(account: &TrustedAccount, claims: &mut UserClaims) -> Result<(), 
     if !claims.nats.permissions.are_empty() {
         return Err(ClaimsFault::Scope);
     }
-    let permissions = template::applied(&scope.template, claims, account).map_err(|_| ClaimsFault::Template)?;
+    let permissions =
+        template::applied(&scope.template, claims, account).map_err(|_| ClaimsFault::Template)?;
     claims.nats.permissions = permissions;
     if claims.nats.permissions.proxy_required { Err(ClaimsFault::ProxyRequired) } else { Ok(()) }
 }

@@ -139,15 +139,15 @@ mod tests {
     use crate::jwt::AccountClaims;
 
     fn claims(tags: &str) -> UserClaims {
-        let json = format!(
-            r#"{{"name":"Bob","sub":"UBOB","nats":{{"issuer_account":"AACC","tags":[{tags}]}}}}"#
-        );
+        let json =
+            format!(r#"{{"name":"Bob","sub":"UBOB","nats":{{"issuer_account":"AACC","tags":[{tags}]}}}}"#);
         serde_json::from_str(&json).unwrap()
     }
 
     fn account() -> TrustedAccount {
         let claims: AccountClaims =
-            serde_json::from_str(r#"{"sub":"AACC","name":"Acme","nats":{"tags":["zone:a","zone:b"]}}"#).unwrap();
+            serde_json::from_str(r#"{"sub":"AACC","name":"Acme","nats":{"tags":["zone:a","zone:b"]}}"#)
+                .unwrap();
         TrustedAccount::of("", claims, &crate::operator::Trust::default())
     }
 
@@ -170,7 +170,11 @@ mod tests {
             ("a.b", &["a.b"]),
             ("a b", &["a b"]),
         ] {
-            assert_eq!(expanded(&[text], TAGS, false).as_deref(), Ok(subjects).map(|s| s.iter().map(|&s| s.to_owned()).collect::<Vec<_>>()).as_deref(), "{text}");
+            assert_eq!(
+                expanded(&[text], TAGS, false).as_deref(),
+                Ok(subjects).map(|s| s.iter().map(|&s| s.to_owned()).collect::<Vec<_>>()).as_deref(),
+                "{text}"
+            );
         }
     }
 
@@ -194,7 +198,10 @@ mod tests {
         let twice = ["{{tag(t)}}.{{ tag(t) }}"];
         assert_eq!(expanded(&twice, &tags, false).map(|list| list.len()), Ok(4096));
         assert_eq!(expanded(&["{{tag(t)}}.{{ tag(t) }}.{{tag(t) }}"], &tags, false), Err(InvalidTemplate));
-        assert_eq!(expanded(&["{{tag(t)}}.{{ tag(t) }}", "a.{{tag(t)}}"], &tags, false), Err(InvalidTemplate));
+        assert_eq!(
+            expanded(&["{{tag(t)}}.{{ tag(t) }}", "a.{{tag(t)}}"], &tags, false),
+            Err(InvalidTemplate)
+        );
     }
 
     #[test]
@@ -203,6 +210,9 @@ mod tests {
             serde_json::from_str(r#"{"pub":{"allow":["a.{{tag(none)}}"]},"sub":{"allow":["b"]}}"#).unwrap();
         let given = applied(&template, &claims(""), &account()).unwrap();
         assert_eq!((given.publish.allow.len(), given.publish.deny.as_slice()), (0, &[">".to_owned()][..]));
-        assert_eq!((given.subscribe.allow.as_slice(), given.subscribe.deny.len()), (&["b".to_owned()][..], 0));
+        assert_eq!(
+            (given.subscribe.allow.as_slice(), given.subscribe.deny.len()),
+            (&["b".to_owned()][..], 0)
+        );
     }
 }

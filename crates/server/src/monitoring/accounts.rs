@@ -94,7 +94,10 @@ pub(super) fn with_claims(snapshot: AccountSnapshot, broker: &Broker) -> Account
     };
     AccountSnapshot {
         tag: account.name_tag().to_owned(),
-        updated: trusted.updated(&snapshot.name).and_then(|at| at.try_into().ok()).unwrap_or(snapshot.updated),
+        updated: trusted
+            .updated(&snapshot.name)
+            .and_then(|at| at.try_into().ok())
+            .unwrap_or(snapshot.updated),
         claims: Some(claims),
         ..snapshot
     }

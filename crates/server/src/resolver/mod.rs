@@ -293,7 +293,9 @@ impl Running {
                     let known = broker.trusted().is_some_and(|trusted| trusted.get(&key).is_some());
                     let Some(token) = directory.load(&key).ok().filter(|_| known) else { continue };
                     if let Err(error) = broker.update_account(&key, &token, now) {
-                        let what = format_args!("DirResolver - Update for account {key:?} resulted in error {error}");
+                        let what = format_args!(
+                            "DirResolver - Update for account {key:?} resulted in error {error}"
+                        );
                         log.error(what);
                     }
                 }

@@ -51,7 +51,10 @@ impl UrlResolver {
         let answer = self.control.block_on(async {
             match tokio::time::timeout(TIMEOUT, target.get()).await {
                 Ok(answer) => answer,
-                Err(_) => Err("context deadline exceeded (Client.Timeout exceeded while awaiting headers)".to_owned()),
+                Err(_) => {
+                    Err("context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+                        .to_owned())
+                }
             }
         });
         let (status, body) = answer.map_err(|error| failed(get(error)))?;
@@ -110,7 +113,11 @@ impl Target {
             let place = crate::fault::with_port(&self.host, self.port);
             format!("dial tcp {place}: connect: {}", myelin_stdx::fault::words(&error))
         })?;
-        if self.is_secure { self.ask(secured(stream, &self.host).await?).await } else { self.ask(stream).await }
+        if self.is_secure {
+            self.ask(secured(stream, &self.host).await?).await
+        } else {
+            self.ask(stream).await
+        }
     }
 
     async fn ask<S>(&self, stream: S) -> Result<(StatusCode, Vec<u8>), String>
@@ -169,7 +176,10 @@ mod tests {
     fn urls_have_parts() {
         let target = Target::parse("http://u:p@localhost:81/jwt/v1/accounts/A").unwrap();
         assert_eq!((target.host.as_str(), target.port, target.is_secure), ("localhost", 81, false));
-        assert_eq!((target.path.as_str(), target.login.as_deref()), ("/jwt/v1/accounts/A", Some("Basic dTpw")));
+        assert_eq!(
+            (target.path.as_str(), target.login.as_deref()),
+            ("/jwt/v1/accounts/A", Some("Basic dTpw"))
+        );
         let target = Target::parse("https://[::1]/").unwrap();
         assert_eq!((target.host.as_str(), target.port), ("::1", 443));
         for url in ["/accounts/", "ftp://a/", "http:///x", "http://a:x/"] {

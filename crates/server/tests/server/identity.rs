@@ -25,7 +25,8 @@ impl Issued {
     /// An operator with a system account, and what else is ordered.
     fn with(orders: &[&str]) -> Self {
         let base = [
-            r#"op operator by O:op for O:op {"name":"op","nats":{"system_account":"@key:A:sys@"}}"#.to_owned(),
+            r#"op operator by O:op for O:op {"name":"op","nats":{"system_account":"@key:A:sys@"}}"#
+                .to_owned(),
             format!(r#"sys account by O:op for A:sys {{"name":"SYS","nats":{{{OPEN}}}}}"#),
             format!(r#"app account by O:op for A:app {{"name":"APP","nats":{{{OPEN}}}}}"#),
             format!(r#"bob user by A:app for U:bob {{"name":"Bob","nats":{{{FREE},"tags":["team:a"]}}}}"#),
@@ -64,7 +65,8 @@ impl Issued {
         let info = raw.line();
         let info: Value = serde_json::from_str(info.strip_prefix("INFO ").unwrap()).unwrap();
         let nonce = info["nonce"].as_str().unwrap();
-        let connect = format!("CONNECT {{\"jwt\":\"@{token}@\",\"sig\":\"@sig@\",\"verbose\":false}}\r\nPING\r\n");
+        let connect =
+            format!("CONNECT {{\"jwt\":\"@{token}@\",\"sig\":\"@sig@\",\"verbose\":false}}\r\nPING\r\n");
         let bytes = self.0.fill_signed(connect.as_bytes(), Some((key, nonce))).unwrap();
         raw.send_bytes(&bytes);
         let answer = raw.line();
@@ -189,7 +191,9 @@ fn a_reload_takes_tokens_back_and_accounts_away() {
 
 #[test]
 fn a_directory_is_read_when_an_account_is_needed() {
-    let ids = Issued::with(&["app2 account by O:op for A:app {\"iat\":\"+1\",\"nats\":{OPEN,\"revocations\":{\"*\":99999999999}}}"]);
+    let ids = Issued::with(&[
+        "app2 account by O:op for A:app {\"iat\":\"+1\",\"nats\":{OPEN,\"revocations\":{\"*\":99999999999}}}",
+    ]);
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("jwt");
     let config = |kind: &str| {
@@ -227,10 +231,9 @@ fn a_system_account_may_come_later() {
     let ids = Issued::with(&["admin user by A:sys for U:admin {\"nats\":{FREE}}"]);
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("jwt");
-    let server = Server::with_config(&ids.text(&format!(
-        "operator: \"@op@\"\nresolver {{ type: full, dir: \"{}\" }}",
-        path.display()
-    )));
+    let server = Server::with_config(
+        &ids.text(&format!("operator: \"@op@\"\nresolver {{ type: full, dir: \"{}\" }}", path.display())),
+    );
     server.wait_for_log("Using bootstrapping system account");
     let (mut admin, answer) = ids.login(&server, "admin", "U:admin");
     assert_eq!(answer, "PONG", "its own key is known");
@@ -268,11 +271,13 @@ fn serve_tokens(tokens: Vec<(String, String)>) -> u16 {
 #[test]
 fn a_url_is_asked_for_accounts() {
     let ids = Issued::with(&["lost user by A:lost for U:lost {\"nats\":{FREE}}"]);
-    let tokens = ["sys", "app"].map(|name| (ids.text(&format!("@key:A:{name}@")), ids.text(&format!("@{name}@"))));
+    let tokens =
+        ["sys", "app"].map(|name| (ids.text(&format!("@key:A:{name}@")), ids.text(&format!("@{name}@"))));
     let port = serve_tokens(tokens.into());
-    let server = Server::with_config(&ids.text(&format!(
-        "operator: \"@op@\"\nresolver: URL(\"http://127.0.0.1:{port}/jwt/v1/accounts/\")"
-    )));
+    let server =
+        Server::with_config(&ids.text(&format!(
+            "operator: \"@op@\"\nresolver: URL(\"http://127.0.0.1:{port}/jwt/v1/accounts/\")"
+        )));
     let (_bob, answer) = ids.login(&server, "bob", "U:bob");
     assert_eq!(answer, "PONG");
     let (_, answer) = ids.login(&server, "lost", "U:lost");
@@ -287,7 +292,8 @@ fn a_url_is_asked_for_accounts() {
 #[test]
 fn a_url_that_does_not_answer_holds_up_nobody_else() {
     let ids = Issued::with(&["lost user by A:lost for U:lost {\"nats\":{FREE}}"]);
-    let tokens = ["sys", "app"].map(|name| (ids.text(&format!("@key:A:{name}@")), ids.text(&format!("@{name}@"))));
+    let tokens =
+        ["sys", "app"].map(|name| (ids.text(&format!("@key:A:{name}@")), ids.text(&format!("@{name}@"))));
     let port = serve_tokens(tokens.into());
     let server = Server::with_config(&ids.text(&format!(
         "operator: \"@op@\"\nresolver: URL(\"http://127.0.0.1:{port}/\")\nauthorization {{ timeout: 10 }}"
@@ -313,7 +319,8 @@ fn accounts_get_the_jetstream_of_their_tokens() {
         "jim user by A:js for U:jim {\"nats\":{FREE}}",
     ]);
     let store = tempfile::tempdir().unwrap();
-    let config = format!("{}\njetstream {{ store_dir: \"{}\" }}", ids.memory(&["app", "js"]), store.path().display());
+    let config =
+        format!("{}\njetstream {{ store_dir: \"{}\" }}", ids.memory(&["app", "js"]), store.path().display());
     let server = Server::with_config(&config);
     let info = |raw: &mut Raw| {
         raw.subscribe("r", 1);

@@ -8,7 +8,6 @@ use myelin_subject::is_valid_pattern;
 
 use super::DEFAULT_LEAF_PORT;
 use super::proxy::LeafProxyOptions;
-use myelin_stdx::nkey::{self, Role};
 use crate::options::GLOBAL_ACCOUNT;
 use crate::options::compression::{Compression, CompressionOptions};
 use crate::options::field::{Field, Read, Report, complaint_at, read_block};
@@ -18,6 +17,7 @@ use crate::options::tls::{TlsOptions, TlsUse};
 use crate::secret::Secret;
 use crate::url::Url;
 use crate::value::{Map, Node, Value};
+use myelin_stdx::nkey::{self, Role};
 
 /// How we log in at a remote whose URL names no user.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

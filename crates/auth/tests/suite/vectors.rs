@@ -4,7 +4,7 @@ use myelin_auth::jwt::{self, Exchange, ResponseType, SigningKey};
 use myelin_auth::{KeyPair, is_signed};
 use myelin_stdx::digits::{self, BASE64_URL};
 
-const VECTORS: &str = include_str!("vectors/go.txt");
+const VECTORS: &str = include_str!("../vectors/go.txt");
 
 fn vector(name: &str) -> &'static str {
     let lines = VECTORS.lines().filter_map(|line| line.split_once(' '));
@@ -74,9 +74,15 @@ fn a_user() {
     let account = jwt::account(vector("account")).unwrap();
     assert_eq!(claims.account(), account.subject);
     assert_eq!(claims.issues(claims.issued_at).first(), None);
-    assert_eq!((claims.subject.as_str(), claims.user_tags()), (vector("user_key"), &["dept:sales".to_owned()][..]));
+    assert_eq!(
+        (claims.subject.as_str(), claims.user_tags()),
+        (vector("user_key"), &["dept:sales".to_owned()][..])
+    );
     let may = &claims.nats.permissions;
-    assert_eq!((may.publish.allow.len(), may.publish.deny.len(), may.subscribe.allow[0].as_str()), (2, 1, "d q"));
+    assert_eq!(
+        (may.publish.allow.len(), may.publish.deny.len(), may.subscribe.allow[0].as_str()),
+        (2, 1, "d q")
+    );
     let responses = may.resp.unwrap();
     assert_eq!((responses.max, responses.ttl), (5, 60_000_000_000));
     assert_eq!((may.src.as_slice(), may.times.len()), (&["10.0.0.0/8".to_owned()][..], 1));
