@@ -176,8 +176,10 @@ impl Broker {
             max_subscriptions: number(limits.subscriptions),
             max_payload: limits.payload,
         });
-        if let Some(most) = limits.connections {
-            self.close_newest(entry.account.name(), most as usize);
+        if let Some(most) = limits.connections.map(|most| most as usize)
+            && entry.account.connections() > most
+        {
+            self.close_newest(entry.account.name(), most);
         }
         if let Some(observer) = self.trusted().and_then(|trusted| trusted.observer.get()) {
             observer(&entry.account, &entry.trusted);

@@ -191,16 +191,16 @@ impl Session {
     }
 
     /// The check of CONNECT's credentials by the rules now in force, which from here on count for this session.
-    pub(super) fn auth_task(&mut self, now: Instant) -> AuthTask {
+    pub(super) fn auth_task(&mut self, now: Instant) -> Box<AuthTask> {
         self.auth = self.broker.auth();
-        AuthTask {
+        Box::new(AuthTask {
             broker: Arc::clone(&self.broker),
             config: Arc::clone(&self.auth),
             credentials: credentials(&self.connect, &self.auth),
             nonce: self.nonce.clone(),
             peer: self.conn.endpoint().peer.ip(),
             now: self.clock(now),
-        }
+        })
     }
 
     /// The time of the day at `now`.

@@ -130,7 +130,7 @@ pub enum Why {
     /// Flush the shard and pause this connection a little: a receiver is far behind.
     Stall,
     /// Run the task where it may take long, then call [`Session::authenticated`] and offer the rest again.
-    Authenticate(AuthTask),
+    Authenticate(Box<AuthTask>),
     /// Flush the shard and end the connection.
     Close(CloseReason),
 }
@@ -187,7 +187,7 @@ impl Removal {
 /// What one operation asks for.
 enum Step {
     Go,
-    Authenticate(AuthTask),
+    Authenticate(Box<AuthTask>),
     Close(CloseReason),
 }
 

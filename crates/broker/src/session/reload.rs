@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::handshake::AuthTask;
+use super::timers::Expiry;
 
 /// The outcome of [`Session::refresh`].
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub enum Refreshed {
     /// Nothing is left to do.
     Go,
     /// Read nothing more, run the task where it may take long, then call [`Session::authenticated`].
-    Authenticate(AuthTask),
+    Authenticate(Box<AuthTask>),
     /// Flush the shard and end the connection.
     Close(CloseReason),
 }
@@ -40,8 +41,12 @@ impl Session {
     pub fn refresh(&mut self, shard: &mut Shard, now: Instant) -> Refreshed {
         self.refresh_limits(shard);
         let auth = self.broker.auth();
-        if Arc::ptr_eq(&auth, &self.auth) {
-            return self.refresh_claims(shard, now).into();
+        let is_same = Arc::ptr_eq(&auth, &self.auth);
+        if let Verdict::Close(reason) = self.refresh_claims(shard, is_same, now) {
+            return Refreshed::Close(reason);
+        }
+        if is_same {
+            return Refreshed::Go;
         }
         match &self.state {
             State::Ready(ready) if self.has_moved(ready.account.name(), &auth) => {
@@ -68,12 +73,16 @@ impl Session {
         });
     }
 
-    /// Heeds that the account has another token now, if the client came with one.
-    fn refresh_claims(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
+    /// Heeds that the account has another token now, if the client came with one. One without an account is looked at anew
+    /// where the rules are others (`is_same` is false).
+    fn refresh_claims(&mut self, shard: &mut Shard, is_same: bool, now: Instant) -> Verdict {
         let State::Ready(ready) = &self.state else { return Verdict::Go };
         let Some(claims) = ready.claims.clone() else { return Verdict::Go };
         let current = self.broker.trusted().and_then(|trusted| trusted.get(claims.account().key()));
-        let Some(current) = current else { return Verdict::Close(CloseReason::MissingAccount) };
+        let Some(current) = current else {
+            // Compat: an account that is taken away is one that has expired.
+            return if is_same { self.expired(shard, Expiry::Account, now) } else { Verdict::Go };
+        };
         if Arc::ptr_eq(&current, claims.account()) {
             return Verdict::Go;
         }

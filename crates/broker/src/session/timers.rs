@@ -121,7 +121,7 @@ impl Session {
         if self.timers.ping <= now { self.ping_due(shard, now) } else { Verdict::Go }
     }
 
-    fn expired(&mut self, shard: &mut Shard, whose: Expiry, now: Instant) -> Verdict {
+    pub(super) fn expired(&mut self, shard: &mut Shard, whose: Expiry, now: Instant) -> Verdict {
         self.timers.expiry = None;
         let text = match whose {
             Expiry::User => ErrorText::UserExpired,

@@ -304,18 +304,26 @@ impl Running {
         }
     }
 
-    /// Every account that is known gets the token that is in memory now; without one it is no more.
+    /// Every account that is known gets the token that is in memory now; without one it is no more. Those go first: nobody
+    /// must find one that is about to go.
     fn renew(&self, options: &Options, broker: &Broker, log: &Logger, now: SystemTime) {
         let Some(trusted) = broker.trusted() else { return };
         let system = options.accounts.configured_system_account.as_deref();
-        for key in trusted.keys() {
-            let gone = match self.tokens.find(&key) {
-                Ok(token) => broker.update_account(&key, &token, now).is_err().then_some("bad claims"),
-                Err(_) => Some("removed"),
-            };
-            if let Some(why) = gone.filter(|_| system != Some(key.as_str())) {
+        let remove = |key: &str, why: &str| {
+            if system != Some(key) {
                 log.info(format_args!("Reloaded: deleting account [{why}]: {key:?}"));
-                broker.remove_account(&key);
+                broker.remove_account(key);
+            }
+        };
+        let (found, gone): (Vec<_>, Vec<_>) = trusted
+            .keys()
+            .into_iter()
+            .map(|key| (self.tokens.find(&key), key))
+            .partition(|(token, _)| token.is_ok());
+        gone.iter().for_each(|(_, key)| remove(key, "removed"));
+        for (token, key) in found {
+            if token.and_then(|token| broker.update_account(&key, &token, now)).is_err() {
+                remove(&key, "bad claims");
             }
         }
     }

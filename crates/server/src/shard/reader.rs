@@ -376,7 +376,7 @@ impl Reader {
     }
 
     /// Checks credentials where it may take long, a few at a time; not those of a client that has left.
-    fn authenticate(&self, task: AuthTask) {
+    fn authenticate(&self, task: Box<AuthTask>) {
         let (mailbox, conn) = (self.local.mailbox.clone(), Arc::clone(&self.link.conn));
         let places = if task.may_wait() { &self.local.lookups } else { &self.local.logins };
         let places = Arc::clone(places);

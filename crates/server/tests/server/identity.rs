@@ -180,13 +180,13 @@ fn a_reload_takes_tokens_back_and_accounts_away() {
     let (dave, answer) = ids.login(&server, "dave", "U:dave");
     assert_eq!(answer, "PONG");
     reloaded(&ids, &server, &["app=app2"]);
-    assert!(bob.rest().contains("-ERR 'Authorization Violation'"));
+    assert!(bob.rest().contains("-ERR 'User Authentication Revoked'"));
     assert!(dave.rest().contains("-ERR 'Authorization Violation'"));
     carol.barrier();
     let (_, answer) = ids.login(&server, "bob", "U:bob");
     assert_eq!(answer, "-ERR 'Authorization Violation'");
     reloaded(&ids, &server, &["app=app3"]);
-    assert!(carol.rest().contains("-ERR "));
+    assert!(carol.rest().contains("-ERR 'User Authentication Revoked'"));
 }
 
 #[test]
