@@ -178,8 +178,6 @@ pub enum CloseReason {
     Revocation,
     /// The user must come through a trusted proxy.
     ProxyRequired,
-    /// There is no such account any more.
-    MissingAccount,
     /// Queued more than `max_pending` bytes.
     SlowConsumerPendingBytes,
     /// A write made no progress within `write_deadline`.
@@ -226,7 +224,6 @@ impl CloseReason {
             Self::AuthenticationExpired => "Authentication Expired",
             Self::Revocation => "Credentials Revoked",
             Self::ProxyRequired => "Proxy Required",
-            Self::MissingAccount => "Missing Account",
             Self::SlowConsumerPendingBytes => "Slow Consumer (Pending Bytes)",
             Self::SlowConsumerWriteDeadline => "Slow Consumer (Write Deadline)",
             Self::WriteError => "Write Error",

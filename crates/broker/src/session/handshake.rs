@@ -2,7 +2,6 @@
 
 use super::json::connect_fault;
 use super::label::{Login, label};
-use super::timers::Expiry;
 use super::{Ready, Session, State, Step, Verdict};
 use crate::account::Account;
 use crate::broker::Broker;
@@ -72,7 +71,7 @@ impl Session {
     pub fn greet(&self, shard: &mut Shard, after_handshake: bool) {
         let info = self.info();
         let line = Info {
-            nonce: self.nonce.to_string(),
+            nonce: self.nonce().to_owned(),
             auth_required: self.broker.auth().advertised(),
             tls_required: info.tls_required || after_handshake,
             ..info
@@ -197,10 +196,15 @@ impl Session {
             broker: Arc::clone(&self.broker),
             config: Arc::clone(&self.auth),
             credentials: credentials(&self.connect, &self.auth),
-            nonce: self.nonce.clone(),
+            nonce: self.nonce().into(),
             peer: self.conn.endpoint().peer.ip(),
             now: self.clock(now),
         })
+    }
+
+    /// What INFO asks to be signed; empty where nothing is.
+    fn nonce(&self) -> &str {
+        self.nonce.as_deref().and_then(|nonce| std::str::from_utf8(nonce).ok()).unwrap_or_default()
     }
 
     /// The time of the day at `now`.
@@ -228,12 +232,8 @@ impl Session {
     pub(super) fn expire_with(&mut self, claims: Option<&ClaimedUser>, now: Instant) {
         let wall = self.clock(now);
         let left = |end: SystemTime| now + end.duration_since(wall).unwrap_or_default().min(FOREVER);
-        let ends = claims.into_iter().flat_map(|claims| {
-            let user = claims.expires().map(|end| (left(end), Expiry::User));
-            let account = claims.account().expires().map(|end| (left(end), Expiry::Account));
-            [user, account].into_iter().flatten()
-        });
-        self.timers.expire(ends.min_by_key(|(at, _)| *at));
+        let ends = claims.into_iter().flat_map(|claims| [claims.expires(), claims.account().expires()]);
+        self.timers.expire(ends.flatten().map(left).min());
     }
 
     /// Notes for monitoring what the client says of itself, whether it is let in or not.

@@ -39,6 +39,9 @@ use timers::Timers;
 pub use handshake::AuthTask;
 pub use reload::Refreshed;
 
+/// Characters of a nonce.
+const NONCE: usize = 15;
+
 /// See the head of this file.
 pub struct Session {
     conn: Arc<Conn>,
@@ -50,8 +53,8 @@ pub struct Session {
     limits: Limits,
     timers: Timers,
     opened: Instant,
-    /// What INFO asks to be signed; empty where nothing is.
-    nonce: Box<str>,
+    /// What INFO asks to be signed. Boxed: few servers ask, and an idle connection must stay small.
+    nonce: Option<Box<[u8; NONCE]>>,
     /// A receiver of this session's messages is far behind.
     stalled: bool,
     /// Messages and payload bytes of the current batch.
@@ -218,7 +221,7 @@ impl Session {
             state: State::AwaitConnect,
             connect: Connect::default(),
             opened: now,
-            nonce: Box::default(),
+            nonce: None,
             stalled: false,
             batch: (0, 0),
             tracing: false,
@@ -227,7 +230,7 @@ impl Session {
             broker,
         };
         if session.auth.needs_nonce() {
-            session.nonce = myelin_stdx::id::nonce().into();
+            session.nonce = myelin_stdx::id::nonce().into_bytes().try_into().ok().map(Box::new);
         }
         session.log(Level::Debug, format_args!("Client connection created"));
         if is_greeted {

@@ -28,8 +28,8 @@ pub(super) enum Expiry {
 pub(super) struct Timers {
     /// End of the time to authenticate.
     auth: Option<Instant>,
-    /// When the credentials come to their end, and whose.
-    expiry: Option<(Instant, Expiry)>,
+    /// When the credentials come to their end.
+    expiry: Option<Instant>,
     ping: Instant,
     opened: Instant,
     last_heard: Instant,
@@ -74,7 +74,7 @@ impl Timers {
     }
 
     /// The credentials come to their end then, or never.
-    pub(super) fn expire(&mut self, at: Option<(Instant, Expiry)>) {
+    pub(super) fn expire(&mut self, at: Option<Instant>) {
         self.expiry = at;
     }
 
@@ -100,8 +100,7 @@ fn first_ping(settings: &Settings, cid: u64) -> Duration {
 impl Session {
     /// When [`on_deadline`](Self::on_deadline) wants to be called next. Operations may move it, also nearer.
     pub fn deadline(&self) -> Instant {
-        let expiry = self.timers.expiry.map(|(at, _)| at);
-        [self.timers.auth, expiry].into_iter().flatten().fold(self.timers.ping, Instant::min)
+        [self.timers.auth, self.timers.expiry].into_iter().flatten().fold(self.timers.ping, Instant::min)
     }
 
     /// Does what is due.
@@ -113,12 +112,20 @@ impl Session {
             self.log_rarely(Level::Debug, &text.to_string(), now);
             return verdict;
         }
-        if let Some((at, whose)) = self.timers.expiry
-            && at <= now
-        {
-            return self.expired(shard, whose, now);
+        if self.timers.expiry.is_some_and(|due| due <= now) {
+            return self.expired(shard, self.first_to_expire(), now);
         }
         if self.timers.ping <= now { self.ping_due(shard, now) } else { Verdict::Go }
+    }
+
+    /// Whose token comes to its end first.
+    fn first_to_expire(&self) -> Expiry {
+        let State::Ready(ready) = &self.state else { return Expiry::User };
+        let Some(claims) = &ready.claims else { return Expiry::User };
+        match (claims.expires(), claims.account().expires()) {
+            (user, Some(account)) if user.is_none_or(|user| account < user) => Expiry::Account,
+            _ => Expiry::User,
+        }
     }
 
     pub(super) fn expired(&mut self, shard: &mut Shard, whose: Expiry, now: Instant) -> Verdict {
