@@ -50,7 +50,7 @@ fn may_be_ignored(name: &str, value: &Value) -> bool {
     match name {
         "tls_required" => value.is_boolean(),
         "import" | "export" => value.is_object(),
-        "jwt" | "remote_account" | "proxy_sig" => value.is_string(),
+        "remote_account" | "proxy_sig" => value.is_string(),
         _ => true,
     }
 }
@@ -75,6 +75,7 @@ fn text<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut String> {
         "user" => Some(&mut connect.user),
         "pass" => Some(&mut connect.pass),
         "auth_token" => Some(&mut connect.auth_token),
+        "jwt" => Some(&mut connect.jwt),
         "nkey" => Some(&mut connect.nkey),
         "sig" => Some(&mut connect.sig),
         "account" => Some(&mut connect.account),

@@ -48,6 +48,16 @@ fn connect_json() {
 }
 
 #[test]
+fn nkey() {
+    smoke("nkey", myelin_fuzz::nkey);
+}
+
+#[test]
+fn jwt() {
+    smoke("jwt", myelin_fuzz::jwt);
+}
+
+#[test]
 fn api_json() {
     smoke("api_json", myelin_fuzz::api_json);
 }

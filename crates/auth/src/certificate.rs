@@ -53,7 +53,7 @@ impl Subjects {
 
 /// One name in a certificate, and what came of it: a line for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct Tried {
     way: Way,
     name: String,
 }
@@ -73,7 +73,7 @@ enum Way {
 }
 
 /// Compat: the reference's words. Names are quoted by whoever logs them.
-impl fmt::Display for Attempt {
+impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = format_args!("[{:?}]", self.name);
         match self.way {
@@ -108,9 +108,9 @@ impl ClientCertificate {
     /// Compat: e-mail addresses come first, then host names, URIs, and the subject: as a distinguished name, as
     /// text with its domain components behind it, and as text without.
     #[must_use]
-    pub fn find<'u>(&self, users: &'u Users, via: ConnectionType) -> (Option<&'u User>, Vec<Attempt>) {
+    pub fn find<'u>(&self, users: &'u Users, via: ConnectionType) -> (Option<&'u User>, Vec<Tried>) {
         if self.is_empty() {
-            return (None, vec![Attempt { way: Way::Empty, name: String::new() }]);
+            return (None, vec![Tried { way: Way::Empty, name: String::new() }]);
         }
         let user = |name: &str| users.get(name).filter(|user| user.connection_types.allow(via));
         let named = |way: Way, names: &[String]| names.iter().find_map(|name| Some((user(name)?, way)));
@@ -118,7 +118,7 @@ impl ClientCertificate {
             .or_else(|| named(Way::Dns, &self.dns_names))
             .or_else(|| named(Way::Uri, &self.uris));
         if let Some((user, way)) = found {
-            return (Some(user), vec![Attempt { way, name: user.name.clone() }]);
+            return (Some(user), vec![Tried { way, name: user.name.clone() }]);
         }
         self.find_subject(users, &user)
     }
@@ -127,9 +127,9 @@ impl ClientCertificate {
         &self,
         users: &'u Users,
         user: &dyn Fn(&str) -> Option<&'u User>,
-    ) -> (Option<&'u User>, Vec<Attempt>) {
+    ) -> (Option<&'u User>, Vec<Tried>) {
         let mut attempts = Vec::new();
-        let mut attempt = |way, name: &str| attempts.push(Attempt { way, name: name.to_owned() });
+        let mut attempt = |way, name: &str| attempts.push(Tried { way, name: name.to_owned() });
         let mut found = None;
         if let Some(subject) = &self.distinguished_name {
             found = users.subjects().find(subject, |name| user(name).is_some()).and_then(user);

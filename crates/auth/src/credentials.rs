@@ -14,9 +14,9 @@ pub struct Credentials {
     pub pass: Option<Secret>,
     /// `auth_token`
     pub token: Option<Secret>,
-    /// `jwt`: authenticates nobody yet.
-    pub jwt: Option<String>,
-    /// `nkey`: authenticates nobody yet.
+    /// `jwt`: a user's token. Secret, for it may be all that it takes.
+    pub jwt: Option<Secret>,
+    /// `nkey`: a public key.
     pub nkey: Option<String>,
     /// `sig`: over the nonce, for `jwt` and `nkey`.
     pub sig: Option<String>,
@@ -39,8 +39,7 @@ impl Credentials {
 
     /// Whether there is no user, no password and no token.
     ///
-    /// Compat: `jwt`, `nkey` and `sig` do not count; the reference ignores them too where no nkeys are
-    /// configured.
+    /// Compat: `jwt`, `nkey` and `sig` do not count; whoever has nkeys configured asks for these first.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         let absent = |secret: &Option<Secret>| secret.as_ref().is_none_or(Secret::is_empty);

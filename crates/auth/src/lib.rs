@@ -4,8 +4,8 @@
 //! [`Permissions`], decides per subject. Both are pure: no socket, clock or random source. The clock of
 //! [`ReplyGrants`] is passed in.
 //!
-//! Absent, behind the same seams: nkeys, JWT, auth callout. A JWT or nkey in the credentials
-//! authenticates nobody.
+//! Who comes with a token is let in through [`operator`], which reads it with [`jwt`]; who comes with a certificate may be
+//! the user that it names ([`ClientCertificate`]). Absent, behind the same seams: auth callout.
 
 mod authenticate;
 mod certificate;
@@ -13,16 +13,19 @@ mod config;
 mod credentials;
 mod distinguished;
 mod identity;
+pub mod jwt;
+pub mod operator;
 mod permissions;
 mod replies;
 mod rules;
 mod secret;
+mod signature;
 #[cfg(test)]
 mod twin;
 
-pub use authenticate::{Reject, authenticate};
-pub use certificate::{Attempt, ClientCertificate};
-pub use config::{AuthConfig, Method, User, Users};
+pub use authenticate::{Attempt, Reject, authenticate};
+pub use certificate::{ClientCertificate, Tried};
+pub use config::{AuthConfig, Method, NkeyUser, User, Users};
 pub use credentials::{ConnectionType, ConnectionTypes, Credentials};
 pub use distinguished::DistinguishedName;
 pub use identity::{AccountName, Identity};
@@ -30,3 +33,4 @@ pub use permissions::{Permissions, ResponseRule, SubjectRules};
 pub use replies::ReplyGrants;
 pub use rules::InvalidRule;
 pub use secret::{Secret, StoredSecret};
+pub use signature::{KeyPair, is_signed};

@@ -10,6 +10,7 @@ use crate::registry::Registry;
 use crate::service::Receiver;
 use crate::settings::Settings;
 use crate::traffic::{Counters, RouteCounts, Traffic};
+use crate::trusted::TrustedAccounts;
 use arc_swap::ArcSwap;
 use hashbrown::{HashMap, HashSet};
 use myelin_auth::AuthConfig;
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Broker {
     settings: ArcSwap<Settings>,
     directory: ArcSwap<Directory>,
+    pub(crate) trusted: OnceLock<TrustedAccounts>,
     info: RwLock<Info>,
     pub(crate) registry: Registry,
     commons: Arc<Commons>,
@@ -87,6 +89,7 @@ impl Broker {
             rate_limit: RateLimit::default(),
             settings: ArcSwap::from_pointee(settings),
             directory: ArcSwap::from_pointee(directory),
+            trusted: OnceLock::new(),
             info: RwLock::new(info),
             registry: Registry::default(),
             services: Conn::of_services(&commons),
@@ -139,12 +142,22 @@ impl Broker {
 
     /// An account by name.
     pub fn account(&self, name: &str) -> Option<Arc<Account>> {
+        self.configured_account(name).or_else(|| self.trusted()?.account(name))
+    }
+
+    /// An account that does not come from a token, be it that it has one besides.
+    pub(crate) fn configured_account(&self, name: &str) -> Option<Arc<Account>> {
         self.directory.load().account(name).cloned()
     }
 
     /// All accounts, in no order.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
-        self.directory.load().accounts().cloned().collect()
+        let directory = self.directory.load();
+        let configured = directory.accounts().cloned();
+        let trusted = self.trusted().map(TrustedAccounts::accounts).unwrap_or_default();
+        // The system account is in both.
+        let trusted = trusted.into_iter().filter(|account| directory.account(account.name()).is_none());
+        configured.chain(trusted).collect()
     }
 
     /// Replaces what is said about one account, whose name stays, and has imports follow: its own, and those of accounts
@@ -154,9 +167,9 @@ impl Broker {
         let importers = {
             let mut importers = lock(&self.importers);
             let imports = config.imports.iter().map(Import::account);
-            imports.for_each(|exporter| {
-                drop(importers.entry_ref(exporter).or_default().insert(config.name.clone()))
-            });
+            for exporter in imports {
+                importers.entry_ref(exporter).or_default().insert(config.name.clone());
+            }
             importers.get(account.name()).cloned().unwrap_or_default()
         };
         account.configure(config);

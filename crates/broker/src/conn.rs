@@ -10,6 +10,7 @@ use crate::subscription::Subscription;
 use crate::traffic::Counter;
 use bytes::Bytes;
 use hashbrown::HashTable;
+use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{ClientCertificate, Permissions, ReplyGrants};
 use myelin_stdx::mem::{Accountant, Kind};
 use myelin_wire::error::CloseReason;
@@ -68,6 +69,10 @@ pub struct ConnDetails {
     pub version: String,
     /// Who logged in; never a secret.
     pub user: Option<String>,
+    /// Who vouches for whom logged in with a key or a token.
+    pub issuer_key: Option<String>,
+    /// Who logged in with a token.
+    pub claims: Option<Arc<ClaimedUser>>,
     /// The account's name.
     pub account: String,
     /// The last measured round trip.

@@ -26,6 +26,7 @@ mod shard;
 mod subscription;
 mod trace;
 mod traffic;
+mod trusted;
 mod watch;
 
 #[cfg(test)]
@@ -49,4 +50,5 @@ pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};
+pub use trusted::{Resolver, TrustedAccounts};
 pub use watch::{Watch, Watcher};

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::duration;
-use crate::options::{HandshakeFirst, LimitOptions, Options, Port};
+use crate::options::{AccountResolver, HandshakeFirst, LimitOptions, Options, Port};
 
 /// Why a reload is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,6 +217,18 @@ impl Changes<'_> {
         Ok(())
     }
 
+    /// Compat: safer than the reference, which logs the token that makes anybody its user.
+    fn operators(&mut self) -> Checked {
+        let keys =
+            |o: &Options| o.operators.list.iter().map(|operator| operator.key.clone()).collect::<Vec<_>>();
+        self.quiet("default_sentinel", |o| o.operators.default_sentinel.clone());
+        if self.old.operators.list.is_empty() {
+            self.fixed("TrustedKeys", |o| format!("[{}]", o.operators.trusted_keys.join(" ")))?;
+        }
+        self.fixed("TrustedOperators", |o| format!("[{}]", keys(o).join(" ")))?;
+        self.fixed("AccountResolver", |o| resolver(o.resolver.resolver.as_ref()))
+    }
+
     fn rest(&mut self) -> Checked {
         self.tls()?;
         self.live("write_deadline", |o| Shown(o.limits.write_deadline));
@@ -227,6 +239,7 @@ impl Changes<'_> {
         self.live("max_traced_msg_len", |o| o.logging.max_traced_msg_len.unwrap_or(0));
         self.live("connect_error_reports", |o| o.logging.connect_error_reports);
         self.live("reconnect_error_reports", |o| o.logging.reconnect_error_reports);
+        self.operators()?;
         self.quiet("tags", |o| o.identity.tags.clone());
         self.quiet("metadata", |o| o.identity.metadata.clone());
         self.fixed("FeatureFlags", |o| map(&o.identity.feature_flags.0))?;
@@ -255,6 +268,17 @@ fn text(text: Option<&String>) -> String {
 
 fn path(path: Option<&PathBuf>) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+/// What kind of resolver there is: its tokens may change, not where they are.
+fn resolver(resolver: Option<&AccountResolver>) -> String {
+    match resolver {
+        None => "none".to_owned(),
+        Some(AccountResolver::Memory) => "MEM".to_owned(),
+        Some(AccountResolver::Url(_)) => "URL".to_owned(),
+        Some(AccountResolver::Full(full)) => format!("full {}", full.dir.display()),
+        Some(AccountResolver::Cache(cache)) => format!("cache {}", cache.dir.display()),
+    }
 }
 
 /// A map as Go prints it.

@@ -261,6 +261,10 @@ pub struct Settings {
     pub feature_flags: BTreeMap<String, bool>,
     /// The system account's name; left out when empty.
     pub system_account: String,
+    /// The JWTs of the operators that are trusted.
+    pub operator_jwts: Vec<String>,
+    /// What they say.
+    pub operator_claims: Vec<serde_json::Value>,
     /// Logins refused because their issuer was not pinned; left out when 0.
     pub pinned_account_fails: u64,
     /// The keys of trusted proxies; left out when none are configured.
@@ -414,8 +418,10 @@ pub struct ConnSnapshot {
 /// What a connection shows of its user's JWT.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// The JWT as it may be shown: a bearer token without its signature. Left out when empty.
+    /// The JWT as it may be shown: a bearer token not at all. Left out when empty.
     pub jwt: String,
+    /// The user's name in it: what a closed connection is tagged with.
+    pub name: String,
     /// The key that signed it; left out when empty.
     pub issuer_key: String,
     /// The user's tags.
@@ -506,6 +512,42 @@ pub struct AccountSnapshot {
     pub jetstream: bool,
     /// What it offers and takes; empty where nobody asks for it.
     pub exchange: ExchangeSnapshot,
+    /// What its JWT says, if it has one.
+    pub claims: Option<AccountClaims>,
+}
+
+/// An account's JWT.
+#[derive(Debug, Clone, Default)]
+pub struct AccountClaims {
+    /// The token; left out when empty.
+    pub jwt: String,
+    /// The key that signed it.
+    pub issuer_key: String,
+    /// The account's tags.
+    pub tags: Vec<String>,
+    /// All that it says.
+    pub decoded: serde_json::Value,
+    /// What is wrong with it.
+    pub issues: Vec<ClaimsIssue>,
+    /// Users that are revoked, and until when they were issued.
+    pub revoked: BTreeMap<String, Timestamp>,
+    /// Whether it has expired.
+    pub is_expired: bool,
+    /// Whether all that it imports is there.
+    pub is_complete: bool,
+}
+
+/// Something wrong with a JWT.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ClaimsIssue {
+    /// What.
+    pub description: String,
+    /// The JWT is worth nothing.
+    #[serde(rename = "blocking", skip_serializing_if = "is_false")]
+    pub is_blocking: bool,
+    /// It will pass, or came, with time.
+    #[serde(rename = "time_check", skip_serializing_if = "is_false")]
+    pub is_about_time: bool,
 }
 
 /// Messages and their bytes, headers and payload.

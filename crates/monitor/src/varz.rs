@@ -86,6 +86,10 @@ struct Varz<'a> {
     metadata: &'a BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     feature_flags: &'a BTreeMap<String, bool>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    trusted_operators_jwt: &'a [String],
+    #[serde(skip_serializing_if = "<[serde_json::Value]>::is_empty")]
+    trusted_operators_claim: &'a [serde_json::Value],
     #[serde(skip_serializing_if = "str::is_empty")]
     system_account: &'a str,
     #[serde(skip_serializing_if = "is_zero")]
@@ -148,6 +152,8 @@ impl<'a> Varz<'a> {
             tags: &settings.tags,
             metadata: &settings.metadata,
             feature_flags: &settings.feature_flags,
+            trusted_operators_jwt: &settings.operator_jwts,
+            trusted_operators_claim: &settings.operator_claims,
             system_account: &settings.system_account,
             pinned_account_fails: settings.pinned_account_fails,
             ocsp_peer_cache: server.ocsp_peer_cache.as_ref(),

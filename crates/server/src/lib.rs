@@ -17,6 +17,7 @@ mod pidfile;
 mod ports;
 mod process;
 mod reload;
+mod resolver;
 mod setup;
 mod shard;
 mod signals;

@@ -6,10 +6,10 @@ use crate::monitoring::{Addresses, Monitor};
 use crate::ocsp::Ocsp;
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
-use crate::shard::{Mail, Mailbox, Places, ShardThread};
+use crate::shard::{LOOKUPS, Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::tls::{ClientOffer, ClientTls};
-use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, setup, tls};
+use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, resolver, setup, tls};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
@@ -91,7 +91,7 @@ pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> 
 fn start(loaded: Loaded, log: &Arc<Logger>, read_again: ReadAgain<'_>) -> Result<(), StartError> {
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
-        .max_blocking_threads(2 * process::cores() + BLOCKING_THREADS)
+        .max_blocking_threads(2 * process::cores() + LOOKUPS + BLOCKING_THREADS)
         .thread_name("control")
         .enable_all()
         .build()
@@ -119,6 +119,8 @@ pub(crate) struct Server {
     pub(crate) monitor_tls: Option<Arc<tls::Current>>,
     pub(crate) ports_file: Option<PathBuf>,
     pub(crate) jetstream: Option<jetstream::Running>,
+    /// Operator mode.
+    pub(crate) resolver: Option<resolver::Running>,
     accepting: JoinHandle<()>,
 }
 
@@ -141,6 +143,7 @@ impl Server {
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let broker = new_broker(options, id, name, log)?;
+        let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
@@ -155,6 +158,7 @@ impl Server {
         let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
+        heed_accounts(&broker, jetstream.as_ref(), &shards);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         if options.server.proxy_protocol {
             log.info("PROXY protocol enabled for client connections");
@@ -184,6 +188,7 @@ impl Server {
             monitor_tls,
             ports_file: None,
             jetstream,
+            resolver,
             accepting,
         };
         server.write_ports_file();
@@ -304,6 +309,21 @@ fn new_broker(
     let sink = Arc::new(BrokerLog(Arc::clone(log)));
     let accounts = setup::accounts(options).map_err(failed("mappings"))?;
     Broker::new(settings, auth, &accounts, system, info, sink).map_err(failed("accounts"))
+}
+
+/// What follows from an account's token beyond the broker: JetStream, and a look at its connections.
+fn heed_accounts(broker: &Arc<Broker>, jetstream: Option<&jetstream::Running>, shards: &[ShardThread]) {
+    let Some(trusted) = broker.trusted() else { return };
+    let jetstream = jetstream.map(|running| Arc::clone(running.jetstream()));
+    let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+    trusted.observe(move |account, trusted| {
+        if let Some(jetstream) = &jetstream {
+            jetstream.enable(account, jetstream::limits_of_claims(trusted));
+        }
+        if account.connections() > 0 {
+            mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Refresh));
+        }
+    });
 }
 
 fn announce_tls(offer: &ClientOffer, log: &Logger) {

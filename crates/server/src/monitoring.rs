@@ -20,7 +20,8 @@ use myelin_conf::Loaded;
 use myelin_jetstream::JetStream;
 use myelin_monitor::{
     AccountSnapshot, Clocks, ConnSnapshot, Health, Identity, InterestSnapshot, LinkCounts, Process,
-    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Source, Stamp, SubSnapshot, ThreadSnapshot, Traffic,
+    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, SubSnapshot, ThreadSnapshot,
+    Traffic,
 };
 use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
@@ -100,7 +101,8 @@ impl Monitor {
     ) -> AccountSnapshot {
         let is_enabled = |running| jetstream::is_enabled(running, account.name());
         let jetstream = self.jetstream.get().is_some_and(|running| is_enabled(running));
-        AccountSnapshot { jetstream, ..accounts::snapshot(account, moved, since) }
+        let snapshot = accounts::with_claims(accounts::snapshot(account, moved, since), &self.broker);
+        AccountSnapshot { jetstream, ..snapshot }
     }
 
     fn identity(&self) -> Identity {
@@ -132,6 +134,11 @@ impl Monitor {
             cached_good_responses: stats.goods,
             cached_unknown_responses: stats.unknowns,
         })
+    }
+
+    fn settings(&self, configured: &Configured) -> Settings {
+        let fails = self.broker.trusted().map_or(0, |trusted| trusted.trust().pinned_failures());
+        Settings { pinned_account_fails: fails, ..configured.settings.clone() }
     }
 
     fn process(&self) -> Process {
@@ -184,7 +191,7 @@ impl Source for Monitor {
         ServerSnapshot {
             identity: self.identity(),
             limits: configured.limits.clone(),
-            settings: configured.settings.clone(),
+            settings: self.settings(&configured),
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
             traffic: self.traffic(),

@@ -63,7 +63,8 @@ impl Server {
         let timeout = old.authorization.timeout;
         let same_rules = old.authorization == AuthorizationOptions { timeout, ..new.authorization.clone() };
         let maps = |options: &Options| options.tls.as_ref().is_some_and(|tls| tls.verify_and_map);
-        if same_rules && old.accounts == new.accounts && maps(old) == maps(new) {
+        let same_operators = old.operators == new.operators && old.resolver == new.resolver;
+        if same_rules && same_operators && old.accounts == new.accounts && maps(old) == maps(new) {
             return Ok(None);
         }
         let auth = setup::auth(new).map_err(|error| error.to_string())?;
@@ -142,6 +143,9 @@ impl Server {
         if let Some(jetstream) = &self.jetstream {
             jetstream.set_limits(&loaded.options);
             jetstream.set_accounts(&loaded.options, &self.broker);
+        }
+        if let Some(resolver) = &self.resolver {
+            resolver.reload(&loaded.options, &self.broker, &self.log);
         }
         self.monitor.replace(&loaded);
         self.loaded = loaded;

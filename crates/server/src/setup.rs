@@ -4,9 +4,10 @@ mod accounts;
 
 pub(crate) use accounts::accounts;
 
+use myelin_auth::operator::Trust;
 use myelin_auth::{
-    AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, Permissions, ResponseRule,
-    Secret, StoredSecret, SubjectRules, User, Users,
+    AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, NkeyUser, Permissions,
+    ResponseRule, Secret, StoredSecret, SubjectRules, User, Users,
 };
 use myelin_broker::{Settings, Tracing};
 use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission, WriteTimeout};
@@ -44,6 +45,9 @@ pub(crate) fn settings(options: &Options) -> Settings {
 /// When a permission is no valid pattern; the configuration has checked that already.
 pub(crate) fn auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
     let from = &options.authorization;
+    if let Some(trust) = trust(options) {
+        return Ok(AuthConfig::new(Method::Operator(Arc::new(trust))));
+    }
     let secret = |s: &myelin_conf::Secret| StoredSecret::parse(s.reveal());
     if let Some(token) = &from.token {
         return Ok(AuthConfig::new(Method::Token(secret(token))));
@@ -52,9 +56,10 @@ pub(crate) fn auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
         let password = from.password.as_ref().map_or_else(|| StoredSecret::Plain(Secret::new("")), secret);
         return Ok(AuthConfig::new(Method::SingleUser { name: name.clone(), password }));
     }
-    if from.users.is_empty() {
+    if from.users.is_empty() && from.nkeys.is_empty() {
         return Ok(AuthConfig::open());
     }
+    let nkeys = from.nkeys.iter().map(nkey_user).collect::<Result<Vec<_>, _>>()?;
     let mut users = from.users.iter().map(user).collect::<Result<Vec<_>, _>>()?;
     let mut config = AuthConfig::new(Method::Open);
     config.no_auth_user = from.no_auth_user.clone();
@@ -70,7 +75,7 @@ pub(crate) fn auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
             connection_types: ConnectionTypes::default(),
         });
     }
-    config.method = Method::Users(Users::new(users));
+    config.method = Method::Users(Users::new(users).with_nkeys(nkeys));
     if options.tls.as_ref().is_some_and(|tls| tls.verify_and_map) {
         config.maps_certificates.push(ConnectionType::Standard);
     }
@@ -96,6 +101,38 @@ fn user(user: &options::UserOptions) -> Result<User, InvalidRule> {
         permissions: user.permissions.as_ref().map(permissions).transpose()?.map(Arc::new),
         connection_types: user.connection_types.iter().copied().map(connection_type).collect(),
     })
+}
+
+fn nkey_user(user: &options::NkeyUserOptions) -> Result<NkeyUser, InvalidRule> {
+    Ok(NkeyUser {
+        nkey: user.nkey.clone(),
+        account: user.account.as_deref().map_or_else(AccountName::global, AccountName::new),
+        permissions: user.permissions.as_ref().map(permissions).transpose()?.map(Arc::new),
+        connection_types: user.connection_types.iter().copied().map(connection_type).collect(),
+    })
+}
+
+/// Whom the server believes, if it trusts any operator.
+fn trust(options: &Options) -> Option<Trust> {
+    let from = &options.operators;
+    if from.list.is_empty() && from.trusted_keys.is_empty() {
+        return None;
+    }
+    let of_operators = from.list.iter().flat_map(|operator| {
+        let own = (!operator.strict_signing_keys).then_some(&operator.key);
+        own.into_iter().chain(&operator.signing_keys)
+    });
+    let strict = from.list.iter().filter(|operator| operator.strict_signing_keys);
+    let pinned = &options.resolver.pinned_accounts;
+    // The system account can always be used.
+    let system = options.accounts.configured_system_account.as_ref();
+    let pinned = (!pinned.is_empty()).then(|| pinned.iter().chain(system).cloned().collect());
+    let sentinel = from.default_sentinel.as_ref().map(|token| Secret::new(token.reveal()));
+    let trust = Trust::new(of_operators.chain(&from.trusted_keys).cloned())
+        .with_strict(strict.flat_map(|operator| operator.signing_keys.iter().cloned()))
+        .with_sentinel(sentinel)
+        .with_pinned(pinned);
+    Some(trust)
 }
 
 fn connection_type(from: options::ConnectionType) -> ConnectionType {

@@ -8,6 +8,7 @@
 //! Locks: `streams` is held while shadows are put into the indexes of other accounts, so that a subscription that comes or
 //! goes during a change has its shadows exactly once. Who watches interest is told after it.
 
+mod claims;
 mod config;
 mod info;
 mod latency;
@@ -15,6 +16,7 @@ mod link;
 mod naming;
 mod replies;
 
+pub(crate) use claims::is_activated;
 pub use config::{
     Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, ResponseType, ServiceExport,
     ServiceImport, StreamExport, StreamImport,

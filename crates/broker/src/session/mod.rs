@@ -21,10 +21,12 @@ use crate::broker::Broker;
 use crate::conn::{Conn, Rights};
 use crate::ended::{ClosedConn, ClosedSub};
 use crate::log::{Level, Span};
+use crate::settings::Settings;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use bytes::Bytes;
 use label::Login;
+use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{AuthConfig, Permissions};
 use myelin_wire::connect::Connect;
 use myelin_wire::encode;
@@ -37,6 +39,9 @@ use timers::Timers;
 pub use handshake::{AuthTask, Greeting};
 pub use reload::Refreshed;
 
+/// Characters of a nonce.
+const NONCE: usize = 15;
+
 /// See the head of this file.
 pub struct Session {
     conn: Arc<Conn>,
@@ -48,6 +53,8 @@ pub struct Session {
     limits: Limits,
     timers: Timers,
     opened: Instant,
+    /// What INFO asks to be signed. Boxed: few servers ask, and an idle connection must stay small.
+    nonce: Option<Box<[u8; NONCE]>>,
     /// A receiver of this session's messages is far behind.
     stalled: bool,
     /// Messages and payload bytes of the current batch.
@@ -77,10 +84,43 @@ struct Ready {
     permissions: Option<Arc<Permissions>>,
     /// Whom it is or stands for, by name.
     user: Option<String>,
+    /// That name is a public key.
+    has_key: bool,
+    /// Who came with a token.
+    claims: Option<Arc<ClaimedUser>>,
     /// CONNECT has come; without, a session lives on the defaults.
     connected: bool,
     /// The first PING after CONNECT has been answered.
     first_ping_done: bool,
+}
+
+impl Ready {
+    /// Whom the client was let in as.
+    fn login(&self) -> Option<Login<'_>> {
+        match (&self.claims, &self.user) {
+            (Some(claims), _) => Some(Login::Jwt(claims.subject())),
+            (None, Some(key)) if self.has_key => Some(Login::Nkey(key)),
+            (None, user) => user.as_deref().map(Login::User),
+        }
+    }
+
+    /// What the log calls its account.
+    fn account_label(&self) -> String {
+        let of_claims = self.claims.as_ref().map(|claims| claims.account().label());
+        of_claims.unwrap_or_else(|| self.account.name().to_owned())
+    }
+
+    /// The largest payload that it may send.
+    fn max_payload(&self, settings: &Settings) -> u32 {
+        let own = self.claims.as_ref().and_then(|claims| claims.max_payload());
+        own.into_iter().fold(handshake::max_payload(settings, &self.account), u32::min)
+    }
+
+    /// How many subscriptions it may have, by its account and by itself.
+    fn max_subscriptions(&self) -> [Option<usize>; 2] {
+        let own = self.claims.as_ref().and_then(|claims| claims.max_subscriptions());
+        [self.account.limits().max_subscriptions, own.map(|max| max as usize)]
+    }
 }
 
 /// What the caller must do now.
@@ -93,7 +133,7 @@ pub enum Why {
     /// Flush the shard and pause this connection a little: a receiver is far behind.
     Stall,
     /// Run the task where it may take long, then call [`Session::authenticated`] and offer the rest again.
-    Authenticate(AuthTask),
+    Authenticate(Box<AuthTask>),
     /// Flush the shard and end the connection.
     Close(CloseReason),
 }
@@ -150,7 +190,7 @@ impl Removal {
 /// What one operation asks for.
 enum Step {
     Go,
-    Authenticate(AuthTask),
+    Authenticate(Box<AuthTask>),
     Close(CloseReason),
 }
 
@@ -184,6 +224,7 @@ impl Session {
             state: State::AwaitConnect,
             connect: Connect::default(),
             opened: now,
+            nonce: None,
             stalled: false,
             batch: (0, 0),
             tracing: false,
@@ -191,6 +232,9 @@ impl Session {
             end_is_logged: false,
             broker,
         };
+        if session.auth.needs_nonce() {
+            session.nonce = myelin_stdx::id::nonce().into_bytes().try_into().ok().map(Box::new);
+        }
         session.log(Level::Debug, format_args!("Client connection created"));
         if let Some(greeting) = greeting {
             session.greet(shard, greeting);
@@ -464,8 +508,8 @@ impl Session {
     fn log_rarely(&self, level: Level, statement: &str, now: Instant) {
         let (account, suffix) = match &self.state {
             State::Ready(ready) if ready.connected => {
-                let suffix = Login::of(&self.connect, ready.user.as_deref()).suffix().unwrap_or_default();
-                (format!(" - Account:{}", ready.account.name()), suffix)
+                let suffix = Login::of(&self.connect, ready.login()).suffix().unwrap_or_default();
+                (format!(" - Account:{}", ready.account_label()), suffix)
             }
             _ => Default::default(),
         };

@@ -17,10 +17,19 @@ const MEASURE_AGAIN: Duration = Duration::from_secs(3600);
 /// How many times the time to authenticate a check of credentials may take, with all those in front of it.
 const VERDICT_PATIENCE: u32 = 5;
 
+/// Whose token comes to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expiry {
+    User,
+    Account,
+}
+
 /// When something is due, and what was heard.
 pub(super) struct Timers {
     /// End of the time to authenticate.
     auth: Option<Instant>,
+    /// When the credentials come to their end.
+    expiry: Option<Instant>,
     ping: Instant,
     opened: Instant,
     last_heard: Instant,
@@ -35,6 +44,7 @@ impl Timers {
     pub(super) fn new(settings: &Settings, now: Instant, cid: u64) -> Self {
         Self {
             auth: None,
+            expiry: None,
             ping: now + first_ping(settings, cid),
             opened: now,
             last_heard: now,
@@ -58,8 +68,14 @@ impl Timers {
     /// CONNECT has come: its time is no longer limited, and the first PING is due anew.
     pub(super) fn connected(&mut self, settings: &Settings, now: Instant, cid: u64) {
         self.auth = None;
+        self.expiry = None;
         self.pinged = None;
         self.ping = now + first_ping(settings, cid);
+    }
+
+    /// The credentials come to their end then, or never.
+    pub(super) fn expire(&mut self, at: Option<Instant>) {
+        self.expiry = at;
     }
 
     /// CONNECT has come and its credentials are being checked: a peer that has left must not wait in line
@@ -84,7 +100,7 @@ fn first_ping(settings: &Settings, cid: u64) -> Duration {
 impl Session {
     /// When [`on_deadline`](Self::on_deadline) wants to be called next. Operations may move it, also nearer.
     pub fn deadline(&self) -> Instant {
-        self.timers.auth.map_or(self.timers.ping, |auth| auth.min(self.timers.ping))
+        [self.timers.auth, self.timers.expiry].into_iter().flatten().fold(self.timers.ping, Instant::min)
     }
 
     /// Does what is due.
@@ -96,7 +112,31 @@ impl Session {
             self.log_rarely(Level::Debug, &text.to_string(), now);
             return verdict;
         }
+        if self.timers.expiry.is_some_and(|due| due <= now) {
+            return self.expired(shard, self.first_to_expire(), now);
+        }
         if self.timers.ping <= now { self.ping_due(shard, now) } else { Verdict::Go }
+    }
+
+    /// Whose token comes to its end first.
+    fn first_to_expire(&self) -> Expiry {
+        let State::Ready(ready) = &self.state else { return Expiry::User };
+        let Some(claims) = &ready.claims else { return Expiry::User };
+        match (claims.expires(), claims.account().expires()) {
+            (user, Some(account)) if user.is_none_or(|user| account < user) => Expiry::Account,
+            _ => Expiry::User,
+        }
+    }
+
+    pub(super) fn expired(&mut self, shard: &mut Shard, whose: Expiry, now: Instant) -> Verdict {
+        self.timers.expiry = None;
+        let text = match whose {
+            Expiry::User => ErrorText::UserExpired,
+            Expiry::Account => ErrorText::AccountExpired,
+        };
+        let verdict = self.refuse(shard, &text, CloseReason::AuthenticationExpired);
+        self.log_rarely(Level::Debug, &text.to_string(), now);
+        verdict
     }
 
     fn ping_due(&mut self, shard: &mut Shard, now: Instant) -> Verdict {

@@ -150,6 +150,14 @@ impl JetStream {
         accounts.insert(account.name().to_owned(), streams);
     }
 
+    /// Names of accounts that have streams in the store and were not [enabled](Self::enable) yet.
+    pub fn unopened(&self) -> Vec<String> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<_> = found.keys().cloned().collect();
+        names.sort();
+        names
+    }
+
     /// The streams of an account that may use JetStream.
     pub fn account(&self, name: &str) -> Option<Arc<AccountStreams>> {
         self.accounts.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()

@@ -1,14 +1,16 @@
 //! Accounts of the broker as snapshots for the pages: who is in them, what was moved, how their index does.
 
 use jiff::Timestamp;
+use myelin_auth::jwt::Issue;
 use myelin_broker::{Account, AwaitedAnswer, Broker, Export, Import, PastTraffic, ResponseType};
 use myelin_monitor::{
-    AccountSnapshot, ExchangeSnapshot, ExportSnapshot, ImportSnapshot, InterestSnapshot, Kind,
-    LatencySnapshot, MappingSnapshot, Volume,
+    AccountClaims, AccountSnapshot, ClaimsIssue, ExchangeSnapshot, ExportSnapshot, ImportSnapshot,
+    InterestSnapshot, Kind, LatencySnapshot, MappingSnapshot, Volume,
 };
 use myelin_subject::{numbered, starred};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// All accounts by name. The reference lists them in the order of a hash table.
 pub(super) fn ordered(broker: &Broker) -> Vec<Arc<Account>> {
@@ -69,6 +71,7 @@ pub(super) fn snapshot(account: &Account, moved: &Moved, updated: Timestamp) -> 
         interest: interest(account, moved),
         jetstream: false,
         exchange: ExchangeSnapshot::default(),
+        claims: None,
     }
 }
 
@@ -145,6 +148,39 @@ fn response(awaited: AwaitedAnswer) -> ImportSnapshot {
         invalid: false,
         share: awaited.share,
         tracking: false,
+    }
+}
+
+/// The same account as its token has it.
+pub(super) fn with_claims(snapshot: AccountSnapshot, broker: &Broker) -> AccountSnapshot {
+    let Some(trusted) = broker.trusted() else { return snapshot };
+    let Some(account) = trusted.get(&snapshot.name) else { return snapshot };
+    let now = SystemTime::now();
+    let said = account.claims();
+    let issue = |issue: &Issue| ClaimsIssue {
+        description: issue.description.clone(),
+        is_blocking: issue.blocking,
+        is_about_time: issue.time_check,
+    };
+    let moment = |second: &i64| Timestamp::from_second(*second).unwrap_or_default();
+    let claims = AccountClaims {
+        jwt: account.token().to_owned(),
+        issuer_key: account.issuer().to_owned(),
+        tags: said.account_tags().to_vec(),
+        decoded: said.raw.clone(),
+        issues: account.issues(now).iter().map(issue).collect(),
+        revoked: said.nats.revocations.iter().map(|(key, at)| (key.clone(), moment(at))).collect(),
+        is_expired: account.is_expired(now),
+        is_complete: true,
+    };
+    AccountSnapshot {
+        tag: account.name_tag().to_owned(),
+        updated: trusted
+            .updated(&snapshot.name)
+            .and_then(|at| at.try_into().ok())
+            .unwrap_or(snapshot.updated),
+        claims: Some(claims),
+        ..snapshot
     }
 }
 

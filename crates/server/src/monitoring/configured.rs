@@ -74,6 +74,8 @@ fn settings(options: &Options, config_digest: String) -> Settings {
         system_account: options.accounts.system_account().unwrap_or_default().to_owned(),
         tags: options.identity.tags.clone(),
         metadata: options.identity.metadata.clone(),
+        operator_jwts: options.operators.list.iter().map(|operator| operator.jwt.clone()).collect(),
+        operator_claims: options.operators.list.iter().map(|operator| operator.claims.clone()).collect(),
         pinned_account_fails: 0,
         trusted_proxies: Some(&options.proxies.trusted).filter(|keys| !keys.is_empty()).cloned(),
         tls_cert_not_after: options.tls.as_ref().and_then(tls::expiry),

@@ -94,15 +94,24 @@ pub(crate) struct Places {
     handshakes: Arc<Semaphore>,
     /// Handshakes on their way, at work or waiting for their client.
     seats: Arc<Semaphore>,
+    lookups: Arc<Semaphore>,
 }
 
 impl Places {
-    /// So many of each kind.
+    /// So many of each kind, and more of what mostly waits for other machines.
     pub(crate) fn new(each: usize) -> Self {
         let places = |n| Arc::new(Semaphore::new(n));
-        Self { logins: places(each), handshakes: places(each), seats: places(handshake::SEATS) }
+        Self {
+            logins: places(each),
+            lookups: places(LOOKUPS),
+            handshakes: places(each),
+            seats: places(handshake::SEATS),
+        }
     }
 }
+
+/// Logins at once that may ask another machine for an account.
+pub(crate) const LOOKUPS: usize = 16;
 
 /// A running shard.
 pub(crate) struct ShardThread {

@@ -386,9 +386,10 @@ impl Reader {
     }
 
     /// Checks credentials where it may take long, a few at a time; not those of a client that has left.
-    fn authenticate(&self, task: AuthTask) {
+    fn authenticate(&self, task: Box<AuthTask>) {
         let (mailbox, conn) = (self.local.mailbox.clone(), Arc::clone(&self.link.conn));
-        let places = Arc::clone(&self.local.places.logins);
+        let places = &self.local.places;
+        let places = Arc::clone(if task.may_wait() { &places.lookups } else { &places.logins });
         self.local.control.spawn(async move {
             let Ok(_place) = places.acquire().await else { return };
             if conn.close_requested().is_some() {

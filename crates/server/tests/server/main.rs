@@ -11,6 +11,7 @@ mod client;
 mod commandline;
 mod floods;
 mod hostile;
+mod identity;
 mod jetstream;
 mod lifecycle;
 mod logging;

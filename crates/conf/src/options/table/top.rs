@@ -4,8 +4,6 @@ use super::{Block, Class, Entry};
 
 const PROFILING: Class = Class::NoMeaning("there is no Go profile to serve; use `perf`");
 const NO_LINKS: Class = Class::NoMeaning("there are no links to other servers");
-const OPERATORS: &str = "operators and JWT";
-const RESOLVER: &str = "account resolvers";
 
 pub(super) static TOP: Block = Block {
     title: "Top level",
@@ -171,7 +169,6 @@ pub(super) static TOP: Block = Block {
             "Run without a system account.",
         ),
         Entry::new(&["default_sentinel"], "text", "", "JWT of the user that clients without one become.")
-            .missing(OPERATORS)
             .live(),
         Entry::new(&["mappings", "maps"], "block", "", "Subject mappings of the global account.").live(),
         Entry::new(&["tls"], "block", "", "TLS for clients.").live(),
@@ -183,21 +180,20 @@ pub(super) static TOP: Block = Block {
             "JWT, path or list",
             "",
             "Operators whose accounts are trusted.",
-        )
-        .missing(OPERATORS),
-        Entry::new(&["trusted", "trusted_keys"], "key or list", "", "Public keys of trusted operators.")
-            .missing(OPERATORS),
+        ),
+        Entry::new(&["trusted", "trusted_keys"], "key or list", "", "Public keys of trusted operators."),
         Entry::new(
             &["resolver", "account_resolver", "accounts_resolver"],
             "text or block",
             "",
             "Where account JWTs are found.",
         )
-        .missing(RESOLVER),
-        Entry::new(&["resolver_tls"], "block", "", "TLS for the resolver.").missing(RESOLVER).live(),
-        Entry::new(&["resolver_preload"], "block", "", "Account JWTs to begin with.").missing(RESOLVER),
-        Entry::new(&["resolver_pinned_accounts"], "list", "", "Accounts to which the resolver is held.")
-            .missing(RESOLVER),
+        .live(),
+        Entry::new(&["resolver_tls"], "block", "", "TLS for the resolver.")
+            .missing("TLS to the account resolver")
+            .live(),
+        Entry::new(&["resolver_preload"], "block", "", "Account JWTs to begin with.").live(),
+        Entry::new(&["resolver_pinned_accounts"], "list", "", "Accounts to which the resolver is held."),
         // Features.
         Entry::new(&["jetstream"], "boolean, `enabled`, `disabled` or block", "false", "Streams."),
         Entry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores."),
