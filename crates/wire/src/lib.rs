@@ -4,6 +4,7 @@
 //! no accounts. [`parser`] turns a buffer into operations that borrow it, [`encode`] writes what a
 //! server sends, [`info`] and [`connect`] are the two JSON documents of the handshake, [`header`]
 //! reads and writes header blocks, [`json`] is JSON in the manner of Go, [`error`] holds every `-ERR` text.
+//! [`websocket`] is another way in: the upgrade of an HTTP connection, and frames around the same bytes.
 
 pub mod connect;
 pub mod encode;
@@ -12,6 +13,7 @@ pub mod header;
 pub mod info;
 pub mod json;
 pub mod parser;
+pub mod websocket;
 
 /// The version that INFO and `/varz` report: clients and suites switch features by it.
 pub const REFERENCE_VERSION: &str = "2.15.2";
