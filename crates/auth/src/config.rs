@@ -21,6 +21,8 @@ pub struct AuthConfig {
     /// Whether `no_auth_user` was not configured but follows from configuring nothing except the system
     /// account. Compat: INFO then still says `auth_required`.
     pub no_auth_user_implied: bool,
+    /// The rules for WebSocket, where those are others.
+    pub websocket: Option<Box<AuthConfig>>,
 }
 
 /// What a CONNECT must bring.
@@ -96,7 +98,16 @@ impl AuthConfig {
     /// Connections authenticate by `method`, without a `no_auth_user`.
     #[must_use]
     pub fn new(method: Method) -> Self {
-        Self { method, no_auth_user: None, no_auth_user_implied: false }
+        Self { method, no_auth_user: None, no_auth_user_implied: false, websocket: None }
+    }
+
+    /// The rules for connections of this kind.
+    #[must_use]
+    pub fn at(&self, via: ConnectionType) -> &Self {
+        match (via, &self.websocket) {
+            (ConnectionType::Websocket, Some(websocket)) => websocket,
+            _ => self,
+        }
     }
 
     /// Whether a connection must authenticate at all, be it as the `no_auth_user`.
@@ -110,6 +121,15 @@ impl AuthConfig {
     #[must_use]
     pub fn advertised(&self) -> bool {
         self.required() && (self.no_auth_user.is_none() || self.no_auth_user_implied)
+    }
+
+    /// The same for connections of this kind. Compat: over WebSocket a `no_auth_user` changes nothing.
+    #[must_use]
+    pub fn advertised_at(&self, via: ConnectionType) -> bool {
+        match via {
+            ConnectionType::Websocket => self.at(via).required(),
+            _ => self.advertised(),
+        }
     }
 
     /// Whether [`authenticate`](crate::authenticate) may take tens of milliseconds or more for these

@@ -4,13 +4,14 @@
 //! here is shared: any shard may append to the outbox and, holding its claim, write the socket.
 
 use crate::account::Account;
+use crate::entrance::Entrance;
 use crate::outbox::{Load, Outbox, Queued, Staged};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::traffic::Counter;
 use bytes::Bytes;
 use hashbrown::HashTable;
-use myelin_auth::{Permissions, ReplyGrants};
+use myelin_auth::{ConnectionType, Permissions, ReplyGrants};
 use myelin_stdx::mem::{Accountant, Kind};
 use myelin_wire::error::CloseReason;
 use std::hash::BuildHasher;
@@ -105,6 +106,8 @@ pub struct Conn {
     cid: u64,
     slot: u32,
     endpoint: Endpoint,
+    /// How it came in, if not as most do.
+    entrance: Option<Box<Entrance>>,
     pub(crate) outbox: Outbox,
     sink: Box<dyn Sink>,
     /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its subscriptions.
@@ -163,20 +166,24 @@ impl Conn {
     pub(crate) fn new(
         cid: u64,
         endpoint: Endpoint,
+        entrance: Option<Box<Entrance>>,
         sink: Box<dyn Sink>,
         commons: &Arc<Commons>,
     ) -> Arc<Self> {
+        let mut entrance = entrance;
+        let tls = entrance.as_mut().and_then(|entrance| entrance.tls.take());
         Arc::new(Self {
             cid,
             slot: commons.slots.take(),
             endpoint,
+            entrance,
             outbox: Outbox::default(),
             sink,
             headers: AtomicBool::new(false),
             no_responders: AtomicBool::new(false),
             closing: Mutex::new(None),
             is_closing: AtomicBool::new(false),
-            details: Mutex::default(),
+            details: Mutex::new(ConnDetails { tls, ..ConnDetails::default() }),
             label: OnceLock::new(),
             subs: Mutex::default(),
             rights: Mutex::default(),
@@ -193,7 +200,8 @@ impl Conn {
     /// The publisher of what services send: nobody, nowhere, and nothing can be delivered to it.
     pub(crate) fn of_services(commons: &Arc<Commons>) -> Arc<Self> {
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        Self::new(0, Endpoint { peer: nowhere, start: SystemTime::UNIX_EPOCH }, Box::new(Nowhere), commons)
+        let endpoint = Endpoint { peer: nowhere, start: SystemTime::UNIX_EPOCH };
+        Self::new(0, endpoint, None, Box::new(Nowhere), commons)
     }
 
     /// The client id of INFO and `/connz`.
@@ -209,6 +217,16 @@ impl Conn {
     /// Where it comes from.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// How it came in, if not by the clients' own listener.
+    pub(crate) fn entrance(&self) -> Option<&Entrance> {
+        self.entrance.as_deref()
+    }
+
+    /// Which kind of connection it is.
+    pub fn via(&self) -> ConnectionType {
+        self.entrance().map_or(ConnectionType::Standard, |entrance| entrance.door.via)
     }
 
     pub(crate) fn memory(&self) -> &Accountant {

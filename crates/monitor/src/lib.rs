@@ -34,5 +34,5 @@ pub use snapshot::{
     InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats,
     Json, Limits, LinkCounts, PeerCert, Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings,
     Source, Stamp, Standing, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
-    SubSnapshot, ThreadSnapshot, Tls, Traffic, Volume,
+    SubSnapshot, ThreadSnapshot, Tls, Traffic, Volume, WebSocketConfig,
 };

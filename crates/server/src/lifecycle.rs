@@ -8,7 +8,7 @@ use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::tls::{ClientOffer, ClientTls};
-use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, setup, tls};
+use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, setup, tls, websocket};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
@@ -117,6 +117,7 @@ pub(crate) struct Server {
     pub(crate) monitor_tls: Option<Arc<tls::Current>>,
     pub(crate) ports_file: Option<PathBuf>,
     pub(crate) jetstream: Option<jetstream::Running>,
+    pub(crate) websocket: Option<websocket::Listening>,
     accepting: JoinHandle<()>,
 }
 
@@ -126,6 +127,8 @@ pub(crate) struct Bound {
     pub(crate) client: SocketAddr,
     /// Where monitoring is served, and how.
     pub(crate) monitoring: Option<(Scheme, SocketAddr)>,
+    /// Where WebSocket is spoken.
+    pub(crate) websocket: Option<SocketAddr>,
 }
 
 impl Server {
@@ -142,12 +145,18 @@ impl Server {
         let client_tls = Arc::<ClientTls>::default();
         client_tls.set(ClientOffer::of(options).map_err(StartError::new)?);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
-        let shards = start_shards(&broker, control.handle(), &client_tls)?;
+        let places = Places::new(process::cores());
+        let shards = start_shards(&broker, control.handle(), &client_tls, &places)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
         let monitor_tls = monitor_tls(options)?;
         let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
+        let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+        let websocket =
+            websocket::Listening::start(options, mailboxes.clone(), &places.handshakes, log)
+                .map_err(StartError::new)?;
+        let websocket_address = websocket.as_ref().map(|listening| listening.address);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
         let advertised = advertised(options, address.port()).map_err(|(value, error)| {
@@ -155,8 +164,10 @@ impl Server {
             StartError::new(format!("{what} {value}, err={error}"))
         })?;
         broker.update_info(|info| (info.host, info.port) = advertised);
-        monitor.set_addresses(Addresses { client: address.port() });
-        let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+        monitor.set_addresses(Addresses {
+            client: address.port(),
+            websocket: websocket_address.map(|address| address.port()),
+        });
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
@@ -167,11 +178,12 @@ impl Server {
             broker,
             shards,
             monitor,
-            addresses: Bound { client: address, monitoring },
+            addresses: Bound { client: address, monitoring, websocket: websocket_address },
             client_tls,
             monitor_tls,
             ports_file: None,
             jetstream,
+            websocket,
             accepting,
         };
         server.write_ports_file();
@@ -183,7 +195,10 @@ impl Server {
     pub(crate) fn write_ports_file(&mut self) {
         let Some(directory) = &self.loaded.options.server.ports_file_dir else { return };
         let scheme = if self.broker.info().tls_required { "tls" } else { "nats" };
-        let written = ports::write(directory, (scheme, self.addresses.client), self.addresses.monitoring);
+        let is_secure = self.websocket.as_ref().is_some_and(websocket::Listening::is_secure);
+        let websocket = self.addresses.websocket.map(|at| (if is_secure { "wss" } else { "ws" }, at));
+        let client = (scheme, self.addresses.client);
+        let written = ports::write(directory, client, self.addresses.monitoring, websocket);
         self.ports_file = written.map_err(|error| self.log.error(error)).ok();
     }
 
@@ -214,6 +229,9 @@ impl Server {
     async fn lame_duck(&mut self, signals: &mut Signals, read_again: ReadAgain<'_>) {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
+        if let Some(websocket) = &mut self.websocket {
+            websocket.close().await;
+        }
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.broker.enter_lame_duck();
@@ -244,6 +262,7 @@ impl Server {
             jetstream.take_leave();
         }
         self.log.info("Initiating Shutdown...");
+        self.websocket.iter().for_each(websocket::Listening::abort);
         if !self.accepting.is_finished() {
             self.accepting.abort();
             self.log.debug("Client accept loop exiting..");
@@ -322,10 +341,10 @@ fn start_shards(
     broker: &Arc<Broker>,
     control: &Handle,
     tls: &Arc<ClientTls>,
+    places: &Places,
 ) -> Result<Vec<ShardThread>, StartError> {
-    let places = Places::new(process::cores());
     (0..process::cores())
-        .map(|index| ShardThread::start(index, broker, control, &places, tls))
+        .map(|index| ShardThread::start(index, broker, control, places, tls))
         .collect::<io::Result<_>>()
         .map_err(failed("cannot start a shard"))
 }

@@ -20,12 +20,13 @@ use std::time::Instant;
 pub struct AuthTask {
     config: Arc<AuthConfig>,
     credentials: Credentials,
+    via: ConnectionType,
 }
 
 impl AuthTask {
     /// Whether checking takes as long as a bcrypt hash does.
     pub(super) fn is_slow(&self) -> bool {
-        self.config.is_slow(&self.credentials)
+        self.config.at(self.via).is_slow(&self.credentials)
     }
 
     /// Checks the credentials.
@@ -33,7 +34,7 @@ impl AuthTask {
     /// # Errors
     /// When they are not those of anybody who may connect.
     pub fn run(self) -> Result<Identity, Reject> {
-        authenticate(&self.config, &self.credentials, ConnectionType::Standard)
+        authenticate(self.config.at(self.via), &self.credentials, self.via)
     }
 }
 
@@ -49,7 +50,7 @@ impl Session {
     pub fn greet(&self, shard: &mut Shard, after_handshake: bool) {
         let info = self.info();
         let line = Info {
-            auth_required: self.broker.auth().advertised(),
+            auth_required: self.broker.auth().advertised_at(self.conn.via()),
             tls_required: info.tls_required || after_handshake,
             ..info
         }
@@ -67,18 +68,20 @@ impl Session {
     }
 
     fn info(&self) -> Info {
-        Info {
+        let mut info = Info {
             client_id: self.conn.cid(),
             client_ip: self.conn.endpoint().peer.ip().to_string(),
             ..self.broker.info()
-        }
+        };
+        self.conn.entrance().into_iter().for_each(|entrance| entrance.show(&mut info));
+        info
     }
 
     /// INFO with what only a connected client learns: its account and its own limits.
     pub(super) fn personal_info(&self) -> Info {
         let info = Info {
             connect_info: true,
-            auth_required: self.broker.auth().required(),
+            auth_required: self.broker.auth().at(self.conn.via()).required(),
             max_payload: self.limits.max_payload.unwrap_or(self.broker.settings().max_payload),
             ..self.info()
         };
@@ -98,7 +101,7 @@ impl Session {
         if matches!(first, b'C' | b'c') {
             return None;
         }
-        if self.broker.auth().anonymous(ConnectionType::Standard).is_none() {
+        if self.anonymous().is_none() {
             return Some(self.violation(shard));
         }
         self.timers.connected(shard.settings(), now, self.conn.cid());
@@ -118,10 +121,16 @@ impl Session {
 
     /// Gives a client without CONNECT its identity, where that is allowed.
     pub(super) fn enter_anonymously(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
-        match self.broker.auth().anonymous(ConnectionType::Standard) {
+        match self.anonymous() {
             Some(identity) => self.enter(shard, identity, now),
             None => Verdict::Close(self.violation(shard)),
         }
+    }
+
+    /// Who a client without credentials is.
+    fn anonymous(&self) -> Option<Identity> {
+        let via = self.conn.via();
+        self.broker.auth().at(via).anonymous(via)
     }
 
     pub(super) fn violation(&self, shard: &mut Shard) -> CloseReason {
@@ -136,6 +145,9 @@ impl Session {
     pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> Step {
         if self.connect.read(json).is_err() {
             return self.bad_json(&connect_fault(json));
+        }
+        if let Some(entrance) = self.conn.entrance() {
+            entrance.complete(&mut self.connect);
         }
         self.introduce(now);
         if matches!(&self.state, State::Ready(ready) if ready.connected) {
@@ -159,7 +171,8 @@ impl Session {
     /// The check of CONNECT's credentials by the rules now in force, which from here on count for this session.
     pub(super) fn auth_task(&mut self) -> AuthTask {
         self.auth = self.broker.auth();
-        AuthTask { config: Arc::clone(&self.auth), credentials: credentials(&self.connect) }
+        let (config, via) = (Arc::clone(&self.auth), self.conn.via());
+        AuthTask { config, credentials: credentials(&self.connect), via }
     }
 
     /// Notes for monitoring what the client says of itself, whether it is let in or not.

@@ -69,7 +69,7 @@ impl Session {
 
     /// Whether the user is in another account now or in none. Compat: such clients are closed without a word.
     fn has_moved(&self, account: &str, auth: &AuthConfig) -> bool {
-        let Method::Users(users) = &auth.method else { return false };
+        let Method::Users(users) = &auth.at(self.conn.via()).method else { return false };
         let name = &self.connect.user;
         !name.is_empty() && users.get(name).is_none_or(|user| user.account.as_str() != account)
     }

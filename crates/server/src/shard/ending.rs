@@ -1,6 +1,7 @@
 //! How a connection ends: its subscriptions first, its last words next, its socket last.
 
 use super::reader::Reader;
+use myelin_wire::websocket::close;
 use myelin_wire::error::CloseReason;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +30,12 @@ impl Reader {
                 }
             };
             let _ = tokio::time::timeout(patience(reason), linger).await;
+        }
+        let answer = self.frames.as_ref().and_then(|frames| frames.farewell());
+        if answer.is_some() || has_last_words(reason) {
+            if let Some(frames) = &self.link.frames {
+                frames.farewell(&answer.unwrap_or_else(|| close::farewell(reason)), &self.link);
+            }
             if let Some(tls) = self.link.secure() {
                 tls.farewell(&self.link.write);
             }

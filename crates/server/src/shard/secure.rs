@@ -298,7 +298,7 @@ impl Read for Polled<'_, '_, '_> {
 ///
 /// # Errors
 /// In words for the log.
-pub(super) async fn handshake(
+pub(crate) async fn handshake(
     socket: Arc<OwnedWriteHalf>,
     peer: SocketAddr,
     config: Arc<ServerConfig>,

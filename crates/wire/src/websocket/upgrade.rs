@@ -76,6 +76,8 @@ enum Status {
     MethodNotAllowed,
     BadRequest,
     Forbidden,
+    /// Nothing is said.
+    Silent,
     /// What is no HTTP, or not as much of it as is needed: the status line, which is the body too.
     NoHttp(&'static str),
 }
@@ -94,6 +96,11 @@ impl Refusal {
         Self::no_http("431 Request Header Fields Too Large")
     }
 
+    /// For one that is followed by something before it is answered. Compat: the connection ends without an answer.
+    pub fn too_eager() -> Self {
+        Self::new(Status::Silent, "client sent data before handshake is complete")
+    }
+
     /// For one that does not come to its end in time.
     pub fn unfinished() -> Self {
         Self::no_http(request::BAD)
@@ -107,6 +114,7 @@ impl Refusal {
                 let headers = "Content-Type: text/plain; charset=utf-8\r\nConnection: close";
                 return format!("HTTP/1.1 {line}\r\n{headers}\r\n\r\n{line}").into_bytes();
             }
+            Status::Silent => return Vec::new(),
             Status::NotFound => "404 Not Found",
             Status::MethodNotAllowed => "405 Method Not Allowed",
             Status::BadRequest => "400 Bad Request",
