@@ -20,6 +20,7 @@ mod reload;
 mod resources;
 mod slow;
 mod tls;
+mod websocket;
 
 use std::time::{Duration, Instant};
 

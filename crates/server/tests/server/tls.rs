@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_nats::ConnectOptions;
@@ -20,13 +21,13 @@ use crate::raw::Raw;
 use crate::{PATIENCE, soon};
 
 /// An authority, and certificates that it has signed.
-struct Lab {
+pub(crate) struct Lab {
     dir: TempDir,
     ca: Issuer<'static, KeyPair>,
 }
 
 impl Lab {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("what a test needs");
         let mut params = CertificateParams::new(Vec::new()).expect("what a test needs");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -39,7 +40,7 @@ impl Lab {
     }
 
     /// Writes `NAME.pem` and `NAME.key`; returns what pins the key.
-    fn sign(&self, name: &str) -> String {
+    pub(crate) fn sign(&self, name: &str) -> String {
         let key = KeyPair::generate().expect("what a test needs");
         let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])
             .expect("what a test needs");
@@ -51,8 +52,13 @@ impl Lab {
         Sha256::digest(key.subject_public_key_info()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// One of its files.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
     /// The configuration text of a server with this certificate and `more` in its block.
-    fn block(&self, more: &str) -> String {
+    pub(crate) fn block(&self, more: &str) -> String {
         let dir = self.dir.path().display();
         format!(
             "tls {{ cert_file: \"{dir}/server.pem\", key_file: \"{dir}/server.key\", {} }}\n",
@@ -94,7 +100,7 @@ impl Lab {
         self.shake(socket, shown)
     }
 
-    fn shake(&self, socket: TcpStream, shown: Option<&str>) -> Secure {
+    pub(crate) fn shake(&self, socket: TcpStream, shown: Option<&str>) -> Secure {
         let name = ServerName::try_from("localhost").expect("what a test needs");
         let connection = ClientConnection::new(self.config(shown), name).expect("what a test needs");
         Secure(StreamOwned::new(connection, socket))
@@ -121,9 +127,13 @@ fn greeted(server: &Server) -> (TcpStream, String) {
 }
 
 /// A raw client over TLS.
-struct Secure(StreamOwned<ClientConnection, TcpStream>);
+pub(crate) struct Secure(StreamOwned<ClientConnection, TcpStream>);
 
 impl Secure {
+    pub(crate) fn into_stream(self) -> StreamOwned<ClientConnection, TcpStream> {
+        self.0
+    }
+
     fn send(&mut self, text: &str) {
         self.0.write_all(text.as_bytes()).expect("what a test needs");
         self.0.flush().expect("what a test needs");

@@ -125,6 +125,8 @@ impl Inflater {
                 input.len()
             }
             Ok(Status::Ok | Status::BufError) => (self.inner.total_in() - taken) as usize,
+            // What came out before it went wrong counts.
+            Err(_) if produced > 0 => (self.inner.total_in() - taken) as usize,
             Err(_) => return Err(Fault::Compression),
         };
         Ok(Inflated { consumed, produced })

@@ -407,11 +407,7 @@ impl Inflation {
             let step = inflater.inflate(input, &mut room[*out..])?;
             *at += step.consumed;
             self.ready -= step.consumed;
-            *out += step.produced;
-            self.produced += step.produced as u64;
-            if self.produced > budget {
-                return Err(Fault::TooBig);
-            }
+            self.spend(step.produced, out, budget)?;
             if step.consumed == 0 && step.produced == 0 {
                 return Err(Fault::Compression);
             }
@@ -420,16 +416,24 @@ impl Inflation {
             return Ok(true);
         }
         let (produced, is_all) = inflater.finish(&mut room[*out..])?;
-        *out += produced;
-        self.produced += produced as u64;
-        if self.produced > budget {
-            return Err(Fault::TooBig);
-        }
+        self.spend(produced, out, budget)?;
         if is_all {
             (self.is_ending, self.produced) = (false, 0);
             self.inflater.take().into_iter().for_each(|inflater| pool.give_back(inflater));
         }
         Ok(is_all)
+    }
+
+    /// Counts content; what is beyond the budget is not handed out.
+    fn spend(&mut self, produced: usize, out: &mut usize, budget: u64) -> Result<(), Fault> {
+        let left = budget.saturating_sub(self.produced);
+        self.produced += produced as u64;
+        if produced as u64 > left {
+            *out += left as usize;
+            return Err(Fault::TooBig);
+        }
+        *out += produced;
+        Ok(())
     }
 }
 

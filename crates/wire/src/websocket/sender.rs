@@ -268,7 +268,9 @@ impl Sender {
             return if report > 0 { Ok(report) } else { Err(io::ErrorKind::WouldBlock.into()) };
         }
         let packed = std::mem::take(&mut self.packed);
-        deflater.into_iter().for_each(|deflater| deflater.give_back(packed));
+        if let Some(deflater) = deflater {
+            deflater.give_back(packed);
+        }
         Ok(std::mem::take(&mut self.stands_for))
     }
 }

@@ -142,7 +142,8 @@ fn small_things_are_not_compressed() {
 
 #[test]
 fn a_compressed_message_is_cut_for_browsers_but_not_for_all() {
-    let noise: Vec<u8> = (0..40_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let next = |seed: &u64| Some(seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    let noise: Vec<u8> = std::iter::successors(Some(1), next).take(40_000).map(|n| (n >> 40) as u8).collect();
     let taste = Taste { compresses: true, ..BROWSER };
     let cut = frames(&send_at_once(taste, &[&noise]).seen);
     assert!(cut.len() > 1 && cut.iter().all(|(_, payload)| payload.len() <= 4096));
