@@ -353,6 +353,22 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_websocket_may_change() {
+        let block = |port: &str, more: &str| format!("websocket {{ port: {port}, no_tls: true, {more} }}");
+        let same = [("-1", ""), ("8888", ""), ("-1", "compression: false")];
+        for (port, more) in same {
+            assert_eq!(compare(&block("-1", ""), &block(port, more)), Ok(String::new()), "{port} {more}");
+        }
+        let lists = ["origins: [\"http://a\", \"http://b\"]", "origins: [\"http://b\", \"http://a\"]"];
+        assert_eq!(compare(&block("-1", lists[0]), &block("-1", lists[1])), Ok(String::new()));
+        for (port, more) in [("80", ""), ("-1", "compression: true"), ("-1", "headers { a: b }")] {
+            let error = compare(&block("-1", ""), &block(port, more)).unwrap_err();
+            assert!(error.starts_with("config reload not supported for Websocket: old={0.0.0.0 -1}"), "{error}");
+        }
+        assert!(compare(&block("-1", ""), "").is_err() && compare("", &block("-1", "")).is_err());
+    }
+
+    #[test]
     fn what_needs_a_restart_refuses_the_reload() {
         for (old, new, text) in [
             ("", "port: 4999", "Port: old=4222, new=4999"),

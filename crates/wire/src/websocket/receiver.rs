@@ -407,7 +407,7 @@ impl Inflation {
             let step = inflater.inflate(input, &mut room[*out..])?;
             *at += step.consumed;
             self.ready -= step.consumed;
-            self.spend(step.produced, out, budget)?;
+            spend(&mut self.produced, step.produced, out, budget)?;
             if step.consumed == 0 && step.produced == 0 {
                 return Err(Fault::Compression);
             }
@@ -416,25 +416,25 @@ impl Inflation {
             return Ok(true);
         }
         let (produced, is_all) = inflater.finish(&mut room[*out..])?;
-        self.spend(produced, out, budget)?;
+        spend(&mut self.produced, produced, out, budget)?;
         if is_all {
             (self.is_ending, self.produced) = (false, 0);
             self.inflater.take().into_iter().for_each(|inflater| pool.give_back(inflater));
         }
         Ok(is_all)
     }
+}
 
-    /// Counts content; what is beyond the budget is not handed out.
-    fn spend(&mut self, produced: usize, out: &mut usize, budget: u64) -> Result<(), Fault> {
-        let left = budget.saturating_sub(self.produced);
-        self.produced += produced as u64;
-        if produced as u64 > left {
-            *out += left as usize;
-            return Err(Fault::TooBig);
-        }
-        *out += produced;
-        Ok(())
+/// Counts content; what is beyond the budget is not handed out.
+fn spend(spent: &mut u64, produced: usize, out: &mut usize, budget: u64) -> Result<(), Fault> {
+    let left = budget.saturating_sub(*spent);
+    *spent += produced as u64;
+    if produced as u64 > left {
+        *out += left as usize;
+        return Err(Fault::TooBig);
     }
+    *out += produced;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -398,16 +398,18 @@ mod tests {
         ("allow_non_tls", "", "allow_non_tls: true"),
         ("jetstream", "", "jetstream: true"),
         ("store_dir", "", "store_dir: x"),
+        ("websocket", "", "websocket { port: -1, no_tls: true }"),
     ];
 
     #[test]
     fn a_reload_changes_what_the_table_says() {
         let options = |text: &str| load_text(text.as_bytes(), &|_| None).expect(text).options;
+        let bound = crate::Bound { client: 4222, websocket: None };
         for (name, old, new) in CHANGED {
             let entry = Scope::Top.find(name).expect(name);
             let (old, new) = (options(old), options(new));
             assert_ne!(old, new, "{name} changes nothing");
-            assert_eq!(changes(&old, &new, 4222).is_ok(), entry.reloads, "{name}");
+            assert_eq!(changes(&old, &new, bound).is_ok(), entry.reloads, "{name}");
         }
         let is_idle = |entry: &Entry| matches!(entry.class, Class::Missing(_) | Class::NoMeaning(_));
         let mut left = Scope::Top.block().entries.iter().filter(|entry| !is_idle(entry));
