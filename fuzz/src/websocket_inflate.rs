@@ -62,7 +62,8 @@ fn deflate(content: &[u8]) {
     if content.is_empty() {
         return;
     }
-    let written = Sender::new(taste).write(&[IoSlice::new(content)], Some(&mut Deflater::default()), &mut out);
+    let written =
+        Sender::new(taste).write(&[IoSlice::new(content)], Some(&mut Deflater::default()), &mut out);
     assert_eq!(written.expect("the transport takes all"), content.len());
     let mut receiver = Receiver::new(false, true);
     let half = content.len() + 64;

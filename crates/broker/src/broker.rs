@@ -3,8 +3,8 @@
 use crate::account::{Account, AccountLimits};
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, NextDirectory, SetupError};
-use crate::entrance::Entrance;
 use crate::ended::{ClosedConn, PastTraffic};
+use crate::entrance::Entrance;
 use crate::log::{Level, Log, RateLimit};
 use crate::registry::Registry;
 use crate::settings::Settings;

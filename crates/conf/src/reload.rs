@@ -211,7 +211,8 @@ impl Changes<'_> {
             }
             (websocket, o.websocket.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default())
         };
-        if compared(self.old) == compared(self.new) && self.old.websocket.tls.is_some() == self.new.websocket.tls.is_some()
+        if compared(self.old) == compared(self.new)
+            && self.old.websocket.tls.is_some() == self.new.websocket.tls.is_some()
         {
             return Ok(());
         }
@@ -363,7 +364,10 @@ mod tests {
         assert_eq!(compare(&block("-1", lists[0]), &block("-1", lists[1])), Ok(String::new()));
         for (port, more) in [("80", ""), ("-1", "compression: true"), ("-1", "headers { a: b }")] {
             let error = compare(&block("-1", ""), &block(port, more)).unwrap_err();
-            assert!(error.starts_with("config reload not supported for Websocket: old={0.0.0.0 -1}"), "{error}");
+            assert!(
+                error.starts_with("config reload not supported for Websocket: old={0.0.0.0 -1}"),
+                "{error}"
+            );
         }
         assert!(compare(&block("-1", ""), "").is_err() && compare("", &block("-1", "")).is_err());
     }

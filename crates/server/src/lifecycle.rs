@@ -153,9 +153,8 @@ impl Server {
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
-        let websocket =
-            websocket::Listening::start(options, mailboxes.clone(), &places.handshakes, log)
-                .map_err(StartError::new)?;
+        let websocket = websocket::Listening::start(options, mailboxes.clone(), &places.handshakes, log)
+            .map_err(StartError::new)?;
         let websocket_address = websocket.as_ref().map(|listening| listening.address);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;

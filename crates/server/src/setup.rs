@@ -66,7 +66,8 @@ fn websocket_auth(options: &Options, clients: &AuthConfig) -> Option<AuthConfig>
     let method = match (&from.token, &from.user) {
         (Some(token), _) => Method::Token(secret(token)),
         (None, Some(name)) => {
-            let password = from.password.as_ref().map_or_else(|| StoredSecret::Plain(Secret::new("")), secret);
+            let password =
+                from.password.as_ref().map_or_else(|| StoredSecret::Plain(Secret::new("")), secret);
             Method::SingleUser { name: name.clone(), password }
         }
         (None, None) if no_auth_user.is_some() => clients.method.clone(),

@@ -1,8 +1,8 @@
 //! How a connection ends: its subscriptions first, its last words next, its socket last.
 
 use super::reader::Reader;
-use myelin_wire::websocket::close;
 use myelin_wire::error::CloseReason;
+use myelin_wire::websocket::close;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

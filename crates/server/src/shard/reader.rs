@@ -285,12 +285,7 @@ impl Reader {
     }
 
     /// Reads what the peer has sent, without encryption and frames, to the front of `buf`: at most so many bytes.
-    fn poll_content(
-        &mut self,
-        cx: &mut Context<'_>,
-        buf: &mut [u8],
-        most: usize,
-    ) -> Poll<io::Result<usize>> {
+    fn poll_content(&mut self, cx: &mut Context<'_>, buf: &mut [u8], most: usize) -> Poll<io::Result<usize>> {
         if self.frames.is_some() {
             return self.poll_frames(cx, buf, most);
         }

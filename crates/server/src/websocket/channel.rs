@@ -44,9 +44,7 @@ impl Channel {
                 Some(connection) if connection.wants_write() => {
                     connection.write_tls(&mut Socket(&self.stream)).map(drop)
                 }
-                None if !bytes.is_empty() => {
-                    self.stream.try_write(bytes).map(|n| bytes = &bytes[n..])
-                }
+                None if !bytes.is_empty() => self.stream.try_write(bytes).map(|n| bytes = &bytes[n..]),
                 _ => return Ok(()),
             };
             match written {

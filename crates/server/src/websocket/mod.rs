@@ -7,11 +7,11 @@
 mod channel;
 mod handshake;
 
+use crate::fault;
 use crate::listener::{Acceptor, bind, place};
 use crate::logging::Logger;
 use crate::shard::{Mail, Mailbox};
 use crate::tls::{Offer, Peers, offer};
-use crate::fault;
 use handshake::{Failure, shake};
 use myelin_auth::ConnectionType;
 use myelin_broker::Door;

@@ -94,10 +94,7 @@ mod tests {
         assert_eq!(answer(b""), Ok(Vec::new()));
         assert_eq!(answer(b"\x03\xe8bye"), Ok(b"\x03\xe8bye".to_vec()));
         assert_eq!(answer(b"x"), Err(None));
-        assert_eq!(
-            answer(b"\x03\xe8\xff"),
-            Ok(b"\x03\xefinvalid utf8 body in close frame".to_vec())
-        );
+        assert_eq!(answer(b"\x03\xe8\xff"), Ok(b"\x03\xefinvalid utf8 body in close frame".to_vec()));
         for status in [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000] {
             assert_eq!(answer(&u16::to_be_bytes(status)), Err(Some(status)));
         }

@@ -207,8 +207,7 @@ mod tests {
 
     #[test]
     fn messages_survive_in_any_room() {
-        let noise: Vec<u8> =
-            (0..100_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let noise: Vec<u8> = (0..100_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for room in [1, 7, 100, 4096, 1_000_000] {
             round_trip(&[], room);
             round_trip(&[b"a"], room);

@@ -74,8 +74,7 @@ fn content(bytes: &[u8]) -> (Vec<u8>, Vec<u8>, Option<Ending>) {
     let half = 32 << 20;
     let mut buf = vec![0; half + bytes.len()];
     buf[half..].copy_from_slice(bytes);
-    let n =
-        receiver.decode(&mut buf, Place { from: half, len: bytes.len(), most: half }, 1 << 30, &mut pool);
+    let n = receiver.decode(&mut buf, Place { from: half, len: bytes.len(), most: half }, 1 << 30, &mut pool);
     (buf[..n].to_vec(), receiver.take_answers().unwrap_or_default(), receiver.ending().cloned())
 }
 

@@ -184,9 +184,9 @@ fn grant(request: &Request<'_>, rules: &Rules) -> Result<Upgrade, Refusal> {
     }
     let origin = request.get("Origin").filter(|origin| !origin.is_empty());
     let origin = origin.or_else(|| request.get("Sec-WebSocket-Origin").filter(|origin| !origin.is_empty()));
-    origin.map_or(Ok(()), |origin| origin::check(origin, host, rules)).map_err(|reason| {
-        Refusal::new(Status::Forbidden, format!("origin not allowed: {reason}"))
-    })?;
+    origin
+        .map_or(Ok(()), |origin| origin::check(origin, host, rules))
+        .map_err(|reason| Refusal::new(Status::Forbidden, format!("origin not allowed: {reason}")))?;
     let compresses = rules.compression && request.offers_compression();
     let is_masked = request.get("Nats-No-Masking") != Some("true");
     Ok(Upgrade {
@@ -213,7 +213,8 @@ fn taste(agent: &str, compresses: bool) -> Taste {
 }
 
 fn answer(key: &str, compresses: bool, is_masked: bool, rules: &Rules) -> Vec<u8> {
-    let mut answer = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n".to_owned();
+    let mut answer =
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n".to_owned();
     answer.push_str(&format!("Sec-WebSocket-Accept: {}\r\n", accept(key)));
     if compresses {
         answer.push_str("Sec-WebSocket-Extensions: permessage-deflate; ");

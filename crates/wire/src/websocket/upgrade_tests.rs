@@ -54,7 +54,8 @@ fn a_request_is_granted_in_the_references_words() {
 fn refusals_are_the_references() {
     let rules = Rules::default();
     let bad = |reason: &str| ("400 Bad Request".to_owned(), Some(reason.to_owned()));
-    let start = |from: usize, until: usize| FINE.split_inclusive("\r\n").take(until).skip(from).collect::<String>();
+    let start =
+        |from: usize, until: usize| FINE.split_inclusive("\r\n").take(until).skip(from).collect::<String>();
     let line = "GET / HTTP/1.1";
     for (line, headers, expected) in [
         ("GET / HTTP/1.0", start(1, 5), bad("'Host' missing in request")),
@@ -75,7 +76,11 @@ fn refusals_are_the_references() {
         ),
         (line, start(1, 5), ("400 Bad Request: missing required Host header".to_owned(), None)),
         (line, "Host: a b\r\n".to_owned(), ("400 Bad Request: malformed Host header".to_owned(), None)),
-        (line, "Host: a\r\nHost: a\r\n".to_owned(), ("400 Bad Request: too many Host headers".to_owned(), None)),
+        (
+            line,
+            "Host: a\r\nHost: a\r\n".to_owned(),
+            ("400 Bad Request: too many Host headers".to_owned(), None),
+        ),
         (line, "Host a\r\n".to_owned(), ("400 Bad Request".to_owned(), None)),
         ("GARBAGE", String::new(), ("400 Bad Request".to_owned(), None)),
         (

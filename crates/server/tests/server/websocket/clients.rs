@@ -57,7 +57,8 @@ async fn all_is_well(clients: &[Client]) {
     let answer = soon("an answer", clients[1].request("ask", "why".into())).await.unwrap();
     assert_eq!(answer.payload, "why");
     let stream = jetstream::new(clients[1].clone());
-    let config = stream::Config { name: "S".to_owned(), subjects: vec!["s.>".to_owned()], ..Default::default() };
+    let config =
+        stream::Config { name: "S".to_owned(), subjects: vec!["s.>".to_owned()], ..Default::default() };
     soon("a stream", stream.create_stream(config)).await.unwrap();
     for _ in 0..50 {
         soon("an acknowledgement", stream.publish("s.x", "y".into()).await.unwrap()).await.unwrap();
@@ -95,7 +96,8 @@ async fn the_official_client_notices_nothing_of_encryption() {
     }
     all_is_well(&clients).await;
     let page = server.page("/connz");
-    let secure: Vec<_> = page["connections"].as_array().unwrap().iter().filter(|c| c["type"] == "websocket").collect();
+    let secure: Vec<_> =
+        page["connections"].as_array().unwrap().iter().filter(|c| c["type"] == "websocket").collect();
     assert_eq!(secure.len(), 5);
     assert!(secure.iter().all(|conn| conn["tls_version"] == "1.3"), "{page}");
     assert!(server.page("/varz")["websocket"]["tls_cert_not_after"].is_string());
@@ -106,7 +108,8 @@ async fn the_official_client_notices_nothing_of_encryption() {
 #[test]
 fn encryption_has_to_be_there() {
     let lab = Lab::new();
-    let config = format!("websocket {{ {BLOCK}, compression: true, handshake_timeout: \"1s\", {} }}", lab.block(""));
+    let config =
+        format!("websocket {{ {BLOCK}, compression: true, handshake_timeout: \"1s\", {} }}", lab.block(""));
     let server = Server::with_config(&config);
     let at = secure_address(&server);
     let mut plain = dial(at);

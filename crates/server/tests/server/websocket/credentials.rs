@@ -145,7 +145,9 @@ fn info_asks_for_credentials_as_the_reference_does() {
 
 #[test]
 fn the_block_has_a_time_of_its_own() {
-    for server in &servers("authorization { timeout: 0.2 }", "authorization { user: a, password: p, timeout: 60 }") {
+    for server in
+        &servers("authorization { timeout: 0.2 }", "authorization { user: a, password: p, timeout: 60 }")
+    {
         let rest = Peer::open(address(server), "").rest();
         assert_eq!(rest.lines(), ["-ERR 'Authentication Timeout'"]);
         assert_eq!(rest.closed_with(), Some((1008, "Authentication Timeout".to_owned())));

@@ -1,6 +1,8 @@
 //! Frames both ways.
 
-use super::peer::{BINARY, CLOSE, COMPRESSED, DEFLATE, FIN, PING, Peer, TEXT, deflate, frame, header, packed};
+use super::peer::{
+    BINARY, CLOSE, COMPRESSED, DEFLATE, FIN, PING, Peer, TEXT, deflate, frame, header, packed,
+};
 use super::{address, server, servers};
 
 const CONNECT: &[u8] = b"CONNECT {\"verbose\":false}\r\nPING\r\n";
@@ -246,7 +248,10 @@ fn who_is_behind_gets_everything_once_it_reads() {
         let body = pattern(100_000);
         let count = 60;
         for i in 0..count {
-            fast.send(&frame(BINARY, &[format!("PUB a.{i} 0\r\n\r\n").as_bytes(), b"PUB a 100000\r\n", &body, b"\r\n"].concat()));
+            fast.send(&frame(
+                BINARY,
+                &[format!("PUB a.{i} 0\r\n\r\n").as_bytes(), b"PUB a 100000\r\n", &body, b"\r\n"].concat(),
+            ));
             // Answered in the middle of it all.
             slow.send(&frame(PING, &[i]));
         }

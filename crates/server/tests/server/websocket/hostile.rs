@@ -2,7 +2,9 @@
 //! compression bomb before authentication (2026-02), lengths that make no sense (2026-03), memory for what never ends
 //! (2026-11), the path of a protocol that is off (2026-27).
 
-use super::peer::{BINARY, COMPRESSED, DEFLATE, FIN, PING, Peer, UPGRADE, deflate, dial, frame, header, packed};
+use super::peer::{
+    BINARY, COMPRESSED, DEFLATE, FIN, PING, Peer, UPGRADE, deflate, dial, frame, header, packed,
+};
 use super::{address, server};
 use crate::eventually;
 use crate::process::Server;
@@ -117,7 +119,8 @@ fn lengths_that_make_no_sense_cost_nothing() {
 /// 2026-11: nothing is gathered that has no end.
 #[test]
 fn what_never_ends_is_not_kept() {
-    let server = server("compression: true, handshake_timeout: \"30s\"", &format!("{LOGIN}\nmax_connections: 1000"));
+    let server =
+        server("compression: true, handshake_timeout: \"30s\"", &format!("{LOGIN}\nmax_connections: 1000"));
     let at = address(&server);
     let grown = growth(&server, |look| {
         let piece = frame(0, &[b' '; 4000]);

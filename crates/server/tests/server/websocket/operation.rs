@@ -51,7 +51,10 @@ fn open_and_closed_connections_say_what_they_are() {
     let server = server("", "");
     let mut peer = Peer::connect(address(&server), ",\"name\":\"me\"");
     let conn = &server.page("/connz?subs=1")["connections"][0];
-    assert_eq!((&conn["kind"], &conn["type"], &conn["name"]), (&json!("Client"), &json!("websocket"), &json!("me")));
+    assert_eq!(
+        (&conn["kind"], &conn["type"], &conn["name"]),
+        (&json!("Client"), &json!("websocket"), &json!("me"))
+    );
     peer.send(&super::peer::frame(super::peer::CLOSE, b"\x03\xe8"));
     assert_eq!(peer.rest().closed_with(), Some((1000, String::new())));
     eventually("a closed connection", || {
@@ -87,7 +90,8 @@ fn a_port_that_is_taken_ends_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("server.conf");
     std::fs::write(&file, text).unwrap();
-    let output = Command::new(PROGRAM).args(["-a", "127.0.0.1", "-p", "-1", "-c"]).arg(file).output().unwrap();
+    let output =
+        Command::new(PROGRAM).args(["-a", "127.0.0.1", "-p", "-1", "-c"]).arg(file).output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr);
     let expected = format!(
         "[FTL] Unable to listen for websocket connections: listen tcp 127.0.0.1:{port}: bind: address already in use"
@@ -102,7 +106,9 @@ fn the_ports_file_names_it() {
     for server in &servers("", &around) {
         let found = || {
             let files = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
-            files.into_iter().find(|path| path.to_string_lossy().contains(&format!("_{}.ports", server.pid())))
+            files
+                .into_iter()
+                .find(|path| path.to_string_lossy().contains(&format!("_{}.ports", server.pid())))
         };
         eventually("a ports file", || {
             let text = found().map(|path| std::fs::read_to_string(path).unwrap()).unwrap_or_default();
