@@ -5,7 +5,7 @@
 //! transport takes at once.
 
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
-use myelin_wire::websocket::{Ending, Place, Receiver, Sender, Taste};
+use myelin_wire::websocket::{Allowance, Ending, Place, Receiver, Sender, Taste};
 use std::io::{self, IoSlice};
 
 const BUDGET: u64 = 1 << 16;
@@ -18,23 +18,28 @@ pub fn websocket_frames(data: &[u8]) {
     let (is_masked, may_compress) = (choice & 1 != 0, choice & 2 != 0);
     let piece = 1 + usize::from(choice >> 2);
     let new = || Receiver::new(is_masked, may_compress);
-    let whole = receive(new(), bytes, bytes.len().max(1), 1 << 18);
-    assert_eq!(receive(new(), bytes, piece, 1 + piece * 3), whole);
+    let whole = receive(new(), bytes, bytes.len().max(1), 1 << 18, usize::MAX);
+    assert_eq!(receive(new(), bytes, piece, 1 + piece * 3, usize::MAX), whole);
+    // A client that is let in somewhere: until then, messages are gathered.
+    assert_eq!(receive(new(), bytes, piece, 1 + piece * 3, bytes.len() / 2), whole);
     assert!(whole.0.len() as u64 <= bytes.len() as u64 * (BUDGET + 1));
     send(bytes, *choice, piece);
 }
 
-fn receive(mut receiver: Receiver, bytes: &[u8], read: usize, most: usize) -> Outcome {
+/// Messages are gathered in the first `unknown` bytes, unless that is all.
+fn receive(mut receiver: Receiver, bytes: &[u8], read: usize, most: usize, unknown: usize) -> Outcome {
     let mut pool = Inflaters::default();
     let (mut content, mut answers) = (Vec::new(), 0);
     let (from, most) = if receiver.may_compress() { (most, most) } else { (0, most.max(read)) };
-    for piece in bytes.chunks(read) {
-        let mut buf = vec![0; from + read];
+    for (i, piece) in bytes.chunks(read).enumerate() {
+        let gathered = (unknown < usize::MAX && i * read < unknown).then_some(1 << 20);
+        let allowed = Allowance { content: BUDGET, gathered };
+        let mut buf = vec![0; from + read + bytes.len()];
         buf[from..from + piece.len()].copy_from_slice(piece);
-        let n = receiver.decode(&mut buf, Place { from, len: piece.len(), most }, BUDGET, &mut pool);
+        let n = receiver.decode(&mut buf, Place { from, len: piece.len(), most }, allowed, &mut pool);
         content.extend_from_slice(&buf[..n]);
         while receiver.has_rest() {
-            let n = receiver.resume(&mut buf, from, most, BUDGET, &mut pool);
+            let n = receiver.resume(&mut buf, from, most, allowed, &mut pool);
             content.extend_from_slice(&buf[..n]);
         }
         let taken = receiver.take_answers().unwrap_or_default().len();
@@ -69,6 +74,6 @@ fn send(content: &[u8], choice: u8, allowed: usize) {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
         }
     }
-    let (came, ending) = receive(Receiver::new(false, true), &wire, wire.len().max(1), 1 << 18);
+    let (came, ending) = receive(Receiver::new(false, true), &wire, wire.len().max(1), 1 << 18, usize::MAX);
     assert!(ending.is_none() && came == content);
 }

@@ -4,10 +4,11 @@
 //! ends the connection and nothing else. What deflates inflates.
 
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
-use myelin_wire::websocket::{Ending, Fault, Place, Receiver, Sender, Taste};
+use myelin_wire::websocket::{Allowance, Ending, Fault, Place, Receiver, Sender, Taste};
 use std::io::IoSlice;
 
 const BUDGET: u64 = 1 << 14;
+const ALLOWED: Allowance = Allowance { content: BUDGET, gathered: None };
 
 /// Any bytes as a compressed message, and as the content of one.
 pub fn websocket_inflate(data: &[u8]) {
@@ -39,13 +40,13 @@ fn inflate(bytes: &[u8], cut: usize, room: usize) -> (Vec<u8>, Option<Ending>) {
         let mut buf = vec![0; room + frame.len()];
         buf[room..].copy_from_slice(&frame);
         let place = Place { from: room, len: frame.len(), most: room };
-        let mut n = receiver.decode(&mut buf, place, BUDGET, &mut pool);
+        let mut n = receiver.decode(&mut buf, place, ALLOWED, &mut pool);
         loop {
             content.extend_from_slice(&buf[..n]);
             if !receiver.has_rest() {
                 break;
             }
-            n = receiver.resume(&mut buf, room, room, BUDGET, &mut pool);
+            n = receiver.resume(&mut buf, room, room, ALLOWED, &mut pool);
         }
     }
     assert!(content.len() as u64 <= BUDGET);
@@ -70,6 +71,6 @@ fn deflate(content: &[u8]) {
     let mut buf = vec![0; half + wire.len()];
     buf[half..].copy_from_slice(&wire);
     let place = Place { from: half, len: wire.len(), most: half };
-    let n = receiver.decode(&mut buf, place, 1 << 20, &mut Inflaters::default());
+    let n = receiver.decode(&mut buf, place, Allowance { content: 1 << 20, gathered: None }, &mut Inflaters::default());
     assert_eq!(&buf[..n], content);
 }

@@ -15,7 +15,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use myelin_broker::{AuthTask, Endpoint, Entrance, Level, Refreshed, Session, Sink, Verdict, Why};
 use myelin_conf::options::HandshakeFirst;
 use myelin_wire::error::CloseReason;
-use myelin_wire::websocket::{Receiver, Sender};
+use myelin_wire::websocket::{Allowance, Receiver, Sender};
 use std::cell::RefMut;
 use std::future::poll_fn;
 use std::io;
@@ -295,15 +295,15 @@ impl Reader {
     }
 
     fn poll_frames(&mut self, cx: &mut Context<'_>, buf: &mut [u8], most: usize) -> Poll<io::Result<usize>> {
-        let budget = match self.session.is_ready() {
-            true => {
-                let payload = u64::from(self.local.shard.borrow().settings().max_payload);
-                (payload * PAYLOADS_PER_MESSAGE).min(MOST_PER_MESSAGE).max(payload + UNKNOWN_PER_MESSAGE)
-            }
-            false => UNKNOWN_PER_MESSAGE,
+        let allowed = if self.session.is_ready() {
+            let payload = u64::from(self.local.shard.borrow().settings().max_payload);
+            let content = (payload * PAYLOADS_PER_MESSAGE).min(MOST_PER_MESSAGE);
+            Allowance { content: content.max(payload + UNKNOWN_PER_MESSAGE), gathered: None }
+        } else {
+            Allowance { content: UNKNOWN_PER_MESSAGE, gathered: Some(READ_UNKNOWN) }
         };
         let Some(frames) = &mut self.frames else { return Poll::Pending };
-        frames.poll_read(cx, &mut self.read, &self.link, buf, Wish { most, budget })
+        frames.poll_read(cx, &mut self.read, &self.link, buf, Wish { most, allowed })
     }
 
     /// Nothing more can be read.

@@ -7,7 +7,7 @@
 use super::link::Link;
 use myelin_broker::{Conn, Sink};
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
-use myelin_wire::websocket::{Ending, Fault, Place, Receiver, Sender};
+use myelin_wire::websocket::{Allowance, Ending, Fault, Place, Receiver, Sender};
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::rc::Rc;
@@ -95,8 +95,7 @@ impl Sink for Framed {
 pub(super) struct Wish {
     /// Bytes of content at most, and bytes that are read for it.
     pub(super) most: usize,
-    /// Bytes that a compressed message may become.
-    pub(super) budget: u64,
+    pub(super) allowed: Allowance,
 }
 
 /// The reading half.
@@ -159,12 +158,12 @@ impl Incoming {
 
     fn decode(&mut self, buf: &mut [u8], len: usize, wish: Wish) -> usize {
         let place = Place { from: self.place(buf), len, most: wish.most };
-        INFLATERS.with_borrow_mut(|pool| self.receiver.decode(buf, place, wish.budget, pool))
+        INFLATERS.with_borrow_mut(|pool| self.receiver.decode(buf, place, wish.allowed, pool))
     }
 
     fn resume(&mut self, buf: &mut [u8], wish: Wish) -> usize {
         let at = self.place(buf);
-        INFLATERS.with_borrow_mut(|pool| self.receiver.resume(buf, at, wish.most, wish.budget, pool))
+        INFLATERS.with_borrow_mut(|pool| self.receiver.resume(buf, at, wish.most, wish.allowed, pool))
     }
 
     /// Sends answers to pings; where the socket is full, somebody waits for it.

@@ -14,5 +14,5 @@ mod sender;
 pub mod upgrade;
 
 pub use frame::{Fault, MAX_CONTROL};
-pub use receiver::{Ending, Place, Receiver};
+pub use receiver::{Allowance, Ending, Place, Receiver};
 pub use sender::{Sender, Taste, Transport};

@@ -36,6 +36,16 @@ pub struct Place {
     pub most: usize,
 }
 
+/// What a peer may make the receiver hold and do.
+#[derive(Debug, Clone, Copy)]
+pub struct Allowance {
+    /// Bytes that a compressed message may become.
+    pub content: u64,
+    /// A compressed message is gathered, up to so many bytes, and decompressed when it is whole; `None`: as it comes,
+    /// which takes a decompressor of some 50 KB in the meantime.
+    pub gathered: Option<usize>,
+}
+
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Receiver {
@@ -68,6 +78,8 @@ enum Stage {
 #[derive(Debug, Default)]
 struct Inflation {
     inflater: Option<Box<Inflater>>,
+    /// The beginning of a message that is to be whole first.
+    gathered: Vec<u8>,
     /// What has come and found no room for its content.
     rest: Vec<u8>,
     /// Bytes at the front that are compressed data without a mask.
@@ -81,6 +93,26 @@ struct Inflation {
 impl Inflation {
     fn is_under_way(&self) -> bool {
         self.ready > 0 || self.is_ending
+    }
+
+    /// Whether a piece is put behind the others, and not decompressed at once.
+    fn gathers(&self, limit: Option<usize>) -> bool {
+        !self.gathered.is_empty() || (limit.is_some() && self.inflater.is_none())
+    }
+
+    /// Puts a piece behind the others; says whether more is needed. What is whole, or has waited long enough, comes back
+    /// as what has found no room.
+    fn gather(&mut self, piece: &[u8], ends_message: bool, limit: Option<usize>) -> Result<bool, Fault> {
+        self.gathered.extend_from_slice(piece);
+        if limit.is_some_and(|limit| self.gathered.len() > limit) {
+            return Err(Fault::TooBig);
+        }
+        if !ends_message && limit.is_some() {
+            return Ok(true);
+        }
+        self.rest = std::mem::take(&mut self.gathered);
+        (self.ready, self.is_ending) = (self.rest.len(), ends_message);
+        Ok(false)
     }
 }
 
@@ -143,34 +175,28 @@ impl Receiver {
         if self.answers.is_empty() { None } else { Some(std::mem::take(&mut self.answers)) }
     }
 
-    /// Takes in bytes of frames; says how many bytes of content stand at the front of `buf` now. A compressed message
-    /// may become `budget` bytes long.
-    pub fn decode(&mut self, buf: &mut [u8], place: Place, budget: u64, pool: &mut Inflaters) -> usize {
+    /// Takes in bytes of frames; says how many bytes of content stand at the front of `buf` now.
+    pub fn decode(
+        &mut self,
+        buf: &mut [u8],
+        place: Place,
+        allowed: Allowance,
+        pool: &mut Inflaters,
+    ) -> usize {
         let Place { from: mut at, len, most } = place;
         let (end, mut out) = (at + len, 0);
         while self.ending.is_none() {
             let step = match &mut self.inflation {
                 Some(inflation) if inflation.is_under_way() => {
-                    inflation.go_on(buf, &mut at, &mut out, most, budget, pool)
+                    inflation.go_on(buf, &mut at, &mut out, most, allowed.content, pool)
                 }
-                _ => self.next(buf, &mut at, end, most - out).map(|event| match event {
-                    Event::Data(chunk) => {
-                        out += self.heed_data(buf, &mut at, out, &chunk);
-                        true
-                    }
-                    Event::Full => false,
-                    Event::More => {
-                        at = end;
-                        false
-                    }
-                    Event::End => true,
-                }),
+                _ => self.advance(buf, &mut at, end, &mut out, most, allowed.gathered),
             };
             match step {
                 Ok(true) => {}
                 Ok(false) => {
                     if let Some(inflation) = &mut self.inflation {
-                        inflation.rest = buf[at..end].to_vec();
+                        inflation.rest.extend_from_slice(&buf[at..end]);
                     }
                     break;
                 }
@@ -180,36 +206,57 @@ impl Receiver {
         out
     }
 
-    /// Goes on with what has found no room, which is put at `at`, and there must be room for what was read at once.
+    /// Takes the next piece of a message; says whether there may be more.
+    fn advance(
+        &mut self,
+        buf: &mut [u8],
+        at: &mut usize,
+        end: usize,
+        out: &mut usize,
+        most: usize,
+        gathered: Option<usize>,
+    ) -> Result<bool, Fault> {
+        let chunk = match self.next(buf, at, end, most - *out)? {
+            Event::Data(chunk) => chunk,
+            Event::Full => return Ok(false),
+            Event::More => {
+                *at = end;
+                return Ok(false);
+            }
+            Event::End => return Ok(true),
+        };
+        match &mut self.inflation {
+            Some(inflation) if chunk.is_compressed => {
+                unmask(buf, chunk.from, chunk.from, chunk.len, chunk.key);
+                if !inflation.gathers(gathered) {
+                    *at = chunk.from;
+                    (inflation.ready, inflation.is_ending) = (chunk.len, chunk.ends_message);
+                    return Ok(true);
+                }
+                inflation.gather(&buf[chunk.from..][..chunk.len], chunk.ends_message, gathered)
+            }
+            _ => {
+                unmask(buf, chunk.from, *out, chunk.len, chunk.key);
+                *out += chunk.len;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Goes on with what has found no room, which is put at `at`, or before that if it is too long.
     pub fn resume(
         &mut self,
         buf: &mut [u8],
         at: usize,
         most: usize,
-        budget: u64,
+        allowed: Allowance,
         pool: &mut Inflaters,
     ) -> usize {
         let Some(inflation) = &mut self.inflation else { return 0 };
         let rest = std::mem::take(&mut inflation.rest);
+        let at = at.min(buf.len().saturating_sub(rest.len()));
         buf[at..at + rest.len()].copy_from_slice(&rest);
-        self.decode(buf, Place { from: at, len: rest.len(), most }, budget, pool)
-    }
-
-    /// Takes off the mask; what is not compressed goes to `out`. Says how many bytes of content that was.
-    fn heed_data(&mut self, buf: &mut [u8], at: &mut usize, out: usize, chunk: &Chunk) -> usize {
-        match &mut self.inflation {
-            Some(inflation) if chunk.is_compressed => {
-                unmask(buf, chunk.from, chunk.from, chunk.len, chunk.key);
-                *at = chunk.from;
-                inflation.ready = chunk.len;
-                inflation.is_ending = chunk.ends_message;
-                0
-            }
-            _ => {
-                unmask(buf, chunk.from, out, chunk.len, chunk.key);
-                chunk.len
-            }
-        }
+        self.decode(buf, Place { from: at, len: rest.len(), most }, allowed, pool)
     }
 
     /// The next piece of a message, of `room` bytes at most unless it is compressed.

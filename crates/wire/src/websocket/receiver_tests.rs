@@ -24,9 +24,22 @@ fn packed(plain: &[u8]) -> Vec<u8> {
 type Outcome = (Vec<u8>, Vec<u8>, Option<Ending>);
 
 const BUDGET: u64 = 1 << 20;
+const FREELY: Allowance = Allowance { content: BUDGET, gathered: None };
+const WHOLE: Allowance = Allowance { content: BUDGET, gathered: Some(4000) };
 
 /// Feeds `bytes` in reads of at most `read` bytes, with room for `most` bytes of content at once.
-fn receive(mut receiver: Receiver, bytes: &[u8], read: usize, most: usize) -> Outcome {
+fn receive(receiver: Receiver, bytes: &[u8], read: usize, most: usize) -> Outcome {
+    receive_as(|_| FREELY, receiver, bytes, read, most)
+}
+
+/// The same with what is allowed after so many bytes.
+fn receive_as(
+    allowed: impl Fn(usize) -> Allowance,
+    mut receiver: Receiver,
+    bytes: &[u8],
+    read: usize,
+    most: usize,
+) -> Outcome {
     let mut pool = Inflaters::default();
     let (mut plain, mut answers) = (Vec::new(), Vec::new());
     let most = if receiver.may_compress() { most } else { most.max(read) };
@@ -35,14 +48,15 @@ fn receive(mut receiver: Receiver, bytes: &[u8], read: usize, most: usize) -> Ou
         plain.extend_from_slice(buf);
         answers.extend(receiver.take_answers().unwrap_or_default());
     };
-    for piece in bytes.chunks(read) {
+    for (i, piece) in bytes.chunks(read).enumerate() {
+        let allowed = allowed(i * read);
         let mut buf = vec![0; from + read.max(piece.len())];
         buf[from..from + piece.len()].copy_from_slice(piece);
-        let n = receiver.decode(&mut buf, Place { from, len: piece.len(), most }, BUDGET, &mut pool);
+        let n = receiver.decode(&mut buf, Place { from, len: piece.len(), most }, allowed, &mut pool);
         take(&mut receiver, &buf[..n]);
         while receiver.has_rest() {
-            let mut buf = vec![0; from + read];
-            let n = receiver.resume(&mut buf, from, most, BUDGET, &mut pool);
+            let mut buf = vec![0; from + read + 10_000];
+            let n = receiver.resume(&mut buf, from, most, allowed, &mut pool);
             take(&mut receiver, &buf[..n]);
         }
     }
@@ -157,6 +171,20 @@ fn a_bomb_is_refused_when_its_budget_is_spent_and_not_later() {
     assert_eq!((plain.len() as u64, ending), (3 * BUDGET, None));
 }
 
+#[test]
+fn what_is_gathered_has_a_limit() {
+    let noise: Vec<u8> = (0..9000u64).map(|i| (i.wrapping_mul(i) >> 3) as u8 ^ (i as u8)).collect();
+    let bytes = frame(BINARY | FIN | COMPRESSED, &packed(&noise));
+    assert!(bytes.len() > 4100, "{}", bytes.len());
+    let (plain, _, ending) = receive_as(|_| WHOLE, Receiver::new(true, true), &bytes, 100, 100);
+    assert_eq!((plain, ending), (Vec::new(), Some(Ending::Fault(Fault::TooBig))));
+    // Nothing comes out before the message is whole.
+    let bytes = frame(BINARY | FIN | COMPRESSED, &packed(b"hello hello hello"));
+    let cut = bytes.len() - 1;
+    assert_eq!(receive_as(|_| WHOLE, Receiver::new(true, true), &bytes[..cut], 100, 100).0, b"");
+    assert_eq!(receive_as(|_| WHOLE, Receiver::new(true, true), &bytes, 100, 100).0, b"hello hello hello");
+}
+
 /// A message of any kind, cut into frames with pings between them.
 fn message() -> impl Strategy<Value = (Vec<u8>, Vec<u8>, usize)> {
     let content = prop_oneof![
@@ -190,11 +218,13 @@ proptest! {
         messages in proptest::collection::vec(message(), 0..6),
         read in 1..3000usize,
         most in 1..3000usize,
+        gathered in 0..6000usize,
     ) {
         let bytes: Vec<u8> = messages.iter().flat_map(|(_, bytes, _)| bytes.clone()).collect();
         let content: Vec<u8> = messages.iter().flat_map(|(content, _, _)| content.clone()).collect();
         let pings: usize = messages.iter().map(|(_, _, pings)| pings).sum();
-        let (plain, answers, ending) = receive(Receiver::new(true, true), &bytes, read, most);
+        let allowed = |at: usize| if at < gathered { WHOLE } else { FREELY };
+        let (plain, answers, ending) = receive_as(allowed, Receiver::new(true, true), &bytes, read, most);
         prop_assert!(plain == content, "{} of {} bytes", plain.len(), content.len());
         prop_assert_eq!(answers, b"\x8a\x01p".repeat(pings));
         prop_assert_eq!(ending, None);

@@ -1,7 +1,7 @@
 //! The sender through transports of all kinds, read back by the receiver.
 
 use super::super::deflate::Inflaters;
-use super::super::receiver::{Ending, Place, Receiver};
+use super::super::receiver::{Allowance, Ending, Place, Receiver};
 use super::*;
 use proptest::prelude::*;
 
@@ -52,6 +52,8 @@ impl Wire {
     }
 }
 
+const ALLOWED: Allowance = Allowance { content: 1 << 30, gathered: None };
+
 /// Frames as they stand in bytes: the first byte and the payload.
 fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut frames = Vec::new();
@@ -74,7 +76,7 @@ fn content(bytes: &[u8]) -> (Vec<u8>, Vec<u8>, Option<Ending>) {
     let half = 32 << 20;
     let mut buf = vec![0; half + bytes.len()];
     buf[half..].copy_from_slice(bytes);
-    let n = receiver.decode(&mut buf, Place { from: half, len: bytes.len(), most: half }, 1 << 30, &mut pool);
+    let n = receiver.decode(&mut buf, Place { from: half, len: bytes.len(), most: half }, ALLOWED, &mut pool);
     (buf[..n].to_vec(), receiver.take_answers().unwrap_or_default(), receiver.ending().cloned())
 }
 
