@@ -14,8 +14,12 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::thread::ThreadId;
+use std::time::Duration;
 use tokio::io::ReadBuf;
 use tokio::net::tcp::OwnedReadHalf;
+
+/// Time between attempts to answer a ping.
+const AGAIN: Duration = Duration::from_millis(5);
 
 thread_local! {
     /// One for all connections of a shard, since messages do not depend on each other.
@@ -175,8 +179,7 @@ impl Incoming {
         }
         let mut sender = frames.sender();
         sender.urge(&answers);
-        let sent = sender.flush(&mut |bufs| link.try_write(bufs));
-        if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+        if is_to_go_on(&sender.flush(&mut |bufs| link.try_write(bufs))) {
             self.is_answering.set(true);
             tokio::task::spawn_local(go_on(Rc::clone(link), Rc::clone(&self.is_answering)));
         }
@@ -208,9 +211,19 @@ async fn go_on(link: Rc<Link>, is_answering: Rc<Cell<bool>>) {
         }
         let Some(frames) = &link.frames else { break };
         let sent = frames.sender().flush(&mut |bufs| link.try_write(bufs));
-        if !sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+        if !is_to_go_on(&sent) {
             break;
         }
+        // A frame may be in the way, which somebody else writes.
+        tokio::time::sleep(AGAIN).await;
     }
     is_answering.set(false);
+}
+
+/// Whether something urgent is left that can still be sent.
+fn is_to_go_on(sent: &io::Result<bool>) -> bool {
+    match sent {
+        Ok(is_all) => !is_all,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
 }

@@ -93,13 +93,13 @@ impl Sender {
         }
     }
 
-    /// Writes what is urgent, unless it has to wait for the end of a frame.
+    /// Writes what is urgent, unless it has to wait for the end of a frame. Says whether all of it is out.
     ///
     /// # Errors
     /// Those of the transport.
-    pub fn flush(&mut self, out: &mut Transport<'_>) -> io::Result<()> {
+    pub fn flush(&mut self, out: &mut Transport<'_>) -> io::Result<bool> {
         if !self.is_between_frames() {
-            return Ok(());
+            return Ok(self.urgent.is_empty());
         }
         while !self.urgent.is_empty() {
             match out(&[IoSlice::new(&self.urgent)])? {
@@ -108,7 +108,7 @@ impl Sender {
             }
         }
         self.urgent = Vec::new();
-        Ok(())
+        Ok(true)
     }
 
     /// Writes from the front of `bufs` what the transport takes, in frames; says how many of these bytes are done with.
@@ -136,7 +136,15 @@ impl Sender {
                 }
             }
         }
-        if self.stands_for > 0 { self.write_packed(deflater, out) } else { self.write_frames(bufs, out) }
+        let written = match self.stands_for {
+            0 => self.write_frames(bufs, out),
+            _ => self.write_packed(deflater, out),
+        };
+        if written.is_ok() {
+            // What has waited for the end of the frame. Whoever asked for it tries again.
+            let _ = self.flush(out);
+        }
+        written
     }
 
     fn is_between_frames(&self) -> bool {

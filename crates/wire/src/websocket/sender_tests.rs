@@ -168,6 +168,7 @@ fn what_is_urgent_goes_between_frames() {
     assert_eq!(wire.seen.len(), 5, "not in the middle of a frame");
     let bufs = [IoSlice::new(b"3456789"), IoSlice::new(b"next")];
     assert_eq!(sender.write(&bufs, None, &mut |bufs| wire.take(bufs)).unwrap(), 7);
+    assert!(wire.seen.ends_with(b"\x8a\x01p"), "but behind it, without waiting for another");
     assert_eq!(sender.write(&bufs[1..], None, &mut |bufs| wire.take(bufs)).unwrap(), 4);
     sender.close(b"\x03\xe8");
     sender.close(b"\x03\xe9");
