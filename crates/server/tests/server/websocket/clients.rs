@@ -61,7 +61,8 @@ async fn all_is_well(clients: &[Client]) {
         stream::Config { name: "S".to_owned(), subjects: vec!["s.>".to_owned()], ..Default::default() };
     soon("a stream", stream.create_stream(config)).await.unwrap();
     for _ in 0..50 {
-        soon("an acknowledgement", stream.publish("s.x", "y".into()).await.unwrap()).await.unwrap();
+        let published = async { stream.publish("s.x", "y".into()).await?.await };
+        soon("an acknowledgement", published).await.unwrap();
     }
     assert_eq!(stream.get_stream("S").await.unwrap().info().await.unwrap().state.messages, 50);
 }
