@@ -23,16 +23,15 @@ impl Reader {
             self.local.control.spawn_blocking(|| removal.run());
         }
         self.local.flush();
-        if has_last_words(reason) {
+        // What a WebSocket has to say to who has closed it, or does not know how to speak it.
+        let answer = self.frames.as_ref().and_then(|frames| frames.farewell());
+        if answer.is_some() || has_last_words(reason) {
             let linger = async {
                 while conn.pending() > 0 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             };
             let _ = tokio::time::timeout(patience(reason), linger).await;
-        }
-        let answer = self.frames.as_ref().and_then(|frames| frames.farewell());
-        if answer.is_some() || has_last_words(reason) {
             if let Some(frames) = &self.link.frames {
                 frames.farewell(&answer.unwrap_or_else(|| close::farewell(reason)), &self.link);
             }
