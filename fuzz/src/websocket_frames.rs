@@ -20,8 +20,9 @@ pub fn websocket_frames(data: &[u8]) {
     let new = || Receiver::new(is_masked, may_compress);
     let whole = receive(new(), bytes, bytes.len().max(1), 1 << 18, usize::MAX);
     assert_eq!(receive(new(), bytes, piece, 1 + piece * 3, usize::MAX), whole);
-    // A client that is let in somewhere: until then, messages are gathered.
-    assert_eq!(receive(new(), bytes, piece, 1 + piece * 3, bytes.len() / 2), whole);
+    // A client that is let in somewhere: until then messages are gathered, and those that never end say nothing.
+    let known = receive(new(), bytes, piece, 1 + piece * 3, bytes.len() / 2);
+    assert!(whole.0.starts_with(&known.0));
     assert!(whole.0.len() as u64 <= bytes.len() as u64 * (BUDGET + 1));
     send(bytes, *choice, piece);
 }

@@ -71,6 +71,11 @@ fn deflate(content: &[u8]) {
     let mut buf = vec![0; half + wire.len()];
     buf[half..].copy_from_slice(&wire);
     let place = Place { from: half, len: wire.len(), most: half };
-    let n = receiver.decode(&mut buf, place, Allowance { content: 1 << 20, gathered: None }, &mut Inflaters::default());
+    let n = receiver.decode(
+        &mut buf,
+        place,
+        Allowance { content: 1 << 20, gathered: None },
+        &mut Inflaters::default(),
+    );
     assert_eq!(&buf[..n], content);
 }

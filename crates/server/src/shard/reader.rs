@@ -303,7 +303,11 @@ impl Reader {
             Allowance { content: UNKNOWN_PER_MESSAGE, gathered: Some(READ_UNKNOWN) }
         };
         let Some(frames) = &mut self.frames else { return Poll::Pending };
-        frames.poll_read(cx, &mut self.read, &self.link, buf, Wish { most, allowed })
+        let (read, link, wish) = (&mut self.read, &self.link, Wish { most, allowed });
+        catch_unwind(AssertUnwindSafe(|| frames.poll_read(cx, read, link, buf, wish))).unwrap_or_else(|_| {
+            self.panicked();
+            Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
+        })
     }
 
     /// Nothing more can be read.
@@ -428,10 +432,14 @@ impl Reader {
         drop(shard);
         self.check_alarm();
         outcome.unwrap_or_else(|_| {
-            self.local.broker.counters().panics.fetch_add(1, Relaxed);
-            self.local.broker.log_for(Level::Error, &self.link.conn, format_args!("panic while reading"));
+            self.panicked();
             myelin_broker::Consumed { bytes: bytes.len(), why: Why::Close(CloseReason::InternalError) }
         })
+    }
+
+    fn panicked(&self) {
+        self.local.broker.counters().panics.fetch_add(1, Relaxed);
+        self.local.broker.log_for(Level::Error, &self.link.conn, format_args!("panic while reading"));
     }
 
     fn heed(&mut self, why: Why) -> Result<Next, CloseReason> {

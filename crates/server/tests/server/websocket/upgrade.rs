@@ -21,7 +21,10 @@ fn ask(server: &Server, request: &str) -> (String, String) {
     let fleeting = ["Date: ", "Connection: close"];
     let lines = head.lines().filter(|line| !fleeting.iter().any(|start| line.starts_with(start)));
     // The reference speaks HTTP/1.0 with who does.
-    (lines.collect::<Vec<_>>().join("\n").replace("HTTP/1.0 ", "HTTP/1.1 "), String::from_utf8_lossy(&body).into_owned())
+    (
+        lines.collect::<Vec<_>>().join("\n").replace("HTTP/1.0 ", "HTTP/1.1 "),
+        String::from_utf8_lossy(&body).into_owned(),
+    )
 }
 
 #[test]
