@@ -173,7 +173,8 @@ fn a_bomb_is_refused_when_its_budget_is_spent_and_not_later() {
 
 #[test]
 fn what_is_gathered_has_a_limit() {
-    let noise: Vec<u8> = (0..9000u64).map(|i| (i.wrapping_mul(i) >> 3) as u8 ^ (i as u8)).collect();
+    let next = |seed: &u64| Some(seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    let noise: Vec<u8> = std::iter::successors(Some(1), next).take(9000).map(|n| (n >> 40) as u8).collect();
     let bytes = frame(BINARY | FIN | COMPRESSED, &packed(&noise));
     assert!(bytes.len() > 4100, "{}", bytes.len());
     let (plain, _, ending) = receive_as(|_| WHOLE, Receiver::new(true, true), &bytes, 100, 100);

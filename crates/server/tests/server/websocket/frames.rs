@@ -56,7 +56,10 @@ fn cases() -> Vec<Case> {
             "",
             vec![frame(1, &CONNECT[..7]), frame(0, &CONNECT[7..8]), frame(0, b""), frame(FIN, &CONNECT[8..])],
         ),
-        fine("no mask if agreed", "Nats-No-Masking: true\r\n", vec![unmasked.clone()]),
+        Case {
+            sent: [unmasked.clone(), header(CLOSE, 2, 0), vec![3, 0xe8]].concat(),
+            ..fine("no mask if agreed", "Nats-No-Masking: true\r\n", Vec::new())
+        },
         fine("compressed", DEFLATE, vec![packed(CONNECT)]),
         fine(
             "compressed fragments",

@@ -71,7 +71,8 @@ fn the_log_has_names_for_them() {
         let port = peer.socket().local_addr().unwrap().port();
         peer.info();
         server.wait_for_log(&format!("[DBG] 1.2.3.4/127.0.0.1:{port} - wid:"));
-        let six = Peer::open(address(server), "X-Forwarded-For: ::1\r\n");
+        let mut six = Peer::open(address(server), "X-Forwarded-For: ::1\r\n");
+        six.info();
         let port = six.socket().local_addr().unwrap().port();
         server.wait_for_log(&format!("[DBG] [::1]/127.0.0.1:{port} - wid:"));
         drop(six);
