@@ -21,7 +21,7 @@ NODE_EXTRA_CA_CERTS=$work/cert.pem node main.mjs "$server" "$work/cert.pem" "$wo
     tee node.txt
 
 python3 -m venv venv
-venv/bin/python -m pip install -q --disable-pip-version-check nats-py==2.15.0 aiohttp
+venv/bin/python -m pip install -q --disable-pip-version-check nats-py==2.15.0 aiohttp==3.14.5
 venv/bin/python python_websocket.py "$server" "$work/cert.pem" "$work/key.pem" | tee python.txt
 
 # A run that ended early has no such line, and counts as failed.
