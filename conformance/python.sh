@@ -30,7 +30,7 @@ export PATH
 venv=$target/conformance/python
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/python" -m pip install -q --disable-pip-version-check \
-    nats-py==2.15.0 nkeys==0.2.1 pytest==9.2.0 pytest-asyncio==1.5.0 pytest-timeout==2.4.0
+    nats-py==2.15.0 nkeys==0.2.1 aiohttp==3.14.5 pytest==9.2.0 pytest-asyncio==1.5.0 pytest-timeout==2.4.0
 
 if [ $# -eq 0 ]; then
     exec "$venv/bin/python" "$here/python_smoke.py" "$work/bin/nats-server"
@@ -66,6 +66,15 @@ handshake_first() {
     tail -n 1 "$work/handshake.txt"
 }
 
+websocket() {
+    echo "== nats, WebSocket"
+    (cd "$work/suite" && PYTHONPATH="nats/src:$here/python_before_313" \
+        alone "$venv/bin/python" -m pytest -q --rootdir . -p no:cacheprovider --timeout 60 --show-capture=no --tb=short \
+        -rfE -W ignore nats/tests/test_client_websocket.py nats/tests/test_custom_headers_websocket.py \
+        >"$work/websocket.txt" 2>&1) || failed="${failed:-} websocket"
+    grep -E '^[0-9]+ passed|^FAILED' "$work/websocket.txt" || tail -n 1 "$work/websocket.txt"
+}
+
 run() {
     package=$1
     sources=$2
@@ -87,6 +96,7 @@ failed=""
 run nats src tests/test_parser.py tests/test_nuid.py tests/test_client.py tests/test_client_async_await.py \
     tests/test_client_v2.py tests/test_client_nkeys.py tests/test_micro_service.py tests/test_js.py
 handshake_first
+websocket
 run nats-core src:../nats-server/src tests/test_client.py tests/test_connection.py tests/test_message.py \
     tests/test_protocol.py tests/test_subscription.py tests/test_examples.py tests/test_tls.py
 run nats-server src tests

@@ -4,7 +4,7 @@
 #   conformance/rust.sh SERVER_BINARY SUITE      SUITE is a checkout of github.com/nats-io/nats.rs
 #
 # The published crate has no tests, hence the checkout. The suite finds the server as `nats-server` in
-# PATH. Left out: websockets, the tests below that want the network at large, and one that wants more consumers than
+# PATH. Left out: the tests below that want the network at large, and one that wants more consumers than
 # nats-server allows. LATER=1 also runs those that want what Myelin does not offer yet.
 set -eu
 
@@ -29,7 +29,7 @@ later="server_pool_contains_discovered_servers
     jetstream::source_consumer_round_trip jetstream::stream_subject_transforms jetstream::subject_transform
     jetstream::create_stream_with_replicas"
 suites="client_tests server_pool_tests server_pool_parity_tests service_tests subject_validation_test
-    tls_tests nkey_tests jwt_tests jetstream_tests kv_tests object_store"
+    tls_tests websocket_test nkey_tests jwt_tests jetstream_tests kv_tests object_store"
 
 skip=$elsewhere
 [ -n "${LATER:-}" ] || skip="$skip $later"

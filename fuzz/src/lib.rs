@@ -36,6 +36,9 @@ mod store_journal;
 mod store_pack;
 mod store_segment;
 mod transform;
+mod websocket_frames;
+mod websocket_inflate;
+mod websocket_upgrade;
 
 pub use acknowledgement::acknowledgement;
 pub use api_json::api_json;
@@ -63,6 +66,9 @@ pub use store_journal::store_journal;
 pub use store_pack::store_pack;
 pub use store_segment::store_segment;
 pub use transform::transform;
+pub use websocket_frames::websocket_frames;
+pub use websocket_inflate::websocket_inflate;
+pub use websocket_upgrade::websocket_upgrade;
 
 use std::process::ExitCode;
 

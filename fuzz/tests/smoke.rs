@@ -98,6 +98,21 @@ fn publish() {
 }
 
 #[test]
+fn websocket_upgrade() {
+    smoke("websocket_upgrade", myelin_fuzz::websocket_upgrade);
+}
+
+#[test]
+fn websocket_frames() {
+    smoke("websocket_frames", myelin_fuzz::websocket_frames);
+}
+
+#[test]
+fn websocket_inflate() {
+    smoke("websocket_inflate", myelin_fuzz::websocket_inflate);
+}
+
+#[test]
 fn session() {
     smoke("session", myelin_fuzz::session);
 }

@@ -287,8 +287,12 @@ mod tests {
     }
 
     fn try_in(config: &AuthConfig, words: &str) -> Result<Identity, Reject> {
+        try_with(config, &connect(words))
+    }
+
+    fn try_with(config: &AuthConfig, credentials: &Credentials) -> Result<Identity, Reject> {
         let attempt = Attempt {
-            credentials: &connect(words),
+            credentials,
             via: ConnectionType::Standard,
             nonce: NONCE,
             peer: [127, 0, 0, 1].into(),
@@ -497,9 +501,9 @@ mod tests {
             ("h@x", "user=a pass=pa", Err(Reject::Certificate)),
             ("E@X", "", Err(Reject::Certificate)),
         ] {
-            let answer = authenticate(&config, &shown(name, words), ConnectionType::Standard);
+            let answer = try_with(&config, &shown(name, words));
             let user = answer.map(|identity| identity.user.expect("users have names"));
-            assert_eq!(user.as_deref().map_err(|&reject| reject), expected, "{name} {words}");
+            assert_eq!(user.as_deref().map_err(Clone::clone), expected, "{name} {words}");
         }
         assert!(config.is_slow(&shown("g@x", ""), ConnectionType::Standard));
         assert!(!config.is_slow(&shown("f@x", ""), ConnectionType::Standard));
@@ -589,7 +593,7 @@ mod tests {
         );
         let identity = try_in(&config, &signed).unwrap();
         assert_eq!((identity.account.as_str(), identity.issuer_key.as_deref()), ("B", Some("B")));
-        assert!(config.needs_nonce() && config.is_slow(&connect(&signed)));
+        assert!(config.needs_nonce() && config.is_slow(&connect(&signed), ConnectionType::Standard));
         assert!(!users(None, [user("a", "pa")]).needs_nonce());
     }
 

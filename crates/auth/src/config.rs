@@ -26,6 +26,8 @@ pub struct AuthConfig {
     /// The ways in on which users are those that their certificates name (`verify_and_map`). Only
     /// [`Method::Users`] heeds it.
     pub maps_certificates: Vec<ConnectionType>,
+    /// The rules for WebSocket, where those are others.
+    pub websocket: Option<Box<AuthConfig>>,
 }
 
 /// What a CONNECT must bring.
@@ -143,7 +145,22 @@ impl AuthConfig {
     /// Connections authenticate by `method`, without a `no_auth_user`.
     #[must_use]
     pub fn new(method: Method) -> Self {
-        Self { method, no_auth_user: None, no_auth_user_implied: false, maps_certificates: Vec::new() }
+        Self {
+            method,
+            no_auth_user: None,
+            no_auth_user_implied: false,
+            maps_certificates: Vec::new(),
+            websocket: None,
+        }
+    }
+
+    /// The rules for connections of this kind.
+    #[must_use]
+    pub fn at(&self, via: ConnectionType) -> &Self {
+        match (via, &self.websocket) {
+            (ConnectionType::Websocket, Some(websocket)) => websocket,
+            _ => self,
+        }
     }
 
     /// Whether a connection must authenticate at all, be it as the `no_auth_user`.
@@ -157,6 +174,15 @@ impl AuthConfig {
     #[must_use]
     pub fn advertised(&self) -> bool {
         self.required() && (self.no_auth_user.is_none() || self.no_auth_user_implied)
+    }
+
+    /// The same for connections of this kind. Compat: over WebSocket a `no_auth_user` changes nothing.
+    #[must_use]
+    pub fn advertised_at(&self, via: ConnectionType) -> bool {
+        match via {
+            ConnectionType::Websocket => self.at(via).required(),
+            _ => self.advertised(),
+        }
     }
 
     /// Whether [`authenticate`](crate::authenticate) may take long for these credentials, so that it must run off

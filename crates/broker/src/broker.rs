@@ -4,6 +4,7 @@ use crate::account::Account;
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, NextDirectory, SetupError};
 use crate::ended::{ClosedConn, PastTraffic};
+use crate::entrance::Entrance;
 use crate::exchange::{AccountConfig, Awaited, Ended, Import, Ticket};
 use crate::log::{Level, Log, RateLimit};
 use crate::registry::Registry;
@@ -268,8 +269,18 @@ impl Broker {
 
     /// Makes the shared half of a new connection.
     pub fn connect(&self, endpoint: Endpoint, sink: Box<dyn Sink>) -> Arc<Conn> {
+        self.connect_by(None, endpoint, sink)
+    }
+
+    /// The same for one that came in another way than most.
+    pub fn connect_by(
+        &self,
+        entrance: Option<Box<Entrance>>,
+        endpoint: Endpoint,
+        sink: Box<dyn Sink>,
+    ) -> Arc<Conn> {
         let cid = self.next_cid.fetch_add(1, Relaxed);
-        Conn::new(cid, endpoint, sink, &self.commons)
+        Conn::new(cid, endpoint, entrance, sink, &self.commons)
     }
 
     /// Living connections.
@@ -342,7 +353,13 @@ impl Broker {
         if self.log.enabled(level) {
             // Compat: behind a proxy the log goes on to call it by its socket.
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
-            self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}"));
+            match conn.entrance() {
+                None => self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
+                Some(entrance) => {
+                    let name = entrance.name(peer, cid);
+                    self.log.write(level, format_args!("{name}{label} - {line}"));
+                }
+            }
         }
     }
 }

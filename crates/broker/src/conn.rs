@@ -4,6 +4,7 @@
 //! here is shared: any shard may append to the outbox and, holding its claim, write the socket.
 
 use crate::account::Account;
+use crate::entrance::Entrance;
 use crate::outbox::{Load, Outbox, Queued, Staged};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
@@ -11,7 +12,7 @@ use crate::traffic::Counter;
 use bytes::Bytes;
 use hashbrown::HashTable;
 use myelin_auth::operator::ClaimedUser;
-use myelin_auth::{ClientCertificate, Permissions, ReplyGrants};
+use myelin_auth::{ClientCertificate, ConnectionType, Permissions, ReplyGrants};
 use myelin_stdx::mem::{Accountant, Kind};
 use myelin_wire::error::CloseReason;
 use std::hash::BuildHasher;
@@ -114,6 +115,8 @@ pub struct Conn {
     endpoint: Endpoint,
     /// Who is behind the peer, if that is a proxy and says so.
     client: OnceLock<Box<SocketAddr>>,
+    /// How it came in, if not as most do.
+    entrance: Option<Box<Entrance>>,
     pub(crate) outbox: Outbox,
     sink: Box<dyn Sink>,
     /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its subscriptions.
@@ -172,21 +175,25 @@ impl Conn {
     pub(crate) fn new(
         cid: u64,
         endpoint: Endpoint,
+        entrance: Option<Box<Entrance>>,
         sink: Box<dyn Sink>,
         commons: &Arc<Commons>,
     ) -> Arc<Self> {
+        let mut entrance = entrance;
+        let tls = entrance.as_mut().and_then(|entrance| entrance.tls.take());
         Arc::new(Self {
             cid,
             slot: commons.slots.take(),
             endpoint,
             client: OnceLock::new(),
+            entrance,
             outbox: Outbox::default(),
             sink,
             headers: AtomicBool::new(false),
             no_responders: AtomicBool::new(false),
             closing: Mutex::new(None),
             is_closing: AtomicBool::new(false),
-            details: Mutex::default(),
+            details: Mutex::new(ConnDetails { tls, ..ConnDetails::default() }),
             label: OnceLock::new(),
             subs: Mutex::default(),
             rights: Mutex::default(),
@@ -203,7 +210,8 @@ impl Conn {
     /// The publisher of what services send: nobody, nowhere, and nothing can be delivered to it.
     pub(crate) fn of_services(commons: &Arc<Commons>) -> Arc<Self> {
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        Self::new(0, Endpoint { peer: nowhere, start: SystemTime::UNIX_EPOCH }, Box::new(Nowhere), commons)
+        let endpoint = Endpoint { peer: nowhere, start: SystemTime::UNIX_EPOCH };
+        Self::new(0, endpoint, None, Box::new(Nowhere), commons)
     }
 
     /// The client id of INFO and `/connz`.
@@ -235,6 +243,16 @@ impl Conn {
     /// What the client's certificate says, if it has shown one.
     pub(crate) fn certificate(&self) -> Option<Arc<ClientCertificate>> {
         lock(&self.details).tls.as_ref()?.certificate.clone()
+    }
+
+    /// How it came in, if not by the clients' own listener.
+    pub(crate) fn entrance(&self) -> Option<&Entrance> {
+        self.entrance.as_deref()
+    }
+
+    /// Which kind of connection it is.
+    pub fn via(&self) -> ConnectionType {
+        self.entrance().map_or(ConnectionType::Standard, |entrance| entrance.door.via)
     }
 
     pub(crate) fn memory(&self) -> &Accountant {

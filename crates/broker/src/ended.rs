@@ -2,6 +2,7 @@
 
 use crate::conn::{ConnDetails, Endpoint};
 use crate::subscription::Subscription;
+use myelin_auth::ConnectionType;
 use myelin_wire::error::CloseReason;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,6 +16,8 @@ pub struct ClosedConn {
     pub cid: u64,
     /// Where it came from and when.
     pub endpoint: Endpoint,
+    /// Which kind of connection it was.
+    pub via: ConnectionType,
     /// When it ended.
     pub stop: SystemTime,
     /// Why.

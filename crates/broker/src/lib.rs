@@ -14,6 +14,7 @@ mod broker;
 mod conn;
 mod directory;
 mod ended;
+mod entrance;
 mod exchange;
 mod log;
 mod outbox;
@@ -37,6 +38,7 @@ pub use broker::Broker;
 pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, Sink, TlsDetails};
 pub use directory::{NextDirectory, SetupError};
 pub use ended::{ClosedConn, ClosedSub, PastTraffic};
+pub use entrance::{Door, Entrance};
 pub use exchange::{
     Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType,
     ServiceExport, ServiceImport, StreamExport, StreamImport,

@@ -41,18 +41,27 @@ impl Display for NotReloadable {
 
 impl std::error::Error for NotReloadable {}
 
-/// Compares the options in force with those of a reload. `port` is the client port that is bound, which
-/// the options need not know. Answers the lines for the log, one for each change.
+/// The ports that are bound, which the options need not know.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound {
+    /// Of clients.
+    pub client: u16,
+    /// Of WebSocket, if there is any.
+    pub websocket: Option<u16>,
+}
+
+/// Compares the options in force with those of a reload. Answers the lines for the log, one for each change.
 ///
 /// # Errors
 /// When an option changed that needs a restart: the first in the reference's order.
-pub fn changes(old: &Options, new: &Options, port: u16) -> Result<Vec<String>, NotReloadable> {
+pub fn changes(old: &Options, new: &Options, bound: Bound) -> Result<Vec<String>, NotReloadable> {
     let mut changes = Changes { old, new, lines: Vec::new() };
-    changes.identity(port)?;
+    changes.identity(bound.client)?;
     changes.logging_levels()?;
     changes.connections()?;
     changes.security()?;
     changes.protocol()?;
+    changes.websocket(bound.websocket)?;
     changes.files()?;
     changes.rest()?;
     Ok(changes.lines)
@@ -203,6 +212,30 @@ impl Changes<'_> {
         Ok(())
     }
 
+    /// Compat: nothing but the certificates may change. The reference shows what did, passwords included.
+    fn websocket(&self, bound: Option<u16>) -> Checked {
+        let compared = |o: &Options| {
+            let mut websocket = o.websocket.clone();
+            websocket.tls = None;
+            websocket.allowed_origins.sort_unstable();
+            // A port that the system chose stays what it is.
+            if websocket.listener.port == Some(Port::Random) {
+                websocket.listener.port = bound.map(Port::Fixed);
+            }
+            (websocket, o.websocket.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default())
+        };
+        if compared(self.old) == compared(self.new)
+            && self.old.websocket.tls.is_some() == self.new.websocket.tls.is_some()
+        {
+            return Ok(());
+        }
+        let shown = |o: &Options| {
+            let listener = &o.websocket.listener;
+            format!("{{{} {}}}", listener.host, listener.port.map_or(0, Port::to_number))
+        };
+        Err(NotReloadable::Field { field: "Websocket", old: shown(self.old), new: shown(self.new) })
+    }
+
     fn files(&mut self) -> Checked {
         self.jetstream()?;
         if self.new.server.pid_file.is_some() {
@@ -304,8 +337,10 @@ mod tests {
         load_text(text.as_bytes(), &|_| None).unwrap_or_else(|error| panic!("{text}: {error}")).options
     }
 
+    const BOUND: Bound = Bound { client: 7777, websocket: Some(8888) };
+
     fn compare(old: &str, new: &str) -> Result<String, String> {
-        let lines = changes(&options(old), &options(new), 7777).map_err(|error| error.to_string())?;
+        let lines = changes(&options(old), &options(new), BOUND).map_err(|error| error.to_string())?;
         let always = ["Reloaded: authorization users", "Reloaded: accounts"];
         let lines: Vec<_> = lines.iter().filter(|line| !always.contains(&line.as_str())).cloned().collect();
         Ok(lines.join("; "))
@@ -334,7 +369,7 @@ mod tests {
             client_advertise: "1.2.3.4:55"
             authorization { user: a, password: p, timeout: 2.5 }
         "#;
-        let lines = changes(&options(""), &options(new), 1).unwrap();
+        let lines = changes(&options(""), &options(new), BOUND).unwrap();
         assert_eq!(
             lines,
             [
@@ -362,6 +397,25 @@ mod tests {
                 "Reloaded OCSP peer cache",
             ]
         );
+    }
+
+    #[test]
+    fn nothing_of_websocket_may_change() {
+        let block = |port: &str, more: &str| format!("websocket {{ port: {port}, no_tls: true, {more} }}");
+        let same = [("-1", ""), ("8888", ""), ("-1", "compression: false")];
+        for (port, more) in same {
+            assert_eq!(compare(&block("-1", ""), &block(port, more)), Ok(String::new()), "{port} {more}");
+        }
+        let lists = ["origins: [\"http://a\", \"http://b\"]", "origins: [\"http://b\", \"http://a\"]"];
+        assert_eq!(compare(&block("-1", lists[0]), &block("-1", lists[1])), Ok(String::new()));
+        for (port, more) in [("80", ""), ("-1", "compression: true"), ("-1", "headers { a: b }")] {
+            let error = compare(&block("-1", ""), &block(port, more)).unwrap_err();
+            assert!(
+                error.starts_with("config reload not supported for Websocket: old={0.0.0.0 -1}"),
+                "{error}"
+            );
+        }
+        assert!(compare(&block("-1", ""), "").is_err() && compare("", &block("-1", "")).is_err());
     }
 
     #[test]

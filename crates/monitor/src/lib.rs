@@ -39,5 +39,5 @@ pub use snapshot::{
     JetStreamSnapshot, JetStreamStats, Json, Limits, LinkCounts, OcspPeerCache, PeerCert, Process,
     QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, Standing, StoredAccount,
     StoredStream, StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,
-    Volume,
+    Volume, WebSocketConfig,
 };

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::answer::Answer;
 use crate::snapshot::{
     Identity, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, Limits, LinkCounts,
-    OcspPeerCache, Process, ServerSnapshot, Source, Traffic,
+    OcspPeerCache, Process, ServerSnapshot, Source, Traffic, WebSocketConfig,
 };
 use crate::text::{age, utc};
 use myelin_wire::json::{is_zero, nanoseconds};
@@ -40,6 +40,21 @@ impl<'a> JetStream<'a> {
     }
 }
 
+/// `{}` without WebSocket.
+#[derive(Serialize)]
+struct WebSocket<'a> {
+    #[serde(flatten)]
+    config: &'a WebSocketConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_cert_not_after: Option<String>,
+}
+
+impl<'a> WebSocket<'a> {
+    fn of(config: &'a WebSocketConfig) -> Self {
+        Self { config, tls_cert_not_after: config.tls_cert_not_after.map(utc) }
+    }
+}
+
 /// Waits for the reference's disk semaphore, which has no counterpart here.
 #[derive(Serialize, Default)]
 struct DiskWaits {
@@ -59,7 +74,7 @@ struct Varz<'a> {
     gateway: Absent,
     leaf: Absent,
     mqtt: Absent,
-    websocket: Absent,
+    websocket: WebSocket<'a>,
     jetstream: JetStream<'a>,
     tls_timeout: f64,
     #[serde(serialize_with = "nanoseconds")]
@@ -132,7 +147,7 @@ impl<'a> Varz<'a> {
             gateway: Absent {},
             leaf: Absent {},
             mqtt: Absent {},
-            websocket: Absent {},
+            websocket: WebSocket::of(&server.websocket),
             jetstream: jetstream.map_or_else(JetStream::default, JetStream::of),
             tls_timeout: settings.tls_timeout,
             write_deadline: settings.write_deadline,

@@ -22,6 +22,7 @@ mod setup;
 mod shard;
 mod signals;
 mod tls;
+mod websocket;
 
 pub use lifecycle::{StartError, run};
 pub use reload::ReadAgain;

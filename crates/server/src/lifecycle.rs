@@ -9,7 +9,7 @@ use crate::reload::ReadAgain;
 use crate::shard::{LOOKUPS, Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::tls::{ClientOffer, ClientTls};
-use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, resolver, setup, tls};
+use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, resolver, setup, tls, websocket};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
@@ -121,6 +121,7 @@ pub(crate) struct Server {
     pub(crate) jetstream: Option<jetstream::Running>,
     /// Operator mode.
     pub(crate) resolver: Option<resolver::Running>,
+    pub(crate) websocket: Option<websocket::Listening>,
     accepting: JoinHandle<()>,
 }
 
@@ -130,6 +131,8 @@ pub(crate) struct Bound {
     pub(crate) client: SocketAddr,
     /// Where monitoring is served, and how.
     pub(crate) monitoring: Option<(Scheme, SocketAddr)>,
+    /// Where WebSocket is spoken.
+    pub(crate) websocket: Option<SocketAddr>,
 }
 
 impl Server {
@@ -151,7 +154,8 @@ impl Server {
         proofs.complaint.take().map_or(Ok(()), |complaint| Err(StartError::new(complaint)))?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
-        let shards = start_shards(&broker, control.handle(), &client_tls)?;
+        let places = Places::new(process::cores());
+        let shards = start_shards(&broker, control.handle(), &client_tls, &places)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
         monitor.set_ocsp(ocsp.cache());
         let monitor_tls = monitor_tls(options)?;
@@ -159,6 +163,10 @@ impl Server {
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
         heed_accounts(&broker, jetstream.as_ref(), &shards);
+        let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+        let websocket = websocket::Listening::start(options, mailboxes.clone(), &places, log)
+            .map_err(StartError::new)?;
+        let websocket_address = websocket.as_ref().map(|listening| listening.address);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         if options.server.proxy_protocol {
             log.info("PROXY protocol enabled for client connections");
@@ -169,8 +177,10 @@ impl Server {
             StartError::new(format!("{what} {value}, err={error}"))
         })?;
         broker.update_info(|info| (info.host, info.port) = advertised);
-        monitor.set_addresses(Addresses { client: address.port() });
-        let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+        monitor.set_addresses(Addresses {
+            client: address.port(),
+            websocket: websocket_address.map(|address| address.port()),
+        });
         let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
@@ -182,13 +192,14 @@ impl Server {
             broker,
             shards,
             monitor,
-            addresses: Bound { client: address, monitoring },
+            addresses: Bound { client: address, monitoring, websocket: websocket_address },
             client_tls,
             ocsp,
             monitor_tls,
             ports_file: None,
             jetstream,
             resolver,
+            websocket,
             accepting,
         };
         server.write_ports_file();
@@ -200,7 +211,10 @@ impl Server {
     pub(crate) fn write_ports_file(&mut self) {
         let Some(directory) = &self.loaded.options.server.ports_file_dir else { return };
         let scheme = if self.broker.info().tls_required { "tls" } else { "nats" };
-        let written = ports::write(directory, (scheme, self.addresses.client), self.addresses.monitoring);
+        let is_secure = self.websocket.as_ref().is_some_and(websocket::Listening::is_secure);
+        let websocket = self.addresses.websocket.map(|at| (if is_secure { "wss" } else { "ws" }, at));
+        let client = (scheme, self.addresses.client);
+        let written = ports::write(directory, client, self.addresses.monitoring, websocket);
         self.ports_file = written.map_err(|error| self.log.error(error)).ok();
     }
 
@@ -235,6 +249,9 @@ impl Server {
     async fn lame_duck(&mut self, signals: &mut Signals, read_again: ReadAgain<'_>) {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
+        if let Some(websocket) = &mut self.websocket {
+            websocket.close().await;
+        }
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.broker.enter_lame_duck();
@@ -265,6 +282,7 @@ impl Server {
             jetstream.take_leave();
         }
         self.log.info("Initiating Shutdown...");
+        self.websocket.iter().for_each(websocket::Listening::abort);
         if !self.accepting.is_finished() {
             self.accepting.abort();
             self.log.debug("Client accept loop exiting..");
@@ -360,10 +378,10 @@ fn start_shards(
     broker: &Arc<Broker>,
     control: &Handle,
     tls: &Arc<ClientTls>,
+    places: &Places,
 ) -> Result<Vec<ShardThread>, StartError> {
-    let places = Places::new(process::cores());
     (0..process::cores())
-        .map(|index| ShardThread::start(index, broker, control, &places, tls))
+        .map(|index| ShardThread::start(index, broker, control, places, tls))
         .collect::<io::Result<_>>()
         .map_err(failed("cannot start a shard"))
 }

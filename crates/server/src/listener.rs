@@ -6,7 +6,7 @@ use crate::shard::{Mail, Mailbox};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 /// First and longest pause after accepting failed, most likely for want of file descriptors.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -48,35 +48,57 @@ fn resolve(host: &str, port: u16) -> std::io::Result<SocketAddr> {
 
 /// Accepts until it is dropped. A client goes to the shard with the fewest connections.
 pub(crate) async fn accept(listener: TcpListener, shards: Vec<Mailbox>, log: Arc<Logger>) {
-    let mut pause = FIRST_PAUSE;
+    let mut acceptor = Acceptor::new(listener, Arc::clone(&log));
     loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                pause = FIRST_PAUSE;
-                match stream.into_std() {
-                    Ok(stream) => {
-                        place(&shards, stream, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
-                    }
-                    Err(error) => log.error(format_args!("Client Accept error: {}", words(&error))),
-                }
-            }
-            Err(error) => {
-                log.error(format_args!(
-                    "Temporary Client Accept Error(accept tcp {}: accept4: {}), sleeping {}ms",
-                    listener.local_addr().map(|address| address.to_string()).unwrap_or_default(),
-                    words(&error),
-                    pause.as_millis()
-                ));
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
+        let (stream, peer) = acceptor.next().await;
+        match stream.into_std() {
+            Ok(stream) => place(&shards, Mail::Accept(stream, peer)),
+            Err(error) => log.error(format_args!("Client Accept error: {}", words(&error))),
         }
     }
 }
 
-fn place(shards: &[Mailbox], stream: std::net::TcpStream, peer: SocketAddr) {
+/// Accepts one after the other, and pauses when that fails.
+pub(crate) struct Acceptor {
+    listener: TcpListener,
+    pause: Duration,
+    log: Arc<Logger>,
+}
+
+impl Acceptor {
+    pub(crate) fn new(listener: TcpListener, log: Arc<Logger>) -> Self {
+        Self { listener, pause: FIRST_PAUSE, log }
+    }
+
+    /// The next connection.
+    pub(crate) async fn next(&mut self) -> (TcpStream, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, peer)) => {
+                    self.pause = FIRST_PAUSE;
+                    return (stream, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
+                }
+                Err(error) => self.failed(&error).await,
+            }
+        }
+    }
+
+    async fn failed(&mut self, error: &std::io::Error) {
+        self.log.error(format_args!(
+            "Temporary Client Accept Error(accept tcp {}: accept4: {}), sleeping {}ms",
+            self.listener.local_addr().map(|address| address.to_string()).unwrap_or_default(),
+            words(error),
+            self.pause.as_millis()
+        ));
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Gives a connection to the shard with the fewest.
+pub(crate) fn place(shards: &[Mailbox], connection: Mail) {
     if let Some(shard) = shards.iter().min_by_key(|shard| shard.load()) {
         shard.expect_one();
-        shard.post(Mail::Accept(stream, peer));
+        shard.post(connection);
     }
 }

@@ -25,6 +25,7 @@ use myelin_monitor::{
 };
 use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
+    WebSocketConfig,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -34,6 +35,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Addresses {
     pub(crate) client: u16,
+    pub(crate) websocket: Option<u16>,
 }
 
 /// See the head of this file.
@@ -187,11 +189,13 @@ impl Source for Monitor {
     fn server(&self) -> ServerSnapshot {
         let configured = self.configured();
         let counters = self.broker.counters();
+        let bound = self.addresses.get().and_then(|addresses| addresses.websocket);
         let clients = |n: &AtomicU64| LinkCounts { clients: n.load(Relaxed), ..LinkCounts::default() };
         ServerSnapshot {
             identity: self.identity(),
             limits: configured.limits.clone(),
             settings: self.settings(&configured),
+            websocket: WebSocketConfig { port: bound, ..configured.websocket.clone() },
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
             traffic: self.traffic(),

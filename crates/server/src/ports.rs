@@ -15,11 +15,15 @@ pub(crate) fn write(
     dir: &Path,
     client: (&str, SocketAddr),
     monitor: Option<(Scheme, SocketAddr)>,
+    websocket: Option<(&str, SocketAddr)>,
 ) -> Result<PathBuf, String> {
     let path = dir.join(format!("{}_{}.ports", process::called(), std::process::id()));
     let mut ports = json!({ "nats": [url(client.0, client.1)] });
     if let Some((scheme, monitor)) = monitor {
         ports["monitoring"] = json!([url(scheme.name(), monitor)]);
+    }
+    if let Some((scheme, websocket)) = websocket {
+        ports["websocket"] = json!([url(scheme, websocket)]);
     }
     match std::fs::write(&path, ports.to_string()) {
         Ok(()) => Ok(path),
@@ -54,10 +58,14 @@ mod tests {
             dir.path(),
             ("nats", ([0, 0, 0, 0], 4222).into()),
             Some((Scheme::Http, ([127, 0, 0, 2], 8222).into())),
+            Some(("wss", ([0, 0, 0, 0], 443).into())),
         )
         .unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, r#"{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.2:8222"]}"#);
+        assert_eq!(
+            text,
+            r#"{"nats":["nats://127.0.0.1:4222"],"monitoring":["http://127.0.0.2:8222"],"websocket":["wss://127.0.0.1:443"]}"#
+        );
         remove(&path);
         assert!(!path.exists());
         remove(&path);

@@ -7,10 +7,11 @@
 use crate::lifecycle::Server;
 use crate::shard::Mail;
 use crate::tls::{ClientOffer, Peers};
+use crate::websocket::Security;
 use crate::{lifecycle, ocsp, pidfile, ports, setup, tls};
 use myelin_broker::{Conn, NextDirectory};
 use myelin_conf::options::{AuthorizationOptions, Options};
-use myelin_conf::{LoadError, Loaded};
+use myelin_conf::{Bound, LoadError, Loaded};
 use myelin_wire::error::CloseReason;
 use std::collections::BTreeSet;
 
@@ -33,10 +34,15 @@ impl Server {
             return Err("can only reload config when a file is provided using -c or --config".to_owned());
         }
         let loaded = read().map_err(|error| error.reason())?;
-        let lines = myelin_conf::changes(&self.loaded.options, &loaded.options, self.addresses.client.port())
+        let bound = Bound {
+            client: self.addresses.client.port(),
+            websocket: self.addresses.websocket.map(|address| address.port()),
+        };
+        let lines = myelin_conf::changes(&self.loaded.options, &loaded.options, bound)
             .map_err(|error| error.to_string())?;
         let directory = self.directory(&loaded.options)?;
         let tls = self.tls(&loaded.options)?;
+        let websocket = Security::of(&loaded.options)?;
         let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
             .map_err(|(value, error)| format!("invalid ClientAdvertise value of {value}, err={error}"))?;
         let log = lifecycle::log_config(&loaded.options);
@@ -45,6 +51,10 @@ impl Server {
         }
         loaded.warnings.iter().for_each(|warning| self.log.warn(warning));
         self.broker.update_info(|info| (info.host, info.port) = advertised);
+        if let (Some(listening), Some((security, notes))) = (&self.websocket, websocket) {
+            notes.iter().for_each(|note| self.log.warn(note));
+            listening.set_security(security);
+        }
         let pins_before = self.pins();
         self.apply(loaded, directory, tls);
         lines.iter().for_each(|line| self.log.info(line));

@@ -44,6 +44,29 @@ pub(crate) fn settings(options: &Options) -> Settings {
 /// # Errors
 /// When a permission is no valid pattern; the configuration has checked that already.
 pub(crate) fn auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
+    let config = client_auth(options)?;
+    Ok(AuthConfig { websocket: websocket_auth(options, &config).map(Box::new), ..config })
+}
+
+/// The rules for WebSocket, if its block has any of its own. Compat: then none of the clients' count, but for the users.
+fn websocket_auth(options: &Options, clients: &AuthConfig) -> Option<AuthConfig> {
+    let from = &options.websocket.authorization;
+    let no_auth_user = options.websocket.no_auth_user.clone();
+    let secret = |s: &myelin_conf::Secret| StoredSecret::parse(s.reveal());
+    let method = match (&from.token, &from.user) {
+        (Some(token), _) => Method::Token(secret(token)),
+        (None, Some(name)) => {
+            let password =
+                from.password.as_ref().map_or_else(|| StoredSecret::Plain(Secret::new("")), secret);
+            Method::SingleUser { name: name.clone(), password }
+        }
+        (None, None) if no_auth_user.is_some() => clients.method.clone(),
+        (None, None) => return None,
+    };
+    Some(AuthConfig { method, no_auth_user, no_auth_user_implied: false, ..clients.clone() })
+}
+
+fn client_auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
     let from = &options.authorization;
     if let Some(trust) = trust(options) {
         return Ok(AuthConfig::new(Method::Operator(Arc::new(trust))));

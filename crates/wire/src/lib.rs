@@ -5,6 +5,7 @@
 //! server sends, [`info`] and [`connect`] are the two JSON documents of the handshake, [`header`]
 //! reads and writes header blocks, [`json`] is JSON in the manner of Go, [`error`] holds every `-ERR` text,
 //! [`proxy`] reads what a load balancer says in front of a connection, [`ocsp`] what an authority says of certificates.
+//! [`websocket`] is another way in: the upgrade of an HTTP connection, and frames around the same bytes.
 
 pub mod connect;
 pub mod der;
@@ -16,6 +17,7 @@ pub mod json;
 pub mod ocsp;
 pub mod parser;
 pub mod proxy;
+pub mod websocket;
 
 /// The version that INFO and `/varz` report: clients and suites switch features by it.
 pub const REFERENCE_VERSION: &str = "2.15.2";

@@ -30,17 +30,23 @@ pub struct AuthTask {
     nonce: Box<str>,
     peer: IpAddr,
     now: SystemTime,
+    via: ConnectionType,
 }
 
 impl AuthTask {
     /// Whether checking takes longer than a look into a table.
     pub(super) fn is_slow(&self) -> bool {
-        self.config.is_slow(&self.credentials, ConnectionType::Standard)
+        self.rules().is_slow(&self.credentials, self.via)
     }
 
     /// Whether checking may wait for another machine.
     pub fn may_wait(&self) -> bool {
-        matches!(self.config.method, Method::Operator(_))
+        matches!(self.rules().method, Method::Operator(_))
+    }
+
+    /// Those of the way in.
+    fn rules(&self) -> &AuthConfig {
+        self.config.at(self.via)
     }
 
     /// Checks the credentials.
@@ -50,12 +56,12 @@ impl AuthTask {
     pub fn run(self) -> Result<Identity, Reject> {
         let attempt = Attempt {
             credentials: &self.credentials,
-            via: ConnectionType::Standard,
+            via: self.via,
             nonce: &self.nonce,
             peer: self.peer,
             now: self.now,
         };
-        authenticate(&self.config, &attempt, &*self.broker)
+        authenticate(self.rules(), &attempt, &*self.broker)
     }
 }
 
@@ -85,7 +91,7 @@ impl Session {
         let info = self.info();
         let line = Info {
             nonce: self.nonce().to_owned(),
-            auth_required: self.broker.auth().advertised(),
+            auth_required: self.broker.auth().advertised_at(self.conn.via()),
             tls_required: greeting.tls_required,
             tls_available: greeting.tls_available,
             tls_verify: greeting.tls_verify,
@@ -117,18 +123,20 @@ impl Session {
     }
 
     fn info(&self) -> Info {
-        Info {
+        let mut info = Info {
             client_id: self.conn.cid(),
             client_ip: self.conn.endpoint().peer.ip().to_string(),
             ..self.broker.info()
-        }
+        };
+        self.conn.entrance().into_iter().for_each(|entrance| entrance.show(&mut info));
+        info
     }
 
     /// INFO with what only a connected client learns: its account and its own limits.
     pub(super) fn personal_info(&self) -> Info {
         let info = Info {
             connect_info: true,
-            auth_required: self.broker.auth().required(),
+            auth_required: self.broker.auth().at(self.conn.via()).required(),
             max_payload: self.limits.max_payload.unwrap_or(self.broker.settings().max_payload),
             ..self.info()
         };
@@ -148,7 +156,7 @@ impl Session {
         if matches!(first, b'C' | b'c') {
             return None;
         }
-        if self.broker.auth().anonymous(ConnectionType::Standard).is_none() {
+        if self.anonymous().is_none() {
             return Some(self.violation(shard));
         }
         self.timers.connected(shard.settings(), now, self.conn.cid());
@@ -168,10 +176,16 @@ impl Session {
 
     /// Gives a client without CONNECT its identity, where that is allowed.
     pub(super) fn enter_anonymously(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
-        match self.broker.auth().anonymous(ConnectionType::Standard) {
+        match self.anonymous() {
             Some(identity) => self.enter(shard, identity, now),
             None => Verdict::Close(self.violation(shard)),
         }
+    }
+
+    /// Who a client without credentials is.
+    fn anonymous(&self) -> Option<Identity> {
+        let via = self.conn.via();
+        self.broker.auth().at(via).anonymous(via)
     }
 
     pub(super) fn violation(&self, shard: &mut Shard) -> CloseReason {
@@ -196,6 +210,9 @@ impl Session {
     pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> Step {
         if self.connect.read(json).is_err() {
             return self.bad_json(&connect_fault(json));
+        }
+        if let Some(entrance) = self.conn.entrance() {
+            entrance.complete(&mut self.connect);
         }
         self.introduce(now);
         if matches!(&self.state, State::Ready(ready) if ready.connected) {
@@ -224,8 +241,9 @@ impl Session {
         Box::new(AuthTask {
             broker: Arc::clone(&self.broker),
             config: Arc::clone(&self.auth),
-            credentials: Credentials { certificate, ..credentials(&self.connect, &self.auth) },
+            credentials: Credentials { certificate, ..credentials(&self.connect, self.auth.at(self.conn.via())) },
             nonce: self.nonce().into(),
+            via: self.conn.via(),
             peer: self.conn.endpoint().peer.ip(),
             now: self.clock(now),
         })
@@ -233,15 +251,17 @@ impl Session {
 
     /// Where certificates name users, the client is from here on called by the name in its own.
     fn take_name_from_certificate(&mut self) {
-        let Method::Users(users) = &self.auth.method else { return };
-        if !self.auth.maps(ConnectionType::Standard) {
+        let via = self.conn.via();
+        let rules = self.auth.at(via);
+        let Method::Users(users) = &rules.method else { return };
+        if !rules.maps(via) {
             return;
         }
         let Some(certificate) = self.conn.certificate() else {
             self.log(Level::Debug, format_args!("User required in cert, no TLS connection state"));
             return;
         };
-        let (user, attempts) = certificate.find(users, ConnectionType::Standard);
+        let (user, attempts) = certificate.find(users, via);
         attempts.iter().for_each(|attempt| self.log(Level::Debug, format_args!("{attempt}")));
         let Some(user) = user else { return };
         if !self.connect.user.is_empty() {

@@ -218,7 +218,7 @@ impl Session {
                 max_payload: Some(settings.max_payload),
                 headers: false,
             },
-            timers: Timers::new(&settings, now, conn.cid()),
+            timers: Timers::new(&settings, now, &conn),
             conn,
             auth: broker.auth(),
             state: State::AwaitConnect,
@@ -250,7 +250,7 @@ impl Session {
             self.log_rarely(Level::Error, &text.to_string(), self.opened);
             return verdict;
         }
-        if self.broker.auth().required() {
+        if self.broker.auth().at(self.conn.via()).required() {
             self.timers.expect_connect(shard.settings());
             return Verdict::Go;
         }
@@ -486,6 +486,7 @@ impl Session {
         let record = ClosedConn {
             cid: self.conn.cid(),
             endpoint: self.conn.endpoint(),
+            via: self.conn.via(),
             stop: self.conn.endpoint().start + now.duration_since(self.opened),
             reason,
             details: self.conn.details(),

@@ -123,7 +123,7 @@ impl Session {
 
     /// Whether the user is in another account now or in none. Compat: such clients are closed without a word.
     fn has_moved(&self, account: &str, auth: &AuthConfig) -> bool {
-        let Method::Users(users) = &auth.method else { return false };
+        let Method::Users(users) = &auth.at(self.conn.via()).method else { return false };
         let (key, name) = (&self.connect.nkey, &self.connect.user);
         if !key.is_empty() && users.have_nkeys() {
             return users.by_nkey(key).is_none_or(|user| user.account.as_str() != account);

@@ -1,6 +1,7 @@
 //! A session's clock: the time to authenticate, PINGs, and the end of peers that do not answer.
 
 use super::{Session, State, Verdict};
+use crate::conn::Conn;
 use crate::log::{Level, Span};
 use crate::settings::Settings;
 use crate::shard::Shard;
@@ -32,6 +33,9 @@ pub(super) struct Timers {
     expiry: Option<Instant>,
     ping: Instant,
     opened: Instant,
+    /// What the way in has of its own.
+    own_ping_interval: Option<Duration>,
+    own_auth_timeout: Option<Duration>,
     last_heard: Instant,
     /// When the last PING went out.
     pinged: Option<Instant>,
@@ -41,12 +45,16 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    pub(super) fn new(settings: &Settings, now: Instant, cid: u64) -> Self {
+    pub(super) fn new(settings: &Settings, now: Instant, conn: &Conn) -> Self {
+        let door = conn.entrance().map(|entrance| &*entrance.door);
+        let own_ping_interval = door.and_then(|door| door.ping_interval);
         Self {
             auth: None,
             expiry: None,
-            ping: now + first_ping(settings, cid),
+            ping: now + first_ping(own_ping_interval.unwrap_or(settings.ping_interval), conn.cid()),
             opened: now,
+            own_ping_interval,
+            own_auth_timeout: door.and_then(|door| door.auth_timeout),
             last_heard: now,
             pinged: None,
             unanswered: 0,
@@ -54,14 +62,22 @@ impl Timers {
         }
     }
 
+    fn ping_interval(&self, settings: &Settings) -> Duration {
+        self.own_ping_interval.unwrap_or(settings.ping_interval)
+    }
+
+    fn auth_timeout(&self, settings: &Settings) -> Duration {
+        self.own_auth_timeout.unwrap_or(settings.auth_timeout)
+    }
+
     pub(super) fn expect_connect(&mut self, settings: &Settings) {
-        self.auth = Some(self.opened + settings.auth_timeout);
+        self.auth = Some(self.opened + self.auth_timeout(settings));
     }
 
     /// The time to authenticate begins now, if it is limited.
     pub(super) fn expect_connect_from(&mut self, settings: &Settings, now: Instant) {
         if self.auth.is_some() {
-            self.auth = Some(now + settings.auth_timeout);
+            self.auth = Some(now + self.auth_timeout(settings));
         }
     }
 
@@ -70,7 +86,7 @@ impl Timers {
         self.auth = None;
         self.expiry = None;
         self.pinged = None;
-        self.ping = now + first_ping(settings, cid);
+        self.ping = now + first_ping(self.ping_interval(settings), cid);
     }
 
     /// The credentials come to their end then, or never.
@@ -81,7 +97,7 @@ impl Timers {
     /// CONNECT has come and its credentials are being checked: a peer that has left must not wait in line
     /// for ever.
     pub(super) fn expect_verdict(&mut self, settings: &Settings, now: Instant) {
-        self.auth = Some(now + settings.auth_timeout * VERDICT_PATIENCE);
+        self.auth = Some(now + self.auth_timeout(settings) * VERDICT_PATIENCE);
     }
 
     #[inline]
@@ -91,8 +107,8 @@ impl Timers {
 }
 
 /// Spread by up to a fifth, so that a thousand clients that reconnect together do not ping together.
-fn first_ping(settings: &Settings, cid: u64) -> Duration {
-    let base = settings.ping_interval.min(FIRST_PING);
+fn first_ping(interval: Duration, cid: u64) -> Duration {
+    let base = interval.min(FIRST_PING);
     let spread = (cid.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
     base + base.mul_f64(spread / 5.0)
 }
@@ -140,7 +156,7 @@ impl Session {
     }
 
     fn ping_due(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
-        let interval = shard.settings().ping_interval;
+        let interval = self.timers.ping_interval(shard.settings());
         self.timers.ping = now + interval;
         let State::Ready(ready) = &self.state else { return Verdict::Go };
         // Compat: the early PING is only for those who have sent CONNECT.

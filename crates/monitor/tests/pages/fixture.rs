@@ -9,7 +9,7 @@ use myelin_monitor::{
     AccountSnapshot, Answer, Clocks, Closed, ConnSnapshot, Health, Identity, InterestSnapshot,
     JetStreamAccount, JetStreamSnapshot, Limits, Pages, Process, QueueSnapshot, RuntimeSnapshot,
     ServerSnapshot, Settings, Source, Stamp, StoredAccount, StreamParts, StreamSnapshot, SubSnapshot,
-    ThreadSnapshot, Traffic,
+    ThreadSnapshot, Traffic, WebSocketConfig,
 };
 use serde_json::Value;
 
@@ -216,6 +216,7 @@ impl Source for Fixed {
 /// A server as the reference shows one that runs on a configuration file with users.
 pub(crate) fn server() -> ServerSnapshot {
     ServerSnapshot {
+        websocket: WebSocketConfig::default(),
         identity: Identity {
             server_id: "NSERVER".to_owned(),
             server_name: "NSERVER".to_owned(),

@@ -4,14 +4,17 @@ use crate::jetstream::directory;
 use crate::tls;
 use jiff::Timestamp;
 use myelin_conf::Loaded;
-use myelin_conf::options::{JetStreamOptions, Options, Port, SyncInterval};
-use myelin_monitor::{JetStreamConfig, JetStreamLimits, Limits, Settings};
+use myelin_conf::options::{
+    JetStreamOptions, ListenerOptions, Options, Port, SyncInterval, WebSocketOptions,
+};
+use myelin_monitor::{JetStreamConfig, JetStreamLimits, Limits, Settings, WebSocketConfig};
 
 /// See the head of this file.
 #[derive(Debug)]
 pub(super) struct Configured {
     pub(super) limits: Limits,
     pub(super) settings: Settings,
+    pub(super) websocket: WebSocketConfig,
     pub(super) wants_jetstream: bool,
     /// Authorities are asked about the certificates of clients.
     pub(super) asks_about_peers: bool,
@@ -27,6 +30,7 @@ impl Configured {
         Self {
             limits: limits(options),
             settings: settings(options, loaded.config_digest.clone().unwrap_or_default()),
+            websocket: websocket(&options.websocket),
             wants_jetstream: options.jetstream.enabled,
             asks_about_peers: options
                 .tls
@@ -79,6 +83,31 @@ fn settings(options: &Options, config_digest: String) -> Settings {
         pinned_account_fails: 0,
         trusted_proxies: Some(&options.proxies.trusted).filter(|keys| !keys.is_empty()).cloned(),
         tls_cert_not_after: options.tls.as_ref().and_then(tls::expiry),
+    }
+}
+
+/// The port is shown as it is bound.
+fn websocket(options: &WebSocketOptions) -> WebSocketConfig {
+    let tls = options.tls.as_ref();
+    if options.listener.port.is_none() && *options == WebSocketOptions::default() {
+        return WebSocketConfig::default();
+    }
+    let has_host = options.listener.port.is_some() || options.listener != ListenerOptions::default();
+    WebSocketConfig {
+        host: if has_host { options.listener.host.clone() } else { String::new() },
+        port: None,
+        advertise: options.advertise.clone().unwrap_or_default(),
+        no_auth_user: options.no_auth_user.clone().unwrap_or_default(),
+        jwt_cookie: options.jwt_cookie.clone().unwrap_or_default(),
+        handshake_timeout: options.handshake_timeout.unwrap_or_default(),
+        auth_timeout: options.authorization.timeout.unwrap_or_default().as_secs_f64(),
+        no_tls: options.no_tls,
+        tls_map: tls.is_some_and(|tls| tls.verify_and_map),
+        tls_pinned_certs: tls.map(|tls| tls.pinned_certs.iter().cloned().collect()).unwrap_or_default(),
+        same_origin: options.same_origin,
+        allowed_origins: options.allowed_origins.clone(),
+        compression: options.compression,
+        tls_cert_not_after: tls.and_then(crate::tls::expiry),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Connections and subscriptions of the broker as snapshots for the pages.
 
 use jiff::Timestamp;
+use myelin_auth::ConnectionType;
 use myelin_broker::{ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, PeerCertificate, Subscription};
 use myelin_monitor::{Claims, Closed, ConnSnapshot, PeerCert, SubSnapshot, Tls};
 use std::sync::Arc;
@@ -10,12 +11,15 @@ fn timestamp(time: SystemTime) -> Timestamp {
     Timestamp::try_from(time).unwrap_or_default()
 }
 
-fn snapshot(cid: u64, endpoint: &Endpoint, details: ConnDetails) -> ConnSnapshot {
+fn snapshot(cid: u64, via: ConnectionType, endpoint: &Endpoint, details: ConnDetails) -> ConnSnapshot {
     let (account_tag, claims) = (account_tag(&details), claims(&details));
     ConnSnapshot {
         cid,
         kind: "Client",
-        transport: "nats",
+        transport: match via {
+            ConnectionType::Websocket => "websocket",
+            _ => "nats",
+        },
         ip: endpoint.peer.ip().to_string(),
         port: endpoint.peer.port(),
         start: timestamp(endpoint.start),
@@ -69,7 +73,7 @@ pub(super) fn open(conn: &Arc<Conn>) -> ConnSnapshot {
         out_bytes,
         stalls: conn.stalls(),
         subscriptions: conn.subscription_count() as u32,
-        ..snapshot(conn.cid(), &conn.endpoint(), conn.details())
+        ..snapshot(conn.cid(), conn.via(), &conn.endpoint(), conn.details())
     }
 }
 
@@ -83,7 +87,7 @@ pub(super) fn closed(conn: &ClosedConn) -> ConnSnapshot {
         out_bytes: conn.sent.1,
         stalls: conn.stalls,
         subscriptions: conn.subscriptions as u32,
-        ..snapshot(conn.cid, &conn.endpoint, conn.details.clone())
+        ..snapshot(conn.cid, conn.via, &conn.endpoint, conn.details.clone())
     }
 }
 

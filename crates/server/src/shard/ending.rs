@@ -2,6 +2,7 @@
 
 use super::reader::Reader;
 use myelin_wire::error::CloseReason;
+use myelin_wire::websocket::close;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,13 +23,18 @@ impl Reader {
             self.local.control.spawn_blocking(|| removal.run());
         }
         self.local.flush();
-        if has_last_words(reason) {
+        // What a WebSocket has to say to who has closed it, or does not know how to speak it.
+        let answer = self.frames.as_ref().and_then(|frames| frames.farewell());
+        if answer.is_some() || has_last_words(reason) {
             let linger = async {
                 while conn.pending() > 0 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             };
             let _ = tokio::time::timeout(patience(reason), linger).await;
+            if let Some(frames) = &self.link.frames {
+                frames.farewell(&answer.unwrap_or_else(|| close::farewell(reason)), &self.link);
+            }
             if let Some(tls) = self.link.secure() {
                 tls.farewell(&self.link.write);
             }

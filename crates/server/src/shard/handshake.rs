@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 
 /// The first byte of a handshake.
-pub(super) const HANDSHAKE: u8 = 0x16;
+pub(crate) const HANDSHAKE: u8 = 0x16;
 
 /// Handshakes on their way at once. Each takes some 20 KiB, at worst three times that.
 pub(super) const SEATS: usize = 2048;
@@ -37,7 +37,7 @@ const NICENESS: i32 = 5;
 ///
 /// # Errors
 /// In words for the log.
-pub(super) async fn handshake(
+pub(crate) async fn handshake(
     socket: Arc<OwnedWriteHalf>,
     peer: SocketAddr,
     config: Arc<ServerConfig>,

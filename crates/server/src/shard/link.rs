@@ -1,15 +1,19 @@
 //! A connection as the other tasks of its shard reach it: a few flags and the waker of its task.
 
 use super::secure::Tls;
+use super::websocket::Frames;
 use myelin_auth::{Identity, Reject};
 use myelin_broker::Conn;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tokio::net::tcp::OwnedWriteHalf;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 
 /// The connections of a shard by client id.
@@ -35,6 +39,8 @@ pub(super) struct Link {
     pub(super) write: Arc<OwnedWriteHalf>,
     /// Where clients may speak TLS.
     pub(super) tls: Option<Arc<Tls>>,
+    /// Where it is a WebSocket.
+    pub(super) frames: Option<Arc<Frames>>,
     waker: RefCell<Option<Waker>>,
     kicked: Cell<bool>,
     announce: Cell<bool>,
@@ -42,14 +48,22 @@ pub(super) struct Link {
     due: Cell<bool>,
     authenticated: RefCell<Option<Result<Identity, Reject>>>,
     ended: Notify,
+    is_over: Cell<bool>,
+    over: Notify,
 }
 
 impl Link {
-    pub(super) fn new(conn: Arc<Conn>, write: Arc<OwnedWriteHalf>, tls: Option<Arc<Tls>>) -> Rc<Self> {
+    pub(super) fn new(
+        conn: Arc<Conn>,
+        write: Arc<OwnedWriteHalf>,
+        tls: Option<Arc<Tls>>,
+        frames: Option<Arc<Frames>>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             conn,
             write,
             tls,
+            frames,
             waker: RefCell::default(),
             kicked: Cell::default(),
             announce: Cell::default(),
@@ -57,6 +71,8 @@ impl Link {
             due: Cell::default(),
             authenticated: RefCell::default(),
             ended: Notify::new(),
+            is_over: Cell::default(),
+            over: Notify::new(),
         })
     }
 
@@ -88,6 +104,15 @@ impl Link {
     /// Tells whoever waits for the socket that the connection is over.
     pub(super) fn end(&self) {
         self.ended.notify_one();
+        self.is_over.set(true);
+        self.over.notify_waiters();
+    }
+
+    /// The same as [`ended`](Self::ended), for any number of tasks.
+    pub(super) async fn over(&self) {
+        if !self.is_over.get() {
+            self.over.notified().await;
+        }
     }
 
     /// Waits for the end of the connection.
@@ -98,6 +123,32 @@ impl Link {
     /// The TLS, once the handshake is over.
     pub(super) fn secure(&self) -> Option<&Tls> {
         self.tls.as_deref().filter(|tls| tls.is_on())
+    }
+
+    /// Whether only this shard can write it.
+    pub(super) fn is_written_by_owner(&self) -> bool {
+        self.secure().is_some() || self.frames.as_ref().is_some_and(|frames| frames.belong_to_owner())
+    }
+
+    /// Reads what the peer has sent, without encryption; nothing read is the end.
+    pub(super) fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        read: &mut OwnedReadHalf,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.secure() {
+            Some(tls) => tls.poll_read(cx, read, &self.write, into),
+            None => Pin::new(read).poll_read(cx, into),
+        }
+    }
+
+    /// Writes what the peer takes now, encrypted if it has to be.
+    pub(super) fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self.secure() {
+            Some(tls) => tls.try_write(&self.write, bufs),
+            None => self.write.try_write_vectored(bufs),
+        }
     }
 
     /// Waits until someone asks for the end of the connection; other notices are kept.

@@ -17,9 +17,11 @@ mod socket;
 mod tests;
 mod timers;
 mod upgrade;
+mod websocket;
 
 use crate::logging::Logger;
 use crate::tls::ClientTls;
+use crate::websocket::Upgraded;
 use linger::Linger;
 use link::{Link, Links};
 use myelin_auth::{Identity, Reject};
@@ -36,10 +38,14 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
+pub(crate) use handshake::{HANDSHAKE, handshake};
+
 /// What other threads ask of a shard.
 pub(crate) enum Mail {
     /// Serve this client.
     Accept(TcpStream, SocketAddr),
+    /// Serve this client, whose connection has become a WebSocket.
+    Upgraded(Box<Upgraded>),
     /// Write this connection's outbox when its socket takes bytes again: the claim comes with it.
     Drain(Arc<Conn>),
     /// Call this service, whether or not it was sent anything.
@@ -277,9 +283,10 @@ impl Local {
     fn deliver(self: &Rc<Self>, mail: Mail) {
         match mail {
             Mail::Accept(stream, peer) => self.accept(stream, peer),
+            Mail::Upgraded(upgraded) => self.accept_upgraded(*upgraded),
             Mail::Drain(conn) => match self.link(conn.cid()) {
                 // Mostly the socket would take it, and it was only another shard that had something to say.
-                Some(link) if link.secure().is_some() && self.drains(&conn) => {}
+                Some(link) if link.is_written_by_owner() && self.drains(&conn) => {}
                 Some(link) => drop(tokio::task::spawn_local(drain::run(Rc::clone(self), conn, link))),
                 None => conn.discard(),
             },
@@ -320,12 +327,25 @@ impl Local {
     fn accept(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
         match tokio::net::TcpStream::from_std(stream) {
             Ok(stream) => drop(tokio::task::spawn_local(reader::open(self, stream, peer))),
-            Err(error) => {
-                let log = self.broker.log();
-                log.write(Level::Error, format_args!("client socket of {peer} cannot be used: {error}"));
-                self.mailbox.forget_one();
-            }
+            Err(error) => self.cannot_use(peer, &error),
         }
+    }
+
+    fn accept_upgraded(self: &Rc<Self>, mut upgraded: Upgraded) {
+        let peer = upgraded.peer;
+        match upgraded.stream.take().map(tokio::net::TcpStream::from_std) {
+            Some(Ok(stream)) => {
+                drop(tokio::task::spawn_local(reader::open_upgraded(self, stream, upgraded)));
+            }
+            Some(Err(error)) => self.cannot_use(peer, &error),
+            None => self.mailbox.forget_one(),
+        }
+    }
+
+    fn cannot_use(&self, peer: SocketAddr, error: &std::io::Error) {
+        let log = self.broker.log();
+        log.write(Level::Error, format_args!("client socket of {peer} cannot be used: {error}"));
+        self.mailbox.forget_one();
     }
 
     fn link(&self, cid: u64) -> Option<Rc<Link>> {

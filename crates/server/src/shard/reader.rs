@@ -8,21 +8,25 @@ use super::link::{Link, Notice};
 use super::secure::Tls;
 use super::socket::{SecureSocket, Socket};
 use super::upgrade::Approach;
+use super::websocket::{Framed, Frames, Incoming, Wish};
 use super::{Local, Mail};
+use crate::tls::details;
+use crate::websocket::Upgraded;
 use bytes::{BufMut, Bytes, BytesMut};
-use myelin_broker::{AuthTask, Endpoint, Level, Refreshed, Session, Sink, Verdict, Why};
+use myelin_broker::{AuthTask, Endpoint, Entrance, Greeting, Level, Refreshed, Session, Sink, Verdict, Why};
 use myelin_wire::error::CloseReason;
+use myelin_wire::websocket::{Allowance, Receiver, Sender};
 use std::cell::RefMut;
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::io::{AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 
@@ -37,6 +41,13 @@ const READ: usize = 256 * 1024;
 const READ_UNKNOWN: usize = 8 * 1024;
 /// The shard's buffer.
 pub(super) const BUFFER: usize = HEADROOM + READ;
+
+/// What a compressed message of a WebSocket may become: so many times the largest payload, or this; before the client has
+/// authenticated, less. Compat: the reference allows for one payload, and for no more although a client puts what it sends at once
+/// into one message.
+const PAYLOADS_PER_MESSAGE: u64 = 8;
+const MOST_PER_MESSAGE: u64 = 64 * 1024 * 1024;
+const UNKNOWN_PER_MESSAGE: u64 = 64 * 1024;
 
 /// Pause of a publisher whose receiver is far behind, per batch that it publishes.
 const STALL: Duration = Duration::from_millis(10);
@@ -57,6 +68,8 @@ pub(super) struct Reader {
     pub(super) link: Rc<Link>,
     pub(super) session: Session,
     pub(super) read: OwnedReadHalf,
+    /// Where it is a WebSocket.
+    pub(super) frames: Option<Box<Incoming>>,
     /// The incomplete operation at the end of what was read so far.
     held: BytesMut,
     /// Bytes that the incomplete operation takes at least.
@@ -110,11 +123,57 @@ pub(super) fn open(
         None => Box::new(plain),
     };
     let conn = local.broker.connect(Endpoint { peer, start: SystemTime::now() }, sink);
-    let link = Link::new(Arc::clone(&conn), write, tls);
+    let link = Link::new(conn, write, tls, None);
+    begin(local, link, read, None, approach.first_greeting(), approach.steps())
+}
+
+/// The same for a connection that has become a WebSocket.
+pub(super) fn open_upgraded(
+    local: &Rc<Local>,
+    stream: TcpStream,
+    upgraded: Upgraded,
+) -> impl Future<Output = ()> + use<> {
+    let Upgraded { peer, security, door, upgrade, .. } = upgraded;
+    let (read, write) = stream.into_split();
+    let write = Arc::new(write);
+    let entrance = Entrance {
+        door,
+        cookies: upgrade.cookies,
+        client_ip: upgrade.client_ip,
+        tls: security.as_ref().map(|connection| details(connection, false)),
+    };
+    let tls = security.map(|connection| {
+        let tls = Tls::new();
+        tls.begin(connection);
+        tls
+    });
+    let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
+    let inner: Box<dyn Sink> = match &tls {
+        Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
+        None => Box::new(plain),
+    };
+    let frames = Frames::new(Sender::new(upgrade.taste), tls.is_some());
+    let sink = Framed { inner, frames: Arc::downgrade(&frames) };
+    let endpoint = Endpoint { peer, start: SystemTime::now() };
+    let conn = local.broker.connect_by(Some(Box::new(entrance)), endpoint, Box::new(sink));
+    let link = Link::new(conn, write, tls, Some(frames));
+    let receiver = Receiver::new(upgrade.is_masked, upgrade.taste.compresses);
+    let greeting = local.tls.get().map(|offer| offer.greeting()).unwrap_or_default();
+    begin(local, link, read, Some(Incoming::new(receiver)), Some(greeting), None)
+}
+
+fn begin(
+    local: &Rc<Local>,
+    link: Rc<Link>,
+    read: OwnedReadHalf,
+    frames: Option<Box<Incoming>>,
+    greeting: Option<Greeting>,
+    approach: Option<Box<Approach>>,
+) -> impl Future<Output = ()> + use<> {
+    let conn = Arc::clone(&link.conn);
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&link));
     let now = Instant::now();
-    let (session, verdict) =
-        Session::open_with(&mut local.shard.borrow_mut(), conn, now, approach.first_greeting());
+    let (session, verdict) = Session::open_with(&mut local.shard.borrow_mut(), conn, now, greeting);
     let alarm = session.deadline();
     local.timers.enter(alarm, session.conn().cid());
     local.flush_soon();
@@ -123,6 +182,7 @@ pub(super) fn open(
         link,
         session,
         read,
+        frames,
         held: BytesMut::new(),
         need: 1,
         paused: false,
@@ -130,7 +190,7 @@ pub(super) fn open(
         turn_began: now,
         alarm,
     };
-    serve(reader, verdict, approach.steps())
+    serve(reader, verdict, approach)
 }
 
 async fn serve(mut reader: Reader, verdict: Verdict, approach: Option<Box<Approach>>) {
@@ -226,19 +286,49 @@ impl Reader {
 
     /// Reads into the shard's buffer.
     fn poll_shared(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        let mut buffer = self.local.buffer.borrow_mut();
+        let local = Rc::clone(&self.local);
+        let mut buffer = local.buffer.borrow_mut();
         let most = if self.session.is_ready() { READ } else { READ_UNKNOWN };
-        let mut into = ReadBuf::new(&mut buffer[HEADROOM..HEADROOM + most]);
-        let read = match self.link.secure() {
-            Some(tls) => tls.poll_read(cx, &mut self.read, &self.link.write, &mut into),
-            None => Pin::new(&mut self.read).poll_read(cx, &mut into),
-        };
-        match read {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(_)) => Poll::Ready(Event::Failed),
-            Poll::Ready(Ok(())) if into.filled().is_empty() => Poll::Ready(Event::End),
-            Poll::Ready(Ok(())) => Poll::Ready(Event::Read(into.filled().len())),
+        match ready!(self.poll_content(cx, &mut buffer[HEADROOM..], most)) {
+            Err(_) => Poll::Ready(self.failed()),
+            Ok(0) => Poll::Ready(Event::End),
+            Ok(n) => Poll::Ready(Event::Read(n)),
         }
+    }
+
+    /// Reads what the peer has sent, without encryption and frames, to the front of `buf`: at most so many bytes.
+    fn poll_content(&mut self, cx: &mut Context<'_>, buf: &mut [u8], most: usize) -> Poll<io::Result<usize>> {
+        if self.frames.is_some() {
+            return self.poll_frames(cx, buf, most);
+        }
+        let mut into = ReadBuf::new(&mut buf[..most]);
+        ready!(self.link.poll_read(cx, &mut self.read, &mut into))?;
+        Poll::Ready(Ok(into.filled().len()))
+    }
+
+    fn poll_frames(&mut self, cx: &mut Context<'_>, buf: &mut [u8], most: usize) -> Poll<io::Result<usize>> {
+        let allowed = if self.session.is_ready() {
+            let payload = u64::from(self.local.shard.borrow().settings().max_payload);
+            let content = (payload * PAYLOADS_PER_MESSAGE).min(MOST_PER_MESSAGE);
+            Allowance { content: content.max(payload + UNKNOWN_PER_MESSAGE), gathered: None }
+        } else {
+            Allowance { content: UNKNOWN_PER_MESSAGE, gathered: Some(READ_UNKNOWN) }
+        };
+        let Some(frames) = &mut self.frames else { return Poll::Pending };
+        let (read, link, wish) = (&mut self.read, &self.link, Wish { most, allowed });
+        catch_unwind(AssertUnwindSafe(|| frames.poll_read(cx, read, link, buf, wish))).unwrap_or_else(|_| {
+            self.panicked();
+            Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
+        })
+    }
+
+    /// Nothing more can be read.
+    fn failed(&self) -> Event {
+        if let Some(fault) = self.frames.as_ref().and_then(|frames| frames.fault()) {
+            let broker = &self.local.broker;
+            broker.log_for(Level::Error, &self.link.conn, format_args!("read error: {fault}"));
+        }
+        Event::Failed
     }
 
     /// Reads the rest of a large operation into the connection's own buffer, and not a byte more where its
@@ -249,8 +339,8 @@ impl Reader {
             1 => READ,
             known => known,
         };
-        if self.link.secure().is_some() {
-            return self.poll_own_secure(cx, missing);
+        if self.link.secure().is_some() || self.frames.is_some() {
+            return self.poll_own_content(cx, missing);
         }
         self.held.reserve(missing);
         let mut into = (&mut self.held).limit(missing);
@@ -263,19 +353,17 @@ impl Reader {
         }
     }
 
-    /// The same over TLS, by way of the shard's buffer.
-    fn poll_own_secure(&mut self, cx: &mut Context<'_>, missing: usize) -> Poll<Event> {
-        let Some(tls) = self.link.secure() else { return Poll::Pending };
-        let mut buffer = self.local.buffer.borrow_mut();
+    /// The same where there is more to the content than reading it, by way of the shard's buffer.
+    fn poll_own_content(&mut self, cx: &mut Context<'_>, missing: usize) -> Poll<Event> {
+        let local = Rc::clone(&self.local);
+        let mut buffer = local.buffer.borrow_mut();
         let most = missing.min(buffer.len());
-        let mut into = ReadBuf::new(&mut buffer[..most]);
-        match tls.poll_read(cx, &mut self.read, &self.link.write, &mut into) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(_)) => Poll::Ready(Event::Failed),
-            Poll::Ready(Ok(())) if into.filled().is_empty() => Poll::Ready(Event::End),
-            Poll::Ready(Ok(())) => {
+        match ready!(self.poll_content(cx, &mut buffer, most)) {
+            Err(_) => Poll::Ready(self.failed()),
+            Ok(0) => Poll::Ready(Event::End),
+            Ok(n) => {
                 self.held.reserve(missing);
-                self.held.extend_from_slice(into.filled());
+                self.held.extend_from_slice(&buffer[..n]);
                 Poll::Ready(Event::Filled)
             }
         }
@@ -311,7 +399,8 @@ impl Reader {
             }
         }
         // After full reads there is probably more: let the others have their turn first.
-        Ok(if n == READ && self.turn.is_over() { Step::Yield } else { Step::Read })
+        let is_full = n == READ || (self.frames.is_some() && n >= READ / 4);
+        Ok(if is_full && self.turn.is_over() { Step::Yield } else { Step::Read })
     }
 
     /// Keeps the rest of the shard's buffer, because another connection uses it next.
@@ -355,10 +444,14 @@ impl Reader {
         drop(shard);
         self.check_alarm();
         outcome.unwrap_or_else(|_| {
-            self.local.broker.counters().panics.fetch_add(1, Relaxed);
-            self.local.broker.log_for(Level::Error, &self.link.conn, format_args!("panic while reading"));
+            self.panicked();
             myelin_broker::Consumed { bytes: bytes.len(), why: Why::Close(CloseReason::InternalError) }
         })
+    }
+
+    fn panicked(&self) {
+        self.local.broker.counters().panics.fetch_add(1, Relaxed);
+        self.local.broker.log_for(Level::Error, &self.link.conn, format_args!("panic while reading"));
     }
 
     fn heed(&mut self, why: Why) -> Result<Next, CloseReason> {

@@ -27,6 +27,7 @@ mod responder;
 mod revocation;
 mod slow;
 mod tls;
+mod websocket;
 
 use std::time::{Duration, Instant};
 

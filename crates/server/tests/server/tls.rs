@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_nats::ConnectOptions;
@@ -54,6 +55,11 @@ impl Lab {
             .expect("what a test needs");
         use rcgen::PublicKeyData as _;
         Sha256::digest(key.subject_public_key_info()).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// One of its files.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     /// The configuration text of a server with this certificate and `more` in its block.
@@ -129,6 +135,10 @@ pub(crate) fn greeted(server: &Server) -> (TcpStream, String) {
 pub(crate) struct Secure(pub(crate) StreamOwned<ClientConnection, TcpStream>);
 
 impl Secure {
+    pub(crate) fn into_stream(self) -> StreamOwned<ClientConnection, TcpStream> {
+        self.0
+    }
+
     pub(crate) fn send(&mut self, text: &str) {
         self.0.write_all(text.as_bytes()).expect("what a test needs");
         self.0.flush().expect("what a test needs");

@@ -399,16 +399,18 @@ mod tests {
         ("jetstream", "", "jetstream: true"),
         ("store_dir", "jetstream: true", "jetstream: true, store_dir: x"),
         ("mappings", "", "mappings { a: b }"),
+        ("websocket", "", "websocket { port: -1, no_tls: true }"),
     ];
 
     #[test]
     fn a_reload_changes_what_the_table_says() {
         let options = |text: &str| load_text(text.as_bytes(), &|_| None).expect(text).options;
+        let bound = crate::Bound { client: 4222, websocket: None };
         for (name, old, new) in CHANGED {
             let entry = Scope::Top.find(name).expect(name);
             let (old, new) = (options(old), options(new));
             assert_ne!(old, new, "{name} changes nothing");
-            assert_eq!(changes(&old, &new, 4222).is_ok(), entry.reloads, "{name}");
+            assert_eq!(changes(&old, &new, bound).is_ok(), entry.reloads, "{name}");
         }
         let is_idle = |entry: &Entry| matches!(entry.class, Class::Missing(_) | Class::NoMeaning(_));
         let mut left = Scope::Top.block().entries.iter().filter(|entry| !is_idle(entry));

@@ -204,7 +204,7 @@ pub(super) static TOP: Block = Block {
             .live(),
         Entry::new(&["gateway"], "block", "", "Links to other clusters.").missing("gateways"),
         Entry::new(&["leafnodes", "leaf"], "block", "", "Leaf nodes.").missing("leaf nodes").live(),
-        Entry::new(&["websocket", "ws"], "block", "", "Clients over WebSocket.").missing("WebSocket"),
+        Entry::new(&["websocket", "ws"], "block", "", "Clients over WebSocket."),
         Entry::new(&["mqtt"], "block", "", "MQTT clients.").missing("MQTT"),
     ],
 };

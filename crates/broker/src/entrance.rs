@@ -1,0 +1,74 @@
+//! How a connection came in, where that is not by the clients' own listener: what it is told of the server then, how it
+//! is called, and what it need not say in CONNECT.
+
+use crate::conn::TlsDetails;
+use myelin_auth::ConnectionType;
+use myelin_wire::connect::Connect;
+use myelin_wire::info::Info;
+use myelin_wire::websocket::upgrade::Cookies;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A listener that is not the clients' own, for the sessions behind it.
+#[derive(Debug)]
+pub struct Door {
+    /// Which kind of connection it takes.
+    pub via: ConnectionType,
+    /// What INFO says instead of the clients' listener.
+    pub host: String,
+    /// The same.
+    pub port: u16,
+    /// Whether it encrypts.
+    pub is_secure: bool,
+    /// Quiet time after which the server sends PING, if not as usual.
+    pub ping_interval: Option<Duration>,
+    /// Time for a client to authenticate, if not as usual.
+    pub auth_timeout: Option<Duration>,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Entrance {
+    /// The listener.
+    pub door: Arc<Door>,
+    /// Credentials that came with the upgrade.
+    pub cookies: Cookies,
+    /// Who is behind a proxy, as that says. For the log only.
+    pub client_ip: Option<IpAddr>,
+    /// What the TLS handshake agreed on, which is over.
+    pub tls: Option<TlsDetails>,
+}
+
+impl Entrance {
+    /// Says in INFO where the client is.
+    pub(crate) fn show(&self, info: &mut Info) {
+        info.host.clone_from(&self.door.host);
+        info.port = self.door.port;
+        // Compat: both are said.
+        (info.tls_required, info.tls_available) = (self.door.is_secure, self.door.is_secure);
+        info.connect_urls = Vec::new();
+    }
+
+    /// Puts cookies where CONNECT says nothing.
+    pub(crate) fn complete(&self, connect: &mut Connect) {
+        let Cookies { user, pass, token, jwt: _ } = &self.cookies;
+        for (field, cookie) in
+            [(&mut connect.user, user), (&mut connect.pass, pass), (&mut connect.auth_token, token)]
+        {
+            if let Some(cookie) = cookie.as_ref().filter(|_| field.is_empty()) {
+                field.clone_from(cookie);
+            }
+        }
+    }
+
+    /// What the log calls the connection.
+    pub(crate) fn name(&self, peer: SocketAddr, cid: u64) -> String {
+        let client = match self.client_ip {
+            Some(IpAddr::V6(ip)) => format!("[{ip}]/"),
+            Some(ip) => format!("{ip}/"),
+            None => String::new(),
+        };
+        format!("{client}{peer} - wid:{cid}")
+    }
+}

@@ -1,0 +1,229 @@
+//! A WebSocket under a connection: frames around what is written, and off what is read.
+//!
+//! Frames go under the outbox as TLS does, and around TLS where there is both. One frame holds all that is written
+//! together; whoever holds the outbox's claim makes it. Only what is encrypted or compressed is left to the owner
+//! shard. What is read is unmasked in the shard's buffer.
+
+use super::link::Link;
+use myelin_broker::{Conn, Sink};
+use myelin_wire::websocket::deflate::{Deflater, Inflaters};
+use myelin_wire::websocket::{Allowance, Ending, Fault, Place, Receiver, Sender};
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
+use std::thread::ThreadId;
+use std::time::Duration;
+use tokio::io::ReadBuf;
+use tokio::net::tcp::OwnedReadHalf;
+
+/// Time between attempts to answer a ping.
+const AGAIN: Duration = Duration::from_millis(5);
+
+thread_local! {
+    /// One for all connections of a shard, since messages do not depend on each other.
+    static DEFLATER: RefCell<Deflater> = RefCell::default();
+    static INFLATERS: RefCell<Inflaters> = RefCell::default();
+}
+
+/// The writing half. Its lock is contended only when a ping is answered while another shard writes.
+pub(super) struct Frames {
+    /// The only thread that may write, if not all may.
+    owner: Option<ThreadId>,
+    sender: Mutex<Sender>,
+}
+
+impl Frames {
+    /// To be called on the owner shard's thread.
+    pub(super) fn new(sender: Sender, is_secure: bool) -> Arc<Self> {
+        let owner = (is_secure || sender.compresses()).then(|| std::thread::current().id());
+        Arc::new(Self { owner, sender: Mutex::new(sender) })
+    }
+
+    pub(super) fn belong_to_owner(&self) -> bool {
+        self.owner.is_some()
+    }
+
+    fn sender(&self) -> MutexGuard<'_, Sender> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_write(
+        &self,
+        bufs: &[IoSlice<'_>],
+        mut out: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        if self.owner.is_some_and(|owner| owner != std::thread::current().id()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut sender = self.sender();
+        if !sender.compresses() {
+            return sender.write(bufs, None, &mut out);
+        }
+        DEFLATER.with_borrow_mut(|deflater| sender.write(bufs, Some(deflater), &mut out))
+    }
+
+    /// Sends the close frame, unless one is out or a frame is in the way.
+    pub(super) fn farewell(&self, payload: &[u8], link: &Link) {
+        let mut sender = self.sender();
+        sender.close(payload);
+        // Whoever does not take it now has missed it.
+        let _ = sender.flush(&mut |bufs| link.try_write(bufs));
+    }
+}
+
+/// Any socket with frames around what is written to it.
+pub(super) struct Framed {
+    pub(super) inner: Box<dyn Sink>,
+    pub(super) frames: Weak<Frames>,
+}
+
+impl Sink for Framed {
+    fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let frames = self.frames.upgrade().ok_or(io::ErrorKind::BrokenPipe)?;
+        frames.try_write(bufs, |bufs| self.inner.try_write(bufs))
+    }
+
+    fn wait_writable(&self, conn: &Arc<Conn>) {
+        self.inner.wait_writable(conn);
+    }
+
+    fn kick(&self, conn: &Arc<Conn>) {
+        self.inner.kick(conn);
+    }
+}
+
+/// Where content goes, and how much of it is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish {
+    /// Bytes of content at most, and bytes that are read for it.
+    pub(super) most: usize,
+    pub(super) allowed: Allowance,
+}
+
+/// The reading half.
+pub(super) struct Incoming {
+    receiver: Receiver,
+    /// A task waits for the socket, to answer a ping.
+    is_answering: Rc<Cell<bool>>,
+}
+
+impl Incoming {
+    pub(super) fn new(receiver: Receiver) -> Box<Self> {
+        Box::new(Self { receiver, is_answering: Rc::default() })
+    }
+
+    /// Reads until there is content, which is at the front of `buf` then. Nothing is the end.
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: &mut OwnedReadHalf,
+        link: &Rc<Link>,
+        buf: &mut [u8],
+        wish: Wish,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let n = match self.receiver.ending() {
+                Some(Ending::Closed(_)) => return Poll::Ready(Ok(0)),
+                Some(Ending::Fault(fault)) => return Poll::Ready(Err(io::Error::other(fault.to_string()))),
+                None if self.receiver.has_rest() => self.resume(buf, wish),
+                None => match ready!(self.poll_frames(cx, read, link, buf, wish))? {
+                    0 => return Poll::Ready(Ok(0)),
+                    len => self.decode(buf, len, wish),
+                },
+            };
+            self.answer(link);
+            if n > 0 {
+                return Poll::Ready(Ok(n));
+            }
+        }
+    }
+
+    /// Where in a buffer frames are read to. What is compressed needs room for what it becomes.
+    fn place(&self, buf: &[u8]) -> usize {
+        if self.receiver.may_compress() { buf.len() / 2 } else { 0 }
+    }
+
+    fn poll_frames(
+        &self,
+        cx: &mut Context<'_>,
+        read: &mut OwnedReadHalf,
+        link: &Link,
+        buf: &mut [u8],
+        wish: Wish,
+    ) -> Poll<io::Result<usize>> {
+        let from = self.place(buf);
+        let room = wish.most.min(buf.len() - from);
+        let mut into = ReadBuf::new(&mut buf[from..from + room]);
+        ready!(link.poll_read(cx, read, &mut into))?;
+        Poll::Ready(Ok(into.filled().len()))
+    }
+
+    fn decode(&mut self, buf: &mut [u8], len: usize, wish: Wish) -> usize {
+        let place = Place { from: self.place(buf), len, most: wish.most };
+        INFLATERS.with_borrow_mut(|pool| self.receiver.decode(buf, place, wish.allowed, pool))
+    }
+
+    fn resume(&mut self, buf: &mut [u8], wish: Wish) -> usize {
+        let at = self.place(buf);
+        INFLATERS.with_borrow_mut(|pool| self.receiver.resume(buf, at, wish.most, wish.allowed, pool))
+    }
+
+    /// Sends answers to pings; where the socket is full, somebody waits for it.
+    fn answer(&mut self, link: &Rc<Link>) {
+        let (Some(answers), Some(frames)) = (self.receiver.take_answers(), &link.frames) else { return };
+        if self.is_answering.get() {
+            // It reads nothing, and wants more answers: they may be left out.
+            return;
+        }
+        let mut sender = frames.sender();
+        sender.urge(&answers);
+        if is_to_go_on(&sender.flush(&mut |bufs| link.try_write(bufs))) {
+            self.is_answering.set(true);
+            tokio::task::spawn_local(go_on(Rc::clone(link), Rc::clone(&self.is_answering)));
+        }
+    }
+
+    /// What the peer has done wrong, if anything.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        match self.receiver.ending() {
+            Some(Ending::Fault(fault)) => Some(*fault),
+            _ => None,
+        }
+    }
+
+    /// What a close frame answers that has come, or one that says what the peer did wrong.
+    pub(super) fn farewell(&self) -> Option<Vec<u8>> {
+        self.receiver.ending().map(|ending| match ending {
+            Ending::Closed(answer) => answer.clone(),
+            Ending::Fault(fault) => fault.farewell(),
+        })
+    }
+}
+
+/// Waits for the socket and writes what is urgent.
+async fn go_on(link: Rc<Link>, is_answering: Rc<Cell<bool>>) {
+    loop {
+        tokio::select! {
+            ready = link.write.writable() => if ready.is_err() { break },
+            () = link.over() => break,
+        }
+        let Some(frames) = &link.frames else { break };
+        let sent = frames.sender().flush(&mut |bufs| link.try_write(bufs));
+        if !is_to_go_on(&sent) {
+            break;
+        }
+        // A frame may be in the way, which somebody else writes.
+        tokio::time::sleep(AGAIN).await;
+    }
+    is_answering.set(false);
+}
+
+/// Whether something urgent is left that can still be sent.
+fn is_to_go_on(sent: &io::Result<bool>) -> bool {
+    match sent {
+        Ok(is_all) => !is_all,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
+}

@@ -1,0 +1,137 @@
+//! From a fresh connection to a WebSocket: TLS if there is to be any, the request, the answer.
+
+use super::channel::Channel;
+use super::{Security, Site, Upgraded};
+use crate::shard::{self, HANDSHAKE};
+use crate::tls::details;
+use jiff::Timestamp;
+use myelin_wire::websocket::upgrade::{LONGEST_REQUEST, Refusal, Target, end_of_head, judge};
+use rustls::ServerConnection;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+/// Why it does not become one.
+pub(super) enum Failure {
+    /// The request is not granted, and the client knows.
+    Refused(Refusal),
+    /// No TLS, in words for the log.
+    Tls(String),
+    /// A leaf node, of which there are none here. Compat: it is upgraded before it finds out.
+    LeafNode,
+    /// The client has left, or said nothing.
+    Gone,
+}
+
+/// For who speaks HTTP where TLS is spoken.
+const NOT_ENCRYPTED: &str = "client sent an HTTP request to an HTTPS server";
+
+/// Upgrades a connection, in the time that the site gives for it.
+pub(super) async fn shake(stream: TcpStream, peer: SocketAddr, site: &Site) -> Result<Upgraded, Failure> {
+    let deadline = Instant::now() + site.timeout;
+    let _ = stream.set_nodelay(true);
+    let mut channel = match site.security() {
+        None => Channel { stream, security: None },
+        Some(security) => match timeout_at(deadline, encrypt(stream, peer, site, &security)).await {
+            Ok(channel) => channel?,
+            Err(_) => return Err(Failure::Tls("i/o timeout".to_owned())),
+        },
+    };
+    let mut request = Vec::new();
+    let head = match timeout_at(deadline, read_head(&mut channel, &mut request)).await {
+        Ok(head) => head,
+        Err(_) if request.is_empty() => return Err(Failure::Gone),
+        Err(_) => Err(Failure::Refused(Refusal::unfinished())),
+    };
+    let outcome = head.and_then(|end| {
+        let upgrade = judge(&request[..end], &site.rules).map_err(Failure::Refused)?;
+        if request.len() > end { Err(Failure::Refused(Refusal::too_eager())) } else { Ok(upgrade) }
+    });
+    let answer = match &outcome {
+        Ok(upgrade) => upgrade.answer.clone(),
+        Err(Failure::Refused(refusal)) => refusal.answer(&date()),
+        Err(_) => Vec::new(),
+    };
+    // An answer is short: who does not take it at once has no room for a greeting either.
+    let written = timeout_at(deadline.max(Instant::now() + site.timeout), channel.write(&answer)).await;
+    let upgrade = match outcome {
+        Ok(upgrade) if matches!(written, Ok(Ok(()))) => upgrade,
+        Ok(_) => return Err(Failure::Gone),
+        Err(failure) => {
+            channel.close().await;
+            return Err(failure);
+        }
+    };
+    if upgrade.target == Target::LeafNode {
+        channel.close().await;
+        return Err(Failure::LeafNode);
+    }
+    let Channel { stream, security } = channel;
+    let stream = stream.into_std().map_err(|_| Failure::Gone)?;
+    Ok(Upgraded { stream: Some(stream), peer, security, door: Arc::clone(&site.door), upgrade })
+}
+
+/// Does the TLS handshake.
+async fn encrypt(
+    stream: TcpStream,
+    peer: SocketAddr,
+    site: &Site,
+    security: &Security,
+) -> Result<Channel, Failure> {
+    let mut first = [0];
+    if stream.peek(&mut first).await.is_ok_and(|read| read == 1 && first != [HANDSHAKE]) && speaks_http(&stream).await
+    {
+        let mut channel = Channel { stream, security: None };
+        let text = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+        let _ = channel.write(text.as_bytes()).await;
+        channel.close().await;
+        return Err(Failure::Tls(NOT_ENCRYPTED.to_owned()));
+    }
+    let (read, write) = stream.into_split();
+    let write = Arc::new(write);
+    let config = Arc::clone(&security.config);
+    let shaken = shard::handshake(Arc::clone(&write), peer, config, site.places.clone(), Vec::new()).await;
+    let stream = Arc::into_inner(write).and_then(|write| read.reunite(write).ok()).ok_or(Failure::Gone)?;
+    match shaken {
+        Ok(connection) if is_accepted(&connection, security) => {
+            Ok(Channel { stream, security: Some(connection) })
+        }
+        Ok(_) => Err(Failure::Tls("certificate not pinned".to_owned())),
+        Err(error) => Err(Failure::Tls(error)),
+    }
+}
+
+/// Compat: the reference checks pins of WebSocket clients only when it reloads its configuration.
+fn is_accepted(connection: &ServerConnection, security: &Security) -> bool {
+    let shown = details(connection, false).peer_certs;
+    security.pinned.is_empty()
+        || shown.first().is_some_and(|cert| security.pinned.contains(&cert.spki_sha256))
+}
+
+async fn speaks_http(stream: &TcpStream) -> bool {
+    let mut start = [0; 5];
+    let n = stream.peek(&mut start).await.unwrap_or(0);
+    [&b"GET /"[..], b"HEAD ", b"POST ", b"PUT /", b"OPTIO"].contains(&&start[..n])
+}
+
+/// Reads until the head of the request is whole; says where it ends.
+async fn read_head(channel: &mut Channel, request: &mut Vec<u8>) -> Result<usize, Failure> {
+    loop {
+        let seen = request.len();
+        if channel.read(request).await.map_err(|_| Failure::Gone)? == 0 {
+            return Err(Failure::Gone);
+        }
+        if let Some(end) = end_of_head(request, seen) {
+            return Ok(end);
+        }
+        if request.len() > LONGEST_REQUEST {
+            return Err(Failure::Refused(Refusal::too_long()));
+        }
+    }
+}
+
+/// Now, as HTTP writes it.
+fn date() -> String {
+    Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}

@@ -1,0 +1,80 @@
+//! What a peer sends over a WebSocket. The first byte says what was agreed on and how the rest is cut.
+//!
+//! Promised: any bytes mean the same in any pieces and through any room; what follows the end does not count; answers to
+//! pings are bounded. And what a sender makes of any bytes is what a receiver gets out of it, however much of it the
+//! transport takes at once.
+
+use myelin_wire::websocket::deflate::{Deflater, Inflaters};
+use myelin_wire::websocket::{Allowance, Ending, Place, Receiver, Sender, Taste};
+use std::io::{self, IoSlice};
+
+const BUDGET: u64 = 1 << 16;
+
+type Outcome = (Vec<u8>, Option<Ending>);
+
+/// Any bytes as frames, and as the content of frames.
+pub fn websocket_frames(data: &[u8]) {
+    let Some((choice, bytes)) = data.split_first() else { return };
+    let (is_masked, may_compress) = (choice & 1 != 0, choice & 2 != 0);
+    let piece = 1 + usize::from(choice >> 2);
+    let new = || Receiver::new(is_masked, may_compress);
+    let whole = receive(new(), bytes, bytes.len().max(1), 1 << 18, usize::MAX);
+    assert_eq!(receive(new(), bytes, piece, 1 + piece * 3, usize::MAX), whole);
+    // A client that is let in somewhere: until then messages are gathered, and those that never end say nothing.
+    let known = receive(new(), bytes, piece, 1 + piece * 3, bytes.len() / 2);
+    assert!(whole.0.starts_with(&known.0));
+    assert!(whole.0.len() as u64 <= bytes.len() as u64 * (BUDGET + 1));
+    send(bytes, *choice, piece);
+}
+
+/// Messages are gathered in the first `unknown` bytes, unless that is all.
+fn receive(mut receiver: Receiver, bytes: &[u8], read: usize, most: usize, unknown: usize) -> Outcome {
+    let mut pool = Inflaters::default();
+    let (mut content, mut answers) = (Vec::new(), 0);
+    let (from, most) = if receiver.may_compress() { (most, most) } else { (0, most.max(read)) };
+    for (i, piece) in bytes.chunks(read).enumerate() {
+        let gathered = (unknown < usize::MAX && i * read < unknown).then_some(1 << 20);
+        let allowed = Allowance { content: BUDGET, gathered };
+        let mut buf = vec![0; from + read + bytes.len()];
+        buf[from..from + piece.len()].copy_from_slice(piece);
+        let n = receiver.decode(&mut buf, Place { from, len: piece.len(), most }, allowed, &mut pool);
+        content.extend_from_slice(&buf[..n]);
+        while receiver.has_rest() {
+            let n = receiver.resume(&mut buf, from, most, allowed, &mut pool);
+            content.extend_from_slice(&buf[..n]);
+        }
+        let taken = receiver.take_answers().unwrap_or_default().len();
+        assert!(taken < 4 * 1024 + 200);
+        answers += taken;
+    }
+    assert!(answers <= bytes.len());
+    (content, receiver.ending().cloned())
+}
+
+/// The content, sent by a transport that takes so many bytes at once.
+fn send(content: &[u8], choice: u8, allowed: usize) {
+    let taste = Taste {
+        is_browser: choice & 4 != 0,
+        takes_whole_messages: choice & 8 != 0,
+        compresses: choice & 16 != 0,
+    };
+    let (mut sender, mut deflater) = (Sender::new(taste), Deflater::default());
+    let (mut wire, mut at, mut turn) = (Vec::new(), 0, 0);
+    while at < content.len() {
+        turn += 1;
+        let mut out = |bufs: &[IoSlice<'_>]| {
+            let all: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+            let n = all.len().min(if turn % 2 == 0 { allowed } else { allowed * 7 });
+            wire.extend_from_slice(&all[..n]);
+            Ok(n)
+        };
+        let middle = at + (content.len() - at) / 2;
+        let bufs = [IoSlice::new(&content[at..middle]), IoSlice::new(&content[middle..])];
+        match sender.write(&bufs, Some(&mut deflater), &mut out) {
+            Ok(n) => at += n,
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+    }
+    let (came, ending) = receive(Receiver::new(false, true), &wire, wire.len().max(1), 1 << 18, usize::MAX);
+    assert!(ending.is_none() && came == content);
+}

@@ -1,0 +1,81 @@
+//! What a peer calls compressed. The first two bytes say how it is cut and how much room there is.
+//!
+//! Promised: it inflates to no more than its budget, whatever it is, and to the same in any pieces; what it cannot mean
+//! ends the connection and nothing else. What deflates inflates.
+
+use myelin_wire::websocket::deflate::{Deflater, Inflaters};
+use myelin_wire::websocket::{Allowance, Ending, Fault, Place, Receiver, Sender, Taste};
+use std::io::IoSlice;
+
+const BUDGET: u64 = 1 << 14;
+const ALLOWED: Allowance = Allowance { content: BUDGET, gathered: None };
+
+/// Any bytes as a compressed message, and as the content of one.
+pub fn websocket_inflate(data: &[u8]) {
+    let [cut, room, bytes @ ..] = data else { return };
+    let (cut, room) = (1 + usize::from(*cut), 1 + 16 * usize::from(*room));
+    let whole = inflate(bytes, bytes.len().max(1), 1 << 15);
+    assert_eq!(inflate(bytes, cut, room), whole);
+    if let Some(Ending::Fault(fault)) = &whole.1 {
+        assert!(matches!(fault, Fault::Compression | Fault::TooBig));
+    }
+    deflate(bytes);
+}
+
+/// As one message in frames of so many bytes.
+fn inflate(bytes: &[u8], cut: usize, room: usize) -> (Vec<u8>, Option<Ending>) {
+    let mut receiver = Receiver::new(false, true);
+    let mut pool = Inflaters::default();
+    let mut content = Vec::new();
+    let mut pieces: Vec<_> = bytes.chunks(cut).collect();
+    if pieces.is_empty() {
+        pieces.push(b"");
+    }
+    let last = pieces.len() - 1;
+    for (i, piece) in pieces.iter().enumerate() {
+        let first = if i == 0 { 0x42 } else { 0 } | if i == last { 0x80 } else { 0 };
+        let mut frame = vec![first, 127];
+        frame.extend((piece.len() as u64).to_be_bytes());
+        frame.extend_from_slice(piece);
+        let mut buf = vec![0; room + frame.len()];
+        buf[room..].copy_from_slice(&frame);
+        let place = Place { from: room, len: frame.len(), most: room };
+        let mut n = receiver.decode(&mut buf, place, ALLOWED, &mut pool);
+        loop {
+            content.extend_from_slice(&buf[..n]);
+            if !receiver.has_rest() {
+                break;
+            }
+            n = receiver.resume(&mut buf, room, room, ALLOWED, &mut pool);
+        }
+    }
+    assert!(content.len() as u64 <= BUDGET);
+    (content, receiver.ending().cloned())
+}
+
+fn deflate(content: &[u8]) {
+    let taste = Taste { compresses: true, ..Taste::default() };
+    let mut wire = Vec::new();
+    let mut out = |bufs: &[IoSlice<'_>]| {
+        wire.extend(bufs.iter().flat_map(|buf| buf.iter().copied()));
+        Ok(bufs.iter().map(|buf| buf.len()).sum())
+    };
+    if content.is_empty() {
+        return;
+    }
+    let written =
+        Sender::new(taste).write(&[IoSlice::new(content)], Some(&mut Deflater::default()), &mut out);
+    assert_eq!(written.expect("the transport takes all"), content.len());
+    let mut receiver = Receiver::new(false, true);
+    let half = content.len() + 64;
+    let mut buf = vec![0; half + wire.len()];
+    buf[half..].copy_from_slice(&wire);
+    let place = Place { from: half, len: wire.len(), most: half };
+    let n = receiver.decode(
+        &mut buf,
+        place,
+        Allowance { content: 1 << 20, gathered: None },
+        &mut Inflaters::default(),
+    );
+    assert_eq!(&buf[..n], content);
+}
