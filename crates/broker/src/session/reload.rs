@@ -87,6 +87,10 @@ impl Session {
         if account.is_none_or(|account| !Arc::ptr_eq(&account, &ready.account)) {
             return Verdict::Close(CloseReason::ClientClosed);
         }
+        if ready.user != identity.user {
+            ready.user.clone_from(&identity.user);
+            self.conn.update_details(|details| details.user.clone_from(&identity.user));
+        }
         if ready.permissions.is_none() && identity.permissions.is_none() {
             return Verdict::Go;
         }

@@ -153,7 +153,10 @@ fn proofs_are_fetched_shown_and_kept() {
         }
         let lab = Lab::new(true);
         let server = lab.start(&program, "", "ocsp: false");
-        server.wait_for_log("server.pem' has MustStaple but OCSP is disabled");
+        // The reference says so, too, but before it has a log.
+        if program == Path::new(crate::process::PROGRAM) {
+            server.wait_for_log("server.pem' has MustStaple but OCSP is disabled");
+        }
         assert_eq!((proof(&server), lab.responder.asked()), (Vec::new(), 0));
         // Another responder than the certificate's.
         let other = Lab::new(false);
