@@ -146,7 +146,9 @@ fn a_reload_may_begin_to_map() {
         clients.iter_mut().for_each(|client| drop(client.barrier().expect("is somebody")));
         let page = server.page("/connz?auth=1&sort=cid");
         let user = |at: usize| page["connections"][at]["authorized_user"].clone();
-        assert_eq!([user(0), user(1)], ["e@x", "f@x"], "{}", program.display());
+        // The reference looks at nobody again for that.
+        let is_ours = program == std::path::Path::new(crate::process::PROGRAM);
+        assert_eq!([user(0), user(1)], [if is_ours { "e@x" } else { "f@x" }, "f@x"], "{}", program.display());
     }
 }
 
