@@ -10,10 +10,10 @@ use crate::tls::{Lab, Secure, greeted};
 /// A certificate with these alternative names (`email:`, `dns:`, `uri:`) and this subject, in the order in which it is to
 /// stand there.
 fn params(alternatives: &[&str], subject: &[(&str, &str)]) -> CertificateParams {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).expect("what a test needs");
     for name in alternatives {
-        let (kind, name) = name.split_once(':').unwrap();
-        let text = name.try_into().unwrap();
+        let (kind, name) = name.split_once(':').expect("what a test needs");
+        let text = name.try_into().expect("what a test needs");
         params.subject_alt_names.push(match kind {
             "email" => SanType::Rfc822Name(text),
             "dns" => SanType::DnsName(text),
@@ -42,8 +42,8 @@ fn enter(server: &Server, mut client: Secure, connect: &str) -> Option<String> {
     client.send(&format!("CONNECT {connect}\r\n"));
     client.barrier().ok()?;
     let page = server.page("/connz?auth=1&sort=start");
-    let connections = page["connections"].as_array().unwrap();
-    Some(connections.last().unwrap()["authorized_user"].as_str().unwrap_or("").to_owned())
+    let connections = page["connections"].as_array().expect("what a test needs");
+    Some(connections.last().expect("what a test needs")["authorized_user"].as_str().unwrap_or("").to_owned())
 }
 
 fn users(list: &[&str]) -> String {
@@ -51,10 +51,14 @@ fn users(list: &[&str]) -> String {
     format!("authorization {{ users: [ {} ] }}\n", list.join(", "))
 }
 
+/// Alternative names and subject of a certificate, the user that it names, and what the log says.
+type Case =
+    (&'static [&'static str], &'static [(&'static str, &'static str)], Option<&'static str>, &'static str);
+
 #[test]
 fn a_certificate_names_its_user() {
     let lab = Lab::new();
-    let cases: &[(&[&str], &[(&str, &str)], Option<&str>, &str)] = &[
+    let cases: &[Case] = &[
         (
             &["email:e@x", "dns:h.x"],
             &[("CN", "c")],

@@ -14,13 +14,14 @@ use crate::resources::{allow_descriptors, connect_from_elsewhere};
 use crate::tls::{Lab, dial, greeted};
 
 fn client(lab: &Lab) -> ClientConnection {
-    ClientConnection::new(lab.config(None), ServerName::try_from("localhost").unwrap()).unwrap()
+    ClientConnection::new(lab.config(None), ServerName::try_from("localhost").expect("what a test needs"))
+        .expect("what a test needs")
 }
 
 /// What a client says first.
 fn hello(lab: &Lab) -> Vec<u8> {
     let mut hello = Vec::new();
-    client(lab).write_tls(&mut hello).unwrap();
+    client(lab).write_tls(&mut hello).expect("what a test needs");
     hello
 }
 
