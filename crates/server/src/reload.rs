@@ -58,11 +58,11 @@ impl Server {
         let pins_before = self.pins();
         self.apply(loaded, directory, tls);
         lines.iter().for_each(|line| self.log.info(line));
+        let digest = self.loaded.config_digest.as_deref().unwrap_or_default();
+        self.log.info(format_args!("Reloaded server configuration ({digest})"));
         if self.pins() != pins_before {
             self.recheck_pinned();
         }
-        let digest = self.loaded.config_digest.as_deref().unwrap_or_default();
-        self.log.info(format_args!("Reloaded server configuration ({digest})"));
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Refresh));
         Ok(())
     }

@@ -147,6 +147,10 @@ impl Session {
         if account.is_none_or(|account| !Arc::ptr_eq(&account, &ready.account)) {
             return Verdict::Close(CloseReason::ClientClosed);
         }
+        if ready.user != identity.user {
+            ready.user.clone_from(&identity.user);
+            self.conn.update_details(|details| details.user.clone_from(&identity.user));
+        }
         ready.claims.clone_from(&identity.claims);
         self.expire_with(identity.claims.as_deref(), now);
         self.conn.update_details(|details| {

@@ -48,10 +48,22 @@ pub(crate) async fn handshake(
     // A socket that was reset no longer knows whose it was, and this one may have been already.
     let ends = Ends { ours: stream.local_addr().ok(), peer };
     let first = first_record(stream, &ends, ahead).await?;
+    // Boxed: it is most of the task, and those who have not come so far should not pay for it.
+    Box::pin(converse(stream, &ends, config, &places, &first)).await
+}
+
+/// The handshake itself, from a first record on.
+async fn converse(
+    stream: &TcpStream,
+    ends: &Ends,
+    config: Arc<ServerConfig>,
+    places: &Places,
+    first: &[u8],
+) -> Result<ServerConnection, String> {
     let closed = |_| "EOF".to_owned();
     let _seat = places.seats.acquire().await.map_err(closed)?;
     let mut connection = ServerConnection::new(config).map_err(|error| words(&error))?;
-    let mut ahead = &first[..];
+    let mut ahead = first;
     loop {
         while connection.wants_write() {
             match connection.write_tls(&mut Socket(stream)) {
@@ -76,7 +88,7 @@ pub(crate) async fn handshake(
         } else {
             connection.read_tls(&mut ahead).map_err(|error| error.to_string())?;
         }
-        let (mut advanced, processed) = compute(connection, &places).await?;
+        let (mut advanced, processed) = compute(connection, places).await?;
         if let Err(error) = processed {
             // The alert, if the socket takes it.
             while advanced.wants_write() && advanced.write_tls(&mut Socket(stream)).is_ok() {}

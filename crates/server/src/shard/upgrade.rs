@@ -128,7 +128,8 @@ impl Reader {
         let shaking = async move {
             let connection = handshake(write, peer, config, places, ahead).await?;
             if let Some(revocation) = revocation {
-                revocation.verify(connection.peer_certificates().unwrap_or_default()).await?;
+                // Boxed, because few come so far.
+                Box::pin(revocation.verify(connection.peer_certificates().unwrap_or_default())).await?;
             }
             Ok::<_, String>(connection)
         };

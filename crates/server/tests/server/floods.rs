@@ -14,18 +14,19 @@ use crate::resources::{allow_descriptors, connect_from_elsewhere};
 use crate::tls::{Lab, dial, greeted};
 
 fn client(lab: &Lab) -> ClientConnection {
-    ClientConnection::new(lab.config(None), ServerName::try_from("localhost").unwrap()).unwrap()
+    ClientConnection::new(lab.config(None), ServerName::try_from("localhost").expect("what a test needs"))
+        .expect("what a test needs")
 }
 
 /// What a client says first.
 fn hello(lab: &Lab) -> Vec<u8> {
     let mut hello = Vec::new();
-    client(lab).write_tls(&mut hello).unwrap();
+    client(lab).write_tls(&mut hello).expect("what a test needs");
     hello
 }
 
 /// Largest resident memory in bytes for a client that has begun a handshake and does not go on.
-const MEMORY_EACH: u64 = 16 * 1024;
+const MEMORY_EACH: u64 = 24 * 1024;
 
 #[test]
 fn handshakes_that_do_not_go_on_hold_up_nobody() {
@@ -137,20 +138,23 @@ fn what_comes_with_the_end_of_a_handshake_is_read_or_ends_it() {
 fn handshakes_may_be_limited() {
     let lab = Lab::new();
     for program in programs() {
-        let server =
-            Setup::default().program(&program).config(&lab.block("connection_rate_limit: 2")).start();
+        let server = Setup::default()
+            .program(&program)
+            .config(&lab.block("connection_rate_limit: 2, timeout: \"500ms\""))
+            .start();
         let mut refusal = String::new();
         crate::eventually("one is refused", || {
+            // Two who are allowed to, and one who is not, if the second is not over yet.
+            let _allowed = [0, 1].map(|_| {
+                let (mut socket, _) = greeted(&server);
+                socket.write_all(&hello(&lab)).unwrap();
+                socket
+            });
             let (mut socket, _) = greeted(&server);
-            socket.write_all(&hello(&lab)).unwrap();
-            let mut first = [0];
-            socket.read_exact(&mut first).unwrap();
-            if first == *b"-" {
-                socket.read_to_string(&mut refusal).unwrap();
-            }
+            socket.read_to_string(&mut refusal).unwrap();
             !refusal.is_empty()
         });
-        assert_eq!(refusal, "ERR 'Connection throttling is active. Please try again later.'\r\n");
+        assert_eq!(refusal, "-ERR 'Connection throttling is active. Please try again later.'\r\n");
         server.wait_for_close("Maximum Connections Exceeded");
         let line = server.wait_for_log("connections due to TLS rate limiting");
         assert!(line.contains("[WRN] Rejected "), "{line}");
@@ -209,12 +213,9 @@ fn keys_that_are_no_longer_pinned_go() {
             Setup::default().program(&program).config(&block(&format!("\"{one}\", \"{other}\""))).start();
         let mut clients = ["one", "other"].map(|name| lab.secure(&server, Some(name)));
         clients.iter_mut().for_each(|client| assert!(client.barrier().is_ok()));
-        let lines = server.reload(&block(&format!("\"{one}\"")));
-        for text in
-            ["[INF] Reloaded: 1 pinned_certs", "[INF] Disconnect 1 clients due to pinned certs reload"]
-        {
-            assert!(lines.iter().any(|line| line.ends_with(text)), "{}: {lines:#?}", program.display());
-        }
+        server.reload(&block(&format!("\"{one}\"")));
+        server.wait_for_log("[INF] Reloaded: 1 pinned_certs");
+        server.wait_for_log("[INF] Disconnect 1 clients due to pinned certs reload");
         server.wait_for_close("TLS Handshake Failure");
         assert!(clients[0].barrier().is_ok() && clients[1].barrier().is_err());
     }

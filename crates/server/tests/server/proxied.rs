@@ -12,7 +12,7 @@ const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// A header of version 2.
 fn v2(version_command: u8, family_protocol: u8, data: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(data.len()).unwrap().to_be_bytes();
+    let length = u16::try_from(data.len()).expect("what a test needs").to_be_bytes();
     [SIGNATURE, &[version_command, family_protocol], &length, data].concat()
 }
 
@@ -33,17 +33,22 @@ fn until_pong(socket: &mut impl std::io::Read) -> String {
     let mut read = Vec::new();
     let mut byte = [0];
     while !read.ends_with(b"PONG\r\n") {
-        assert_eq!(socket.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&read));
+        assert_eq!(
+            socket.read(&mut byte).expect("what a test needs"),
+            1,
+            "{}",
+            String::from_utf8_lossy(&read)
+        );
         read.push(byte[0]);
     }
-    String::from_utf8(read).unwrap()
+    String::from_utf8(read).expect("what a test needs")
 }
 
 /// Where the only client is from, as monitoring shows it.
 fn shown(server: &Server) -> String {
     let page = server.page("/connz");
     let connection = &page["connections"][0];
-    format!("{} {}", connection["ip"].as_str().unwrap(), connection["port"])
+    format!("{} {}", connection["ip"].as_str().expect("what a test needs"), connection["port"])
 }
 
 fn gone(server: &Server, socket: TcpStream) {

@@ -24,8 +24,8 @@ struct Lab {
 impl Lab {
     fn new(must_staple: bool) -> Self {
         let responder = Responder::start("authority");
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("ca.pem"), responder.authority.cert.pem()).unwrap();
+        let dir = tempfile::tempdir().expect("what a test needs");
+        fs::write(dir.path().join("ca.pem"), responder.authority.cert.pem()).expect("what a test needs");
         let lab = Self { responder, dir };
         lab.renew(1, must_staple);
         lab
@@ -35,8 +35,8 @@ impl Lab {
     fn renew(&self, serial: u64, must_staple: bool) {
         let signed =
             self.responder.authority.sign("localhost", serial, Some(&self.responder.url), must_staple);
-        fs::write(self.dir.path().join("server.pem"), signed.cert.pem()).unwrap();
-        fs::write(self.dir.path().join("server.key"), signed.key.serialize_pem()).unwrap();
+        fs::write(self.dir.path().join("server.pem"), signed.cert.pem()).expect("what a test needs");
+        fs::write(self.dir.path().join("server.key"), signed.key.serialize_pem()).expect("what a test needs");
     }
 
     fn config(&self, tls: &str, more: &str) -> String {
@@ -70,7 +70,7 @@ impl ServerCertVerifier for Curious {
         proof: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        proof.clone_into(&mut self.0.lock().unwrap());
+        proof.clone_into(&mut self.0.lock().expect("what a test needs"));
         Ok(ServerCertVerified::assertion())
     }
 
@@ -101,27 +101,28 @@ impl ServerCertVerifier for Curious {
 fn connect(server: &Server, shown: Option<&Signed>) -> (Secure, Arc<Mutex<Vec<u8>>>) {
     let proof = Arc::<Mutex<Vec<u8>>>::default();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("what a test needs");
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Curious(Arc::clone(&proof))));
     let config = match shown {
         None => builder.with_no_client_auth(),
         Some(Signed { cert, key }) => {
-            let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-            builder.with_client_auth_cert(vec![cert.der().clone()], key).unwrap()
+            let key = PrivateKeyDer::try_from(key.serialize_der()).expect("what a test needs");
+            builder.with_client_auth_cert(vec![cert.der().clone()], key).expect("what a test needs")
         }
     };
     let (socket, _): (TcpStream, _) = greeted(server);
-    let name = ServerName::try_from("localhost").unwrap();
-    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let name = ServerName::try_from("localhost").expect("what a test needs");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("what a test needs");
     (Secure(StreamOwned::new(connection, socket)), proof)
 }
 
 /// The proof that a client is shown.
 fn proof(server: &Server) -> Vec<u8> {
     let (mut client, proof) = connect(server, None);
-    client.barrier().unwrap();
-    let proof = proof.lock().unwrap();
+    client.barrier().expect("what a test needs");
+    let proof = proof.lock().expect("what a test needs");
     proof.clone()
 }
 
@@ -153,7 +154,10 @@ fn proofs_are_fetched_shown_and_kept() {
         }
         let lab = Lab::new(true);
         let server = lab.start(&program, "", "ocsp: false");
-        server.wait_for_log("server.pem' has MustStaple but OCSP is disabled");
+        // The reference says so, too, but before it has a log.
+        if program == Path::new(crate::process::PROGRAM) {
+            server.wait_for_log("server.pem' has MustStaple but OCSP is disabled");
+        }
         assert_eq!((proof(&server), lab.responder.asked()), (Vec::new(), 0));
         // Another responder than the certificate's.
         let other = Lab::new(false);

@@ -343,6 +343,9 @@ mod tests {
     const CHANGED: &[(&str, &str, &str)] = &[
         ("listen", "", "listen: 4999"),
         ("host", "", "host: '127.0.0.1'"),
+        ("proxy_protocol", "", "proxy_protocol: true"),
+        ("ocsp", "", "ocsp: true"),
+        ("ocsp_cache", "", "ocsp_cache: false"),
         ("port", "", "port: 4999"),
         ("server_name", "", "server_name: x"),
         ("client_advertise", "", "client_advertise: x"),
@@ -427,12 +430,12 @@ mod tests {
 
     #[test]
     fn a_missing_feature_is_named_unless_it_is_switched_off() {
-        assert!(report("proxy_protocol: false").missing.is_empty());
-        let report = report("proxy_protocol: true");
+        assert!(report("cluster {}").missing.is_empty());
+        let report = report("cluster { port: 6222 }");
         let [missing] = &report.missing[..] else { panic!("{report:?}") };
         assert_eq!(
             missing.to_string(),
-            "f:1:0: \"proxy_protocol\" needs the PROXY protocol, which this version of Myelin does not have"
+            "f:1:0: \"cluster\" needs clustering, which this version of Myelin does not have"
         );
     }
 }
