@@ -128,7 +128,7 @@ fn exchange(page: &Value, account: &str) -> Value {
                 (&response["to"], &response["local_subject"]),
                 (&key.as_str().into(), &key.as_str().into())
             );
-            ["to", "local_subject"].map(|name| response[name] = "_R_".into());
+            ["to", "local_subject"].iter().for_each(|name| response[*name] = "_R_".into());
             response
         })
         .collect();
