@@ -153,10 +153,9 @@ impl Broker {
     pub fn configure_account(&self, account: &Arc<Account>, config: AccountConfig) {
         let importers = {
             let mut importers = lock(&self.importers);
-            let imports = config.imports.iter().map(Import::account);
-            imports.for_each(|exporter| {
-                drop(importers.entry_ref(exporter).or_default().insert(config.name.clone()))
-            });
+            for exporter in config.imports.iter().map(Import::account) {
+                importers.entry_ref(exporter).or_default().insert(config.name.clone());
+            }
             importers.get(account.name()).cloned().unwrap_or_default()
         };
         account.configure(config);
