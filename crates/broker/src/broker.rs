@@ -167,8 +167,7 @@ impl Broker {
     pub fn configure_account(&self, account: &Arc<Account>, config: AccountConfig) {
         let importers = {
             let mut importers = lock(&self.importers);
-            let imports = config.imports.iter().map(Import::account);
-            for exporter in imports {
+            for exporter in config.imports.iter().map(Import::account) {
                 importers.entry_ref(exporter).or_default().insert(config.name.clone());
             }
             importers.get(account.name()).cloned().unwrap_or_default()

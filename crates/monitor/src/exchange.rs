@@ -9,13 +9,25 @@ use std::collections::BTreeMap;
 use myelin_wire::json::is_false;
 
 /// Whether something is a stream or a service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Messages to listen to.
     Stream,
     /// Requests to be answered.
     Service,
+    /// Answers to these.
+    Response,
+}
+
+impl Serialize for Kind {
+    /// Compat: what waits for an answer has the number of its kind, not the name.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Stream => serializer.serialize_str("stream"),
+            Self::Service => serializer.serialize_str("service"),
+            Self::Response => serializer.serialize_u8(2),
+        }
+    }
 }
 
 /// What an account offers.

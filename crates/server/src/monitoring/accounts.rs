@@ -144,7 +144,7 @@ fn response(awaited: AwaitedAnswer) -> ImportSnapshot {
         account: awaited.account,
         to: awaited.subject.clone(),
         local_subject: awaited.subject,
-        kind: Kind::Service,
+        kind: Kind::Response,
         invalid: false,
         share: awaited.share,
         tracking: false,
