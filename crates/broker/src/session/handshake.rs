@@ -14,7 +14,7 @@ use myelin_auth::{
     Attempt, AuthConfig, ConnectionType, Credentials, Identity, Method, Reject, Secret, authenticate,
 };
 use myelin_wire::connect::Connect;
-use myelin_wire::error::{CloseReason, ErrorText};
+use myelin_wire::error::{CloseReason, ErrorText, Quoted};
 use myelin_wire::info::Info;
 use std::fmt;
 use std::net::IpAddr;
@@ -337,14 +337,14 @@ impl Session {
             self.log(
                 Level::Debug,
                 format_args!(
-                    "Authenticated JWT: Client {:?} (claim-name: {:?}, claim-tags: {:?}) signed with {by:?} by Account \
-                     {:?} (claim-name: {:?}, claim-tags: {:?}) signed with {:?}",
+                    "Authenticated JWT: Client {:?} (claim-name: {:?}, claim-tags: {}) signed with {by:?} by Account \
+                     {:?} (claim-name: {:?}, claim-tags: {}) signed with {:?}",
                     user.subject(),
                     user.name(),
-                    user.tags(),
+                    listed(user.tags()),
                     of.key(),
                     of.claims().name,
-                    of.claims().account_tags(),
+                    listed(of.claims().account_tags()),
                     of.issuer()
                 ),
             );
@@ -411,6 +411,12 @@ impl Session {
             self.log(Level::Debug, format_args!("{what} from server overrides account or user config"));
         }
     }
+}
+
+/// Labels as Go prints them.
+fn listed(tags: &[String]) -> String {
+    let tags: Vec<_> = tags.iter().map(|tag| Quoted(tag.as_bytes()).to_string()).collect();
+    format!("[{}]", tags.join(" "))
 }
 
 /// The longest time that a timer is set for.
