@@ -28,8 +28,6 @@ pub(super) enum Expiry {
 pub(super) struct Timers {
     /// End of the time to authenticate.
     auth: Option<Instant>,
-    /// When the credentials come to their end.
-    expiry: Option<Instant>,
     ping: Instant,
     opened: Instant,
     last_heard: Instant,
@@ -44,7 +42,6 @@ impl Timers {
     pub(super) fn new(settings: &Settings, now: Instant, cid: u64) -> Self {
         Self {
             auth: None,
-            expiry: None,
             ping: now + first_ping(settings, cid),
             opened: now,
             last_heard: now,
@@ -68,14 +65,8 @@ impl Timers {
     /// CONNECT has come: its time is no longer limited, and the first PING is due anew.
     pub(super) fn connected(&mut self, settings: &Settings, now: Instant, cid: u64) {
         self.auth = None;
-        self.expiry = None;
         self.pinged = None;
         self.ping = now + first_ping(settings, cid);
-    }
-
-    /// The credentials come to their end then, or never.
-    pub(super) fn expire(&mut self, at: Option<Instant>) {
-        self.expiry = at;
     }
 
     /// CONNECT has come and its credentials are being checked: a peer that has left must not wait in line
@@ -100,7 +91,7 @@ fn first_ping(settings: &Settings, cid: u64) -> Duration {
 impl Session {
     /// When [`on_deadline`](Self::on_deadline) wants to be called next. Operations may move it, also nearer.
     pub fn deadline(&self) -> Instant {
-        [self.timers.auth, self.timers.expiry].into_iter().flatten().fold(self.timers.ping, Instant::min)
+        [self.timers.auth, self.expiry()].into_iter().flatten().fold(self.timers.ping, Instant::min)
     }
 
     /// Does what is due.
@@ -112,10 +103,15 @@ impl Session {
             self.log_rarely(Level::Debug, &text.to_string(), now);
             return verdict;
         }
-        if self.timers.expiry.is_some_and(|due| due <= now) {
+        if self.expiry().is_some_and(|due| due <= now) {
             return self.expired(shard, self.first_to_expire(), now);
         }
         if self.timers.ping <= now { self.ping_due(shard, now) } else { Verdict::Go }
+    }
+
+    /// When the credentials come to their end.
+    fn expiry(&self) -> Option<Instant> {
+        if let State::Ready(ready) = &self.state { ready.expiry } else { None }
     }
 
     /// Whose token comes to its end first.
@@ -129,7 +125,9 @@ impl Session {
     }
 
     pub(super) fn expired(&mut self, shard: &mut Shard, whose: Expiry, now: Instant) -> Verdict {
-        self.timers.expiry = None;
+        if let State::Ready(ready) = &mut self.state {
+            ready.expiry = None;
+        }
         let text = match whose {
             Expiry::User => ErrorText::UserExpired,
             Expiry::Account => ErrorText::AccountExpired,
