@@ -35,6 +35,8 @@ impl Document {
                 *field = value.as_bool()?;
             } else if let Some(field) = text(&mut connect, &name) {
                 *field = value.as_str()?.to_owned();
+            } else if name == "account" {
+                connect.names_account = !value.as_str()?.is_empty();
             } else if name == "protocol" {
                 connect.protocol = value.as_i64()?;
             } else if !may_be_ignored(&name, &value) {
@@ -78,7 +80,6 @@ fn text<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut String> {
         "jwt" => Some(&mut connect.jwt),
         "nkey" => Some(&mut connect.nkey),
         "sig" => Some(&mut connect.sig),
-        "account" => Some(&mut connect.account),
         _ => None,
     }
 }

@@ -259,7 +259,12 @@ impl Changes<'_> {
             self.fixed("TrustedKeys", |o| format!("[{}]", o.operators.trusted_keys.join(" ")))?;
         }
         self.fixed("TrustedOperators", |o| format!("[{}]", keys(o).join(" ")))?;
-        self.fixed("AccountResolver", |o| resolver(o.resolver.resolver.as_ref()))
+        let (old, new) = (&self.old.resolver.resolver, &self.new.resolver.resolver);
+        if old == new {
+            return Ok(());
+        }
+        let (old, new) = (resolver(old.as_ref()).to_owned(), resolver(new.as_ref()).to_owned());
+        Err(NotReloadable { field: "AccountResolver", old, new })
     }
 
     fn rest(&mut self) -> Checked {
@@ -303,14 +308,14 @@ fn path(path: Option<&PathBuf>) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
 }
 
-/// What kind of resolver there is: its tokens may change, not where they are.
-fn resolver(resolver: Option<&AccountResolver>) -> String {
+/// What kind of resolver there is. A URL may hold a password.
+fn resolver(resolver: Option<&AccountResolver>) -> &'static str {
     match resolver {
-        None => "none".to_owned(),
-        Some(AccountResolver::Memory) => "MEM".to_owned(),
-        Some(AccountResolver::Url(_)) => "URL".to_owned(),
-        Some(AccountResolver::Full(full)) => format!("full {}", full.dir.display()),
-        Some(AccountResolver::Cache(cache)) => format!("cache {}", cache.dir.display()),
+        None => "none",
+        Some(AccountResolver::Memory) => "MEM",
+        Some(AccountResolver::Url(_)) => "URL",
+        Some(AccountResolver::Full(_)) => "full",
+        Some(AccountResolver::Cache(_)) => "cache",
     }
 }
 

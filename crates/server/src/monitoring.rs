@@ -139,7 +139,7 @@ impl Monitor {
     }
 
     fn settings(&self, configured: &Configured) -> Settings {
-        let fails = self.broker.trusted().map_or(0, |trusted| trusted.trust().pinned_failures());
+        let fails = self.broker.auth().trust().map_or(0, |trust| trust.pinned_failures());
         Settings { pinned_account_fails: fails, ..configured.settings.clone() }
     }
 

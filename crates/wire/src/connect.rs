@@ -25,7 +25,8 @@ pub struct Connect {
     pub jwt: String,
     pub nkey: String,
     pub sig: String,
-    pub account: String,
+    /// `account` is not empty.
+    pub names_account: bool,
     pub new_account: bool,
 }
 
@@ -49,7 +50,7 @@ impl Default for Connect {
             jwt: String::new(),
             nkey: String::new(),
             sig: String::new(),
-            account: String::new(),
+            names_account: false,
             new_account: false,
         }
     }
@@ -94,7 +95,12 @@ impl Connect {
             "jwt" => set_text(&mut self.jwt, fields),
             "nkey" => set_text(&mut self.nkey, fields),
             "sig" => set_text(&mut self.sig, fields),
-            "account" => set_text(&mut self.account, fields),
+            "account" => {
+                if let Some(Text(text)) = fields.next_value::<Option<Text>>()? {
+                    self.names_account = !text.is_empty();
+                }
+                Ok(())
+            }
             // Of no use to a client of this server: only their types are checked.
             "tls_required" => fields.next_value::<Option<bool>>().map(drop),
             "import" | "export" => fields.next_value::<Option<Map<String, Value>>>().map(drop),

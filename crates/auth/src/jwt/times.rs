@@ -64,7 +64,7 @@ fn left_in(start: &Zoned, end: &Zoned, now: &Zoned) -> Option<Duration> {
         return until(end);
     }
     let end = end.checked_add(1.day()).ok()?;
-    if start < now && now < &end { until(&end) } else { None }
+    if start < now && *now < end { until(&end) } else { None }
 }
 
 #[cfg(test)]

@@ -40,23 +40,25 @@ impl House {
             format!(r#"foreign account by O:eve for A:foreign {{"nats":{{{LIMITS}}}}}"#),
         ];
         let all = base.into_iter().chain(orders.iter().map(|order| (*order).to_owned()));
-        let orders: Vec<_> = all.map(|order| Order::parse(&order).unwrap()).collect();
-        let ids = Identities::issue(&orders).unwrap();
-        let operator = String::from_utf8(ids.fill(b"@key:O:op@").unwrap()).unwrap();
+        let orders: Vec<_> = all.map(|order| Order::parse(&order).expect("a test is well made")).collect();
+        let ids = Identities::issue(&orders).expect("a test is well made");
+        let operator = String::from_utf8(ids.fill(b"@key:O:op@").expect("a test is well made"))
+            .expect("a test is well made");
         let trust = Arc::new(Trust::new([operator]));
         Self { ids, config: AuthConfig::new(Method::Operator(Arc::clone(&trust))), trust }
     }
 
     fn text(&self, text: &str) -> String {
-        String::from_utf8(self.ids.fill(text.as_bytes()).unwrap()).unwrap()
+        String::from_utf8(self.ids.fill(text.as_bytes()).expect("a test is well made"))
+            .expect("a test is well made")
     }
 
     /// A login with a token and a signature by this key, so many seconds from now.
     fn login(&self, token: &str, key: &str, seconds: u64) -> Result<Identity, Reject> {
-        let signature = self.ids.fill_signed(b"@sig@", Some((key, NONCE))).unwrap();
+        let signature = self.ids.fill_signed(b"@sig@", Some((key, NONCE))).expect("a test is well made");
         let credentials = Credentials {
             jwt: Some(Secret::new(self.text(token))),
-            sig: Some(String::from_utf8(signature).unwrap()),
+            sig: Some(String::from_utf8(signature).expect("a test is well made")),
             ..Credentials::default()
         };
         let attempt = Attempt {

@@ -300,11 +300,11 @@ impl Session {
     }
 
     /// When the credentials come to their end: the user's own, or those of its account.
-    pub(super) fn expire_with(&mut self, claims: Option<&ClaimedUser>, now: Instant) {
+    pub(super) fn expiry_of(&self, claims: Option<&ClaimedUser>, now: Instant) -> Option<Instant> {
         let wall = self.clock(now);
         let left = |end: SystemTime| now + end.duration_since(wall).unwrap_or_default().min(FOREVER);
         let ends = claims.into_iter().flat_map(|claims| [claims.expires(), claims.account().expires()]);
-        self.timers.expire(ends.flatten().map(left).min());
+        ends.flatten().map(left).min()
     }
 
     /// Notes for monitoring what the client says of itself, whether it is let in or not.
@@ -346,7 +346,7 @@ impl Session {
         }
         self.timers.connected(shard.settings(), now, self.conn.cid());
         // Compat: naming an account is an error since accounts follow from credentials.
-        let names_account = self.connect.new_account || !self.connect.account.is_empty();
+        let names_account = self.connect.new_account || self.connect.names_account;
         let identity = match outcome {
             Ok(identity) if !names_account => identity,
             Ok(_) => return Verdict::Close(self.violation(shard)),
@@ -378,7 +378,7 @@ impl Session {
         }
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
         self.show(&account, &identity);
-        self.expire_with(identity.claims.as_deref(), now);
+        let expiry = self.expiry_of(identity.claims.as_deref(), now);
         let has_key = identity.issuer_key.is_some() && identity.claims.is_none();
         let ready = Ready {
             account,
@@ -386,6 +386,7 @@ impl Session {
             user: identity.user,
             has_key,
             claims: identity.claims,
+            expiry,
             connected: false,
             first_ping_done: self.timers.first_ping_done,
         };
@@ -408,14 +409,14 @@ impl Session {
             self.log(
                 Level::Debug,
                 format_args!(
-                    "Authenticated JWT: Client {:?} (claim-name: {:?}, claim-tags: {:?}) signed with {by:?} by Account \
-                     {:?} (claim-name: {:?}, claim-tags: {:?}) signed with {:?}",
+                    "Authenticated JWT: Client {:?} (claim-name: {:?}, claim-tags: {}) signed with {by:?} by Account \
+                     {:?} (claim-name: {:?}, claim-tags: {}) signed with {:?}",
                     user.subject(),
                     user.name(),
-                    user.tags(),
+                    listed(user.tags()),
                     of.key(),
                     of.claims().name,
-                    of.claims().account_tags(),
+                    listed(of.claims().account_tags()),
                     of.issuer()
                 ),
             );
@@ -482,6 +483,12 @@ impl Session {
             self.log(Level::Debug, format_args!("{what} from server overrides account or user config"));
         }
     }
+}
+
+/// Labels as Go prints them.
+fn listed(tags: &[String]) -> String {
+    let tags: Vec<_> = tags.iter().map(|tag| Quoted(tag.as_bytes()).to_string()).collect();
+    format!("[{}]", tags.join(" "))
 }
 
 /// The longest time that a timer is set for.

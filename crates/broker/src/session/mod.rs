@@ -88,6 +88,8 @@ struct Ready {
     has_key: bool,
     /// Who came with a token.
     claims: Option<Arc<ClaimedUser>>,
+    /// When what it came with comes to its end.
+    expiry: Option<Instant>,
     /// CONNECT has come; without, a session lives on the defaults.
     connected: bool,
     /// The first PING after CONNECT has been answered.

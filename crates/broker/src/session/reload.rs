@@ -103,11 +103,11 @@ impl Session {
     }
 
     fn replace_claims(&mut self, shard: &mut Shard, claims: Arc<ClaimedUser>, now: Instant) {
-        self.expire_with(Some(&claims), now);
+        let expiry = self.expiry_of(Some(&claims), now);
         self.conn.update_details(|details| details.claims = Some(Arc::clone(&claims)));
         let permissions = claims.permissions();
         let State::Ready(ready) = &mut self.state else { return };
-        ready.claims = Some(claims);
+        (ready.claims, ready.expiry) = (Some(claims), expiry);
         let is_same = match (&ready.permissions, &permissions) {
             (Some(old), Some(new)) => Arc::ptr_eq(old, new),
             (None, None) => true,
@@ -143,16 +143,18 @@ impl Session {
             Err(reject) => return Verdict::Close(self.rejected(shard, &reject)),
         };
         let account = self.broker.account(identity.account.as_str());
-        let State::Ready(ready) = &mut self.state else { return Verdict::Go };
+        let State::Ready(ready) = &self.state else { return Verdict::Go };
         if account.is_none_or(|account| !Arc::ptr_eq(&account, &ready.account)) {
             return Verdict::Close(CloseReason::ClientClosed);
         }
+        let expiry = self.expiry_of(identity.claims.as_deref(), now);
+        let State::Ready(ready) = &mut self.state else { return Verdict::Go };
         if ready.user != identity.user {
             ready.user.clone_from(&identity.user);
             self.conn.update_details(|details| details.user.clone_from(&identity.user));
         }
         ready.claims.clone_from(&identity.claims);
-        self.expire_with(identity.claims.as_deref(), now);
+        ready.expiry = expiry;
         self.conn.update_details(|details| {
             details.claims.clone_from(&identity.claims);
             details.issuer_key.clone_from(&identity.issuer_key);

@@ -29,8 +29,6 @@ pub(super) enum Expiry {
 pub(super) struct Timers {
     /// End of the time to authenticate.
     auth: Option<Instant>,
-    /// When the credentials come to their end.
-    expiry: Option<Instant>,
     ping: Instant,
     opened: Instant,
     /// What the way in has of its own.
@@ -50,7 +48,6 @@ impl Timers {
         let own_ping_interval = door.and_then(|door| door.ping_interval);
         Self {
             auth: None,
-            expiry: None,
             ping: now + first_ping(own_ping_interval.unwrap_or(settings.ping_interval), conn.cid()),
             opened: now,
             own_ping_interval,
@@ -84,14 +81,8 @@ impl Timers {
     /// CONNECT has come: its time is no longer limited, and the first PING is due anew.
     pub(super) fn connected(&mut self, settings: &Settings, now: Instant, cid: u64) {
         self.auth = None;
-        self.expiry = None;
         self.pinged = None;
         self.ping = now + first_ping(self.ping_interval(settings), cid);
-    }
-
-    /// The credentials come to their end then, or never.
-    pub(super) fn expire(&mut self, at: Option<Instant>) {
-        self.expiry = at;
     }
 
     /// CONNECT has come and its credentials are being checked: a peer that has left must not wait in line
@@ -116,7 +107,7 @@ fn first_ping(interval: Duration, cid: u64) -> Duration {
 impl Session {
     /// When [`on_deadline`](Self::on_deadline) wants to be called next. Operations may move it, also nearer.
     pub fn deadline(&self) -> Instant {
-        [self.timers.auth, self.timers.expiry].into_iter().flatten().fold(self.timers.ping, Instant::min)
+        [self.timers.auth, self.expiry()].into_iter().flatten().fold(self.timers.ping, Instant::min)
     }
 
     /// Does what is due.
@@ -128,10 +119,15 @@ impl Session {
             self.log_rarely(Level::Debug, &text.to_string(), now);
             return verdict;
         }
-        if self.timers.expiry.is_some_and(|due| due <= now) {
+        if self.expiry().is_some_and(|due| due <= now) {
             return self.expired(shard, self.first_to_expire(), now);
         }
         if self.timers.ping <= now { self.ping_due(shard, now) } else { Verdict::Go }
+    }
+
+    /// When the credentials come to their end.
+    fn expiry(&self) -> Option<Instant> {
+        if let State::Ready(ready) = &self.state { ready.expiry } else { None }
     }
 
     /// Whose token comes to its end first.
@@ -145,7 +141,9 @@ impl Session {
     }
 
     pub(super) fn expired(&mut self, shard: &mut Shard, whose: Expiry, now: Instant) -> Verdict {
-        self.timers.expiry = None;
+        if let State::Ready(ready) = &mut self.state {
+            ready.expiry = None;
+        }
         let text = match whose {
             Expiry::User => ErrorText::UserExpired,
             Expiry::Account => ErrorText::AccountExpired,

@@ -206,8 +206,9 @@ impl Directory {
             let Some(key) = key.filter(|key| is_token && nkey::public_key(key).is_some()) else { continue };
             let Ok(token) = read(&file) else { continue };
             let hash = hash(&token);
-            // Compat: of a cache every token may be one that was thrown out meanwhile.
-            if self.limits.evicts || before.get(&key).is_some_and(|item| item.hash != hash) {
+            // Safer than the reference, which does not look at files that were put there by hand. Of a cache every token may
+            // be one that was thrown out meanwhile.
+            if self.limits.evicts || before.get(&key).is_none_or(|item| item.hash != hash) {
                 changed.push(key.clone());
             }
             self.enter(&mut index, &key, &token, hash);

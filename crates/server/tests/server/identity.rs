@@ -33,12 +33,13 @@ impl Issued {
         ];
         let open = |order: &&str| order.replace("OPEN", OPEN).replace("FREE", FREE);
         let all = base.into_iter().chain(orders.iter().map(open));
-        let orders: Vec<_> = all.map(|order| Order::parse(&order).unwrap()).collect();
-        Self(Identities::issue(&orders).unwrap())
+        let orders: Vec<_> = all.map(|order| Order::parse(&order).expect("a test is well made")).collect();
+        Self(Identities::issue(&orders).expect("a test is well made"))
     }
 
     fn text(&self, text: &str) -> String {
-        String::from_utf8(self.0.fill(text.as_bytes()).unwrap()).unwrap()
+        String::from_utf8(self.0.fill(text.as_bytes()).expect("a test is well made"))
+            .expect("a test is well made")
     }
 
     /// A configuration with these accounts in memory.
@@ -61,13 +62,14 @@ impl Issued {
 
     /// Logs in over a raw socket and gives what the server answers to the first PING.
     fn login(&self, server: &Server, token: &str, key: &str) -> (Raw, String) {
-        let mut raw = Raw::over(TcpStream::connect(server.address()).unwrap());
+        let mut raw = Raw::over(TcpStream::connect(server.address()).expect("a test is well made"));
         let info = raw.line();
-        let info: Value = serde_json::from_str(info.strip_prefix("INFO ").unwrap()).unwrap();
-        let nonce = info["nonce"].as_str().unwrap();
+        let info: Value = serde_json::from_str(info.strip_prefix("INFO ").expect("a test is well made"))
+            .expect("a test is well made");
+        let nonce = info["nonce"].as_str().expect("a test is well made");
         let connect =
             format!("CONNECT {{\"jwt\":\"@{token}@\",\"sig\":\"@sig@\",\"verbose\":false}}\r\nPING\r\n");
-        let bytes = self.0.fill_signed(connect.as_bytes(), Some((key, nonce))).unwrap();
+        let bytes = self.0.fill_signed(connect.as_bytes(), Some((key, nonce))).expect("a test is well made");
         raw.send_bytes(&bytes);
         let answer = raw.line();
         (raw, answer)
@@ -76,9 +78,9 @@ impl Issued {
 
 async fn works(server: &Server, options: ConnectOptions) {
     let (client, _events) = connect(server, options).await;
-    let mut sub = client.subscribe("a").await.unwrap();
-    client.publish("a", "x".into()).await.unwrap();
-    assert_eq!(&sub.next().await.unwrap().payload[..], b"x");
+    let mut sub = client.subscribe("a").await.expect("a test is well made");
+    client.publish("a", "x".into()).await.expect("a test is well made");
+    assert_eq!(&sub.next().await.expect("a test is well made").payload[..], b"x");
     settle(&client).await;
 }
 
@@ -244,8 +246,8 @@ fn a_system_account_may_come_later() {
 
 /// A web server that knows tokens by path, for as long as a test lives.
 fn serve_tokens(tokens: Vec<(String, String)>) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a test is well made");
+    let port = listener.local_addr().expect("a test is well made").port();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };

@@ -397,6 +397,16 @@ mod tests {
         ),
         ("system_account", "accounts { A {} }", "accounts { A {} }, system_account: A"),
         ("no_system_account", "", "no_system_account: true"),
+        ("operator", "", "operator: '@operator@', resolver: MEM"),
+        ("trusted", "", "trusted: OCT3BVOPUYX43THNLFDGRESQ3PN2WTZWL35S5GQVU7E7U4242QJBI3NE"),
+        (
+            "default_sentinel",
+            "operator: '@operator@', resolver: MEM",
+            "operator: '@operator@', resolver: MEM, default_sentinel: '@user@'",
+        ),
+        ("resolver", "", "resolver: MEM"),
+        ("resolver_preload", "resolver: MEM", "resolver: MEM, resolver_preload { a: '@account@' }"),
+        ("resolver_pinned_accounts", "", "resolver_pinned_accounts: [a]"),
         ("tls", "", "tls { cert_file: a, key_file: b }"),
         ("allow_non_tls", "", "allow_non_tls: true"),
         ("jetstream", "", "jetstream: true"),
@@ -405,9 +415,16 @@ mod tests {
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
     ];
 
+    /// Tokens that Go's library has made stand for `@operator@` and the like.
+    fn with_tokens(text: &str) -> String {
+        let vectors = include_str!("../../../../auth/tests/vectors/go.txt");
+        let tokens = vectors.lines().filter_map(|line| line.split_once(' '));
+        tokens.fold(text.to_owned(), |text, (name, token)| text.replace(&format!("@{name}@"), token))
+    }
+
     #[test]
     fn a_reload_changes_what_the_table_says() {
-        let options = |text: &str| load_text(text.as_bytes(), &|_| None).expect(text).options;
+        let options = |text: &str| load_text(with_tokens(text).as_bytes(), &|_| None).expect(text).options;
         let bound = crate::Bound { client: 4222, websocket: None };
         for (name, old, new) in CHANGED {
             let entry = Scope::Top.find(name).expect(name);

@@ -187,13 +187,13 @@ pub(super) static TOP: Block = Block {
             "text or block",
             "",
             "Where account JWTs are found.",
-        )
-        .live(),
+        ),
         Entry::new(&["resolver_tls"], "block", "", "TLS for the resolver.")
             .missing("TLS to the account resolver")
             .live(),
         Entry::new(&["resolver_preload"], "block", "", "Account JWTs to begin with.").live(),
-        Entry::new(&["resolver_pinned_accounts"], "list", "", "Accounts to which the resolver is held."),
+        Entry::new(&["resolver_pinned_accounts"], "list", "", "Accounts to which the resolver is held.")
+            .live(),
         // Features.
         Entry::new(&["jetstream"], "boolean, `enabled`, `disabled` or block", "false", "Streams."),
         Entry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores."),
