@@ -152,6 +152,7 @@ fn two_servers_are_compared_and_the_page_is_written() {
         page.starts_with("# Page\n<!-- plan: tiny -->") && page.ends_with("<!-- end -->\ntail\n"),
         "{page}"
     );
+    assert!(page.contains("- driver against a server that does nothing: pub "), "{page}");
     assert!(!page.contains("old") && page.contains("| relay") && page.contains("A/A"), "{page}");
     assert!(fs::read_to_string(desk.path("tiny.html")).unwrap().contains("1:2-1K"));
     assert_eq!(fs::read_dir(desk.path("scratch")).unwrap().count(), 0, "streams are left behind");

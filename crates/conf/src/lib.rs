@@ -7,6 +7,7 @@
 //! This crate owns every default and every text about a wrong configuration. It never listens, logs or
 //! exits: it answers what to do.
 
+mod bytes;
 mod cursor;
 mod diagnostic;
 mod digest;
@@ -31,6 +32,7 @@ mod url;
 mod usage;
 mod value;
 
+pub use bytes::Bytes;
 pub use diagnostic::{Diagnostic, Position};
 pub use host_port::advertised;
 pub use load::{Command, LoadError, Loaded, load, load_inspected, load_text};

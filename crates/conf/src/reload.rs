@@ -3,6 +3,8 @@
 //! A reload is all or nothing: one change of an option that needs a restart refuses them all. Names of
 //! fields, texts and their order are those of nats-server 2.15.2. Applies nothing itself.
 
+mod jetstream;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
@@ -13,17 +15,27 @@ use crate::options::{HandshakeFirst, LimitOptions, Options, Port};
 
 /// Why a reload is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotReloadable {
-    /// The reference's name of the field.
-    field: &'static str,
-    old: String,
-    new: String,
+pub enum NotReloadable {
+    /// An option has changed.
+    Field {
+        /// The reference's name of it.
+        field: &'static str,
+        /// Its value in force, as the reference prints it.
+        old: String,
+        /// Its value in the new configuration.
+        new: String,
+    },
+    /// Something has changed, or in a way, that is told in these words.
+    Change(&'static str),
 }
 
 impl Display for NotReloadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { field, old, new } = self;
-        write!(f, "config reload not supported for {field}: old={old}, new={new}")
+        f.write_str("config reload not supported for ")?;
+        match self {
+            Self::Field { field, old, new } => write!(f, "{field}: old={old}, new={new}"),
+            Self::Change(what) => f.write_str(what),
+        }
     }
 }
 
@@ -70,7 +82,7 @@ impl Changes<'_> {
         if old == new {
             return Ok(());
         }
-        Err(NotReloadable { field, old: old.to_string(), new: new.to_string() })
+        Err(NotReloadable::Field { field, old: old.to_string(), new: new.to_string() })
     }
 
     /// An option that is changed in the running server.
@@ -100,7 +112,7 @@ impl Changes<'_> {
             };
             if old != new {
                 let (old, new) = (old.to_string(), new.to_string());
-                return Err(NotReloadable { field: "Port", old, new });
+                return Err(NotReloadable::Field { field: "Port", old, new });
             }
         }
         let advertise = |o: &Options| text(o.server.client_advertise.as_ref());
@@ -224,8 +236,7 @@ impl Changes<'_> {
     }
 
     fn files(&mut self) -> Checked {
-        self.fixed("JetStream", |o| o.jetstream.enabled)?;
-        self.fixed("StoreDir", |o| path(o.jetstream.store_dir.as_ref()))?;
+        self.jetstream()?;
         if self.new.server.pid_file.is_some() {
             self.live("pid_file", |o| path(o.server.pid_file.as_ref()));
         }
@@ -406,6 +417,34 @@ mod tests {
         ] {
             let expected = Err(format!("config reload not supported for {text}"));
             assert_eq!(compare(old, new), expected, "{old} -> {new}");
+        }
+    }
+
+    #[test]
+    fn streams_may_get_more_room_and_other_limits() {
+        let js = |inner: &str| format!("jetstream {{ {inner} }}");
+        let less = js("max_mem: 1MB, max_file: 1GB");
+        let more = js("max_mem: 2MB, max_file: 3GB, limits { max_ack_pending: 10 }");
+        assert_eq!(
+            compare(&less, &more).unwrap(),
+            "Reloaded: JetStream max_mem_store = 2.00 MB; Reloaded: JetStream max_file_store = 3.00 GB; \
+             Reloaded: JetStream limits"
+        );
+        for (old, new, text) in [
+            ("max_mem: 2MB", "max_mem: 1MB", "decreasing jetstream max memory and store"),
+            ("max_file: 2GB", "", "jetstream max memory and max store"),
+            ("", "max_file: 2GB", "jetstream dynamic max memory and store"),
+            ("store_dir: a", "store_dir: b", "jetstream storage directory"),
+            ("store_dir: a", "", "jetstream storage dir"),
+            ("", "domain: x", "JetStreamDomain: old=, new=x"),
+            ("", "strict: false", "NoJetStreamStrict: old=false, new=true"),
+            ("", "sync_interval: '5s'", "SyncInterval: old=2m0s, new=5s"),
+            ("", "sync_interval: always", "SyncAlways: old=false, new=true"),
+            ("key: a", "key: b", "JetStreamKey: old=[REDACTED], new=[REDACTED]"),
+            ("", "max_buffered_msgs: 5", "StreamMaxBufferedMsgs: old=100000, new=5"),
+        ] {
+            let refused = format!("config reload not supported for {text}");
+            assert_eq!(compare(&js(old), &js(new)), Err(refused), "{old} -> {new}");
         }
     }
 

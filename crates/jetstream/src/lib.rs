@@ -16,6 +16,6 @@ pub mod stream;
 
 pub use engine::{
     AccountStreams, Alarmed, Backlog, DirectGets, Host, JetStream, LiveConsumer, LiveStream, Loan, Request,
-    Settings, StreamConsumers, Task,
+    ServerLimits, Settings, StreamConsumers, Task,
 };
 pub use error::ApiError;

@@ -113,6 +113,7 @@ impl Server {
         let pid_file_moves = new.server.pid_file != old.server.pid_file;
         let ports_file_moves = new.server.ports_file_dir != old.server.ports_file_dir;
         if let Some(jetstream) = &self.jetstream {
+            jetstream.set_limits(&loaded.options);
             jetstream.set_accounts(&loaded.options, &self.broker);
         }
         self.monitor.replace(&loaded);

@@ -19,18 +19,8 @@ pub fn error(out: &mut Vec<u8>, text: &ErrorText) {
 }
 
 /// Appends decimal digits.
-pub fn number(out: &mut Vec<u8>, mut n: usize) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+pub fn number(out: &mut Vec<u8>, n: impl itoa::Integer) {
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
 }
 
 /// Appends `HMSG <subject> <sid> `: what stands in front of a message's tail. Without its first byte

@@ -9,7 +9,7 @@ pub(crate) mod arguments;
 mod fleet;
 mod inbox;
 mod letter;
-mod null;
+pub(crate) mod null;
 mod outbox;
 mod pace;
 mod progress;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::bench::commands::null;
 use crate::bench::contest::{self, Contest, Settings};
 use crate::bench::error::BenchError;
 use crate::bench::jetstream::consumers::Scale;
@@ -110,6 +111,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, BenchError> {
     let contest = arguments.contest(&plan)?;
     let before = arguments.results_so_far()?;
     let mut document = Document::new(&plan, &contest, arguments.quick, before)?;
+    if plan.rows.iter().any(|row| !document.has(&row.name)) {
+        document.note("driver against a server that does nothing", null::summary()?);
+    }
     let settings = arguments.settings(&plan);
     let scratch = Scratch::new(&scratch::parent(arguments.dir.as_deref()))?;
     for row in &plan.rows {

@@ -3,9 +3,9 @@
 //! `$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>`, or with the domain and a hash of
 //! the account in front of the stream, and perhaps more behind.
 
-use crate::stream::decimal;
 use myelin_store::consumer::DeliverySeq;
 use myelin_store::{Seq, Timestamp};
+use myelin_wire::encode;
 use sha2::{Digest as _, Sha256};
 
 const PREFIX: &[u8] = b"$JS.ACK.";
@@ -89,15 +89,15 @@ impl AckSubjects {
         let Self { prefix, buffer } = self;
         buffer.clear();
         buffer.extend_from_slice(prefix);
-        decimal(named.deliveries, buffer);
+        encode::number(buffer, named.deliveries);
         buffer.push(b'.');
-        decimal(named.seq, buffer);
+        encode::number(buffer, named.seq);
         buffer.push(b'.');
-        decimal(named.delivery, buffer);
+        encode::number(buffer, named.delivery);
         buffer.push(b'.');
-        decimal(named.timestamp.unsigned_abs(), buffer);
+        encode::number(buffer, named.timestamp.unsigned_abs());
         buffer.push(b'.');
-        decimal(named.pending, buffer);
+        encode::number(buffer, named.pending);
         buffer
     }
 }

@@ -10,10 +10,10 @@ use super::effects::Event;
 use super::pull::{Supply, Taker};
 use super::redelivery::ack_wait;
 use crate::config::Retention;
-use crate::stream::decimal;
 use myelin_broker::Letter;
 use myelin_store::consumer::{DeliverySeq, Delta};
 use myelin_store::{Message, ReadError, Seq, Timestamp, Wait};
+use myelin_wire::encode;
 
 /// Bytes of messages that one turn delivers.
 const SLICE: usize = 128 * 1024;
@@ -359,7 +359,7 @@ impl Hands {
 fn add_size(headers: &mut Vec<u8>, message: &Message<'_>) {
     begin(headers, message.headers);
     headers.extend_from_slice(b"Nats-Msg-Size: ");
-    decimal(message.payload.len() as u64, headers);
+    encode::number(headers, message.payload.len());
     headers.extend_from_slice(b"\r\n\r\n");
 }
 

@@ -3,7 +3,7 @@
 use super::consumers::{LogListener, StreamConsumers, Surroundings};
 use super::door::Door;
 use super::host::{Alarmed, Host};
-use super::live::{Listener, LiveStream, ServerLimits, lock};
+use super::live::{Listener, LiveStream, Server, lock};
 use super::{Calls, JetStream};
 use crate::advisory::{self, Stamp};
 use crate::api::info::{AccountInfo, ApiStats};
@@ -95,15 +95,15 @@ impl AccountStreams {
 
     /// Its own limits and those of the server, for a look at a configuration.
     pub(super) fn all_limits(&self, jetstream: &JetStream) -> Limits {
-        let settings = &jetstream.settings;
+        let limits = jetstream.limits();
         let [memory_reserved, storage_reserved] = jetstream.reserved();
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        let window = settings.duplicate_window.map_or(0, |window| window.as_nanos());
+        let window = limits.duplicate_window.map_or(0, |window| window.as_nanos());
         Limits {
             account: self.limits().unwrap_or_default(),
             server: config::ServerLimits {
-                max_memory: signed(settings.max_memory),
-                max_storage: signed(settings.max_store),
+                max_memory: signed(limits.max_memory),
+                max_storage: signed(limits.max_store),
                 memory_reserved,
                 storage_reserved,
                 duplicate_window: i64::try_from(window).unwrap_or(i64::MAX),
@@ -314,13 +314,15 @@ impl AccountStreams {
             seed: jetstream.seed(),
             ..stream::Settings::default()
         };
-        let limits = ServerLimits {
-            backlog: jetstream.settings.backlog,
+        let server = Server {
+            name: &jetstream.settings.server_name,
+            id: &jetstream.settings.server_id,
             domain: &jetstream.settings.domain,
+            backlog: jetstream.settings.backlog,
             max_pending: jetstream.settings.max_pending,
         };
         let core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
-        let live = LiveStream::new(&name, created, core, &self.account, &self.host, &consumers, limits);
+        let live = LiveStream::new(&name, created, core, &self.account, &self.host, &consumers, server);
         *lock(&listener.0) = Arc::downgrade(&live);
         consumers.attach(&live);
         log.tell(&consumers);

@@ -15,6 +15,7 @@ use crate::config::{AccountLimits, Storage, StreamConfig};
 use crate::error::ApiError;
 use crate::stream::batch::InFlight;
 use crate::stream::{Budget, StreamCore};
+use arc_swap::ArcSwap;
 use myelin_broker::{Account, Level};
 use myelin_store::consumer::Consumers;
 use myelin_store::disk::Disk;
@@ -33,7 +34,7 @@ pub use direct::DirectGets;
 pub use host::{Alarmed, Host, Task};
 pub use live::{Backlog, LiveStream, Loan};
 pub use request::Request;
-pub use settings::Settings;
+pub use settings::{ServerLimits, Settings};
 
 /// How long the end of the server waits until clients are told of it.
 const LEAVE: Duration = Duration::from_millis(50);
@@ -41,6 +42,8 @@ const LEAVE: Duration = Duration::from_millis(50);
 /// See the head of this file.
 pub struct JetStream {
     pub(crate) settings: Settings,
+    /// Those in force; those in the settings were at the start.
+    limits: ArcSwap<ServerLimits>,
     pub(crate) store: Store,
     pub(crate) host: Arc<dyn Host>,
     entropy: Arc<dyn Entropy>,
@@ -75,6 +78,10 @@ impl Calls {
     }
 }
 
+fn saturated(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
 impl JetStream {
     /// Opens the store. Its streams are there once their accounts are [enabled](Self::enable).
     ///
@@ -93,11 +100,13 @@ impl JetStream {
         for stream in report.streams {
             found.entry(stream.meta.account.clone()).or_default().push(stream);
         }
-        let budget = |bytes: u64| Arc::new(Budget::new(i64::try_from(bytes).unwrap_or(i64::MAX)));
+        let budget = |bytes: u64| Arc::new(Budget::new(saturated(bytes)));
+        let limits = settings.limits.clone();
         Ok(Arc::new(Self {
-            memory: budget(settings.max_memory),
-            files: budget(settings.max_store),
-            in_flight: Arc::new(InFlight::new(settings.batches.clone())),
+            memory: budget(limits.max_memory),
+            files: budget(limits.max_store),
+            in_flight: Arc::new(InFlight::new(limits.batches.clone())),
+            limits: ArcSwap::from_pointee(limits),
             settings,
             store,
             host,
@@ -106,6 +115,19 @@ impl JetStream {
             found: Mutex::new(found),
             calls: Calls::default(),
         }))
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> Arc<ServerLimits> {
+        self.limits.load_full()
+    }
+
+    /// Other limits, from now on. What exceeds them stays.
+    pub fn set_limits(&self, limits: ServerLimits) {
+        self.memory.set_limit(saturated(limits.max_memory));
+        self.files.set_limit(saturated(limits.max_store));
+        self.in_flight.set_limits(limits.batches.clone());
+        self.limits.store(Arc::new(limits));
     }
 
     /// Lets an account use JetStream within limits, and opens the streams that it has in the store. Without limits, all

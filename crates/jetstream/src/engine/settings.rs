@@ -1,6 +1,7 @@
 //! What an operator sets for JetStream on this server.
 
 use super::live::Backlog;
+use crate::consumer;
 use crate::stream::batch::Limits;
 use std::time::Duration;
 
@@ -17,6 +18,21 @@ pub struct Settings {
     pub server_id: String,
     /// Acknowledge when a sync has returned, not before.
     pub sync_always: bool,
+    /// What may change while the server runs.
+    pub limits: ServerLimits,
+    /// What may wait for one stream.
+    pub backlog: Backlog,
+    /// Bytes of an answer to a direct get that asks for many messages and sets no limit: what a connection may have pending.
+    pub max_pending: i64,
+    /// Bytes of the largest message that clients may publish.
+    pub max_payload: i64,
+    /// Requests to the API that may wait.
+    pub request_queue_limit: usize,
+}
+
+/// What streams and consumers of all accounts may have: those that are made or changed from now on. A reload may set others.
+#[derive(Clone, Debug)]
+pub struct ServerLimits {
     /// Bytes of all memory streams.
     pub max_memory: u64,
     /// Bytes of all file streams.
@@ -25,14 +41,6 @@ pub struct Settings {
     pub duplicate_window: Option<Duration>,
     /// Batches that may be open.
     pub batches: Limits,
-    /// What may wait for one stream.
-    pub backlog: Backlog,
-    /// Bytes of an answer to a direct get that asks for many messages and sets no limit: what a connection may have pending.
-    pub max_pending: i64,
-    /// Bytes of the largest message that clients may publish.
-    pub max_payload: i64,
-    /// What consumers of all accounts may have.
-    pub consumers: crate::consumer::config::ServerLimits,
-    /// Requests to the API that may wait.
-    pub request_queue_limit: usize,
+    /// What consumers may have.
+    pub consumers: consumer::config::ServerLimits,
 }

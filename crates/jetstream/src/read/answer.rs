@@ -6,6 +6,7 @@ use myelin_broker::{Letter, Parcel};
 use myelin_store::{Message, Seq};
 
 use super::time;
+use myelin_wire::encode;
 
 pub(super) const MESSAGE_NOT_FOUND: &[u8] = b"NATS/1.0 404 Message Not Found\r\n\r\n";
 pub(super) const NO_RESULTS: &[u8] = b"NATS/1.0 404 No Results\r\n\r\n";
@@ -83,7 +84,7 @@ impl Head {
 
     fn number(&mut self, key: &[u8], value: u64) {
         self.0.extend_from_slice(key);
-        time::number(&mut self.0, value);
+        encode::number(&mut self.0, value);
         self.0.extend_from_slice(BLANK);
     }
 }

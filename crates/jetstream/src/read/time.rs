@@ -1,7 +1,6 @@
 //! Points in time as texts: RFC 3339 as Go writes and reads it.
 
 use myelin_store::Timestamp;
-use myelin_wire::encode;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -132,11 +131,6 @@ impl Reading<'_> {
         let minutes = self.expect(b':')?.number(2)?;
         (hours <= 24 && minutes <= 60).then_some(sign * (hours * 3600 + minutes * 60))
     }
-}
-
-/// Writes a sequence or a count.
-pub(super) fn number(out: &mut Vec<u8>, n: u64) {
-    encode::number(out, usize::try_from(n).unwrap_or(usize::MAX));
 }
 
 #[cfg(test)]

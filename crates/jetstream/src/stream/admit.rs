@@ -13,6 +13,7 @@ use super::effects::Effects;
 use super::marks::{Key, Marks};
 use super::run::{Draft, Verdict};
 use crate::ApiError;
+use myelin_wire::encode;
 
 /// What makes a message depend on those before it.
 pub(super) const DEPENDENT: [Key; 6] = [
@@ -348,6 +349,6 @@ fn write_ttl(headers: &[u8], seconds: i64, out: &mut Vec<u8>) {
         out.extend_from_slice(b"NATS/1.0\r\n");
     }
     out.extend_from_slice(b"Nats-TTL: ");
-    super::reply::decimal(seconds.unsigned_abs(), out);
+    encode::number(out, seconds.unsigned_abs());
     out.extend_from_slice(b"\r\n\r\n");
 }

@@ -17,6 +17,8 @@ pub struct Effects {
     pub abandoned: Vec<Abandoned>,
     /// Messages without a reply subject that were not taken in this turn, so that nobody was told.
     pub lost: u64,
+    /// Whether messages were not taken because the disk is full.
+    pub is_full: bool,
 }
 
 impl Effects {
@@ -27,6 +29,7 @@ impl Effects {
             && !self.due_changed
             && self.failed.is_none()
             && self.lost == 0
+            && !self.is_full
             && self.abandoned.is_empty()
     }
 
@@ -37,5 +40,6 @@ impl Effects {
         self.failed = None;
         self.abandoned.clear();
         self.lost = 0;
+        self.is_full = false;
     }
 }

@@ -27,6 +27,7 @@ impl StreamCore {
         if self.run.has_drafts() {
             let first = self.time_of_next(intake.now);
             let failure = self.store_run(first, intake).err();
+            intake.effects.is_full |= matches!(failure, Some(StoreError::Full));
             self.settle(failure.as_ref(), first, intake);
             self.roll_up(intake);
             self.charge();

@@ -34,7 +34,6 @@ pub use core::StreamCore;
 pub use dedupe::KnownIds;
 pub use effects::Effects;
 pub use interest::{Interest, Nobody};
-pub(crate) use reply::decimal;
 pub use reply::refuse_overload;
 pub use settings::{Budget, Settings};
 pub use shape::shape;

@@ -6,6 +6,7 @@ use myelin_broker::{Letter, Parcel};
 use myelin_store::Seq;
 
 use crate::ApiError;
+use myelin_wire::encode;
 
 /// Renders the replies of one stream.
 pub(super) struct Replies {
@@ -48,7 +49,7 @@ impl Replies {
     fn ack(&mut self, reply: &[u8], seq: Seq, end: &[u8], out: &mut Parcel) {
         self.buffer.clear();
         self.buffer.extend_from_slice(&self.prefix);
-        decimal(seq, &mut self.buffer);
+        encode::number(&mut self.buffer, seq);
         self.buffer.extend_from_slice(end);
         out.push(Letter { subject: reply, payload: &self.buffer, ..Letter::default() });
     }
@@ -69,20 +70,6 @@ impl Replies {
     pub(super) fn is_refusal(&self, letter: &Letter<'_>) -> bool {
         letter.headers.is_empty() && letter.payload.ends_with(&self.error_end)
     }
-}
-
-/// Appends a number in decimal.
-pub(crate) fn decimal(number: u64, out: &mut Vec<u8>) {
-    let (mut digits, mut at, mut rest) = ([0; 20], 20, number);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// What the publisher of a message is told that an overloaded stream did not look at.

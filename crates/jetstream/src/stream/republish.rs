@@ -8,9 +8,9 @@ use myelin_broker::{Letter, Parcel};
 use myelin_store::{Seq, StoreError, Stream, Timestamp};
 use myelin_subject::Transform;
 
-use super::reply::decimal;
 use super::run::{Run, Verdict};
 use crate::config;
+use myelin_wire::encode;
 
 /// The rule of a stream, and the buffers for it.
 pub(super) struct Republish {
@@ -133,11 +133,11 @@ impl Republish {
         };
         line("Nats-Stream", &mut |out| out.extend_from_slice(self.stream.as_bytes()));
         line("Nats-Subject", &mut |out| out.extend_from_slice(message.subject));
-        line("Nats-Sequence", &mut |out| decimal(seq, out));
+        line("Nats-Sequence", &mut |out| encode::number(out, seq));
         line("Nats-Time-Stamp", &mut |out| out.extend(rfc3339(time).into_bytes()));
-        line("Nats-Last-Sequence", &mut |out| decimal(last, out));
+        line("Nats-Last-Sequence", &mut |out| encode::number(out, last));
         if self.headers_only {
-            line("Nats-Msg-Size", &mut |out| decimal(message.payload.len() as u64, out));
+            line("Nats-Msg-Size", &mut |out| encode::number(out, message.payload.len() as u64));
         }
         headers.extend_from_slice(b"\r\n");
     }

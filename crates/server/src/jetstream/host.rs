@@ -7,6 +7,7 @@ use myelin_broker::{Account, Broker, Level, Parcel, Service};
 use myelin_jetstream::{Alarmed, Host, JetStream, LiveStream, Request, Task};
 use myelin_store::{Job, Timestamp};
 use std::fmt;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -176,8 +177,10 @@ impl Host for Threads {
     }
 
     fn wake(&self, service: Arc<dyn Service>) {
-        // Always the same shard, so that wake-ups of many streams spread and those of one meet.
-        let at = (Arc::as_ptr(&service).addr() >> 6) % self.mailboxes.len();
+        // Always the same shard, so that wake-ups of many streams and consumers spread and those of one meet. Hashed, because
+        // addresses of equal things are multiples of their size.
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(Arc::as_ptr(&service).addr());
+        let at = (hash % self.mailboxes.len() as u64) as usize;
         self.mailboxes[at].post(Mail::Serve(service));
     }
 

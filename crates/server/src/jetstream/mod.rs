@@ -64,6 +64,16 @@ impl Running {
         }
     }
 
+    /// Limits of the server, after a reload. Where nothing is said of the room, it stays what it was at the start.
+    pub(crate) fn set_limits(&self, options: &Options) {
+        let now = self.jetstream.limits();
+        let capacity = Capacity {
+            memory: options.jetstream.max_memory_store.unwrap_or(now.max_memory),
+            disk: options.jetstream.max_file_store.unwrap_or(now.max_store),
+        };
+        self.jetstream.set_limits(settings::server_limits(&options.jetstream, capacity));
+    }
+
     /// What monitoring asks.
     pub(crate) fn jetstream(&self) -> &Arc<JetStream> {
         &self.jetstream

@@ -3,9 +3,9 @@
 use super::capacity::{Capacity, headroom, store_directory};
 use myelin_conf::options::{AccountJetStreamOptions, JetStreamOptions, Options, StoreCipher, SyncInterval};
 use myelin_jetstream::config::AccountLimits;
-use myelin_jetstream::consumer::config::ServerLimits;
+use myelin_jetstream::consumer::config::ServerLimits as ConsumerLimits;
 use myelin_jetstream::stream::batch::Limits;
-use myelin_jetstream::{Backlog, Settings};
+use myelin_jetstream::{Backlog, ServerLimits, Settings};
 use myelin_store::StoreOptions;
 use myelin_store::cipher::CipherKind;
 use myelin_store::entropy::Entropy;
@@ -44,31 +44,37 @@ pub(super) fn store(options: &Options) -> Result<StoreOptions, String> {
 /// What JetStream is told.
 pub(super) fn settings(options: &Options, info: &Info) -> Settings {
     let from = &options.jetstream;
-    let capacity = Capacity::of(from);
     Settings {
         domain: from.domain.clone().unwrap_or_default(),
         strict: from.strict,
         server_name: info.server_name.clone(),
         server_id: info.server_id.clone(),
         sync_always: from.sync_interval == SyncInterval::Always,
-        max_memory: capacity.memory,
-        max_store: capacity.disk,
-        duplicate_window: from.limits.duplicate_window,
-        batches: batches(from),
+        limits: server_limits(from, Capacity::of(from)),
         backlog: Backlog {
             messages: from.max_buffered_msgs as usize,
             bytes: from.max_buffered_size as usize,
         },
         max_pending: options.limits.max_pending as i64,
         max_payload: options.limits.max_payload as i64,
-        consumers: consumers(from),
         request_queue_limit: from.request_queue_limit as usize,
     }
 }
 
-fn consumers(from: &JetStreamOptions) -> ServerLimits {
-    let number = |n: Option<u32>| i64::from(n.unwrap_or(0));
+/// What all accounts together may use.
+pub(super) fn server_limits(from: &JetStreamOptions, capacity: Capacity) -> ServerLimits {
     ServerLimits {
+        max_memory: capacity.memory,
+        max_store: capacity.disk,
+        duplicate_window: from.limits.duplicate_window,
+        batches: batches(from),
+        consumers: consumers(from),
+    }
+}
+
+fn consumers(from: &JetStreamOptions) -> ConsumerLimits {
+    let number = |n: Option<u32>| i64::from(n.unwrap_or(0));
+    ConsumerLimits {
         max_ack_pending: number(from.limits.max_ack_pending),
         max_request_batch: number(from.limits.max_request_batch),
         default_max_consumers: number(from.limits.default_max_consumers),

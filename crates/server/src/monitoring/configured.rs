@@ -1,6 +1,6 @@
 //! What the pages show of the configuration: made when it is loaded, replaced as a whole by a reload.
 
-use crate::jetstream::{Capacity, directory};
+use crate::jetstream::directory;
 use crate::tls;
 use jiff::Timestamp;
 use myelin_conf::Loaded;
@@ -8,7 +8,6 @@ use myelin_conf::options::{
     JetStreamOptions, ListenerOptions, Options, Port, SyncInterval, WebSocketOptions,
 };
 use myelin_monitor::{JetStreamConfig, JetStreamLimits, Limits, Settings, WebSocketConfig};
-use std::time::Duration;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -104,16 +103,15 @@ fn websocket(options: &WebSocketOptions) -> WebSocketConfig {
 }
 
 fn jetstream(options: &JetStreamOptions) -> JetStreamConfig {
-    let capacity = Capacity::of(options);
-    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let is_positive = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes > 0);
     JetStreamConfig {
-        max_memory: signed(capacity.memory),
-        max_storage: signed(capacity.disk),
+        // Known when JetStream has started.
+        max_memory: 0,
+        max_storage: 0,
         store_dir: directory(options).display().to_string(),
         sync_interval: match options.sync_interval {
             // Compat: what is shown then is the default.
-            SyncInterval::Always => Duration::from_secs(120),
+            SyncInterval::Always => JetStreamOptions::DEFAULT_SYNC,
             SyncInterval::Every(interval) => interval,
         },
         sync_always: options.sync_interval == SyncInterval::Always,

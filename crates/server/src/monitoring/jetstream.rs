@@ -4,8 +4,8 @@ use super::Configured;
 use jiff::Timestamp;
 use myelin_jetstream::{AccountStreams, JetStream, LiveConsumer, LiveStream};
 use myelin_monitor::{
-    Allowance, ApiStats, JetStreamAccount, JetStreamSnapshot, JetStreamStats, Json, StoredAccount,
-    StoredStream, StreamFailure, StreamParts, StreamSnapshot,
+    Allowance, ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, Json,
+    StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
 };
 use myelin_wire::json::compact;
 use serde_json::value::RawValue;
@@ -17,8 +17,14 @@ pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStr
     let [memory, files] = jetstream.used();
     let [reserved_memory, reserved_storage] = jetstream.reserved().map(i64::unsigned_abs);
     let (total, errors) = jetstream.calls();
+    let room = jetstream.limits();
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     JetStreamSnapshot {
-        config: configured.jetstream.clone(),
+        config: JetStreamConfig {
+            max_memory: signed(room.max_memory),
+            max_storage: signed(room.max_store),
+            ..configured.jetstream.clone()
+        },
         limits: configured.jetstream_limits.clone(),
         stats: JetStreamStats {
             memory,

@@ -11,6 +11,8 @@ mod link;
 mod reader;
 mod secure;
 mod socket;
+#[cfg(test)]
+mod tests;
 mod timers;
 mod upgrade;
 mod websocket;
@@ -212,6 +214,12 @@ async fn flusher(local: Rc<Local>) {
         local.dirty.notified().await;
         linger.worked(Instant::now());
         local.flush();
+        if local.flush_pending.get() {
+            // Services went on publishing, or consumers that replay have more. A notification that is there already would
+            // be taken without a return to the scheduler, and clients would wait until all of that is done.
+            tokio::task::yield_now().await;
+            continue;
+        }
         let mut now = Instant::now();
         linger.done(now);
         while linger.stays(now) && !local.flush_pending.get() {

@@ -1,7 +1,7 @@
 //! `bench null`: what the driver itself costs, measured against a server that does nothing.
 //!
 //! Owns that server: a thread in this process that takes messages without looking at them, gives prepared ones, or
-//! answers requests with prepared bytes. What remains is the driver and the kernel's loopback.
+//! answers requests with prepared bytes. Comparisons begin with the same and say what came out. What remains is the driver and the kernel's loopback.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -38,10 +38,38 @@ enum Duty {
     Answer,
 }
 
+/// What the driver can do in one role, and what that costs it.
+struct Cost {
+    role: &'static str,
+    /// Messages per second.
+    rate: u64,
+    /// Microseconds of the driver's CPU per message.
+    cpu: f64,
+}
+
 /// `bench null`.
 pub(crate) fn null(arguments: &Null) -> Result<(), BenchError> {
     let Null { msgs, size } = arguments;
     let size = usize::try_from(size.0).unwrap_or(usize::MAX).min(1 << 26);
+    println!("The driver against a server that does nothing, {} messages of {size} B:", grouped(*msgs));
+    for Cost { role, rate, cpu } in costs(*msgs, size)? {
+        println!(" {role:<20} {:>12} msgs/sec ~ client CPU {cpu:.3}us/msg", grouped(rate));
+    }
+    Ok(())
+}
+
+/// The same in a line, for what is said about a comparison.
+pub(crate) fn summary() -> Result<String, BenchError> {
+    const MESSAGES: u64 = 500_000;
+    const SIZE: usize = 128;
+    let costs = costs(MESSAGES, SIZE)?;
+    let told = costs.iter().map(|Cost { role, rate, cpu }| {
+        format!("{role} {} msgs/s at {cpu:.3} us of its CPU", grouped(*rate))
+    });
+    Ok(format!("{} ({SIZE} B)", told.collect::<Vec<_>>().join(", ")))
+}
+
+fn costs(messages: u64, size: usize) -> Result<Vec<Cost>, BenchError> {
     let part = |messages| {
         let pace = Pace::new(Duration::ZERO, 0, 1, 0);
         Part { messages, offset: 0, pace, size: size as u64 }
@@ -49,25 +77,30 @@ pub(crate) fn null(arguments: &Null) -> Result<(), BenchError> {
     let writer = |subjects| Writer::new(subjects, "", Payload::of_size(size), 0);
     let one = || Subjects::One(SUBJECT.into());
     let many = || Subjects::Numbered { base: SUBJECT.into(), count: 100_000, is_random: false };
-    let requests = (msgs / REQUEST_SHARE).max(1);
-    println!("The driver against a server that does nothing, {} messages of {size} B:", grouped(*msgs));
-    show("pub", run(Duty::Discard, b"", publish::Publish::new(part(*msgs), writer(one()))))?;
-    show("pub --multisubject", run(Duty::Discard, b"", publish::Publish::new(part(*msgs), writer(many()))))?;
+    let requests = (messages / REQUEST_SHARE).max(1);
     let lines = format!("SUB {SUBJECT} 1\r\n");
-    let duty = Duty::Blast { messages: *msgs, size };
-    show("sub", run(duty, lines.as_bytes(), subscribe::Subscribe::new(*msgs, size as u64, None)))?;
-    let work = request::Request::new(part(requests), writer(one()), INBOX);
-    show("service request", run(Duty::Answer, &Replies::subscription(INBOX), work))
+    let blast = Duty::Blast { messages, size };
+    let answering = Replies::subscription(INBOX);
+    let request = request::Request::new(part(requests), writer(one()), INBOX);
+    [
+        ("pub", run(Duty::Discard, b"", publish::Publish::new(part(messages), writer(one())))),
+        (
+            "pub --multisubject",
+            run(Duty::Discard, b"", publish::Publish::new(part(messages), writer(many()))),
+        ),
+        ("sub", run(blast, lines.as_bytes(), subscribe::Subscribe::new(messages, size as u64, None))),
+        ("service request", run(Duty::Answer, &answering, request)),
+    ]
+    .into_iter()
+    .map(|(role, outcome)| cost(role, &outcome?))
+    .collect()
 }
 
-fn show(name: &str, outcome: Result<Outcome, BenchError>) -> Result<(), BenchError> {
-    let outcome = outcome?;
+fn cost(role: &'static str, outcome: &Outcome) -> Result<Cost, BenchError> {
     let all = together(&outcome.samples).ok_or(BenchError::Aborted)?;
     let messages = all.messages.max(1) as f64;
     let seconds = all.end.saturating_duration_since(all.start).as_secs_f64().max(1e-9);
-    let cpu = outcome.cpu.as_secs_f64() * 1e6 / messages;
-    println!(" {name:<20} {:>12} msgs/sec ~ client CPU {cpu:.3}us/msg", grouped((messages / seconds) as u64));
-    Ok(())
+    Ok(Cost { role, rate: (messages / seconds) as u64, cpu: outcome.cpu.as_secs_f64() * 1e6 / messages })
 }
 
 fn run<W: Work>(duty: Duty, lines: &[u8], work: W) -> Result<Outcome, BenchError> {

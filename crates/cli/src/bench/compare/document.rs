@@ -46,6 +46,11 @@ impl<'a> Document<'a> {
         Ok(Self { contest, group, results, starts: BTreeMap::new() })
     }
 
+    /// Says something about the whole run.
+    pub(crate) fn note(&mut self, name: &str, text: String) {
+        self.results.circumstances.note(name, text);
+    }
+
     pub(crate) fn results(&self) -> &Results {
         &self.results
     }

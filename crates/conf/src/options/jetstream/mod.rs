@@ -54,7 +54,7 @@ impl Default for TpmOptions {
     }
 }
 
-/// What the operator asked of JetStream. Nothing serves it yet: the server warns when it is enabled.
+/// What the operator asked of JetStream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JetStreamOptions {
     /// `jetstream: true`, a `jetstream` block, or `-js`.
@@ -108,13 +108,18 @@ pub struct JetStreamOptions {
     pub default_domains: BTreeMap<String, String>,
 }
 
+impl JetStreamOptions {
+    /// How often stores are synced where nothing is said, as the reference has it.
+    pub const DEFAULT_SYNC: Duration = Duration::from_secs(120);
+}
+
 impl Default for JetStreamOptions {
     fn default() -> Self {
         Self {
             enabled: false,
             store_dir: None,
             strict: true,
-            sync_interval: SyncInterval::Every(Duration::from_secs(120)),
+            sync_interval: SyncInterval::Every(Self::DEFAULT_SYNC),
             max_memory_store: None,
             max_file_store: None,
             domain: None,

@@ -20,9 +20,16 @@ pub(super) static JETSTREAM: Block = Block {
             &["max_memory_store", "max_mem_store", "max_mem"],
             "bytes",
             "75 % of memory",
-            "Bytes of memory streams.",
-        ),
-        Entry::new(&["max_file_store", "max_file"], "bytes", "75 % of free disk", "Bytes of file streams."),
+            "Bytes of memory streams; a reload may raise it.",
+        )
+        .live(),
+        Entry::new(
+            &["max_file_store", "max_file"],
+            "bytes",
+            "75 % of free disk",
+            "Bytes of file streams; a reload may raise it.",
+        )
+        .live(),
         Entry::new(&["domain"], "text", "", "JetStream domain."),
         Entry::new(&["encryption_key", "key", "ek"], "text", "", "Key for stored messages."),
         Entry::new(&["prev_encryption_key", "prev_key", "prev_ek"], "text", "", "The key before."),
@@ -56,18 +63,20 @@ pub(super) static JETSTREAM: Block = Block {
 pub(super) static LIMITS: Block = Block {
     title: "jetstream.limits",
     entries: &[
-        Entry::new(&["max_ack_pending"], "number", "", "Highest `max_ack_pending` of a consumer."),
+        Entry::new(&["max_ack_pending"], "number", "", "Highest `max_ack_pending` of a consumer.").live(),
         Entry::new(&["max_ha_assets"], "number", "", "Replicated streams and consumers on one server.")
             .class(NO_CLUSTER),
-        Entry::new(&["max_request_batch"], "number", "", "Messages of one pull request."),
+        Entry::new(&["max_request_batch"], "number", "", "Messages of one pull request.").live(),
         Entry::new(
             &["default_max_consumers"],
             "number",
             "1000",
             "Consumers of a stream that sets no limit; negative is no limit.",
-        ),
-        Entry::new(&["duplicate_window"], "duration", "", "Longest window in which duplicates are found."),
-        Entry::new(&["batch"], "block", "", "Limits of batches."),
+        )
+        .live(),
+        Entry::new(&["duplicate_window"], "duration", "", "Longest window in which duplicates are found.")
+            .live(),
+        Entry::new(&["batch"], "block", "", "Limits of batches.").live(),
     ],
 };
 
@@ -79,9 +88,11 @@ pub(super) static BATCH: Block = Block {
             "number",
             "50, fast ones 1000",
             "Open batches of one stream.",
-        ),
-        Entry::new(&["max_inflight_total"], "number", "1000, fast ones 50000", "Open batches of the server."),
-        Entry::new(&["max_msgs"], "number", "1000", "Messages of one batch."),
+        )
+        .live(),
+        Entry::new(&["max_inflight_total"], "number", "1000, fast ones 50000", "Open batches of the server.")
+            .live(),
+        Entry::new(&["max_msgs"], "number", "1000", "Messages of one batch.").live(),
         Entry::new(&["timeout"], "duration", "10s", "From the first message to the last."),
     ],
 };

@@ -397,7 +397,7 @@ mod tests {
         ("tls", "", "tls { cert_file: a, key_file: b }"),
         ("allow_non_tls", "", "allow_non_tls: true"),
         ("jetstream", "", "jetstream: true"),
-        ("store_dir", "", "store_dir: x"),
+        ("store_dir", "jetstream: true", "jetstream: true, store_dir: x"),
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
     ];
 

@@ -47,7 +47,7 @@ impl Call<'_> {
         let (config, consumers) = (stream.config(), Arc::clone(stream.consumers()));
         let limits = Limits {
             account: self.account.limits().unwrap_or_default(),
-            server: self.jetstream.settings.consumers,
+            server: self.jetstream.limits().consumers,
         };
         let account = Arc::clone(self.account.account());
         let has_interest = |subject: &str| account.has_interest(subject.as_bytes());

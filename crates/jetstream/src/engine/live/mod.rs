@@ -37,11 +37,13 @@ pub struct Backlog {
     pub bytes: usize,
 }
 
-/// What the server sets for all of its streams.
+/// What is the same for all streams of the server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ServerLimits<'a> {
-    pub(super) backlog: Backlog,
+pub(super) struct Server<'a> {
+    pub(super) name: &'a str,
+    pub(super) id: &'a str,
     pub(super) domain: &'a str,
+    pub(super) backlog: Backlog,
     pub(super) max_pending: i64,
 }
 
@@ -49,6 +51,8 @@ pub(super) struct ServerLimits<'a> {
 pub struct LiveStream {
     name: Box<str>,
     domain: Box<str>,
+    server_name: Box<str>,
+    server_id: Box<str>,
     created: Timestamp,
     account: Arc<Account>,
     host: Arc<dyn Host>,
@@ -75,6 +79,8 @@ pub struct LiveStream {
     waiting: Waiting,
     /// When the last advisory about lost messages was.
     last_loss: AtomicI64,
+    /// When the last advisory about a full disk was.
+    last_full: AtomicI64,
     /// Whether messages were lost that no advisory has told of.
     has_untold: AtomicBool,
     /// When the stream was last opened anew; 0: never.
@@ -117,9 +123,9 @@ impl LiveStream {
         account: &Arc<Account>,
         host: &Arc<dyn Host>,
         consumers: &Arc<StreamConsumers>,
-        limits: ServerLimits<'_>,
+        server: Server<'_>,
     ) -> Arc<Self> {
-        let ServerLimits { backlog, domain, max_pending } = limits;
+        let Server { backlog, domain, max_pending, .. } = server;
         let readable = Readable { name: name.into(), reader: core.reader(), max_bytes: max_pending };
         Arc::new_cyclic(|me| Self {
             name: name.into(),
@@ -135,6 +141,8 @@ impl LiveStream {
             direct: DirectGets::new(account, host, readable),
             consumers: Arc::clone(consumers),
             domain: domain.into(),
+            server_name: server.name.into(),
+            server_id: server.id.into(),
             letters: Letters::default(),
             failure: Mutex::default(),
             alarm: AtomicI64::new(i64::MAX),
@@ -143,6 +151,7 @@ impl LiveStream {
             is_gone: AtomicBool::new(false),
             waiting: Waiting::default(),
             last_loss: AtomicI64::new(0),
+            last_full: AtomicI64::new(0),
             has_untold: AtomicBool::new(false),
             last_repair: AtomicI64::new(0),
             repair_at: AtomicI64::new(0),

@@ -8,12 +8,13 @@ use crate::stream::batch::Abandoned;
 use myelin_broker::{Letter, Level, Parcel};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Nanoseconds between two advisories about lost messages of one stream, and between two warnings about its overload.
+/// Nanoseconds between two advisories about lost messages or a full disk of one stream, and between two warnings about its overload.
 const EVERY: i64 = 1_000_000_000;
 
 impl LiveStream {
     /// Adds advisories to what a turn has to say.
     pub(super) fn advise(&self, after: &mut Aftermath) {
+        self.tell_of_full_disk(after);
         if after.losses.is_empty() && after.effects.abandoned.is_empty() {
             return;
         }
@@ -31,11 +32,34 @@ impl LiveStream {
         for Abandoned { id, reason } in std::mem::take(&mut after.effects.abandoned) {
             let of = |account| advisory::batch_abandoned(stamp, account, &self.name, &id, reason);
             self.tell(&of(""), &mut after.effects.out);
-            if let Some(system) = self.host.system_account() {
-                let (advisory, mut out) = (of(self.account.name()), Parcel::default());
-                out.push(letter_of(&advisory));
-                self.host.publish(&system, out);
-            }
+            self.tell_operators(|| of(self.account.name()));
+        }
+    }
+
+    /// Tells operators that the disk is full, now and then while it is.
+    ///
+    /// Compat: the reference does in a cluster, and stops JetStream there; alone it tells publishers only, as we do besides.
+    fn tell_of_full_disk(&self, after: &mut Aftermath) {
+        let time = self.host.now();
+        if !std::mem::take(&mut after.effects.is_full)
+            || time < self.last_full.load(Relaxed).saturating_add(EVERY)
+        {
+            return;
+        }
+        self.last_full.store(time, Relaxed);
+        let id = self.host.unique_id();
+        let stamp = Stamp { id: &id, time, domain: &self.domain };
+        self.tell_operators(|| {
+            advisory::out_of_storage(stamp, &self.server_name, &self.server_id, &self.name, "")
+        });
+    }
+
+    /// Publishes in the system account.
+    fn tell_operators(&self, advisory: impl FnOnce() -> Advisory) {
+        if let Some(system) = self.host.system_account() {
+            let (advisory, mut out) = (advisory(), Parcel::default());
+            out.push(letter_of(&advisory));
+            self.host.publish(&system, out);
         }
     }
 

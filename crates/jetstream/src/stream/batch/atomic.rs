@@ -83,7 +83,7 @@ impl AtomicBatches {
     /// None is open.
     #[must_use]
     pub fn new(in_flight: Arc<InFlight>, enabled: bool) -> Self {
-        Self { shelf: Shelf::new(in_flight.limits.timeout), in_flight, enabled, spare: Vec::new() }
+        Self { shelf: Shelf::new(in_flight.limits().timeout), in_flight, enabled, spare: Vec::new() }
     }
 
     /// As `allow_atomic` says. Without it, open batches are gone and nobody is told.
@@ -169,7 +169,7 @@ impl AtomicBatches {
     }
 
     fn open(&mut self, member: &Member<'_>, sequence: u64, now: Timestamp) -> Result<usize, Fault> {
-        let limits = &self.in_flight.limits;
+        let limits = self.in_flight.limits();
         if sequence != 1 {
             let too_large = counted(member, sequence) > limits.atomic_messages;
             let error = if too_large { self.too_large() } else { ApiError::ATOMIC_PUBLISH_INCOMPLETE_BATCH };
@@ -204,19 +204,19 @@ impl AtomicBatches {
         if sequence != expected || marks_nothing {
             return Err(Fault(ApiError::ATOMIC_PUBLISH_INCOMPLETE_BATCH, Some(Reason::Incomplete)));
         }
-        if counted(member, sequence) > self.in_flight.limits.atomic_messages {
+        if counted(member, sequence) > self.in_flight.limits().atomic_messages {
             return Err(Fault(self.too_large(), Some(Reason::Large)));
         }
         if commit == member::Commit::Before {
             return Ok(());
         }
         let headers = stored_headers(letter.headers, member.api_level);
-        let most = self.in_flight.limits.atomic_bytes;
+        let most = self.in_flight.limits().atomic_bytes;
         self.shelf.get(at).hold(Letter { reply: b"", headers: &headers, ..letter }, most)
     }
 
     fn too_large(&self) -> ApiError {
-        ApiError::atomic_publish_too_large_batch(self.in_flight.limits.atomic_messages)
+        ApiError::atomic_publish_too_large_batch(self.in_flight.limits().atomic_messages)
     }
 
     /// When to call [`due`](Self::due); may be too early.

@@ -51,7 +51,7 @@ impl FastBatches {
     /// None is open.
     #[must_use]
     pub fn new(in_flight: Arc<InFlight>, enabled: bool) -> Self {
-        Self { shelf: Shelf::new(in_flight.limits.timeout), in_flight, enabled }
+        Self { shelf: Shelf::new(in_flight.limits().timeout), in_flight, enabled }
     }
 
     /// As `allow_batched` says. Without it, open batches are gone and nobody is told.
@@ -150,7 +150,7 @@ impl FastBatches {
         if ticket.sequence != 1 || ticket.operation == Operation::Ping {
             return Err(ApiError::BATCH_PUBLISH_UNKNOWN_BATCH_ID);
         }
-        let limits = &self.in_flight.limits;
+        let limits = self.in_flight.limits();
         let seat = (self.shelf.len() < limits.fast_per_stream)
             .then(|| Seats::take(&self.in_flight.fast, limits.fast_total))
             .flatten()

@@ -1,5 +1,6 @@
 //! What all streams of a server share about batches: how many are open, how much is held back, and the limits.
 
+use arc_swap::{ArcSwap, Guard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -61,8 +62,7 @@ impl Limits {
 /// One for each server.
 #[derive(Debug, Default)]
 pub struct InFlight {
-    /// See there.
-    pub limits: Limits,
+    limits: ArcSwap<Limits>,
     pub(super) atomic: Arc<Seats>,
     pub(super) fast: Arc<Seats>,
     pub(super) held: Arc<Pool>,
@@ -72,7 +72,18 @@ impl InFlight {
     /// Nothing is open yet.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+        Self { limits: ArcSwap::from_pointee(limits), ..Self::default() }
+    }
+
+    /// The limits in force.
+    #[must_use]
+    pub fn limits(&self) -> Guard<Arc<Limits>> {
+        self.limits.load()
+    }
+
+    /// Other limits, for batches that begin from now on. Streams that are open keep the time after which they give batches up.
+    pub fn set_limits(&self, limits: Limits) {
+        self.limits.store(Arc::new(limits));
     }
 
     /// Bytes held back by atomic batches, in the steps in which they are counted.

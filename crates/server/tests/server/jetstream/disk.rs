@@ -2,7 +2,8 @@
 
 use super::{Asker, Stored, publish, setup_in};
 use crate::eventually;
-use crate::process::Server;
+use crate::process::{Server, Setup};
+use crate::raw::Raw;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -199,4 +200,25 @@ fn deleting_a_stream_makes_room_for_others() {
     eventually("there is room again", || {
         asker.publish("OTHER.a", &"x".repeat(200_000)).get("error").is_none()
     });
+}
+
+/// Ours: the reference does so in a cluster only.
+#[test]
+fn operators_are_told_of_a_full_disk() {
+    let Some(disk) = SmallDisk::new(20) else { return };
+    let accounts = "accounts {\n$SYS { users [{ user: operator, password: o }] }\n\
+                    A { jetstream: enabled, users [{ user: client, password: c }] }\n}\nno_auth_user: client\n";
+    let jetstream = format!("jetstream {{ store_dir: {:?}, max_file: 1GB }}\n", disk.path());
+    let server = Setup::default().config(&(jetstream + accounts)).start();
+    let mut operator = Raw::open(server.address());
+    operator.send("CONNECT {\"user\":\"operator\",\"pass\":\"o\",\"verbose\":false}\r\n");
+    operator.subscribe("$JS.EVENT.ADVISORY.SERVER.OUT_OF_STORAGE", 1);
+    operator.barrier();
+    let mut asker = Asker::connect(&server);
+    asker.create("S", &json!({}));
+    fill_by_publishing(&mut asker, &mut Promised::new());
+    let told = super::as_json(&operator.message());
+    assert_eq!(told["type"], "io.nats.jetstream.advisory.v1.server_out_of_space");
+    assert_eq!(told["stream"], "S");
+    assert!(told["server_id"].is_string(), "{told}");
 }
