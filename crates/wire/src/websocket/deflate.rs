@@ -155,6 +155,7 @@ impl Inflater {
 
 /// Decompressors that nobody uses at the moment. One set for each thread.
 #[derive(Debug, Default)]
+#[allow(clippy::vec_box)] // They go from here to a connection and back.
 pub struct Inflaters(Vec<Box<Inflater>>);
 
 impl Inflaters {
