@@ -15,7 +15,15 @@ pub fn websocket_inflate(data: &[u8]) {
     let [cut, room, bytes @ ..] = data else { return };
     let (cut, room) = (1 + usize::from(*cut), 1 + 16 * usize::from(*room));
     let whole = inflate(bytes, bytes.len().max(1), 1 << 15);
-    assert_eq!(inflate(bytes, cut, room), whole);
+    let pieces = inflate(bytes, cut, room);
+    let is_broken = |ending: &Option<Ending>| *ending == Some(Ending::Fault(Fault::Compression));
+    if is_broken(&whole.1) || is_broken(&pieces.1) {
+        // How much comes before that depends on the pieces, and so whether it is too long.
+        assert!(whole.1.is_some() && pieces.1.is_some());
+        assert!(whole.0.starts_with(&pieces.0) || pieces.0.starts_with(&whole.0));
+    } else {
+        assert_eq!(pieces, whole);
+    }
     if let Some(Ending::Fault(fault)) = &whole.1 {
         assert!(matches!(fault, Fault::Compression | Fault::TooBig));
     }

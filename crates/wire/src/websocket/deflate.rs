@@ -111,7 +111,7 @@ impl Inflater {
         (self.tail, self.is_over) = (0, false);
     }
 
-    /// Decompresses `input` until it is used up or `out` is full.
+    /// Decompresses `input` until it is used up or `out` is full. What comes out together with something wrong is lost.
     pub(super) fn inflate(&mut self, input: &[u8], out: &mut [u8]) -> Result<Inflated, Fault> {
         if self.is_over {
             return Ok(Inflated { consumed: input.len(), produced: 0 });
@@ -125,8 +125,6 @@ impl Inflater {
                 input.len()
             }
             Ok(Status::Ok | Status::BufError) => (self.inner.total_in() - taken) as usize,
-            // What came out before it went wrong counts.
-            Err(_) if produced > 0 => (self.inner.total_in() - taken) as usize,
             Err(_) => return Err(Fault::Compression),
         };
         Ok(Inflated { consumed, produced })
@@ -155,6 +153,7 @@ impl Inflater {
 
 /// Decompressors that nobody uses at the moment. One set for each thread.
 #[derive(Debug, Default)]
+#[allow(clippy::vec_box)] // They go from here to a connection and back.
 pub struct Inflaters(Vec<Box<Inflater>>);
 
 impl Inflaters {

@@ -240,6 +240,12 @@ proptest! {
     ) {
         let new = || Receiver::new(is_masked, may_compress);
         let whole = receive(new(), &bytes, bytes.len().max(1), 1 << 20);
-        prop_assert_eq!(receive(new(), &bytes, read, 64), whole);
+        let pieces = receive(new(), &bytes, read, 64);
+        if whole.2 == Some(Ending::Fault(Fault::Compression)) {
+            // How much comes before that depends on the pieces.
+            prop_assert_eq!(pieces.2, whole.2);
+        } else {
+            prop_assert_eq!(pieces, whole);
+        }
     }
 }
