@@ -264,7 +264,7 @@ impl Changes<'_> {
             return Ok(());
         }
         let (old, new) = (resolver(old.as_ref()).to_owned(), resolver(new.as_ref()).to_owned());
-        Err(NotReloadable { field: "AccountResolver", old, new })
+        Err(NotReloadable::Field { field: "AccountResolver", old, new })
     }
 
     fn rest(&mut self) -> Checked {
