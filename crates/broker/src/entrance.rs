@@ -45,17 +45,19 @@ impl Entrance {
     pub(crate) fn show(&self, info: &mut Info) {
         info.host.clone_from(&self.door.host);
         info.port = self.door.port;
-        // Compat: both are said.
         (info.tls_required, info.tls_available) = (self.door.is_secure, self.door.is_secure);
         info.connect_urls = Vec::new();
     }
 
     /// Puts cookies where CONNECT says nothing.
     pub(crate) fn complete(&self, connect: &mut Connect) {
-        let Cookies { user, pass, token, jwt: _ } = &self.cookies;
-        for (field, cookie) in
-            [(&mut connect.user, user), (&mut connect.pass, pass), (&mut connect.auth_token, token)]
-        {
+        let Cookies { user, pass, token, jwt } = &self.cookies;
+        for (field, cookie) in [
+            (&mut connect.user, user),
+            (&mut connect.pass, pass),
+            (&mut connect.auth_token, token),
+            (&mut connect.jwt, jwt),
+        ] {
             if let Some(cookie) = cookie.as_ref().filter(|_| field.is_empty()) {
                 field.clone_from(cookie);
             }

@@ -99,9 +99,12 @@ fn client_auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
         });
     }
     config.method = Method::Users(Users::new(users).with_nkeys(nkeys));
-    if options.tls.as_ref().is_some_and(|tls| tls.verify_and_map) {
-        config.maps_certificates.push(ConnectionType::Standard);
-    }
+    let doors = [
+        (ConnectionType::Standard, options.tls.as_ref()),
+        (ConnectionType::Websocket, options.websocket.tls.as_ref()),
+    ];
+    let maps = |tls: Option<&options::TlsOptions>| tls.is_some_and(|tls| tls.verify_and_map);
+    config.maps_certificates = doors.iter().filter(|(_, tls)| maps(*tls)).map(|(via, _)| *via).collect();
     Ok(config)
 }
 

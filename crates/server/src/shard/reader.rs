@@ -134,6 +134,13 @@ pub(super) fn open_upgraded(
     upgraded: Upgraded,
 ) -> impl Future<Output = ()> + use<> {
     let Upgraded { peer, security, door, upgrade, .. } = upgraded;
+    // Compat: both are said, and of certificates what holds for ordinary clients.
+    let greeting = Greeting {
+        tls_required: door.is_secure,
+        tls_available: door.is_secure,
+        tls_verify: local.broker.info().tls_verify,
+        hides_ip: false,
+    };
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let entrance = Entrance {
@@ -158,7 +165,6 @@ pub(super) fn open_upgraded(
     let conn = local.broker.connect_by(Some(Box::new(entrance)), endpoint, Box::new(sink));
     let link = Link::new(conn, write, tls, Some(frames));
     let receiver = Receiver::new(upgrade.is_masked, upgrade.taste.compresses);
-    let greeting = local.tls.get().map(|offer| offer.greeting()).unwrap_or_default();
     begin(local, link, read, Some(Incoming::new(receiver)), Some(greeting), None)
 }
 
