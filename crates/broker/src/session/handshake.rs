@@ -119,7 +119,7 @@ impl Session {
         self.log(Level::Debug, format_args!("TLS handshake complete"));
         self.log(Level::Debug, format_args!("TLS version {version}, cipher suite {suite}"));
         self.conn.update_details(|details| details.tls = Some(tls));
-        self.timers.expect_connect_from(shard.settings(), now);
+        self.timers.expect_connect_from(shard.settings(), now, &self.conn);
     }
 
     fn info(&self) -> Info {
@@ -159,7 +159,7 @@ impl Session {
         if self.anonymous().is_none() {
             return Some(self.violation(shard));
         }
-        self.timers.connected(shard.settings(), now, self.conn.cid());
+        self.timers.connected(shard.settings(), now, &self.conn);
         match self.enter_anonymously(shard, now) {
             Verdict::Go => {
                 // Compat: this counts as CONNECT with the defaults.
@@ -220,11 +220,11 @@ impl Session {
             shard.settle();
             self.leave_account(shard);
         }
-        self.timers.connected(shard.settings(), now, self.conn.cid());
+        self.timers.connected(shard.settings(), now, &self.conn);
         let task = self.auth_task(now);
         if task.is_slow() {
             self.state = State::Authenticating;
-            self.timers.expect_verdict(shard.settings(), now);
+            self.timers.expect_verdict(shard.settings(), now, &self.conn);
             return Step::Authenticate(task);
         }
         match self.authenticated(shard, task.run(), now) {
@@ -344,7 +344,7 @@ impl Session {
         if matches!(&self.state, State::Ready(ready) if ready.connected) {
             return self.admitted_again(shard, outcome, now);
         }
-        self.timers.connected(shard.settings(), now, self.conn.cid());
+        self.timers.connected(shard.settings(), now, &self.conn);
         // Compat: naming an account is an error since accounts follow from credentials.
         let names_account = self.connect.new_account || self.connect.names_account;
         let identity = match outcome {

@@ -253,7 +253,7 @@ impl Session {
             return verdict;
         }
         if self.broker.auth().at(self.conn.via()).required() {
-            self.timers.expect_connect(shard.settings());
+            self.timers.expect_connect(shard.settings(), &self.conn);
             return Verdict::Go;
         }
         self.enter_anonymously(shard, self.opened)

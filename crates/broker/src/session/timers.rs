@@ -31,9 +31,6 @@ pub(super) struct Timers {
     auth: Option<Instant>,
     ping: Instant,
     opened: Instant,
-    /// What the way in has of its own.
-    own_ping_interval: Option<Duration>,
-    own_auth_timeout: Option<Duration>,
     last_heard: Instant,
     /// When the last PING went out.
     pinged: Option<Instant>,
@@ -44,14 +41,10 @@ pub(super) struct Timers {
 
 impl Timers {
     pub(super) fn new(settings: &Settings, now: Instant, conn: &Conn) -> Self {
-        let door = conn.entrance().map(|entrance| &*entrance.door);
-        let own_ping_interval = door.and_then(|door| door.ping_interval);
         Self {
             auth: None,
-            ping: now + first_ping(own_ping_interval.unwrap_or(settings.ping_interval), conn.cid()),
+            ping: now + first_ping(settings, conn),
             opened: now,
-            own_ping_interval,
-            own_auth_timeout: door.and_then(|door| door.auth_timeout),
             last_heard: now,
             pinged: None,
             unanswered: 0,
@@ -59,36 +52,28 @@ impl Timers {
         }
     }
 
-    fn ping_interval(&self, settings: &Settings) -> Duration {
-        self.own_ping_interval.unwrap_or(settings.ping_interval)
-    }
-
-    fn auth_timeout(&self, settings: &Settings) -> Duration {
-        self.own_auth_timeout.unwrap_or(settings.auth_timeout)
-    }
-
-    pub(super) fn expect_connect(&mut self, settings: &Settings) {
-        self.auth = Some(self.opened + self.auth_timeout(settings));
+    pub(super) fn expect_connect(&mut self, settings: &Settings, conn: &Conn) {
+        self.auth = Some(self.opened + auth_timeout(settings, conn));
     }
 
     /// The time to authenticate begins now, if it is limited.
-    pub(super) fn expect_connect_from(&mut self, settings: &Settings, now: Instant) {
+    pub(super) fn expect_connect_from(&mut self, settings: &Settings, now: Instant, conn: &Conn) {
         if self.auth.is_some() {
-            self.auth = Some(now + self.auth_timeout(settings));
+            self.auth = Some(now + auth_timeout(settings, conn));
         }
     }
 
     /// CONNECT has come: its time is no longer limited, and the first PING is due anew.
-    pub(super) fn connected(&mut self, settings: &Settings, now: Instant, cid: u64) {
+    pub(super) fn connected(&mut self, settings: &Settings, now: Instant, conn: &Conn) {
         self.auth = None;
         self.pinged = None;
-        self.ping = now + first_ping(self.ping_interval(settings), cid);
+        self.ping = now + first_ping(settings, conn);
     }
 
     /// CONNECT has come and its credentials are being checked: a peer that has left must not wait in line
     /// for ever.
-    pub(super) fn expect_verdict(&mut self, settings: &Settings, now: Instant) {
-        self.auth = Some(now + self.auth_timeout(settings) * VERDICT_PATIENCE);
+    pub(super) fn expect_verdict(&mut self, settings: &Settings, now: Instant, conn: &Conn) {
+        self.auth = Some(now + auth_timeout(settings, conn) * VERDICT_PATIENCE);
     }
 
     #[inline]
@@ -97,10 +82,20 @@ impl Timers {
     }
 }
 
+/// A way in may have an interval of its own.
+fn ping_interval(settings: &Settings, conn: &Conn) -> Duration {
+    conn.entrance().and_then(|entrance| entrance.door.ping_interval).unwrap_or(settings.ping_interval)
+}
+
+/// The same for the time to authenticate.
+fn auth_timeout(settings: &Settings, conn: &Conn) -> Duration {
+    conn.entrance().and_then(|entrance| entrance.door.auth_timeout).unwrap_or(settings.auth_timeout)
+}
+
 /// Spread by up to a fifth, so that a thousand clients that reconnect together do not ping together.
-fn first_ping(interval: Duration, cid: u64) -> Duration {
-    let base = interval.min(FIRST_PING);
-    let spread = (cid.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
+fn first_ping(settings: &Settings, conn: &Conn) -> Duration {
+    let base = ping_interval(settings, conn).min(FIRST_PING);
+    let spread = (conn.cid().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
     base + base.mul_f64(spread / 5.0)
 }
 
@@ -154,7 +149,7 @@ impl Session {
     }
 
     fn ping_due(&mut self, shard: &mut Shard, now: Instant) -> Verdict {
-        let interval = self.timers.ping_interval(shard.settings());
+        let interval = ping_interval(shard.settings(), &self.conn);
         self.timers.ping = now + interval;
         let State::Ready(ready) = &self.state else { return Verdict::Go };
         // Compat: the early PING is only for those who have sent CONNECT.

@@ -86,13 +86,15 @@ struct Inflation {
     ready: usize,
     /// They are the last of their message.
     is_ending: bool,
+    /// Content may be left in the decompressor: there was no more room.
+    is_held: bool,
     /// Bytes of content so far.
     produced: u64,
 }
 
 impl Inflation {
     fn is_under_way(&self) -> bool {
-        self.ready > 0 || self.is_ending
+        self.ready > 0 || self.is_ending || self.is_held
     }
 
     /// Whether a piece is put behind the others, and not decompressed at once.
@@ -446,7 +448,7 @@ impl Inflation {
         let start = *at;
         let (front, back) = buf.split_at_mut(start);
         let room = &mut front[..most.min(start)];
-        while self.ready > 0 {
+        while self.ready > 0 || self.is_held {
             if *out == room.len() {
                 return Ok(false);
             }
@@ -455,9 +457,10 @@ impl Inflation {
             *at += step.consumed;
             self.ready -= step.consumed;
             spend(&mut self.produced, step.produced, out, budget)?;
-            if step.consumed == 0 && step.produced == 0 {
+            if step.consumed == 0 && step.produced == 0 && self.ready > 0 {
                 return Err(Fault::Compression);
             }
+            self.is_held = *out == room.len();
         }
         if !self.is_ending {
             return Ok(true);

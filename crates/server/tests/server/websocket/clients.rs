@@ -23,22 +23,23 @@ fn secure_address(server: &Server) -> SocketAddr {
 async fn all_is_well(clients: &[Client]) {
     let mut subs = Vec::new();
     for client in clients {
-        subs.push(client.subscribe("all.>").await.unwrap());
+        subs.push(client.subscribe("all.>").await.expect("all is well"));
         settle(client).await;
     }
     let large = vec![b'x'; 900_000];
     for (number, client) in clients.iter().enumerate() {
         for count in 0..200 {
             let payload = if count == 100 { large.clone() } else { format!("{count}").into_bytes() };
-            client.publish(format!("all.{number}"), payload.into()).await.unwrap();
+            client.publish(format!("all.{number}"), payload.into()).await.expect("all is well");
         }
-        client.flush().await.unwrap();
+        client.flush().await.expect("all is well");
     }
     for sub in &mut subs {
         let mut next = vec![0; clients.len()];
         for _ in 0..clients.len() * 200 {
             let message = soon("a message", sub.next()).await.expect("alive");
-            let from: usize = message.subject.strip_prefix("all.").unwrap().parse().unwrap();
+            let from: usize =
+                message.subject.strip_prefix("all.").expect("all is well").parse().expect("all is well");
             match next[from] {
                 100 => assert_eq!(message.payload.len(), large.len()),
                 count => assert_eq!(message.payload, format!("{count}")),
@@ -46,25 +47,31 @@ async fn all_is_well(clients: &[Client]) {
             next[from] += 1;
         }
     }
-    let mut service = clients[0].subscribe("ask").await.unwrap();
+    let mut service = clients[0].subscribe("ask").await.expect("all is well");
     settle(&clients[0]).await;
     let answering = clients[0].clone();
     tokio::spawn(async move {
         while let Some(request) = service.next().await {
-            answering.publish(request.reply.unwrap(), request.payload).await.unwrap();
+            answering
+                .publish(request.reply.expect("all is well"), request.payload)
+                .await
+                .expect("all is well");
         }
     });
-    let answer = soon("an answer", clients[1].request("ask", "why".into())).await.unwrap();
+    let answer = soon("an answer", clients[1].request("ask", "why".into())).await.expect("all is well");
     assert_eq!(answer.payload, "why");
     let stream = jetstream::new(clients[1].clone());
     let config =
         stream::Config { name: "S".to_owned(), subjects: vec!["s.>".to_owned()], ..Default::default() };
-    soon("a stream", stream.create_stream(config)).await.unwrap();
+    soon("a stream", stream.create_stream(config)).await.expect("all is well");
     for _ in 0..50 {
         let published = async { stream.publish("s.x", "y".into()).await?.await };
-        soon("an acknowledgement", published).await.unwrap();
+        soon("an acknowledgement", published).await.expect("all is well");
     }
-    assert_eq!(stream.get_stream("S").await.unwrap().info().await.unwrap().state.messages, 50);
+    assert_eq!(
+        stream.get_stream("S").await.expect("all is well").info().await.expect("all is well").state.messages,
+        50
+    );
 }
 
 #[tokio::test]

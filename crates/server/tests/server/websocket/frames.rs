@@ -190,7 +190,7 @@ fn pings_are_answered_between_and_within_messages() {
 
 /// A pattern that is not all the same and compresses somewhat.
 fn pattern(len: usize) -> Vec<u8> {
-    (0..len as u64).map(|i| (i * i >> 7) as u8).collect()
+    (0..len as u64).map(|i| ((i * i) >> 7) as u8).collect()
 }
 
 #[test]

@@ -89,8 +89,6 @@ fn inflate(packed: &[u8]) -> Vec<u8> {
 /// See the head of this file.
 pub(super) struct Peer<S = TcpStream> {
     stream: S,
-    /// The server's answer to the upgrade.
-    pub(super) answer: String,
     /// Content that was read and not asked for yet.
     unread: Vec<u8>,
     /// The message that is not over yet, if it is compressed.
@@ -122,7 +120,7 @@ impl<S: Read + Write> Peer<S> {
         let answer = read_head(&mut stream).expect("the server answers");
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
         let (unread, pressed, seen) = Default::default();
-        Self { stream, answer, unread, pressed, seen }
+        Self { stream, unread, pressed, seen }
     }
 
     pub(super) fn info(&mut self) -> serde_json::Value {

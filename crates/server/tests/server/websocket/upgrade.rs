@@ -8,12 +8,12 @@ use std::io::{Read as _, Write as _};
 /// The answer to a request, without what changes with the time.
 fn ask(server: &Server, request: &str) -> (String, String) {
     let mut stream = dial(address(server));
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(request.as_bytes()).expect("an answer");
     let head = read_head(&mut stream).unwrap_or_default();
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
     let mut body = Vec::new();
-    match length.map(|length| length.parse().unwrap()) {
-        Some(length) => drop(stream.take(length).read_to_end(&mut body).unwrap()),
+    match length.map(|length| length.parse().expect("an answer")) {
+        Some(length) => drop(stream.take(length).read_to_end(&mut body).expect("an answer")),
         None if head.starts_with("HTTP/1.1 101") => {}
         None => drop(stream.read_to_end(&mut body)),
     }
