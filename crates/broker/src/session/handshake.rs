@@ -104,7 +104,7 @@ impl Session {
 
     /// What had to come before the session has come, and no TLS with it: the time to authenticate begins.
     pub fn arrived(&mut self, shard: &Shard, now: Instant) {
-        self.timers.expect_connect_from(shard.settings(), now);
+        self.timers.expect_connect_from(shard.settings(), now, &self.conn);
     }
 
     /// Tells a client that there are too many who want to shake hands.
