@@ -22,6 +22,8 @@ pub(crate) struct Connection {
     ended: bool,
     /// The next PING is what is demanded, and not passed over.
     pings_wanted: bool,
+    /// What the INFO wants to be signed.
+    nonce: String,
 }
 
 /// What became of waiting for more bytes.
@@ -57,7 +59,7 @@ impl Connection {
         let socket = TcpStream::connect_timeout(&address, PATIENCE)?;
         socket.set_nodelay(true)?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { socket, pending: Vec::new(), ended: false, pings_wanted: false })
+        Ok(Self { socket, pending: Vec::new(), ended: false, pings_wanted: false, nonce: String::new() })
     }
 
     /// Sends `bytes`, a write for each part between `offsets`, which must be rising. A server that has
@@ -87,11 +89,22 @@ impl Connection {
     /// # Errors
     /// When something else comes.
     pub(crate) fn read_info(&mut self) -> Result<(), String> {
+        let mut nonce = String::new();
         self.await_verdict("an INFO line", |bytes| match expect::line(bytes) {
-            Some(length) if bytes.starts_with(b"INFO {") => Verdict::Holds(length),
+            Some(length) if bytes.starts_with(b"INFO {") => {
+                nonce = nonce_of(&bytes[b"INFO ".len()..length]);
+                Verdict::Holds(length)
+            }
             Some(_) => Verdict::Fails("not INFO".into()),
             None => Verdict::Undecided,
-        })
+        })?;
+        self.nonce = nonce;
+        Ok(())
+    }
+
+    /// What the INFO wants to be signed; empty if nothing.
+    pub(crate) fn nonce(&self) -> &str {
+        &self.nonce
     }
 
     /// Demands what must come next, and remembers what it is told to.
@@ -333,6 +346,12 @@ fn judge_frame(pattern: &[u8], bytes: &[u8], remembered: &mut Remembered) -> Ver
         Some(_) => Verdict::Fails(String::new()),
         None => Verdict::Undecided,
     }
+}
+
+/// What the JSON of an INFO wants to be signed.
+fn nonce_of(json: &[u8]) -> String {
+    let info: Value = serde_json::from_slice(json.trim_ascii()).unwrap_or_default();
+    info["nonce"].as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

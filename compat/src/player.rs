@@ -4,9 +4,10 @@
 
 use crate::connection::Connection;
 use crate::expect::{Remembered, recalled};
+use crate::identity::Identities;
 use crate::implementation::Implementation;
 use crate::server::Server;
-use crate::transcript::{Cut, Line, Message, Setup, Step, Transcript};
+use crate::transcript::{Cut, Expectation, Line, Message, Setup, Step, Transcript};
 use std::collections::BTreeMap;
 
 /// Where a conversation departed from its transcript.
@@ -46,7 +47,8 @@ pub fn play(transcript: &Transcript, implementation: &Implementation) -> Result<
 
 struct Player<'a> {
     implementation: &'a Implementation,
-    setup: &'a Setup,
+    setup: Setup,
+    identities: Identities,
     server: Server,
     connections: BTreeMap<String, Connection>,
     pieces: Option<usize>,
@@ -60,14 +62,14 @@ impl<'a> Player<'a> {
         implementation: &'a Implementation,
         pieces: Option<usize>,
     ) -> Result<Self, Failure> {
-        let server = Server::start(implementation, &transcript.setup).map_err(|reason| Failure {
-            line: None,
-            reason,
-            log: String::new(),
-        })?;
+        let failed = |reason| Failure { line: None, reason, log: String::new() };
+        let identities = Identities::issue(&transcript.setup.tokens).map_err(failed)?;
+        let setup = filled(&transcript.setup, &identities).map_err(failed)?;
+        let server = Server::start(implementation, &setup).map_err(failed)?;
         Ok(Self {
             implementation,
-            setup: &transcript.setup,
+            setup,
+            identities,
             server,
             connections: BTreeMap::new(),
             pieces,
@@ -103,8 +105,13 @@ impl<'a> Player<'a> {
                 Ok(_) => Err("the server takes a connection".into()),
                 Err(_) => Ok(()),
             },
-            Step::Fresh(bytes) => self.fresh(bytes),
+            Step::Fresh(bytes) => {
+                let bytes = self.identities.fill(bytes)?;
+                self.fresh(&bytes)
+            }
+            Step::Sign { conn, key, bytes } => self.sign(conn, key, bytes),
             Step::Send { conn, bytes, cut } => {
+                let bytes = &self.identities.fill(bytes)?;
                 let offsets = self.offsets(bytes, cut);
                 self.connection(conn)?.send(bytes, &offsets);
                 Ok(())
@@ -117,7 +124,10 @@ impl<'a> Player<'a> {
             }
             Step::Expect { conn, what } => {
                 let connection = self.connections.get_mut(conn).ok_or_else(|| no_such(conn))?;
-                connection.expect(what, &mut self.remembered)
+                match expected(what, &self.identities)? {
+                    Some(what) => connection.expect(&what, &mut self.remembered),
+                    None => connection.expect(what, &mut self.remembered),
+                }
             }
             Step::Close { conn } => self.close(conn),
             Step::Shut { conn } => self.connection(conn).map(|connection| connection.shut()),
@@ -138,6 +148,18 @@ impl<'a> Player<'a> {
             Some(mut former) => former.expect_nothing_left(),
             None => Ok(()),
         }
+    }
+
+    /// Sends what is signed with a key: on a connection that is there, or on the nameless one, opened anew.
+    fn sign(&mut self, name: &str, key: &str, bytes: &[u8]) -> Result<(), String> {
+        if name.is_empty() {
+            self.open("", false)?;
+        }
+        let nonce = self.connection(name)?.nonce().to_owned();
+        let bytes = self.identities.fill_signed(bytes, Some((key, &nonce)))?;
+        let offsets = self.offsets(&bytes, &Cut::Whole);
+        self.connection(name)?.send(&bytes, &offsets);
+        Ok(())
     }
 
     fn fresh(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -164,7 +186,7 @@ impl<'a> Player<'a> {
         for (name, mut connection) in std::mem::take(&mut self.connections) {
             connection.expect_nothing_left().map_err(|e| format!("{name}: {e}"))?;
         }
-        self.server.restart(signal, self.implementation, self.setup)
+        self.server.restart(signal, self.implementation, &self.setup)
     }
 
     fn exit(&mut self, code: i32) -> Result<(), String> {
@@ -184,6 +206,26 @@ impl<'a> Player<'a> {
             Cut::Whole => self.pieces.map(every).unwrap_or_default(),
         }
     }
+}
+
+/// What is demanded, where something stands for keys or tokens in it.
+fn expected(what: &Expectation, identities: &Identities) -> Result<Option<Expectation>, String> {
+    Ok(match what {
+        Expectation::Bytes(bytes) => Some(Expectation::Bytes(identities.fill(bytes)?)),
+        Expectation::Json { verb, fields } => {
+            let fields = identities.fill(fields.to_string().as_bytes())?;
+            let fields = serde_json::from_slice(&fields).map_err(|error| error.to_string())?;
+            Some(Expectation::Json { verb: verb.clone(), fields })
+        }
+        _ => None,
+    })
+}
+
+/// How the server is started, with what `@…@` stands for.
+fn filled(setup: &Setup, identities: &Identities) -> Result<Setup, String> {
+    let config = setup.config.as_ref().map(|config| identities.fill(config.as_bytes())).transpose()?;
+    let config = config.map(String::from_utf8).transpose().map_err(|error| error.to_string())?;
+    Ok(Setup { config, greeting: identities.fill(&setup.greeting)?, ..setup.clone() })
 }
 
 /// The bytes that publish `message`, with what it takes from `remembered`.

@@ -2,6 +2,7 @@
 //!
 //! Owns the grammar. Never opens a socket or starts anything: see `player` for that.
 
+use crate::identity::Order;
 use crate::text;
 use serde_json::Value;
 use std::time::Duration;
@@ -16,7 +17,7 @@ pub struct Transcript {
 }
 
 /// What comes before the conversation.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Setup {
     /// Start with JetStream, its store in a folder that lives as long as the conversation.
     pub(crate) jetstream: bool,
@@ -28,6 +29,8 @@ pub(crate) struct Setup {
     pub(crate) greeting: Vec<u8>,
     /// What Myelin does not have yet, so that it cannot hold this conversation.
     pub(crate) lacks: Option<String>,
+    /// Tokens that are issued before it.
+    pub(crate) tokens: Vec<Order>,
     /// Play the conversation a second time with everything sent in pieces of so many bytes.
     pub(crate) pieces: Option<usize>,
 }
@@ -64,6 +67,8 @@ pub(crate) enum Step {
     Fresh(Vec<u8>),
     /// Sends bytes.
     Send { conn: String, bytes: Vec<u8>, cut: Cut },
+    /// Sends bytes in which this key's signature of the nonce stands; on a new connection where it has no name.
+    Sign { conn: String, key: String, bytes: Vec<u8> },
     /// Publishes one message, its sizes counted.
     Publish { conn: String, message: Message },
     /// Demands what must come next.
@@ -248,6 +253,7 @@ impl Reader {
             "jetstream" => return Err("`jetstream:` is followed by true".into()),
             "lacks" => self.setup.lacks = Some(value.to_owned()),
             "greet" => self.setup.greeting = bytes(value)?,
+            "token" => self.setup.tokens.push(Order::parse(value)?),
             "pieces" => self.setup.pieces = Some(count(value)?),
             _ if value == "<<<" => self.config = Some(String::new()),
             _ => return Err("`config:` is followed by <<<".into()),
@@ -271,7 +277,7 @@ impl Reader {
     }
 }
 
-const SETTINGS: [&str; 6] = ["server", "jetstream", "lacks", "config", "greet", "pieces"];
+const SETTINGS: [&str; 7] = ["server", "jetstream", "lacks", "token", "config", "greet", "pieces"];
 
 fn step(line: &str) -> Result<Step, String> {
     let name = line.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(line.len());
@@ -302,6 +308,10 @@ fn send(conn: &str, rest: &str) -> Result<Step, String> {
     if how == "pub" || how == "hpub" {
         let message = message(text, how == "hpub")?;
         return Ok(Step::Publish { conn: conn.to_owned(), message });
+    }
+    if how == "sign" {
+        let (key, text) = text.split_once(' ').ok_or("expected a key and what it signs")?;
+        return Ok(Step::Sign { conn: conn.to_owned(), key: key.to_owned(), bytes: bytes(text)? });
     }
     let cut = match how.split_at_checked(1) {
         None => Cut::Whole,

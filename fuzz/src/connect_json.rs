@@ -35,6 +35,8 @@ impl Document {
                 *field = value.as_bool()?;
             } else if let Some(field) = text(&mut connect, &name) {
                 *field = value.as_str()?.to_owned();
+            } else if name == "account" {
+                connect.names_account = !value.as_str()?.is_empty();
             } else if name == "protocol" {
                 connect.protocol = value.as_i64()?;
             } else if !may_be_ignored(&name, &value) {
@@ -50,7 +52,7 @@ fn may_be_ignored(name: &str, value: &Value) -> bool {
     match name {
         "tls_required" => value.is_boolean(),
         "import" | "export" => value.is_object(),
-        "jwt" | "remote_account" | "proxy_sig" => value.is_string(),
+        "remote_account" | "proxy_sig" => value.is_string(),
         _ => true,
     }
 }
@@ -75,9 +77,9 @@ fn text<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut String> {
         "user" => Some(&mut connect.user),
         "pass" => Some(&mut connect.pass),
         "auth_token" => Some(&mut connect.auth_token),
+        "jwt" => Some(&mut connect.jwt),
         "nkey" => Some(&mut connect.nkey),
         "sig" => Some(&mut connect.sig),
-        "account" => Some(&mut connect.account),
         _ => None,
     }
 }

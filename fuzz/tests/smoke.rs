@@ -23,6 +23,21 @@ fn client_parser() {
 }
 
 #[test]
+fn certificate_names() {
+    smoke("certificate_names", myelin_fuzz::certificate_names);
+}
+
+#[test]
+fn ocsp() {
+    smoke("ocsp", myelin_fuzz::ocsp);
+}
+
+#[test]
+fn proxy() {
+    smoke("proxy", myelin_fuzz::proxy);
+}
+
+#[test]
 fn headers() {
     smoke("headers", myelin_fuzz::headers);
 }
@@ -30,6 +45,16 @@ fn headers() {
 #[test]
 fn connect_json() {
     smoke("connect_json", myelin_fuzz::connect_json);
+}
+
+#[test]
+fn nkey() {
+    smoke("nkey", myelin_fuzz::nkey);
+}
+
+#[test]
+fn jwt() {
+    smoke("jwt", myelin_fuzz::jwt);
 }
 
 #[test]

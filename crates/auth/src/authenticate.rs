@@ -1,15 +1,34 @@
 //! The one function that turns credentials into an identity.
 
 use std::fmt;
+use std::net::IpAddr;
+use std::time::SystemTime;
 
-use crate::config::{AuthConfig, Method, User, Users};
+use crate::config::{AuthConfig, Method, NkeyUser, User, Users};
 use crate::credentials::{ConnectionType, Credentials};
 use crate::identity::Identity;
+use crate::operator::{self, Accounts, ClaimsFault};
 use crate::secret::{Secret, StoredSecret};
+use crate::signature::{is_signed, signature_of};
+
+/// What is known of somebody who wants to be let in.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    /// What the CONNECT says.
+    pub credentials: &'a Credentials,
+    /// How the connection came in.
+    pub via: ConnectionType,
+    /// What the INFO asked to be signed; empty where it did not.
+    pub nonce: &'a str,
+    /// Where the connection comes from.
+    pub peer: IpAddr,
+    /// When it is.
+    pub now: SystemTime,
+}
 
 /// Why nobody is let in. For logs and counters: on the wire all are `Authorization Violation`, and they must
 /// not be told apart there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reject {
     /// The credentials lack what the method asks for.
     Missing,
@@ -17,27 +36,87 @@ pub enum Reject {
     Wrong,
     /// The user may not come in this way.
     ConnectionType,
+    /// The certificate, if there is one, names no user; or there should be one and is none.
+    Certificate,
+    /// Nothing is signed.
+    SignatureMissing,
+    /// What should be a signature is not base64.
+    SignatureEncoding,
+    /// The signature is not by the key.
+    SignatureWrong,
+    /// The token lets nobody in.
+    Claims(ClaimsFault),
+}
+
+impl Reject {
+    /// Whether the reference's log has a line for it, and what it says: the rest only counts.
+    #[must_use]
+    pub fn is_reported(&self) -> bool {
+        !matches!(self, Self::Missing | Self::Wrong | Self::ConnectionType | Self::Certificate)
+    }
+
+    /// Whether that line is an error; else it is for who debugs.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        matches!(self, Self::Claims(fault) if fault.is_error())
+    }
+}
+
+impl From<ClaimsFault> for Reject {
+    fn from(fault: ClaimsFault) -> Self {
+        Self::Claims(fault)
+    }
 }
 
 impl fmt::Display for Reject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "credentials are missing",
-            Self::Wrong => "unknown user or wrong secret",
-            Self::ConnectionType => "connection type is not allowed for this user",
-        })
+        match self {
+            Self::Missing => f.write_str("credentials are missing"),
+            Self::Wrong => f.write_str("unknown user or wrong secret"),
+            Self::ConnectionType => f.write_str("connection type is not allowed for this user"),
+            Self::Certificate => f.write_str("no user for this certificate"),
+            Self::SignatureMissing => f.write_str("Signature missing"),
+            Self::SignatureEncoding => f.write_str("Signature not valid base64"),
+            Self::SignatureWrong => f.write_str("Signature not verified"),
+            Self::Claims(fault) => fault.fmt(f),
+        }
     }
 }
 
 impl std::error::Error for Reject {}
 
-/// Says who a connection is that came in by `via` and sent `credentials`.
+/// Says who makes this attempt. `accounts` knows the tokens of accounts, where users come with tokens.
 ///
-/// May take 100 ms and more where [`AuthConfig::is_slow`] says so.
+/// May take long where [`AuthConfig::is_slow`] says so.
 ///
 /// # Errors
 /// If the credentials are not those of anybody who may connect in this way.
 pub fn authenticate(
+    config: &AuthConfig,
+    attempt: &Attempt<'_>,
+    accounts: &dyn Accounts,
+) -> Result<Identity, Reject> {
+    match &config.method {
+        Method::Operator(trust) => operator::by_claims(trust, accounts, attempt),
+        Method::Users(users) if users.have_nkeys() => match nkey_user(config, users, attempt.credentials)? {
+            Some(user) => by_nkey(config, user, attempt),
+            None => by_secret(config, attempt.credentials, attempt.via),
+        },
+        _ => by_secret(config, attempt.credentials, attempt.via),
+    }
+}
+
+/// Says who somebody is that says nothing before it begins to work.
+///
+/// Compat: who has a key is nobody then, although it may be who connects without credentials.
+pub(crate) fn anonymous(config: &AuthConfig, via: ConnectionType) -> Result<Identity, Reject> {
+    match &config.method {
+        Method::Operator(_) => Err(Reject::Missing),
+        _ => by_secret(config, &Credentials::default(), via),
+    }
+}
+
+fn by_secret(
     config: &AuthConfig,
     credentials: &Credentials,
     via: ConnectionType,
@@ -46,11 +125,51 @@ pub fn authenticate(
         Method::Open => Ok(Identity::global(credentials)),
         Method::Token(token) => by_token(token, credentials),
         Method::SingleUser { name, password } => by_single_user(name, password, credentials),
+        Method::Users(users) if config.maps(via) => by_certificate(users, credentials, via),
         Method::Users(users) => match config.no_auth_user() {
             Some(user) if credentials.is_anonymous() => as_no_auth_user(user, credentials, via),
-            _ => by_users(users, credentials, via),
+            _ => by_users(config, users, credentials, via),
         },
+        Method::Operator(_) => Err(Reject::Missing),
     }
+}
+
+/// The user whose key the credentials name, or who stands for those without any.
+///
+/// Compat: an unknown key is not outweighed by a password that is right.
+fn nkey_user<'a>(
+    config: &AuthConfig,
+    users: &'a Users,
+    credentials: &Credentials,
+) -> Result<Option<&'a NkeyUser>, Reject> {
+    match credentials.nkey() {
+        Some(key) => users.by_nkey(key).map(Some).ok_or(Reject::Wrong),
+        None if credentials.is_anonymous() => {
+            Ok(config.no_auth_user.as_deref().and_then(|key| users.by_nkey(key)))
+        }
+        None => Ok(None),
+    }
+}
+
+fn by_nkey(config: &AuthConfig, user: &NkeyUser, attempt: &Attempt<'_>) -> Result<Identity, Reject> {
+    if !user.connection_types.allow(attempt.via) {
+        return Err(Reject::ConnectionType);
+    }
+    // Who stands for those without credentials is anybody.
+    if config.no_auth_user.as_deref() != Some(user.nkey.as_str()) {
+        check_signature(&user.nkey, attempt)?;
+    }
+    Ok(Identity::of_key(user))
+}
+
+/// Whether the nonce is signed by `key`.
+pub(crate) fn check_signature(key: &str, attempt: &Attempt<'_>) -> Result<(), Reject> {
+    let text = attempt.credentials.sig.as_deref().filter(|text| !text.is_empty());
+    let signature = signature_of(text.ok_or(Reject::SignatureMissing)?).ok_or(Reject::SignatureEncoding)?;
+    // A nonce that was never given could have been signed for somebody else.
+    let is_asked = !attempt.nonce.is_empty();
+    let is_right = is_asked && is_signed(key, attempt.nonce.as_bytes(), &signature);
+    if is_right { Ok(()) } else { Err(Reject::SignatureWrong) }
 }
 
 fn by_token(token: &StoredSecret, credentials: &Credentials) -> Result<Identity, Reject> {
@@ -75,13 +194,29 @@ fn by_single_user(
     right_password.map(|()| Identity::global(credentials))
 }
 
-fn by_users(users: &Users, credentials: &Credentials, via: ConnectionType) -> Result<Identity, Reject> {
+/// Compat: whoever has a password must send it too.
+fn by_certificate(users: &Users, credentials: &Credentials, via: ConnectionType) -> Result<Identity, Reject> {
+    let certificate = credentials.certificate.as_ref().ok_or(Reject::Certificate)?;
+    let user = certificate.find(users, via).0.ok_or(Reject::Certificate)?;
+    check(&user.password, credentials.pass.as_ref())?;
+    let_in(user, credentials, via)
+}
+
+fn by_users(
+    config: &AuthConfig,
+    users: &Users,
+    credentials: &Credentials,
+    via: ConnectionType,
+) -> Result<Identity, Reject> {
     let name = credentials.user().ok_or(Reject::Missing)?;
     let user = users.get(name);
     let stored = user.map_or(users.decoy(), |user| &user.password);
     let right_password = check(stored, credentials.pass.as_ref());
     let user = user.ok_or(Reject::Wrong)?;
     right_password?;
+    if config.is_only_mapped(user, via) {
+        return Err(Reject::Certificate);
+    }
     let_in(user, credentials, via)
 }
 
@@ -110,8 +245,10 @@ fn check(stored: &StoredSecret, given: Option<&Secret>) -> Result<(), Reject> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AccountName;
+    use crate::credentials::ConnectionTypes;
     use crate::permissions::Permissions;
+    use crate::{AccountName, ClientCertificate, KeyPair};
+    use myelin_stdx::nkey::Role;
     use std::sync::Arc;
 
     const PA: &str = "$2a$04$HC3pb82UrzraClGLwypBgOiyUbVMgoaS1XYV5Dr5RzehWUR8aIg6K";
@@ -125,7 +262,7 @@ mod tests {
                 "user" => credentials.user = Some(value),
                 "pass" => credentials.pass = Some(Secret::new(value)),
                 "token" => credentials.token = Some(Secret::new(value)),
-                "jwt" => credentials.jwt = Some(value),
+                "jwt" => credentials.jwt = Some(Secret::new(value)),
                 "nkey" => credentials.nkey = Some(value),
                 "sig" => credentials.sig = Some(value),
                 other => panic!("{other}"),
@@ -149,13 +286,30 @@ mod tests {
         AuthConfig { no_auth_user, ..AuthConfig::new(Method::Users(Users::new(users))) }
     }
 
+    fn try_in(config: &AuthConfig, words: &str) -> Result<Identity, Reject> {
+        try_with(config, &connect(words))
+    }
+
+    fn try_with(config: &AuthConfig, credentials: &Credentials) -> Result<Identity, Reject> {
+        let attempt = Attempt {
+            credentials,
+            via: ConnectionType::Standard,
+            nonce: NONCE,
+            peer: [127, 0, 0, 1].into(),
+            now: SystemTime::UNIX_EPOCH,
+        };
+        authenticate(config, &attempt, &())
+    }
+
+    const NONCE: &str = "a-nonce-of-ours";
+
     /// Rows of a CONNECT and the user shown, or why it is refused.
     #[track_caller]
     fn check_rows(config: &AuthConfig, rows: &[(&str, Result<Option<&str>, Reject>)]) {
-        for &(words, expected) in rows {
-            let answer = authenticate(config, &connect(words), ConnectionType::Standard);
-            let shown = answer.as_ref().map(|identity| identity.user.as_deref()).map_err(|&reject| reject);
-            assert_eq!(shown, expected, "{words:?}");
+        for (words, expected) in rows {
+            let answer = try_in(config, words);
+            let shown = answer.as_ref().map(|identity| identity.user.as_deref()).map_err(Clone::clone);
+            assert_eq!(shown, *expected, "{words:?}");
         }
     }
 
@@ -245,7 +399,7 @@ mod tests {
                 ("token=zz user=a pass=pa", Ok(Some("a"))),
             ],
         );
-        let identity = authenticate(&config, &connect("user=a pass=pa"), ConnectionType::Standard).unwrap();
+        let identity = try_in(&config, "user=a pass=pa").unwrap();
         assert_eq!(identity.account.as_str(), "A");
     }
 
@@ -255,7 +409,7 @@ mod tests {
         let limited = User { permissions: Some(Arc::clone(&permissions)), ..user("a", "pa") };
         let config = users(Some("a"), [limited]);
         for words in ["", "user=a pass=pa"] {
-            let identity = authenticate(&config, &connect(words), ConnectionType::Standard).unwrap();
+            let identity = try_in(&config, words).unwrap();
             assert!(Arc::ptr_eq(&identity.permissions.unwrap(), &permissions), "{words}");
         }
     }
@@ -263,8 +417,8 @@ mod tests {
     #[test]
     fn who_is_configured_without_a_password_needs_none() {
         let config = users(None, [user("e", "")]);
-        let let_in = Ok(Some("e"));
-        check_rows(&config, &[("user=e", let_in), ("user=e pass=", let_in), ("user=e pass=x", WRONG)]);
+        const LET_IN: Result<Option<&str>, Reject> = Ok(Some("e"));
+        check_rows(&config, &[("user=e", LET_IN), ("user=e pass=", LET_IN), ("user=e pass=x", WRONG)]);
         check_rows(&config, &[("user=nobody", WRONG), ("user=nobody pass=", WRONG)]);
         let (name, password) = ("u".to_owned(), StoredSecret::parse(""));
         let single = AuthConfig::new(Method::SingleUser { name, password });
@@ -313,13 +467,66 @@ mod tests {
             ..user("a", "pa")
         };
         let websocket = users(Some("a"), [by(&[ConnectionType::Websocket])]);
-        let refused = Err(Reject::ConnectionType);
-        check_rows(&websocket, &[("user=a pass=pa", refused), ("", refused), ("user=a pass=x", WRONG)]);
+        const REFUSED: Result<Option<&str>, Reject> = Err(Reject::ConnectionType);
+        check_rows(&websocket, &[("user=a pass=pa", REFUSED), ("", REFUSED), ("user=a pass=x", WRONG)]);
         assert!(websocket.anonymous(ConnectionType::Websocket).is_some());
         let standard = users(None, [by(&[ConnectionType::Standard, ConnectionType::Mqtt])]);
         check_rows(&standard, &[("user=a pass=pa", Ok(Some("a")))]);
         assert_eq!(ConnectionType::parse("websocket"), Some(ConnectionType::Websocket));
         assert_eq!(ConnectionType::parse("WIRE"), None);
+    }
+
+    #[test]
+    fn a_certificate_names_the_user_where_certificates_are_mapped() {
+        let mapped = |list: Vec<User>| AuthConfig {
+            maps_certificates: vec![ConnectionType::Standard],
+            ..users(Some("a"), list)
+        };
+        let config = mapped(vec![user("a", "pa"), user("e@x", ""), user("f@x", "pf"), user("g@x", PA)]);
+        let shown = |name: &str, words: &str| Credentials {
+            certificate: Some(Arc::new(ClientCertificate {
+                emails: vec![name.to_owned()],
+                ..ClientCertificate::default()
+            })),
+            ..connect(words)
+        };
+        for (name, words, expected) in [
+            ("e@x", "", Ok("e@x")),
+            // Whoever else it says it is.
+            ("e@x", "user=a", Ok("e@x")),
+            ("e@x", "user=a pass=pa", Err(Reject::Wrong)),
+            ("f@x", "", Err(Reject::Wrong)),
+            ("f@x", "pass=pf", Ok("f@x")),
+            ("g@x", "pass=pa", Ok("g@x")),
+            ("h@x", "user=a pass=pa", Err(Reject::Certificate)),
+            ("E@X", "", Err(Reject::Certificate)),
+        ] {
+            let answer = try_with(&config, &shown(name, words));
+            let user = answer.map(|identity| identity.user.expect("users have names"));
+            assert_eq!(user.as_deref().map_err(Clone::clone), expected, "{name} {words}");
+        }
+        assert!(config.is_slow(&shown("g@x", ""), ConnectionType::Standard));
+        assert!(!config.is_slow(&shown("f@x", ""), ConnectionType::Standard));
+        // Without a certificate nobody is let in, whatever they know.
+        check_rows(&config, &[("user=a pass=pa", Err(Reject::Certificate)), ("", Err(Reject::Certificate))]);
+        assert!(config.anonymous(ConnectionType::Standard).is_none());
+    }
+
+    #[test]
+    fn who_is_known_by_certificate_only_cannot_come_in_without_by_another_door() {
+        let config = AuthConfig {
+            maps_certificates: vec![ConnectionType::Websocket],
+            ..users(Some("n"), [user("e@x", ""), user("n", ""), user("p", "p")])
+        };
+        check_rows(
+            &config,
+            &[
+                ("user=e@x", Err(Reject::Certificate)),
+                ("", Ok(Some("n"))),
+                ("user=n", Ok(Some("n"))),
+                ("user=p pass=p", Ok(Some("p"))),
+            ],
+        );
     }
 
     #[test]
@@ -334,10 +541,101 @@ mod tests {
             ("user=b pass=pa", true),
             ("user=nobody pass=pa", true),
         ] {
-            assert_eq!(hashed.is_slow(&connect(words)), slow, "{words}");
-            assert!(!plain.is_slow(&connect(words)), "{words}");
+            assert_eq!(hashed.is_slow(&connect(words), ConnectionType::Standard), slow, "{words}");
+            assert!(!plain.is_slow(&connect(words), ConnectionType::Standard), "{words}");
         }
         let Method::Users(users) = &hashed.method else { unreachable!() };
         assert_eq!(users.decoy().cost(), Some(5));
+    }
+
+    fn key(n: u8) -> KeyPair {
+        KeyPair::from_bytes(Role::User, &[n; 32]).unwrap()
+    }
+
+    fn nkey_user(key: &KeyPair, account: &str) -> NkeyUser {
+        NkeyUser {
+            nkey: key.public(),
+            account: AccountName::new(account),
+            permissions: None,
+            connection_types: ConnectionTypes::default(),
+        }
+    }
+
+    /// Users with keys beside one with a password.
+    fn keys(no_auth_user: Option<&str>, nkeys: impl IntoIterator<Item = NkeyUser>) -> AuthConfig {
+        let users = Users::new([user("a", "pa")]).with_nkeys(nkeys);
+        let no_auth_user = no_auth_user.map(str::to_owned);
+        AuthConfig { no_auth_user, ..AuthConfig::new(Method::Users(users)) }
+    }
+
+    #[test]
+    fn a_key_needs_a_signature_of_the_nonce() {
+        let (ours, other) = (key(1), key(2));
+        let config = keys(None, [nkey_user(&ours, "B")]);
+        let (nkey, signature) = (ours.public(), ours.sign(NONCE.as_bytes()));
+        let signed = format!("nkey={nkey} sig={signature}");
+        check_rows(
+            &config,
+            &[
+                (&signed, Ok(Some(&nkey))),
+                (&format!("{signed} user=a pass=x"), Ok(Some(&nkey))),
+                (&format!("nkey={nkey}"), Err(Reject::SignatureMissing)),
+                (&format!("nkey={nkey} sig=?"), Err(Reject::SignatureEncoding)),
+                (&format!("nkey={nkey} sig=AAAA"), Err(Reject::SignatureWrong)),
+                (&format!("nkey={nkey} sig={}", other.sign(NONCE.as_bytes())), Err(Reject::SignatureWrong)),
+                (&format!("nkey={nkey} sig={}", ours.sign(b"another nonce")), Err(Reject::SignatureWrong)),
+                (&format!("nkey={} sig={}", other.public(), other.sign(NONCE.as_bytes())), WRONG),
+                // Who names a key is asked for it, although the password is right.
+                (&format!("nkey={} user=a pass=pa", other.public()), WRONG),
+                ("user=a pass=pa", Ok(Some("a"))),
+                ("", MISSING),
+            ],
+        );
+        let identity = try_in(&config, &signed).unwrap();
+        assert_eq!((identity.account.as_str(), identity.issuer_key.as_deref()), ("B", Some("B")));
+        assert!(config.needs_nonce() && config.is_slow(&connect(&signed), ConnectionType::Standard));
+        assert!(!users(None, [user("a", "pa")]).needs_nonce());
+    }
+
+    /// A class of attacks: a server that asked for nothing to be signed must not take a signature of nothing.
+    #[test]
+    fn a_signature_of_no_nonce_is_none() {
+        let ours = key(1);
+        let config = keys(None, [nkey_user(&ours, "B")]);
+        let credentials = connect(&format!("nkey={} sig={}", ours.public(), ours.sign(b"")));
+        let attempt = Attempt {
+            credentials: &credentials,
+            via: ConnectionType::Standard,
+            nonce: "",
+            peer: [127, 0, 0, 1].into(),
+            now: SystemTime::UNIX_EPOCH,
+        };
+        assert_eq!(authenticate(&config, &attempt, &()).err(), Some(Reject::SignatureWrong));
+    }
+
+    #[test]
+    fn who_has_a_key_may_stand_for_those_without_credentials() {
+        let (ours, other) = (key(1), key(2));
+        let nkey = ours.public();
+        let config = keys(Some(&nkey), [nkey_user(&ours, "B"), nkey_user(&other, "B")]);
+        check_rows(
+            &config,
+            &[
+                ("", Ok(Some(&nkey))),
+                (&format!("nkey={nkey}"), Ok(Some(&nkey))),
+                (&format!("nkey={}", other.public()), Err(Reject::SignatureMissing)),
+                ("pass=x", MISSING),
+            ],
+        );
+        assert!(config.anonymous(ConnectionType::Standard).is_none(), "only with a CONNECT");
+    }
+
+    #[test]
+    fn connection_types_limit_keys_too() {
+        let ours = key(1);
+        let kinds = [ConnectionType::Websocket].into_iter().collect();
+        let config = keys(None, [NkeyUser { connection_types: kinds, ..nkey_user(&ours, "B") }]);
+        let signed = format!("nkey={} sig={}", ours.public(), ours.sign(NONCE.as_bytes()));
+        check_rows(&config, &[(&signed, Err(Reject::ConnectionType))]);
     }
 }

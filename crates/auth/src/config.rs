@@ -5,9 +5,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::authenticate::authenticate;
+use crate::authenticate::anonymous;
+use crate::certificate::Subjects;
 use crate::credentials::{ConnectionType, ConnectionTypes, Credentials};
 use crate::identity::{AccountName, Identity};
+use crate::operator::Trust;
 use crate::permissions::Permissions;
 use crate::secret::StoredSecret;
 
@@ -21,6 +23,9 @@ pub struct AuthConfig {
     /// Whether `no_auth_user` was not configured but follows from configuring nothing except the system
     /// account. Compat: INFO then still says `auth_required`.
     pub no_auth_user_implied: bool,
+    /// The ways in on which users are those that their certificates name (`verify_and_map`). Only
+    /// [`Method::Users`] heeds it.
+    pub maps_certificates: Vec<ConnectionType>,
     /// The rules for WebSocket, where those are others.
     pub websocket: Option<Box<AuthConfig>>,
 }
@@ -39,17 +44,21 @@ pub enum Method {
         /// Its password.
         password: StoredSecret,
     },
-    /// The name and password of one of these.
+    /// The name and password of one of these, or a signature by the key of one.
     Users(Users),
+    /// The token of a user whose account an operator vouches for.
+    Operator(Arc<Trust>),
 }
 
-/// The configured users by name.
+/// The configured users, by name and by key.
 #[derive(Clone, Debug)]
 pub struct Users {
     by_name: HashMap<String, User>,
+    by_nkey: HashMap<String, NkeyUser>,
     /// What the passwords of unknown names are compared with: nothing agrees with it, and finding that out
     /// is as slow as for the slowest user, so that names cannot be probed by time.
     decoy: StoredSecret,
+    subjects: Subjects,
 }
 
 /// One configured user.
@@ -67,13 +76,46 @@ pub struct User {
     pub connection_types: ConnectionTypes,
 }
 
+/// One configured user who has a key instead of a password.
+#[derive(Clone, Debug)]
+pub struct NkeyUser {
+    /// Its public key.
+    pub nkey: String,
+    /// The account it lives in.
+    pub account: AccountName,
+    /// What it may do; `None` is everything.
+    pub permissions: Option<Arc<Permissions>>,
+    /// The ways in that it may take.
+    pub connection_types: ConnectionTypes,
+}
+
 impl Users {
     /// The users of a configuration. Of two with one name the later counts.
     #[must_use]
     pub fn new(users: impl IntoIterator<Item = User>) -> Self {
         let by_name: HashMap<_, _> = users.into_iter().map(|user| (user.name.clone(), user)).collect();
         let slowest = by_name.values().filter_map(|user| user.password.cost()).max();
-        Self { by_name, decoy: StoredSecret::decoy(slowest) }
+        let subjects = Subjects::of(by_name.keys().map(String::as_str));
+        Self { by_name, by_nkey: HashMap::new(), decoy: StoredSecret::decoy(slowest), subjects }
+    }
+
+    /// The same, and users with keys.
+    #[must_use]
+    pub fn with_nkeys(mut self, users: impl IntoIterator<Item = NkeyUser>) -> Self {
+        self.by_nkey = users.into_iter().map(|user| (user.nkey.clone(), user)).collect();
+        self
+    }
+
+    /// The user with this public key.
+    #[must_use]
+    pub fn by_nkey(&self, nkey: &str) -> Option<&NkeyUser> {
+        self.by_nkey.get(nkey)
+    }
+
+    /// Whether any user has a key.
+    #[must_use]
+    pub fn have_nkeys(&self) -> bool {
+        !self.by_nkey.is_empty()
     }
 
     /// The user called `name`.
@@ -85,6 +127,11 @@ impl Users {
     /// What to compare the password of an unknown user with.
     pub(crate) fn decoy(&self) -> &StoredSecret {
         &self.decoy
+    }
+
+    /// The users that are called as the subjects of certificates are.
+    pub(crate) fn subjects(&self) -> &Subjects {
+        &self.subjects
     }
 }
 
@@ -98,7 +145,13 @@ impl AuthConfig {
     /// Connections authenticate by `method`, without a `no_auth_user`.
     #[must_use]
     pub fn new(method: Method) -> Self {
-        Self { method, no_auth_user: None, no_auth_user_implied: false, websocket: None }
+        Self {
+            method,
+            no_auth_user: None,
+            no_auth_user_implied: false,
+            maps_certificates: Vec::new(),
+            websocket: None,
+        }
     }
 
     /// The rules for connections of this kind.
@@ -132,17 +185,60 @@ impl AuthConfig {
         }
     }
 
-    /// Whether [`authenticate`](crate::authenticate) may take tens of milliseconds or more for these
-    /// credentials, so that it must run off the data path.
+    /// Whether [`authenticate`](crate::authenticate) may take long for these credentials, so that it must run off
+    /// the data path: tens of milliseconds for a password, a tenth of one for each signature, and as long as it
+    /// takes where an account has to be asked for.
     #[must_use]
-    pub fn is_slow(&self, credentials: &Credentials) -> bool {
-        self.stored_secret(credentials).is_some_and(StoredSecret::is_slow)
+    pub fn is_slow(&self, credentials: &Credentials, via: ConnectionType) -> bool {
+        match &self.method {
+            Method::Operator(_) => true,
+            Method::Users(users) if users.have_nkeys() && credentials.nkey().is_some() => {
+                credentials.sig.is_some()
+            }
+            _ => self.stored_secret(credentials, via).is_some_and(StoredSecret::is_slow),
+        }
+    }
+
+    /// Whether those who come in by `via` are the users that their certificates name.
+    #[must_use]
+    pub fn maps(&self, via: ConnectionType) -> bool {
+        matches!(self.method, Method::Users(_)) && self.maps_certificates.contains(&via)
+    }
+
+    /// Whether the user has no other proof than a certificate, although here none is asked for.
+    ///
+    /// Compat: a user without a password would otherwise be anybody's who comes in by another door.
+    pub(crate) fn is_only_mapped(&self, user: &User, via: ConnectionType) -> bool {
+        let mut ways = self.maps_certificates.iter();
+        user.password.is_empty()
+            && !self.maps(via)
+            && self.no_auth_user.as_ref() != Some(&user.name)
+            && ways.any(|&way| user.connection_types.allow(way))
+    }
+
+    /// Whom the server believes, where users come with tokens.
+    #[must_use]
+    pub fn trust(&self) -> Option<&Arc<Trust>> {
+        match &self.method {
+            Method::Operator(trust) => Some(trust),
+            _ => None,
+        }
+    }
+
+    /// Whether clients must be given something to sign.
+    #[must_use]
+    pub fn needs_nonce(&self) -> bool {
+        match &self.method {
+            Method::Operator(_) => true,
+            Method::Users(users) => users.have_nkeys(),
+            Method::Open | Method::Token(_) | Method::SingleUser { .. } => false,
+        }
     }
 
     /// Who a connection is that begins with something else than CONNECT, if that is allowed. Never slow.
     #[must_use]
     pub fn anonymous(&self, via: ConnectionType) -> Option<Identity> {
-        authenticate(self, &Credentials::default(), via).ok()
+        anonymous(self, via).ok()
     }
 
     /// The user that connections without credentials become.
@@ -154,9 +250,12 @@ impl AuthConfig {
     }
 
     /// The secret that the credentials would be compared with.
-    fn stored_secret(&self, credentials: &Credentials) -> Option<&StoredSecret> {
+    fn stored_secret(&self, credentials: &Credentials, via: ConnectionType) -> Option<&StoredSecret> {
         match &self.method {
-            Method::Open => None,
+            Method::Users(users) if self.maps(via) => {
+                Some(&credentials.certificate.as_ref()?.find(users, via).0?.password)
+            }
+            Method::Open | Method::Operator(_) => None,
             Method::Token(token) => Some(token),
             Method::SingleUser { password, .. } => Some(password),
             Method::Users(users) => {

@@ -1,5 +1,8 @@
 //! What a connection says about itself: the credentials of its CONNECT and the way it came in.
 
+use std::sync::Arc;
+
+use crate::certificate::ClientCertificate;
 use crate::secret::Secret;
 
 /// The credentials in a CONNECT. A field that is absent and one that is empty mean the same.
@@ -11,12 +14,14 @@ pub struct Credentials {
     pub pass: Option<Secret>,
     /// `auth_token`
     pub token: Option<Secret>,
-    /// `jwt`: authenticates nobody yet.
-    pub jwt: Option<String>,
-    /// `nkey`: authenticates nobody yet.
+    /// `jwt`: a user's token. Secret, for it may be all that it takes.
+    pub jwt: Option<Secret>,
+    /// `nkey`: a public key.
     pub nkey: Option<String>,
     /// `sig`: over the nonce, for `jwt` and `nkey`.
     pub sig: Option<String>,
+    /// The certificate that the client has shown in its handshake.
+    pub certificate: Option<Arc<ClientCertificate>>,
 }
 
 impl Credentials {
@@ -34,8 +39,7 @@ impl Credentials {
 
     /// Whether there is no user, no password and no token.
     ///
-    /// Compat: `jwt`, `nkey` and `sig` do not count; the reference ignores them too where no nkeys are
-    /// configured.
+    /// Compat: `jwt`, `nkey` and `sig` do not count; whoever has nkeys configured asks for these first.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         let absent = |secret: &Option<Secret>| secret.as_ref().is_none_or(Secret::is_empty);

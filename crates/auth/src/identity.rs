@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::User;
+use crate::config::{NkeyUser, User};
 use crate::credentials::Credentials;
+use crate::operator::ClaimedUser;
 use crate::permissions::Permissions;
 
 /// The name of an account. Cheap to clone.
@@ -52,6 +53,10 @@ pub struct Identity {
     pub user: Option<String>,
     /// What it may publish and subscribe to; `None` is everything.
     pub permissions: Option<Arc<Permissions>>,
+    /// What `/connz` shows as `issuer_key`: who vouches for whom came with a key or a token.
+    pub issuer_key: Option<String>,
+    /// Who came with a token.
+    pub claims: Option<Arc<ClaimedUser>>,
 }
 
 impl Identity {
@@ -59,7 +64,13 @@ impl Identity {
     pub(crate) fn global(credentials: &Credentials) -> Self {
         let token = credentials.token.as_ref().filter(|token| !token.is_empty());
         let name = credentials.nkey().or(credentials.user()).or(token.map(|_| "[REDACTED]"));
-        Self { account: AccountName::global(), user: name.map(str::to_owned), permissions: None }
+        Self {
+            account: AccountName::global(),
+            user: name.map(str::to_owned),
+            permissions: None,
+            issuer_key: None,
+            claims: None,
+        }
     }
 
     /// The configured `user`. Compat: shown by the nkey that came along, although that proved nothing.
@@ -68,6 +79,19 @@ impl Identity {
             account: user.account.clone(),
             user: Some(credentials.nkey().unwrap_or(&user.name).to_owned()),
             permissions: user.permissions.clone(),
+            issuer_key: None,
+            claims: None,
+        }
+    }
+
+    /// The configured `user` that has a key. Compat: its account is shown as the issuer.
+    pub(crate) fn of_key(user: &NkeyUser) -> Self {
+        Self {
+            account: user.account.clone(),
+            user: Some(user.nkey.clone()),
+            permissions: user.permissions.clone(),
+            issuer_key: Some(user.account.as_str().to_owned()),
+            claims: None,
         }
     }
 }

@@ -4,25 +4,33 @@
 //! [`Permissions`], decides per subject. Both are pure: no socket, clock or random source. The clock of
 //! [`ReplyGrants`] is passed in.
 //!
-//! Absent, behind the same seams: nkeys, JWT, TLS mapping, auth callout. A JWT or nkey in the credentials
-//! authenticates nobody.
+//! Who comes with a token is let in through [`operator`], which reads it with [`jwt`]; who comes with a certificate may be
+//! the user that it names ([`ClientCertificate`]). Absent, behind the same seams: auth callout.
 
 mod authenticate;
+mod certificate;
 mod config;
 mod credentials;
+mod distinguished;
 mod identity;
+pub mod jwt;
+pub mod operator;
 mod permissions;
 mod replies;
 mod rules;
 mod secret;
+mod signature;
 #[cfg(test)]
 mod twin;
 
-pub use authenticate::{Reject, authenticate};
-pub use config::{AuthConfig, Method, User, Users};
+pub use authenticate::{Attempt, Reject, authenticate};
+pub use certificate::{ClientCertificate, Tried};
+pub use config::{AuthConfig, Method, NkeyUser, User, Users};
 pub use credentials::{ConnectionType, ConnectionTypes, Credentials};
+pub use distinguished::DistinguishedName;
 pub use identity::{AccountName, Identity};
 pub use permissions::{Permissions, ResponseRule, SubjectRules};
 pub use replies::ReplyGrants;
 pub use rules::InvalidRule;
 pub use secret::{Secret, StoredSecret};
+pub use signature::{KeyPair, is_signed};

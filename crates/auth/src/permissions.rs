@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use myelin_subject::has_wildcard;
 
+use crate::jwt::{Permission, ResponsePermission};
 use crate::rules::{InvalidRule, Rules};
 
 /// The rules for one direction, as the configuration has them.
@@ -26,6 +27,23 @@ pub struct ResponseRule {
     pub max: Option<NonZeroU32>,
     /// How long after the delivery; `None` is forever.
     pub ttl: Option<Duration>,
+}
+
+impl ResponseRule {
+    /// Compat: 0 is the default, less is no limit.
+    fn of_claims(from: ResponsePermission) -> Self {
+        let default = Self::default();
+        Self {
+            max: match from.max {
+                0 => default.max,
+                max => u32::try_from(max).ok().and_then(NonZeroU32::new),
+            },
+            ttl: match from.ttl {
+                0 => default.ttl,
+                ttl => u64::try_from(ttl).ok().map(Duration::from_nanos),
+            },
+        }
+    }
 }
 
 impl Default for ResponseRule {
@@ -68,6 +86,27 @@ impl Permissions {
             publish.allow.get_or_insert_default();
         }
         Ok(Self { publish, subscribe: Direction::compile(subscribe, Rules::with_queues)?, responses })
+    }
+
+    /// What the claims of a token allow, or `None` where they say nothing.
+    ///
+    /// Compat: what is no subject is passed over; an allow list of nothing else allows nothing.
+    #[must_use]
+    pub fn of_claims(
+        publish: &Permission,
+        subscribe: &Permission,
+        responses: Option<ResponsePermission>,
+    ) -> Option<Self> {
+        let is_said = |permission: &Permission| !permission.allow.is_empty() || !permission.deny.is_empty();
+        if !is_said(publish) && !is_said(subscribe) && responses.is_none() {
+            return None;
+        }
+        let mut publish = Direction::of_claims(publish, Rules::of_patterns);
+        if responses.is_some() {
+            publish.allow.get_or_insert_default();
+        }
+        let subscribe = Direction::of_claims(subscribe, Rules::with_queues);
+        Some(Self { publish, subscribe, responses: responses.map(ResponseRule::of_claims) })
     }
 
     /// Whether a message may be published to `subject` without being a response.
@@ -114,6 +153,15 @@ impl Direction {
         let rules = rules.unwrap_or_default();
         let allow = compile(&rules.allow)?;
         Ok(Self { allow: (!allow.is_empty()).then_some(allow), deny: compile(&rules.deny)? })
+    }
+
+    fn of_claims(from: &Permission, compile: fn(&[String]) -> Result<Rules, InvalidRule>) -> Self {
+        let valid = |texts: &[String]| {
+            let is_valid = |text: &&String| compile(std::slice::from_ref(text)).is_ok();
+            let texts: Vec<String> = texts.iter().filter(is_valid).cloned().collect();
+            compile(&texts).unwrap_or_default()
+        };
+        Self { allow: (!from.allow.is_empty()).then(|| valid(&from.allow)), deny: valid(&from.deny) }
     }
 
     /// A rule for queues decides for queues: it overrules plain rules for the same subject.

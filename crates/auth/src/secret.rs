@@ -30,6 +30,12 @@ impl Secret {
         self.0.is_empty()
     }
 
+    /// The secret itself, where it is text: for what must be read and not compared, such as a token with claims.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0).ok()
+    }
+
     /// Whether both hold the same bytes, in a time that depends on their lengths only.
     #[must_use]
     pub fn agrees_with(&self, other: &Self) -> bool {

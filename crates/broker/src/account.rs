@@ -1,8 +1,9 @@
 //! An account: the space inside which subjects are routed.
 
-use crate::answers;
+use crate::answers::{self, Family};
 use crate::conn::lock;
-use crate::service::{Binding, Service};
+use crate::exchange::{AccountConfig, Exchange};
+use crate::service::{Binding, Receiver, Service};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::watch::{Watch, Watcher, Watches};
@@ -21,7 +22,8 @@ pub struct AccountLimits {
     pub max_payload: Option<u32>,
 }
 
-/// Messages published in an account reach subscriptions of that account and no other.
+/// Messages published in an account reach subscriptions of that account, and of others only by what it exports and they
+/// import.
 pub struct Account {
     /// Dense number, part of the route cache's key.
     pub(crate) id: u32,
@@ -32,23 +34,25 @@ pub struct Account {
     /// What services of this account receive.
     pub(crate) services: Interest<Arc<Binding>>,
     watches: Arc<Watches>,
-    /// Subscriptions and bindings that [look behind](answers::looks_behind) what answers begin with.
-    looking_behind: AtomicUsize,
+    /// Subscriptions and bindings that [look behind](answers::looks_behind) what answers of each family begin with.
+    looking_behind: [AtomicUsize; 2],
     connections: AtomicUsize,
+    pub(crate) exchange: Exchange,
 }
 
 impl Account {
-    pub(crate) fn new(id: u32, name: &str, is_system: bool, limits: AccountLimits) -> Self {
+    pub(crate) fn new(id: u32, is_system: bool, config: AccountConfig) -> Self {
         Self {
             id,
-            name: name.to_owned(),
+            name: config.name.clone(),
             is_system,
-            limits: Mutex::new(limits),
+            limits: Mutex::new(config.limits),
             interest: Interest::new(),
             services: Interest::new(),
             watches: Arc::default(),
-            looking_behind: AtomicUsize::new(0),
+            looking_behind: Default::default(),
             connections: AtomicUsize::new(0),
+            exchange: Exchange::new(config),
         }
     }
 
@@ -94,15 +98,24 @@ impl Account {
 
     /// Has `service` receive what matches `subject`, which must be well formed, until [`Account::unbind`].
     pub fn bind(&self, subject: &[u8], service: Arc<dyn Service>) -> Arc<Binding> {
-        let binding = Arc::new(Binding::new(subject, service));
+        self.bind_receiver(subject, Receiver::Service(service))
+    }
+
+    pub(crate) fn bind_receiver(&self, subject: &[u8], receiver: Receiver) -> Arc<Binding> {
+        let binding = Arc::new(Binding::new(subject, receiver));
         self.comes(subject);
         self.services.insert(Arc::clone(&binding));
         self.watches.changed(subject, None);
         binding
     }
 
-    /// Whether anybody receives `subject`, client or service.
+    /// Whether anybody receives `subject`, client or service. Of what stands for somebody in another account: whether that
+    /// one does.
     pub fn has_interest(&self, subject: &[u8]) -> bool {
+        if self.exchange.replies.owns(subject) {
+            let waiting = self.exchange.replies.waiting(subject);
+            return waiting.is_some_and(|(account, reply)| account.has_interest(&reply));
+        }
         let (mut clients, mut services) = (Matched::new(), Matched::new());
         self.interest.collect(subject, &mut clients);
         self.services.collect(subject, &mut services);
@@ -140,37 +153,70 @@ impl Account {
     }
 
     /// Lets a subscription in, on `shard`.
-    pub(crate) fn subscribe(&self, sub: &Arc<Subscription>, shard: &mut Shard) {
-        self.comes(sub.subject());
-        self.interest.insert(Arc::clone(sub));
-        self.watches.changed(sub.subject(), Some(shard));
+    pub(crate) fn subscribe(self: &Arc<Self>, sub: &Arc<Subscription>, shard: &mut Shard) {
+        self.insert(sub);
+        self.tell_of(sub.subject(), Some(&mut *shard));
+        self.reach_out(sub, Some(shard));
     }
 
-    /// Takes a subscription out; false when it was not in. `shard`: where that happens, if on one.
-    pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, shard: Option<&mut Shard>) -> bool {
+    /// Puts a subscription into the index; whoever watches is to be [told](Self::tell_of).
+    pub(crate) fn insert(&self, sub: &Arc<Subscription>) {
+        self.comes(sub.subject());
+        self.interest.insert(Arc::clone(sub));
+    }
+
+    /// Takes it out again; false when it was not in.
+    pub(crate) fn take_out(&self, sub: &Arc<Subscription>) -> bool {
         let removed = self.interest.remove(sub);
         self.has_gone(sub.subject(), removed);
-        self.watches.changed(sub.subject(), shard);
         removed
     }
 
-    /// Whether one route serves all answers with the same [beginning](answers::beginning). An index in which that changes
-    /// has other stamps before it does, and a route was built with stamps that were read before this is asked.
+    /// Tells those who watch that interest in what `pattern` matches may have changed.
+    pub(crate) fn tell_of(&self, pattern: &[u8], shard: Option<&mut Shard>) {
+        self.watches.changed(pattern, shard);
+    }
+
+    /// Something about a subscription has changed: routes that lead to it are outdated.
+    pub(crate) fn touch(&self, sub: &Arc<Subscription>) {
+        self.interest.touch(sub);
+        self.touch_shadows(sub);
+    }
+
+    /// Outdates all routes.
+    pub(crate) fn outdate(&self) {
+        self.interest.outdate();
+    }
+
+    /// Takes a subscription out; false when it was not in. `shard`: where that happens, if on one.
+    pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, mut shard: Option<&mut Shard>) -> bool {
+        let removed = self.take_out(sub);
+        self.tell_of(sub.subject(), shard.as_deref_mut());
+        self.draw_back(sub, shard);
+        removed
+    }
+
+    /// Whether one route serves all answers of a family with the same [beginning](answers::beginning). An index in which
+    /// that changes has other stamps before it does, and a route was built with stamps that were read before this is asked.
     #[inline]
-    pub(crate) fn routes_by_beginning(&self) -> bool {
-        self.looking_behind.load(Relaxed) == 0
+    pub(crate) fn routes_by_beginning(&self, family: Family) -> bool {
+        self.looking_behind[family as usize].load(Relaxed) == 0
     }
 
     /// Counted before it is in the index, so that nobody who finds the index with it misses it here.
     fn comes(&self, pattern: &[u8]) {
-        if answers::looks_behind(pattern) {
-            self.looking_behind.fetch_add(1, Relaxed);
+        for family in Family::ALL {
+            if answers::looks_behind(pattern, family) {
+                self.looking_behind[family as usize].fetch_add(1, Relaxed);
+            }
         }
     }
 
     fn has_gone(&self, pattern: &[u8], removed: bool) {
-        if removed && answers::looks_behind(pattern) {
-            self.looking_behind.fetch_sub(1, Relaxed);
+        for family in Family::ALL {
+            if removed && answers::looks_behind(pattern, family) {
+                self.looking_behind[family as usize].fetch_sub(1, Relaxed);
+            }
         }
     }
 

@@ -1,25 +1,44 @@
-//! Subjects by which clients answer to what consumers deliver: no subject comes twice, but all those of one consumer go
-//! the same way.
+//! Subjects of answers: none comes twice, but all those of one family that begin alike go the same way.
 //!
-//! `$JS.ACK.<stream>.<consumer>.<deliveries>.…`, the same with two tokens more in front of the stream, and `$JS.FC.…`. As
-//! long as nobody in the account looks behind the first five tokens, one route serves all answers that begin alike.
+//! By `$JS.ACK.<stream>.<consumer>.<deliveries>.…`, the same with two tokens more in front of the stream, and `$JS.FC.…`
+//! clients answer to what consumers deliver: five tokens are what they have in common. By `_R_.<account>.<request>` they
+//! answer to requests from other accounts: two tokens. As long as nobody in the account looks behind these, one route
+//! serves all answers that begin alike.
 //!
 //! Perf: on its way from the client's bytes to the service an acknowledgement takes 85 ns, and 240 with a look-up in the
 //! indexes (`examples/acknowledgements.rs`).
 
 use myelin_subject::has_empty_token;
 
-/// So many tokens are what answers have in common that go the same way.
+/// What is answered to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Deliveries of consumers.
+    Deliveries,
+    /// Requests from other accounts.
+    Requests,
+}
+
+impl Family {
+    pub(crate) const ALL: [Self; 2] = [Self::Deliveries, Self::Requests];
+}
+
+/// So many tokens are what answers to consumers have in common that go the same way.
 const TOKENS: usize = 5;
 
-/// What an answer begins with, up to the dot behind its fifth token. `None`: the subject is no answer, or nobody's.
+/// What an answer begins with, up to the dot behind the last token that it shares with others. `None`: the subject is no
+/// answer, or nobody's.
 #[inline]
-pub(crate) fn beginning(subject: &[u8]) -> Option<&[u8]> {
-    if subject.starts_with(b"$JS.") { beginning_of_answer(subject) } else { None }
+pub(crate) fn beginning(subject: &[u8]) -> Option<(&[u8], Family)> {
+    match subject {
+        [b'$', b'J', b'S', b'.', ..] => Some((to_delivery(subject)?, Family::Deliveries)),
+        [b'_', b'R', b'_', b'.', ..] => Some((to_request(subject)?, Family::Requests)),
+        _ => None,
+    }
 }
 
 #[inline(never)]
-fn beginning_of_answer(subject: &[u8]) -> Option<&[u8]> {
+fn to_delivery(subject: &[u8]) -> Option<&[u8]> {
     let rest = subject.strip_prefix(b"$JS.ACK.").or_else(|| subject.strip_prefix(b"$JS.FC."))?;
     // Two tokens are read.
     let behind = rest.splitn(TOKENS - 1, |byte| *byte == b'.').nth(TOKENS - 2)?;
@@ -27,8 +46,31 @@ fn beginning_of_answer(subject: &[u8]) -> Option<&[u8]> {
     (!has_empty_token(subject)).then_some(beginning)
 }
 
+#[inline(never)]
+fn to_request(subject: &[u8]) -> Option<&[u8]> {
+    let mut dots = subject.iter().enumerate().filter(|(_, byte)| **byte == b'.').map(|(at, _)| at);
+    let (_, end) = (dots.next()?, dots.next()?);
+    let has_three_tokens = dots.next().is_none() && !has_empty_token(subject);
+    has_three_tokens.then_some(&subject[..=end])
+}
+
 /// Whether `pattern`, which is well formed, may match one answer and not another that begins alike.
-pub(crate) fn looks_behind(pattern: &[u8]) -> bool {
+pub(crate) fn looks_behind(pattern: &[u8], family: Family) -> bool {
+    match family {
+        Family::Deliveries => looks_behind_deliveries(pattern),
+        Family::Requests => looks_behind_requests(pattern),
+    }
+}
+
+/// Such answers have three tokens: only who names the third one looks at it.
+fn looks_behind_requests(pattern: &[u8]) -> bool {
+    let mut tokens = pattern.split(|byte| *byte == b'.');
+    let (first, second, third) = (tokens.next(), tokens.next(), tokens.next());
+    let is_name = |token: Option<&[u8]>| token.is_some_and(|token| !matches!(token, b"*" | b">"));
+    matches!(first, Some(b"_R_" | b"*")) && second.is_some() && is_name(third) && tokens.next().is_none()
+}
+
+fn looks_behind_deliveries(pattern: &[u8]) -> bool {
     let mut count = 0;
     for (at, token) in pattern.split(|byte| *byte == b'.').enumerate() {
         match (at, token) {
@@ -64,7 +106,30 @@ mod tests {
             ("", None),
         ];
         for (subject, expected) in cases {
-            assert_eq!(beginning(subject.as_bytes()), expected.map(str::as_bytes), "{subject}");
+            let expected = expected.map(|text| (text.as_bytes(), Family::Deliveries));
+            assert_eq!(beginning(subject.as_bytes()), expected, "{subject}");
+        }
+    }
+
+    #[test]
+    fn answers_to_requests_begin_with_two() {
+        let cases = [
+            ("_R_.abcdef.123456", Some("_R_.abcdef.")),
+            ("_R_.abcdef.123456.T", None),
+            ("_R_.abcdef", None),
+            ("_R_.abcdef.", None),
+            ("_R_..123456", None),
+            ("_RR.abcdef.123456", None),
+        ];
+        for (subject, expected) in cases {
+            let expected = expected.map(|text| (text.as_bytes(), Family::Requests));
+            assert_eq!(beginning(subject.as_bytes()), expected, "{subject}");
+        }
+        for pattern in ["_R_.>", "_R_.abcdef.>", ">", "*.*.*", "_R_.*", "a.*.x", "*.*.*.x"] {
+            assert!(!looks_behind(pattern.as_bytes(), Family::Requests), "{pattern}");
+        }
+        for pattern in ["_R_.abcdef.123456", "*.*.x", "_R_.*.x"] {
+            assert!(looks_behind(pattern.as_bytes(), Family::Requests), "{pattern}");
         }
     }
 
@@ -73,12 +138,12 @@ mod tests {
         for pattern in
             ["$JS.ACK.S.>", "$JS.ACK.*.*.S.>", "$JS.FC.S.>", ">", "*.*.x", "_INBOX.a.*", "$JS.ACK.S.C.1.>"]
         {
-            assert!(!looks_behind(pattern.as_bytes()), "{pattern}");
+            assert!(!looks_behind(pattern.as_bytes(), Family::Deliveries), "{pattern}");
         }
         for pattern in
             ["$JS.ACK.S.C.1.5.>", "$JS.ACK.S.C.1.*", "*.*.*.*.*.*.*.*.*", "$JS.FC.S.C.1.2", "*.*.*.*.*.7.>"]
         {
-            assert!(looks_behind(pattern.as_bytes()), "{pattern}");
+            assert!(looks_behind(pattern.as_bytes(), Family::Deliveries), "{pattern}");
         }
     }
 
@@ -97,12 +162,25 @@ mod tests {
             ends in proptest::collection::vec(proptest::collection::vec("(a|b)", 1..4), 2),
         ) {
             let pattern = pattern.as_bytes();
-            prop_assume!(is_well_formed(pattern) && !looks_behind(pattern));
+            prop_assume!(is_well_formed(pattern) && !looks_behind(pattern, Family::Deliveries));
             let [one, other] = [0, 1].map(|at: usize| format!("{begins}.{}", ends[at].join(".")).into_bytes());
             if let (Some(first), Some(second)) = (beginning(&one), beginning(&other)) {
                 prop_assert_eq!(first, second);
                 prop_assert_eq!(matches(pattern, &one), matches(pattern, &other));
             }
+        }
+
+        #[test]
+        fn the_same_holds_for_answers_to_requests(
+            pattern in proptest::collection::vec("(_R_|a|b|\\*|>)", 1..5),
+            account in "(a|b)",
+            ends in proptest::collection::vec("(a|b|_R_)", 2),
+        ) {
+            let pattern = pattern.join(".").into_bytes();
+            prop_assume!(is_well_formed(&pattern) && !looks_behind(&pattern, Family::Requests));
+            let [one, other] = [0, 1].map(|at: usize| format!("_R_.{account}.{}", ends[at]).into_bytes());
+            prop_assert_eq!(beginning(&one), beginning(&other));
+            prop_assert_eq!(matches(&pattern, &one), matches(&pattern, &other));
         }
     }
 }

@@ -1,27 +1,35 @@
 //! What all shards share: accounts, the rules of authentication, who is connected, counters.
 
-use crate::account::{Account, AccountLimits};
+use crate::account::Account;
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, NextDirectory, SetupError};
 use crate::ended::{ClosedConn, PastTraffic};
 use crate::entrance::Entrance;
+use crate::exchange::{AccountConfig, Awaited, Ended, Import, Ticket};
 use crate::log::{Level, Log, RateLimit};
 use crate::registry::Registry;
+use crate::service::Receiver;
 use crate::settings::Settings;
 use crate::traffic::{Counters, RouteCounts, Traffic};
+use crate::trusted::TrustedAccounts;
 use arc_swap::ArcSwap;
+use hashbrown::{HashMap, HashSet};
 use myelin_auth::AuthConfig;
 use myelin_stdx::mem::Accountant;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
+use std::collections::hash_map::RandomState;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
 /// See the head of this file.
 pub struct Broker {
     settings: ArcSwap<Settings>,
     directory: ArcSwap<Directory>,
+    pub(crate) trusted: OnceLock<TrustedAccounts>,
     info: RwLock<Info>,
     pub(crate) registry: Registry,
     commons: Arc<Commons>,
@@ -33,7 +41,29 @@ pub struct Broker {
     /// Stands for whatever publishes and is no client.
     services: Arc<Conn>,
     pub(crate) rate_limit: RateLimit,
+    /// The server's name, which never changes.
+    name: String,
+    /// Accounts whose services have been asked from others.
+    asked: Mutex<Asked>,
+    /// By the name of an exporter, who has imported from it since the start.
+    importers: Mutex<HashMap<String, HashSet<String>>>,
+    next_id: AtomicU64,
+    ids: RandomState,
+    /// See [`Broker::wall`].
+    clock: OnceLock<(Instant, SystemTime)>,
 }
+
+/// Accounts that may owe answers, and when it was last looked for those that nobody waits for.
+#[derive(Default)]
+struct Asked {
+    accounts: Vec<Weak<Account>>,
+    swept: Option<Instant>,
+}
+
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// How often answers that nobody waits for are looked for: each time in a part of them.
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
 
 impl Broker {
     /// A broker with the given accounts beside the global one, which always exists.
@@ -43,7 +73,7 @@ impl Broker {
     pub fn new(
         settings: Settings,
         auth: AuthConfig,
-        accounts: &[(String, AccountLimits)],
+        accounts: &[AccountConfig],
         system_account: Option<&str>,
         info: Info,
         log: Arc<dyn Log>,
@@ -51,9 +81,16 @@ impl Broker {
         let commons = Arc::default();
         let directory = Directory::new(auth, accounts, system_account)?;
         Ok(Arc::new(Self {
+            name: info.server_name.clone(),
+            asked: Mutex::default(),
+            importers: Mutex::default(),
+            next_id: AtomicU64::new(0),
+            ids: RandomState::new(),
+            clock: OnceLock::new(),
             rate_limit: RateLimit::default(),
             settings: ArcSwap::from_pointee(settings),
             directory: ArcSwap::from_pointee(directory),
+            trusted: OnceLock::new(),
             info: RwLock::new(info),
             registry: Registry::default(),
             services: Conn::of_services(&commons),
@@ -92,7 +129,7 @@ impl Broker {
     pub fn next_directory(
         &self,
         auth: AuthConfig,
-        accounts: &[(String, AccountLimits)],
+        accounts: &[AccountConfig],
     ) -> Result<NextDirectory, SetupError> {
         self.directory.load().next(auth, accounts)
     }
@@ -106,12 +143,99 @@ impl Broker {
 
     /// An account by name.
     pub fn account(&self, name: &str) -> Option<Arc<Account>> {
+        self.configured_account(name).or_else(|| self.trusted()?.account(name))
+    }
+
+    /// An account that does not come from a token, be it that it has one besides.
+    pub(crate) fn configured_account(&self, name: &str) -> Option<Arc<Account>> {
         self.directory.load().account(name).cloned()
     }
 
     /// All accounts, in no order.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
-        self.directory.load().accounts().cloned().collect()
+        let directory = self.directory.load();
+        let configured = directory.accounts().cloned();
+        let trusted = self.trusted().map(TrustedAccounts::accounts).unwrap_or_default();
+        // The system account is in both.
+        let trusted = trusted.into_iter().filter(|account| directory.account(account.name()).is_none());
+        configured.chain(trusted).collect()
+    }
+
+    /// Replaces what is said about one account, whose name stays, and has imports follow: its own, and those of accounts
+    /// that import from it. For accounts that come one by one, with their tokens; [`set_directory`](Self::set_directory)
+    /// does the same for all that are configured.
+    pub fn configure_account(&self, account: &Arc<Account>, config: AccountConfig) {
+        let importers = {
+            let mut importers = lock(&self.importers);
+            for exporter in config.imports.iter().map(Import::account) {
+                importers.entry_ref(exporter).or_default().insert(config.name.clone());
+            }
+            importers.get(account.name()).cloned().unwrap_or_default()
+        };
+        account.configure(config);
+        let find = |name: &str| self.account(name);
+        account.link(&find);
+        let others = importers.iter().filter(|name| *name != account.name());
+        others.filter_map(|name| self.account(name)).for_each(|importer| importer.link(&find));
+    }
+
+    /// The server's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Notes that `exporter` is asked by another account, and writes where its answer is to go.
+    pub(crate) fn await_answer(
+        &self,
+        exporter: &Arc<Account>,
+        awaited: Awaited,
+        reply: &mut Vec<u8>,
+    ) -> Ticket {
+        exporter.exchange.replies.open(awaited, reply, |pattern| {
+            exporter.bind_receiver(pattern, Receiver::Requesters);
+            lock(&self.asked).accounts.push(Arc::downgrade(exporter));
+        })
+    }
+
+    /// Forgets some of the answers that nobody waits for any more, now and then; answers which of them were measured.
+    pub(crate) fn forget_answers(&self, now: Instant) -> Vec<Ended> {
+        let accounts = {
+            let mut asked = lock(&self.asked);
+            if asked.swept.is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP_EVERY) {
+                return Vec::new();
+            }
+            asked.swept = Some(now);
+            asked.accounts.retain(|account| account.strong_count() > 0);
+            asked.accounts.clone()
+        };
+        let accounts = accounts.iter().filter_map(Weak::upgrade);
+        accounts.flat_map(|account| account.exchange.replies.sweep(now)).collect()
+    }
+
+    /// A name of 22 characters that no other has, for what is published once.
+    pub(crate) fn unique_id(&self) -> String {
+        let number = self.next_id.fetch_add(1, Relaxed);
+        let hashes = [self.ids.hash_one((number, 0)), self.ids.hash_one((number, 1))];
+        let digits = |hash: u64| {
+            std::iter::successors(Some(hash), |rest| Some(rest / 62))
+                .take(11)
+                .map(|rest| BASE62[(rest % 62) as usize])
+        };
+        hashes.into_iter().flat_map(digits).map(char::from).collect()
+    }
+
+    /// From the first connection on it is known what time it is: a moment, and what the clock on the wall said.
+    pub(crate) fn set_clock(&self, now: Instant, wall: SystemTime) {
+        self.clock.get_or_init(|| (now, wall));
+    }
+
+    /// What the clock on the wall said at that moment. It is not set anew when the machine's is.
+    pub(crate) fn wall(&self, moment: Instant) -> SystemTime {
+        let Some((known, wall)) = self.clock.get() else { return SystemTime::UNIX_EPOCH };
+        match moment.checked_duration_since(*known) {
+            Some(later) => *wall + later,
+            None => *wall - known.duration_since(moment),
+        }
     }
 
     /// Ends connections until there are at most `max`, and returns how many. Which ones is left to chance.
@@ -226,7 +350,8 @@ impl Broker {
     /// A line about one connection, in the reference's form.
     pub fn log_for(&self, level: Level, conn: &Conn, line: fmt::Arguments<'_>) {
         if self.log.enabled(level) {
-            let (peer, cid, label) = (conn.endpoint().peer, conn.cid(), conn.label());
+            // Compat: behind a proxy the log goes on to call it by its socket.
+            let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
             match conn.entrance() {
                 None => self.log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
                 Some(entrance) => {

@@ -11,7 +11,8 @@ use crate::subscription::Subscription;
 use crate::traffic::Counter;
 use bytes::Bytes;
 use hashbrown::HashTable;
-use myelin_auth::{ConnectionType, Permissions, ReplyGrants};
+use myelin_auth::operator::ClaimedUser;
+use myelin_auth::{ClientCertificate, ConnectionType, Permissions, ReplyGrants};
 use myelin_stdx::mem::{Accountant, Kind};
 use myelin_wire::error::CloseReason;
 use std::hash::BuildHasher;
@@ -69,6 +70,10 @@ pub struct ConnDetails {
     pub version: String,
     /// Who logged in; never a secret.
     pub user: Option<String>,
+    /// Who vouches for whom logged in with a key or a token.
+    pub issuer_key: Option<String>,
+    /// Who logged in with a token.
+    pub claims: Option<Arc<ClaimedUser>>,
     /// The account's name.
     pub account: String,
     /// The last measured round trip.
@@ -88,6 +93,8 @@ pub struct TlsDetails {
     pub is_first: bool,
     /// What the peer has shown, its own certificate first.
     pub peer_certs: Vec<PeerCertificate>,
+    /// What the first of them says of whose it is.
+    pub certificate: Option<Arc<ClientCertificate>>,
 }
 
 /// A certificate in the words of monitoring.
@@ -106,6 +113,8 @@ pub struct Conn {
     cid: u64,
     slot: u32,
     endpoint: Endpoint,
+    /// Who is behind the peer, if that is a proxy and says so.
+    client: OnceLock<Box<SocketAddr>>,
     /// How it came in, if not as most do.
     entrance: Option<Box<Entrance>>,
     pub(crate) outbox: Outbox,
@@ -176,6 +185,7 @@ impl Conn {
             cid,
             slot: commons.slots.take(),
             endpoint,
+            client: OnceLock::new(),
             entrance,
             outbox: Outbox::default(),
             sink,
@@ -214,9 +224,25 @@ impl Conn {
         self.slot
     }
 
-    /// Where it comes from.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    /// Where it comes from: the client, also where a proxy stands between.
+    pub fn endpoint(&self) -> Endpoint {
+        let peer = self.client.get().map_or(self.endpoint.peer, |client| **client);
+        Endpoint { peer, ..self.endpoint }
+    }
+
+    /// The other end of the socket, which may be a proxy.
+    pub fn peer(&self) -> SocketAddr {
+        self.endpoint.peer
+    }
+
+    /// The peer is a proxy, and this is its client. Only the first call counts.
+    pub fn set_client(&self, client: SocketAddr) {
+        let _ = self.client.set(Box::new(client));
+    }
+
+    /// What the client's certificate says, if it has shown one.
+    pub(crate) fn certificate(&self) -> Option<Arc<ClientCertificate>> {
+        lock(&self.details).tls.as_ref()?.certificate.clone()
     }
 
     /// How it came in, if not by the clients' own listener.
@@ -340,7 +366,7 @@ impl Conn {
     #[cold]
     pub(crate) fn set_filtered(&self, account: &Account) {
         if !self.is_filtered.swap(true, Relaxed) {
-            self.subscriptions().iter().for_each(|sub| account.interest.touch(sub));
+            self.subscriptions().iter().for_each(|sub| account.touch(sub));
         }
     }
 

@@ -1,7 +1,8 @@
 //! Who may connect and which accounts there are: the part of the configuration that a reload replaces as
 //! one, so that nobody is let in by the new rules into the old accounts.
 
-use crate::account::{Account, AccountLimits};
+use crate::account::Account;
+use crate::exchange::AccountConfig;
 use myelin_auth::AuthConfig;
 use std::collections::HashMap;
 use std::fmt;
@@ -40,7 +41,7 @@ impl Directory {
     /// The given accounts beside the global one and the system account, which exist in any case.
     pub(crate) fn new(
         auth: AuthConfig,
-        accounts: &[(String, AccountLimits)],
+        accounts: &[AccountConfig],
         system_account: Option<&str>,
     ) -> Result<Self, SetupError> {
         let empty = Self {
@@ -57,16 +58,16 @@ impl Directory {
     pub(crate) fn next(
         &self,
         auth: AuthConfig,
-        accounts: &[(String, AccountLimits)],
+        accounts: &[AccountConfig],
     ) -> Result<NextDirectory, SetupError> {
         let mut wanted = HashMap::with_capacity(accounts.len() + 2);
-        for (name, limits) in accounts {
-            if wanted.insert(name.as_str(), *limits).is_some() {
-                return Err(SetupError::DuplicateAccount(name.clone()));
+        for config in accounts {
+            if wanted.insert(config.name.as_str(), config.clone()).is_some() {
+                return Err(SetupError::DuplicateAccount(config.name.clone()));
             }
         }
         for name in [Some(GLOBAL_ACCOUNT), self.system_account.as_deref()].into_iter().flatten() {
-            wanted.entry(name).or_default();
+            wanted.entry(name).or_insert_with(|| AccountConfig::named(name));
         }
         let mut directory = Self {
             auth: Arc::new(auth),
@@ -74,18 +75,20 @@ impl Directory {
             system_account: self.system_account.clone(),
             next_id: self.next_id,
         };
-        let limits = wanted
+        let configs = wanted
             .into_iter()
-            .map(|(name, limits)| (directory.add(name, limits, self.accounts.get(name)), limits))
+            .map(|(name, config)| (directory.add(name, &config, self.accounts.get(name)), config))
             .collect();
-        Ok(NextDirectory { directory, limits })
+        let gone = self.accounts.iter().filter(|(name, _)| !directory.accounts.contains_key(*name));
+        let gone = gone.map(|(_, account)| Arc::clone(account)).collect();
+        Ok(NextDirectory { directory, configs, gone })
     }
 
-    fn add(&mut self, name: &str, limits: AccountLimits, present: Option<&Arc<Account>>) -> Arc<Account> {
+    fn add(&mut self, name: &str, config: &AccountConfig, present: Option<&Arc<Account>>) -> Arc<Account> {
         let account = present.cloned().unwrap_or_else(|| {
             let is_system = self.system_account.as_deref() == Some(name);
             self.next_id += 1;
-            Arc::new(Account::new(self.next_id - 1, name, is_system, limits))
+            Arc::new(Account::new(self.next_id - 1, is_system, config.clone()))
         });
         self.accounts.insert(name.to_owned(), Arc::clone(&account));
         account
@@ -103,12 +106,21 @@ impl Directory {
 /// A directory that is ready and changes nothing before it takes effect.
 pub struct NextDirectory {
     directory: Directory,
-    limits: Vec<(Arc<Account>, AccountLimits)>,
+    configs: Vec<(Arc<Account>, AccountConfig)>,
+    /// Accounts that there are no more.
+    gone: Vec<Arc<Account>>,
 }
 
 impl NextDirectory {
+    /// Imports follow when all accounts are what they are to be, since they depend on what others export.
     pub(crate) fn take_effect(self) -> Directory {
-        self.limits.iter().for_each(|(account, limits)| account.set_limits(*limits));
+        let accounts: Vec<_> = self.configs.iter().map(|(account, _)| Arc::clone(account)).collect();
+        for (account, config) in self.configs {
+            account.configure(config);
+        }
+        let find = |name: &str| self.directory.account(name).cloned();
+        accounts.iter().for_each(|account| account.link(&find));
+        self.gone.iter().for_each(Account::unlink);
         self.directory
     }
 }
@@ -116,16 +128,21 @@ impl NextDirectory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::AccountLimits;
 
-    fn named(names: &[&str]) -> Vec<(String, AccountLimits)> {
-        names.iter().map(|name| ((*name).to_owned(), AccountLimits::default())).collect()
+    fn limited(limits: AccountLimits) -> AccountConfig {
+        AccountConfig { limits, ..AccountConfig::named("A") }
+    }
+
+    fn named(names: &[&str]) -> Vec<AccountConfig> {
+        names.iter().map(|name| AccountConfig::named(name)).collect()
     }
 
     #[test]
     fn accounts_that_stay_are_the_same_and_ids_are_never_given_twice() {
         let first = Directory::new(AuthConfig::open(), &named(&["A", "B"]), Some("$SYS")).unwrap();
         let limits = AccountLimits { max_connections: Some(1), ..AccountLimits::default() };
-        let second = first.next(AuthConfig::open(), &[("A".to_owned(), limits)]).unwrap().take_effect();
+        let second = first.next(AuthConfig::open(), &[limited(limits)]).unwrap().take_effect();
         let third = second.next(AuthConfig::open(), &named(&["A", "B"])).unwrap().take_effect();
         let a = first.account("A").unwrap();
         assert!(Arc::ptr_eq(a, second.account("A").unwrap()) && Arc::ptr_eq(a, third.account("A").unwrap()));
@@ -138,7 +155,7 @@ mod tests {
     fn limits_are_replaced_when_all_is_and_not_before() {
         let limits = AccountLimits { max_connections: Some(1), ..AccountLimits::default() };
         let first = Directory::new(AuthConfig::open(), &named(&["A"]), None).unwrap();
-        let twice = [("A".to_owned(), limits), ("A".to_owned(), limits)];
+        let twice = [limited(limits), limited(limits)];
         assert_eq!(
             first.next(AuthConfig::open(), &twice).err(),
             Some(SetupError::DuplicateAccount("A".to_owned()))

@@ -15,6 +15,7 @@ mod conn;
 mod directory;
 mod ended;
 mod entrance;
+mod exchange;
 mod log;
 mod outbox;
 mod parcel;
@@ -26,6 +27,7 @@ mod shard;
 mod subscription;
 mod trace;
 mod traffic;
+mod trusted;
 mod watch;
 
 #[cfg(test)]
@@ -37,13 +39,18 @@ pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, Sink, TlsDetails};
 pub use directory::{NextDirectory, SetupError};
 pub use ended::{ClosedConn, ClosedSub, PastTraffic};
 pub use entrance::{Door, Entrance};
+pub use exchange::{
+    Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType,
+    ServiceExport, ServiceImport, StreamExport, StreamImport,
+};
 pub use log::{Level, Log, Span};
 pub use outbox::{Drained, Segment};
 pub use parcel::{Letter, Parcel};
 pub use service::{Binding, Service};
-pub use session::{AuthTask, Consumed, Refreshed, Removal, Session, Verdict, Why};
+pub use session::{AuthTask, Consumed, Greeting, Refreshed, Removal, Session, Verdict, Why};
 pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};
+pub use trusted::{Resolver, TrustedAccounts};
 pub use watch::{Watch, Watcher};

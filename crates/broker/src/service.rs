@@ -4,6 +4,7 @@
 //! the publishing shard; the shard hands it over before its next flush, and the service does its work right there, on
 //! the publisher's thread.
 
+use crate::exchange::ServiceLink;
 use crate::parcel::Parcel;
 use crate::shard::Shard;
 use myelin_subject::Subscribed;
@@ -64,19 +65,42 @@ impl fmt::Debug for Waiter {
     }
 }
 
-/// A service's interest in the subjects that match a pattern, in one account.
+/// Who receives what matches a pattern, and is no client.
+#[derive(Clone)]
+pub(crate) enum Receiver {
+    /// A service of this server.
+    Service(Arc<dyn Service>),
+    /// Another account, by what this one imports.
+    Import(Arc<ServiceLink>),
+    /// Whoever waits in another account for an answer of a service of this one.
+    Requesters,
+}
+
+impl Receiver {
+    /// Whether both would receive a message as one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Service(one), Self::Service(two)) => Arc::ptr_eq(one, two),
+            (Self::Import(one), Self::Import(two)) => Arc::ptr_eq(one, two),
+            (Self::Requesters, Self::Requesters) => true,
+            _ => false,
+        }
+    }
+}
+
+/// The interest of a [`Receiver`] in the subjects that match a pattern, in one account.
 pub struct Binding {
     subject: Box<[u8]>,
-    service: Arc<dyn Service>,
+    receiver: Receiver,
 }
 
 impl Binding {
-    pub(crate) fn new(subject: &[u8], service: Arc<dyn Service>) -> Self {
-        Self { subject: subject.into(), service }
+    pub(crate) fn new(subject: &[u8], receiver: Receiver) -> Self {
+        Self { subject: subject.into(), receiver }
     }
 
-    pub(crate) fn service(&self) -> &Arc<dyn Service> {
-        &self.service
+    pub(crate) fn receiver(&self) -> &Receiver {
+        &self.receiver
     }
 }
 

@@ -1,11 +1,17 @@
 //! A subscription: a client's wish to receive what matches a subject pattern.
 //!
+//! One that reaches streams of other accounts has a *shadow* in the index of each: the same connection, queue group and
+//! sid under the pattern by which the other account knows it. What is counted is counted at the original.
+//!
 //! Perf: a million of them must fit into memory, so subject, queue and sid share one allocation.
 
+use crate::account::Account;
 use crate::conn::Conn;
+use crate::exchange::StreamLink;
+use crate::shard::Shard;
 use myelin_subject::Subscribed;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 /// One SUB of one connection.
 pub struct Subscription {
@@ -18,6 +24,16 @@ pub struct Subscription {
     delivered: AtomicU64,
     /// Deliveries after which it ends; 0 is never.
     max: AtomicU32,
+    /// What it is the shadow of, if it is one.
+    shadowed: Option<Box<Shadowed>>,
+}
+
+/// What a shadow stands for.
+struct Shadowed {
+    of: Arc<Subscription>,
+    /// The account of `of`.
+    home: Weak<Account>,
+    link: Arc<StreamLink>,
 }
 
 impl Subscription {
@@ -31,6 +47,45 @@ impl Subscription {
             has_queue: queue.is_some(),
             delivered: AtomicU64::new(0),
             max: AtomicU32::new(0),
+            shadowed: None,
+        }
+    }
+
+    /// The shadow of `of`, which is at `home`, in the account from which `link` imports: there it is called `subject`.
+    pub(crate) fn shadow(
+        of: &Arc<Self>,
+        home: &Arc<Account>,
+        link: &Arc<StreamLink>,
+        subject: &[u8],
+    ) -> Self {
+        let shadowed = Shadowed { of: Arc::clone(of), home: Arc::downgrade(home), link: Arc::clone(link) };
+        Self {
+            shadowed: Some(Box::new(shadowed)),
+            ..Self::new(Arc::clone(&of.conn), subject, of.queue(), of.sid())
+        }
+    }
+
+    /// The import by which it listens to another account, if it is a shadow.
+    pub(crate) fn import(&self) -> Option<&Arc<StreamLink>> {
+        self.shadowed.as_ref().map(|shadowed| &shadowed.link)
+    }
+
+    /// The client's own subscription: itself unless it is a shadow.
+    #[inline]
+    pub(crate) fn original(&self) -> &Self {
+        match &self.shadowed {
+            None => self,
+            Some(shadowed) => &shadowed.of,
+        }
+    }
+
+    /// Ends the client's subscription, which was found in the index of `account`; false when it had ended already.
+    pub(crate) fn end(self: &Arc<Self>, account: &Account, shard: Option<&mut Shard>) -> bool {
+        match &self.shadowed {
+            None => self.conn.unsubscribe(account, self, shard),
+            Some(shadowed) => {
+                shadowed.home.upgrade().is_some_and(|home| self.conn.unsubscribe(&home, &shadowed.of, shard))
+            }
         }
     }
 
@@ -56,22 +111,22 @@ impl Subscription {
 
     /// Messages delivered so far, as of the last flush of each shard.
     pub fn delivered(&self) -> u64 {
-        (self.delivered.load(Relaxed) as i64).max(0) as u64
+        (self.original().delivered.load(Relaxed) as i64).max(0) as u64
     }
 
     /// Deliveries after which it ends; 0 is never.
     pub fn max(&self) -> u64 {
-        u64::from(self.max.load(Relaxed))
+        u64::from(self.original().max.load(Relaxed))
     }
 
     pub(crate) fn count(&self, messages: u64) {
-        self.delivered.fetch_add(messages, Relaxed);
+        self.original().delivered.fetch_add(messages, Relaxed);
     }
 
     /// Takes back one message that was counted for all targets of a route but not delivered here.
     /// The count may be below zero until the route is settled.
     pub(crate) fn uncount(&self) {
-        self.delivered.fetch_sub(1, Relaxed);
+        self.original().delivered.fetch_sub(1, Relaxed);
     }
 
     pub(crate) fn set_max(&self, max: u32) {
@@ -80,7 +135,7 @@ impl Subscription {
 
     /// Counts one delivery against `max`.
     pub(crate) fn admit(&self) -> Admission {
-        let n = self.delivered.fetch_add(1, Relaxed).wrapping_add(1);
+        let n = self.original().delivered.fetch_add(1, Relaxed).wrapping_add(1);
         match self.max() {
             0 => Admission::Deliver,
             max if n < max => Admission::Deliver,

@@ -17,10 +17,8 @@ mod flags;
 #[cfg(test)]
 mod grammar_tests;
 mod host_port;
-mod jwt;
 mod lexer;
 mod load;
-mod nkey;
 pub mod options;
 mod parser;
 mod path;

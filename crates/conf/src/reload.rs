@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::duration;
-use crate::options::{HandshakeFirst, LimitOptions, Options, Port};
+use crate::options::{AccountResolver, HandshakeFirst, LimitOptions, Options, Port};
 
 /// Why a reload is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Changes<'_> {
         }
         let advertise = |o: &Options| text(o.server.client_advertise.as_ref());
         if advertise(self.old) != advertise(self.new) {
-            // Compat: the one line that begins differently.
+            // Compat: a line that begins differently.
             self.lines.push(format!("Reload: client_advertise = {}", advertise(self.new)));
         }
         Ok(())
@@ -149,6 +149,7 @@ impl Changes<'_> {
         self.fixed("NoSystemAccount", |o| o.accounts.no_system_account)?;
         self.quiet("authorization username", |o| o.authorization.user.clone());
         self.quiet("authorization password", |o| o.authorization.password.clone());
+        self.fixed("ProxyProtocol", |o| o.server.proxy_protocol)?;
         self.quiet("authorization token", |o| o.authorization.token.clone());
         Ok(())
     }
@@ -249,6 +250,23 @@ impl Changes<'_> {
         Ok(())
     }
 
+    /// Compat: safer than the reference, which logs the token that makes anybody its user.
+    fn operators(&mut self) -> Checked {
+        let keys =
+            |o: &Options| o.operators.list.iter().map(|operator| operator.key.clone()).collect::<Vec<_>>();
+        self.quiet("default_sentinel", |o| o.operators.default_sentinel.clone());
+        if self.old.operators.list.is_empty() {
+            self.fixed("TrustedKeys", |o| format!("[{}]", o.operators.trusted_keys.join(" ")))?;
+        }
+        self.fixed("TrustedOperators", |o| format!("[{}]", keys(o).join(" ")))?;
+        let (old, new) = (&self.old.resolver.resolver, &self.new.resolver.resolver);
+        if old == new {
+            return Ok(());
+        }
+        let (old, new) = (resolver(old.as_ref()).to_owned(), resolver(new.as_ref()).to_owned());
+        Err(NotReloadable::Field { field: "AccountResolver", old, new })
+    }
+
     fn rest(&mut self) -> Checked {
         self.tls()?;
         self.live("write_deadline", |o| Shown(o.limits.write_deadline));
@@ -259,9 +277,16 @@ impl Changes<'_> {
         self.live("max_traced_msg_len", |o| o.logging.max_traced_msg_len.unwrap_or(0));
         self.live("connect_error_reports", |o| o.logging.connect_error_reports);
         self.live("reconnect_error_reports", |o| o.logging.reconnect_error_reports);
+        self.operators()?;
         self.quiet("tags", |o| o.identity.tags.clone());
         self.quiet("metadata", |o| o.identity.metadata.clone());
-        self.fixed("FeatureFlags", |o| map(&o.identity.feature_flags.0))
+        self.fixed("FeatureFlags", |o| map(&o.identity.feature_flags.0))?;
+        self.quiet("OCSP", |o| o.ocsp.stapling.clone());
+        if self.old.ocsp.cache != self.new.ocsp.cache {
+            // Compat: the other line that begins differently.
+            self.lines.push("Reloaded OCSP peer cache".to_owned());
+        }
+        Ok(())
     }
 }
 
@@ -281,6 +306,17 @@ fn text(text: Option<&String>) -> String {
 
 fn path(path: Option<&PathBuf>) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+/// What kind of resolver there is. A URL may hold a password.
+fn resolver(resolver: Option<&AccountResolver>) -> &'static str {
+    match resolver {
+        None => "none",
+        Some(AccountResolver::Memory) => "MEM",
+        Some(AccountResolver::Url(_)) => "URL",
+        Some(AccountResolver::Full(_)) => "full",
+        Some(AccountResolver::Cache(_)) => "cache",
+    }
 }
 
 /// A map as Go prints it.
@@ -321,6 +357,8 @@ mod tests {
         let new = r#"
             server_tags: [a, b]
             server_metadata { a: b }
+            ocsp: true
+            ocsp_cache: true
             reconnect_error_reports: 6
             connect_error_reports: 5
             max_traced_msg_len: 7
@@ -360,6 +398,8 @@ mod tests {
                 "Reloaded: reconnect_error_reports = 6",
                 "Reloaded: tags",
                 "Reloaded: metadata",
+                "Reloaded: OCSP",
+                "Reloaded OCSP peer cache",
             ]
         );
     }
@@ -409,6 +449,7 @@ mod tests {
             ("", "logfile_max_num: 10", "LogMaxFiles: old=0, new=10"),
             ("", "accounts { S {} }\nsystem_account: S", "SystemAccount: old=, new=S"),
             ("", "no_system_account: true", "NoSystemAccount: old=false, new=true"),
+            ("", "proxy_protocol: true", "ProxyProtocol: old=false, new=true"),
             (
                 "",
                 "authorization { users: [ {user: a, password: p} ] }\nno_auth_user: a",

@@ -1,11 +1,14 @@
 //! `/accountz`: which accounts there are, or one of them in detail.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::answer::Answer;
+use crate::exchange::{ExportSnapshot, ImportSnapshot, MappingSnapshot};
 use crate::query::{BadQuery, Query};
-use crate::snapshot::{AccountSnapshot, InterestSnapshot, Source};
-use crate::text::utc;
+use crate::snapshot::{AccountClaims, AccountSnapshot, ClaimsIssue, InterestSnapshot, Source, Stamp};
+use crate::text::{moment_in, utc};
 use myelin_wire::json::is_false;
 
 pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
@@ -22,7 +25,7 @@ pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQu
         now: utc(stamp.now),
         system_account: source.system_account(),
         accounts: if detail.is_some() { Vec::new() } else { source.account_names() },
-        account_detail: detail.as_ref().map(Detail::of),
+        account_detail: detail.as_ref().map(|account| Detail::of(account, &stamp)),
     }))
 }
 
@@ -38,8 +41,7 @@ struct Accountz<'a> {
     account_detail: Option<Detail<'a>>,
 }
 
-/// One account. What accounts do not have yet (mappings, exports, imports, JWTs) the reference leaves out when it
-/// is empty, and so it is left out here.
+/// One account. What it does not have the reference leaves out when it is empty, and so it is left out here.
 #[derive(Serialize)]
 struct Detail<'a> {
     account_name: &'a str,
@@ -52,24 +54,61 @@ struct Detail<'a> {
     leafnode_connections: usize,
     client_connections: usize,
     subscriptions: u32,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    mappings: &'a BTreeMap<String, Vec<MappingSnapshot>>,
+    #[serde(skip_serializing_if = "is_empty")]
+    exports: &'a [ExportSnapshot],
+    #[serde(skip_serializing_if = "is_empty")]
+    imports: &'a [ImportSnapshot],
+    #[serde(skip_serializing_if = "str::is_empty")]
+    jwt: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    issuer_key: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     name_tag: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    tags: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decoded_jwt: Option<&'a serde_json::Value>,
+    #[serde(skip_serializing_if = "<[ClaimsIssue]>::is_empty")]
+    validation_result_jwt: &'a [ClaimsIssue],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    revoked_user: BTreeMap<&'a str, String>,
     sublist_stats: InterestSnapshot,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    responses: &'a BTreeMap<String, ImportSnapshot>,
+}
+
+fn is_empty<T>(list: &[T]) -> bool {
+    list.is_empty()
 }
 
 impl<'a> Detail<'a> {
-    fn of(account: &'a AccountSnapshot) -> Self {
+    fn of(account: &'a AccountSnapshot, stamp: &Stamp) -> Self {
+        let claims = account.claims.as_ref();
+        let text = |get: fn(&AccountClaims) -> &str| claims.map_or("", get);
+        let revoked = claims.map(|claims| &claims.revoked).into_iter().flatten();
         Self {
             account_name: &account.name,
             update_time: utc(account.updated),
             is_system: account.is_system,
-            expired: false,
-            complete: true,
+            expired: claims.is_some_and(|claims| claims.is_expired),
+            complete: claims.is_none_or(|claims| claims.is_complete),
             jetstream_enabled: account.jetstream,
             leafnode_connections: account.leafnodes,
             client_connections: account.clients,
             subscriptions: account.interest.num_subscriptions,
+            mappings: &account.exchange.mappings,
+            exports: &account.exchange.exports,
+            imports: &account.exchange.imports,
+            responses: &account.exchange.responses,
+            jwt: text(|claims| &claims.jwt),
+            issuer_key: text(|claims| &claims.issuer_key),
             name_tag: &account.tag,
+            tags: claims.map_or(&[], |claims| &claims.tags),
+            decoded_jwt: claims.map(|claims| &claims.decoded).filter(|decoded| !decoded.is_null()),
+            validation_result_jwt: claims.map_or(&[], |claims| &claims.issues),
+            revoked_user: revoked.map(|(key, at)| (key.as_str(), moment_in(*at, &stamp.zone))).collect(),
             sublist_stats: account.interest,
         }
     }

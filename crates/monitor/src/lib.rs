@@ -9,6 +9,7 @@ mod accountz;
 mod accstatz;
 mod answer;
 mod connz;
+mod exchange;
 mod expvar;
 mod gatewayz;
 mod healthz;
@@ -28,11 +29,15 @@ mod varz;
 mod window;
 
 pub use answer::Answer;
+pub use exchange::{
+    ExchangeSnapshot, ExportSnapshot, ImportSnapshot, Kind, LatencySnapshot, MappingSnapshot,
+};
 pub use page::Pages;
 pub use snapshot::{
-    AccountSnapshot, Allowance, ApiStats, Claims, Clocks, Closed, ConnSnapshot, Health, Identity,
-    InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats,
-    Json, Limits, LinkCounts, PeerCert, Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings,
-    Source, Stamp, Standing, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
-    SubSnapshot, ThreadSnapshot, Tls, Traffic, Volume, WebSocketConfig,
+    AccountClaims, AccountSnapshot, Allowance, ApiStats, Claims, ClaimsIssue, Clocks, Closed, ConnSnapshot,
+    Health, Identity, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamLimits,
+    JetStreamSnapshot, JetStreamStats, Json, Limits, LinkCounts, OcspPeerCache, PeerCert, Process,
+    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, Standing, StoredAccount,
+    StoredStream, StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,
+    Volume, WebSocketConfig,
 };

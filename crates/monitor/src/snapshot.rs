@@ -9,6 +9,7 @@ mod jetstream;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use crate::exchange::ExchangeSnapshot;
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
@@ -145,6 +146,28 @@ pub struct ServerSnapshot {
     pub stale_connections: LinkCounts,
     /// Requests by page, as counted through [`Source::count_request`].
     pub http_req_stats: BTreeMap<String, u64>,
+    /// Where authorities' answers about the certificates of clients are kept.
+    pub ocsp_peer_cache: Option<OcspPeerCache>,
+}
+
+/// The cache of OCSP's answers. Compat: what is zero is left out.
+#[derive(Debug, Clone, Default, Serialize)]
+#[allow(missing_docs)]
+pub struct OcspPeerCache {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub cache_type: &'static str,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_hits: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_misses: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached_responses: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached_revoked_responses: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached_good_responses: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached_unknown_responses: i64,
 }
 
 /// Name, version and addresses: the first keys of `/varz`.
@@ -292,6 +315,10 @@ pub struct Settings {
     pub feature_flags: BTreeMap<String, bool>,
     /// The system account's name; left out when empty.
     pub system_account: String,
+    /// The JWTs of the operators that are trusted.
+    pub operator_jwts: Vec<String>,
+    /// What they say.
+    pub operator_claims: Vec<serde_json::Value>,
     /// Logins refused because their issuer was not pinned; left out when 0.
     pub pinned_account_fails: u64,
     /// The keys of trusted proxies; left out when none are configured.
@@ -445,8 +472,10 @@ pub struct ConnSnapshot {
 /// What a connection shows of its user's JWT.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// The JWT as it may be shown: a bearer token without its signature. Left out when empty.
+    /// The JWT as it may be shown: a bearer token not at all. Left out when empty.
     pub jwt: String,
+    /// The user's name in it: what a closed connection is tagged with.
+    pub name: String,
     /// The key that signed it; left out when empty.
     pub issuer_key: String,
     /// The user's tags.
@@ -535,6 +564,44 @@ pub struct AccountSnapshot {
     pub interest: InterestSnapshot,
     /// Whether it may use JetStream, and JetStream runs.
     pub jetstream: bool,
+    /// What it offers and takes; empty where nobody asks for it.
+    pub exchange: ExchangeSnapshot,
+    /// What its JWT says, if it has one.
+    pub claims: Option<AccountClaims>,
+}
+
+/// An account's JWT.
+#[derive(Debug, Clone, Default)]
+pub struct AccountClaims {
+    /// The token; left out when empty.
+    pub jwt: String,
+    /// The key that signed it.
+    pub issuer_key: String,
+    /// The account's tags.
+    pub tags: Vec<String>,
+    /// All that it says.
+    pub decoded: serde_json::Value,
+    /// What is wrong with it.
+    pub issues: Vec<ClaimsIssue>,
+    /// Users that are revoked, and until when they were issued.
+    pub revoked: BTreeMap<String, Timestamp>,
+    /// Whether it has expired.
+    pub is_expired: bool,
+    /// Whether all that it imports is there.
+    pub is_complete: bool,
+}
+
+/// Something wrong with a JWT.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ClaimsIssue {
+    /// What.
+    pub description: String,
+    /// The JWT is worth nothing.
+    #[serde(rename = "blocking", skip_serializing_if = "is_false")]
+    pub is_blocking: bool,
+    /// It will pass, or came, with time.
+    #[serde(rename = "time_check", skip_serializing_if = "is_false")]
+    pub is_about_time: bool,
 }
 
 /// Messages and their bytes, headers and payload.

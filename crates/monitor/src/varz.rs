@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::answer::Answer;
 use crate::snapshot::{
     Identity, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, Limits, LinkCounts,
-    Process, ServerSnapshot, Source, Traffic, WebSocketConfig,
+    OcspPeerCache, Process, ServerSnapshot, Source, Traffic, WebSocketConfig,
 };
 use crate::text::{age, utc};
 use myelin_wire::json::{is_zero, nanoseconds};
@@ -101,10 +101,16 @@ struct Varz<'a> {
     metadata: &'a BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     feature_flags: &'a BTreeMap<String, bool>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    trusted_operators_jwt: &'a [String],
+    #[serde(skip_serializing_if = "<[serde_json::Value]>::is_empty")]
+    trusted_operators_claim: &'a [serde_json::Value],
     #[serde(skip_serializing_if = "str::is_empty")]
     system_account: &'a str,
     #[serde(skip_serializing_if = "is_zero")]
     pinned_account_fails: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ocsp_peer_cache: Option<&'a OcspPeerCache>,
     slow_consumer_stats: LinkCounts,
     stale_connection_stats: LinkCounts,
     disk_io_wait_stats: DiskWaits,
@@ -161,8 +167,11 @@ impl<'a> Varz<'a> {
             tags: &settings.tags,
             metadata: &settings.metadata,
             feature_flags: &settings.feature_flags,
+            trusted_operators_jwt: &settings.operator_jwts,
+            trusted_operators_claim: &settings.operator_claims,
             system_account: &settings.system_account,
             pinned_account_fails: settings.pinned_account_fails,
+            ocsp_peer_cache: server.ocsp_peer_cache.as_ref(),
             slow_consumer_stats: server.slow_consumers,
             stale_connection_stats: server.stale_connections,
             disk_io_wait_stats: DiskWaits::default(),

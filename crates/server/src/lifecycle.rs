@@ -3,12 +3,13 @@
 use crate::http::{self, Scheme};
 use crate::logging::{Clock, Config, Destination, Logger, Losses, Syslog};
 use crate::monitoring::{Addresses, Monitor};
+use crate::ocsp::Ocsp;
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
-use crate::shard::{Mail, Mailbox, Places, ShardThread};
+use crate::shard::{LOOKUPS, Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::tls::{ClientOffer, ClientTls};
-use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, setup, tls, websocket};
+use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, resolver, setup, tls, websocket};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
@@ -90,7 +91,7 @@ pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> 
 fn start(loaded: Loaded, log: &Arc<Logger>, read_again: ReadAgain<'_>) -> Result<(), StartError> {
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
-        .max_blocking_threads(2 * process::cores() + BLOCKING_THREADS)
+        .max_blocking_threads(2 * process::cores() + LOOKUPS + BLOCKING_THREADS)
         .thread_name("control")
         .enable_all()
         .build()
@@ -113,10 +114,13 @@ pub(crate) struct Server {
     pub(crate) monitor: Arc<Monitor>,
     pub(crate) addresses: Bound,
     pub(crate) client_tls: Arc<ClientTls>,
+    pub(crate) ocsp: Ocsp,
     /// Of monitoring over HTTPS.
     pub(crate) monitor_tls: Option<Arc<tls::Current>>,
     pub(crate) ports_file: Option<PathBuf>,
     pub(crate) jetstream: Option<jetstream::Running>,
+    /// Operator mode.
+    pub(crate) resolver: Option<resolver::Running>,
     pub(crate) websocket: Option<websocket::Listening>,
     accepting: JoinHandle<()>,
 }
@@ -142,21 +146,31 @@ impl Server {
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
         let broker = new_broker(options, id, name, log)?;
-        let client_tls = Arc::<ClientTls>::default();
-        client_tls.set(ClientOffer::of(options).map_err(StartError::new)?);
+        let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
+        let client_tls = ClientTls::new(options.server.proxy_protocol);
+        let mut ocsp = Ocsp::new(log, control.handle());
+        let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
+        let mut proofs = ocsp.prepare(options, offer.as_mut(), None).map_err(StartError::new)?;
+        proofs.complaint.take().map_or(Ok(()), |complaint| Err(StartError::new(complaint)))?;
+        client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
         let places = Places::new(process::cores());
         let shards = start_shards(&broker, control.handle(), &client_tls, &places)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
+        monitor.set_ocsp(ocsp.cache());
         let monitor_tls = monitor_tls(options)?;
         let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
+        heed_accounts(&broker, jetstream.as_ref(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
-        let websocket = websocket::Listening::start(options, mailboxes.clone(), &places.handshakes, log)
-            .map_err(StartError::new)?;
+        let websocket =
+            websocket::Listening::start(options, mailboxes.clone(), &places, log).map_err(StartError::new)?;
         let websocket_address = websocket.as_ref().map(|listening| listening.address);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
+        if options.server.proxy_protocol {
+            log.info("PROXY protocol enabled for client connections");
+        }
         let address = client.local_addr().map_err(failed("no client address"))?;
         let advertised = advertised(options, address.port()).map_err(|(value, error)| {
             let what = "Error setting server INFO with ClientAdvertise value of";
@@ -171,6 +185,7 @@ impl Server {
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
         }
+        ocsp.take_effect(proofs);
         let mut server = Self {
             loaded,
             log: Arc::clone(log),
@@ -179,9 +194,11 @@ impl Server {
             monitor,
             addresses: Bound { client: address, monitoring, websocket: websocket_address },
             client_tls,
+            ocsp,
             monitor_tls,
             ports_file: None,
             jetstream,
+            resolver,
             websocket,
             accepting,
         };
@@ -204,9 +221,13 @@ impl Server {
     /// Heeds signals until one of them ends the server. This runs on the main thread, not on the runtime's:
     /// a reload may read files and open a log here, and holds up nothing but the next signal.
     fn serve(mut self, control: &Runtime, mut signals: Signals, read_again: ReadAgain<'_>) {
+        let revoked = self.ocsp.end();
         control.block_on(async {
             loop {
-                let signal = signals.next().await;
+                let signal = tokio::select! {
+                    signal = signals.next() => signal,
+                    () = revoked.notified() => return,
+                };
                 self.trapped(signal);
                 match signal {
                     Signal::Shutdown(_) => return,
@@ -276,6 +297,7 @@ impl Server {
         if let Some(path) = &self.ports_file {
             ports::remove(path);
         }
+        self.ocsp.save();
         self.log.info("Server Exiting..");
     }
 }
@@ -303,11 +325,27 @@ fn new_broker(
     };
     let system = options.accounts.system_account();
     let sink = Arc::new(BrokerLog(Arc::clone(log)));
-    Broker::new(settings, auth, &setup::accounts(options), system, info, sink).map_err(failed("accounts"))
+    let accounts = setup::accounts(options).map_err(failed("mappings"))?;
+    Broker::new(settings, auth, &accounts, system, info, sink).map_err(failed("accounts"))
+}
+
+/// What follows from an account's token beyond the broker: JetStream, and a look at its connections.
+fn heed_accounts(broker: &Arc<Broker>, jetstream: Option<&jetstream::Running>, shards: &[ShardThread]) {
+    let Some(trusted) = broker.trusted() else { return };
+    let jetstream = jetstream.map(|running| Arc::clone(running.jetstream()));
+    let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+    trusted.observe(move |account, trusted| {
+        if let Some(jetstream) = &jetstream {
+            jetstream.enable(account, jetstream::limits_of_claims(trusted));
+        }
+        if account.connections() > 0 {
+            mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Refresh));
+        }
+    });
 }
 
 fn announce_tls(offer: &ClientOffer, log: &Logger) {
-    offer.notes.iter().for_each(|note| log.warn(note));
+    offer.note.iter().for_each(|note| log.warn(note));
     let is_first = offer.first == HandshakeFirst::Yes;
     let how = if offer.is_optional && !is_first { "available" } else { "required" };
     log.info(format_args!("TLS {how} for client connections"));
@@ -358,7 +396,7 @@ fn monitor_tls(options: &Options) -> Result<Option<Arc<tls::Current>>, StartErro
     }
     let options =
         options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
-    // Its notes are those of the clients' offer, which are logged in any case.
+    // Its note is that of the clients' offer, which is logged in any case.
     let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
     Ok(Some(tls::Current::new(offer.config)))
 }

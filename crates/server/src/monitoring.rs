@@ -10,6 +10,7 @@ mod jetstream;
 
 use crate::http::RequestCounts;
 use crate::logging::Logger;
+use crate::ocsp;
 use crate::process::{self, Meter};
 use configured::Configured;
 use jiff::Timestamp;
@@ -19,10 +20,12 @@ use myelin_conf::Loaded;
 use myelin_jetstream::JetStream;
 use myelin_monitor::{
     AccountSnapshot, Clocks, ConnSnapshot, Health, Identity, InterestSnapshot, LinkCounts, Process,
-    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Source, Stamp, SubSnapshot, ThreadSnapshot, Traffic,
+    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, SubSnapshot, ThreadSnapshot,
+    Traffic,
 };
 use myelin_monitor::{
-    JetStreamAccount, JetStreamSnapshot, StoredAccount, StreamParts, StreamSnapshot, WebSocketConfig,
+    JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
+    WebSocketConfig,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -45,6 +48,7 @@ pub(crate) struct Monitor {
     requests: RequestCounts,
     addresses: OnceLock<Addresses>,
     jetstream: OnceLock<Arc<JetStream>>,
+    ocsp: OnceLock<Arc<ocsp::Current>>,
 }
 
 impl Monitor {
@@ -62,6 +66,7 @@ impl Monitor {
             requests: RequestCounts::default(),
             addresses: OnceLock::new(),
             jetstream: OnceLock::new(),
+            ocsp: OnceLock::new(),
         })
     }
 
@@ -85,6 +90,11 @@ impl Monitor {
         let _ = self.jetstream.set(Arc::clone(jetstream));
     }
 
+    /// Shows the cache of OCSP from now on.
+    pub(crate) fn set_ocsp(&self, cache: Arc<ocsp::Current>) {
+        let _ = self.ocsp.set(cache);
+    }
+
     fn account_snapshot(
         &self,
         account: &Account,
@@ -93,7 +103,8 @@ impl Monitor {
     ) -> AccountSnapshot {
         let is_enabled = |running| jetstream::is_enabled(running, account.name());
         let jetstream = self.jetstream.get().is_some_and(|running| is_enabled(running));
-        AccountSnapshot { jetstream, ..accounts::snapshot(account, moved, since) }
+        let snapshot = accounts::with_claims(accounts::snapshot(account, moved, since), &self.broker);
+        AccountSnapshot { jetstream, ..snapshot }
     }
 
     fn identity(&self) -> Identity {
@@ -109,8 +120,27 @@ impl Monitor {
             auth_required: self.broker.auth().advertised(),
             tls_required: info.tls_required,
             tls_verify: info.tls_verify,
+            tls_ocsp_peer_verify: info.tls_required && self.configured().asks_about_peers,
             ..Identity::default()
         }
+    }
+
+    fn ocsp_peer_cache(&self) -> Option<OcspPeerCache> {
+        let stats = self.ocsp.get()?.stats()?;
+        Some(OcspPeerCache {
+            cache_type: "local",
+            cache_hits: stats.hits,
+            cache_misses: stats.misses,
+            cached_responses: stats.responses,
+            cached_revoked_responses: stats.revokes,
+            cached_good_responses: stats.goods,
+            cached_unknown_responses: stats.unknowns,
+        })
+    }
+
+    fn settings(&self, configured: &Configured) -> Settings {
+        let fails = self.broker.auth().trust().map_or(0, |trust| trust.pinned_failures());
+        Settings { pinned_account_fails: fails, ..configured.settings.clone() }
     }
 
     fn process(&self) -> Process {
@@ -164,7 +194,7 @@ impl Source for Monitor {
         ServerSnapshot {
             identity: self.identity(),
             limits: configured.limits.clone(),
-            settings: configured.settings.clone(),
+            settings: self.settings(&configured),
             websocket: WebSocketConfig { port: bound, ..configured.websocket.clone() },
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
@@ -172,6 +202,7 @@ impl Source for Monitor {
             slow_consumers: clients(&counters.slow_consumers),
             stale_connections: clients(&counters.stale_connections),
             http_req_stats: self.requests.snapshot(),
+            ocsp_peer_cache: self.ocsp_peer_cache(),
         }
     }
 
@@ -191,7 +222,8 @@ impl Source for Monitor {
     fn account(&self, name: &str) -> Option<AccountSnapshot> {
         let account = self.broker.account(name)?;
         let moved = accounts::Moved::of(&self.broker);
-        Some(self.account_snapshot(&account, &moved, self.configured().since))
+        let snapshot = self.account_snapshot(&account, &moved, self.configured().since);
+        Some(AccountSnapshot { exchange: accounts::exchange(&account), ..snapshot })
     }
 
     fn accounts(&self) -> Vec<AccountSnapshot> {

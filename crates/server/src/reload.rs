@@ -8,16 +8,18 @@ use crate::lifecycle::Server;
 use crate::shard::Mail;
 use crate::tls::{ClientOffer, Peers};
 use crate::websocket::Security;
-use crate::{lifecycle, pidfile, ports, setup, tls};
-use myelin_broker::NextDirectory;
+use crate::{lifecycle, ocsp, pidfile, ports, setup, tls};
+use myelin_broker::{Conn, NextDirectory};
 use myelin_conf::options::{AuthorizationOptions, Options};
 use myelin_conf::{Bound, LoadError, Loaded};
+use myelin_wire::error::CloseReason;
+use std::collections::BTreeSet;
 
 /// Reads command line and configuration file again.
 pub type ReadAgain<'r> = &'r dyn Fn() -> Result<Loaded, LoadError>;
 
-/// What new clients, and new connections to monitoring, are offered.
-type NewTls = (Option<ClientOffer>, Option<rustls::ServerConfig>);
+/// What new clients, and new connections to monitoring, are offered, with the proofs that belong to it.
+type NewTls = (Option<ClientOffer>, Option<rustls::ServerConfig>, ocsp::Next);
 
 impl Server {
     /// Takes over the configuration that `read` finds, or logs why it cannot.
@@ -53,10 +55,14 @@ impl Server {
             notes.iter().for_each(|note| self.log.warn(note));
             listening.set_security(security);
         }
+        let pins_before = self.pins();
         self.apply(loaded, directory, tls);
         lines.iter().for_each(|line| self.log.info(line));
         let digest = self.loaded.config_digest.as_deref().unwrap_or_default();
         self.log.info(format_args!("Reloaded server configuration ({digest})"));
+        if self.pins() != pins_before {
+            self.recheck_pinned();
+        }
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Refresh));
         Ok(())
     }
@@ -66,28 +72,60 @@ impl Server {
         let old = &self.loaded.options;
         let timeout = old.authorization.timeout;
         let same_rules = old.authorization == AuthorizationOptions { timeout, ..new.authorization.clone() };
-        if same_rules && old.accounts == new.accounts {
+        let maps = |options: &Options| options.tls.as_ref().is_some_and(|tls| tls.verify_and_map);
+        let same_operators = old.operators == new.operators && old.resolver == new.resolver;
+        if same_rules && same_operators && old.accounts == new.accounts && maps(old) == maps(new) {
             return Ok(None);
         }
         let auth = setup::auth(new).map_err(|error| error.to_string())?;
-        let next = self.broker.next_directory(auth, &setup::accounts(new));
+        let accounts = setup::accounts(new).map_err(|error| error.to_string())?;
+        let next = self.broker.next_directory(auth, &accounts);
         next.map(Some).map_err(|error| error.to_string())
     }
 
     /// What new connections are offered, if that may have changed: the files may be others although the
     /// block is the same.
     fn tls(&self, new: &Options) -> Result<Option<NewTls>, String> {
-        let clients = ClientOffer::of(new)?;
+        let mut clients = ClientOffer::of(new)?;
+        let proofs = self.ocsp.prepare(new, clients.as_mut(), self.client_tls.get().as_deref())?;
         let monitoring = match (&self.monitor_tls, &new.tls) {
             (Some(_), Some(options)) => Some(tls::offer(options, Peers::Anonymous)?.config),
             _ => None,
         };
-        Ok((clients.is_some() || self.loaded.options.tls.is_some()).then_some((clients, monitoring)))
+        Ok((clients.is_some() || self.loaded.options.tls.is_some()).then_some((clients, monitoring, proofs)))
     }
 
-    fn set_tls(&self, (clients, monitoring): NewTls) {
+    /// The public keys that clients may have; none for any.
+    fn pins(&self) -> BTreeSet<String> {
+        self.loaded.options.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default()
+    }
+
+    /// Ends the clients whose keys are no longer among those that are pinned. Compat: also those without TLS.
+    fn recheck_pinned(&self) {
+        let pins = self.pins();
+        let is_pinned = |conn: &Conn| {
+            conn.with_details(|details| {
+                let shown = details.tls.as_ref().and_then(|tls| tls.peer_certs.first());
+                shown.is_some_and(|cert| pins.contains(&cert.spki_sha256))
+            })
+        };
+        if pins.is_empty() {
+            return;
+        }
+        let strangers: Vec<_> = self.broker.connections().into_iter().filter(|c| !is_pinned(c)).collect();
+        if !strangers.is_empty() {
+            self.log.info(format_args!("Disconnect {} clients due to pinned certs reload", strangers.len()));
+            strangers.iter().for_each(|conn| conn.close(CloseReason::TlsHandshake));
+        }
+    }
+
+    fn set_tls(&mut self, (clients, monitoring, proofs): NewTls) {
+        if let Some(complaint) = &proofs.complaint {
+            self.log.warn(format_args!("Can't restart OCSP features: {complaint}"));
+        }
+        self.ocsp.take_effect(proofs);
         self.broker.update_info(|info| ClientOffer::advertise(clients.as_ref(), info));
-        clients.iter().flat_map(|offer| &offer.notes).for_each(|note| self.log.warn(note));
+        clients.iter().filter_map(|offer| offer.note.as_ref()).for_each(|note| self.log.warn(note));
         self.client_tls.set(clients);
         if let (Some(current), Some(config)) = (&self.monitor_tls, monitoring) {
             current.set(config);
@@ -115,6 +153,9 @@ impl Server {
         if let Some(jetstream) = &self.jetstream {
             jetstream.set_limits(&loaded.options);
             jetstream.set_accounts(&loaded.options, &self.broker);
+        }
+        if let Some(resolver) = &self.resolver {
+            resolver.reload(&loaded.options, &self.broker, &self.log);
         }
         self.monitor.replace(&loaded);
         self.loaded = loaded;

@@ -1,10 +1,15 @@
 //! From parsed options to the small configurations of the rooms below. `Options` ends here.
 
+mod accounts;
+
+pub(crate) use accounts::accounts;
+
+use myelin_auth::operator::Trust;
 use myelin_auth::{
-    AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, Permissions, ResponseRule,
-    Secret, StoredSecret, SubjectRules, User, Users,
+    AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, NkeyUser, Permissions,
+    ResponseRule, Secret, StoredSecret, SubjectRules, User, Users,
 };
-use myelin_broker::{AccountLimits, Settings, Tracing};
+use myelin_broker::{Settings, Tracing};
 use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission, WriteTimeout};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -32,21 +37,6 @@ pub(crate) fn settings(options: &Options) -> Settings {
             headers_only: options.logging.trace_headers,
         },
     }
-}
-
-/// The configured accounts.
-pub(crate) fn accounts(options: &Options) -> Vec<(String, AccountLimits)> {
-    let limit = |n: Option<u32>| n.map(|n| n as usize);
-    let list = options.accounts.list.iter();
-    list.map(|account| {
-        let limits = AccountLimits {
-            max_connections: limit(account.limits.max_connections),
-            max_subscriptions: limit(account.limits.max_subscriptions),
-            max_payload: account.limits.max_payload,
-        };
-        (account.name.clone(), limits)
-    })
-    .collect()
 }
 
 /// The rules of authentication.
@@ -78,6 +68,9 @@ fn websocket_auth(options: &Options, clients: &AuthConfig) -> Option<AuthConfig>
 
 fn client_auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
     let from = &options.authorization;
+    if let Some(trust) = trust(options) {
+        return Ok(AuthConfig::new(Method::Operator(Arc::new(trust))));
+    }
     let secret = |s: &myelin_conf::Secret| StoredSecret::parse(s.reveal());
     if let Some(token) = &from.token {
         return Ok(AuthConfig::new(Method::Token(secret(token))));
@@ -86,9 +79,10 @@ fn client_auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
         let password = from.password.as_ref().map_or_else(|| StoredSecret::Plain(Secret::new("")), secret);
         return Ok(AuthConfig::new(Method::SingleUser { name: name.clone(), password }));
     }
-    if from.users.is_empty() {
+    if from.users.is_empty() && from.nkeys.is_empty() {
         return Ok(AuthConfig::open());
     }
+    let nkeys = from.nkeys.iter().map(nkey_user).collect::<Result<Vec<_>, _>>()?;
     let mut users = from.users.iter().map(user).collect::<Result<Vec<_>, _>>()?;
     let mut config = AuthConfig::new(Method::Open);
     config.no_auth_user = from.no_auth_user.clone();
@@ -104,7 +98,10 @@ fn client_auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
             connection_types: ConnectionTypes::default(),
         });
     }
-    config.method = Method::Users(Users::new(users));
+    config.method = Method::Users(Users::new(users).with_nkeys(nkeys));
+    if options.tls.as_ref().is_some_and(|tls| tls.verify_and_map) {
+        config.maps_certificates.push(ConnectionType::Standard);
+    }
     Ok(config)
 }
 
@@ -127,6 +124,38 @@ fn user(user: &options::UserOptions) -> Result<User, InvalidRule> {
         permissions: user.permissions.as_ref().map(permissions).transpose()?.map(Arc::new),
         connection_types: user.connection_types.iter().copied().map(connection_type).collect(),
     })
+}
+
+fn nkey_user(user: &options::NkeyUserOptions) -> Result<NkeyUser, InvalidRule> {
+    Ok(NkeyUser {
+        nkey: user.nkey.clone(),
+        account: user.account.as_deref().map_or_else(AccountName::global, AccountName::new),
+        permissions: user.permissions.as_ref().map(permissions).transpose()?.map(Arc::new),
+        connection_types: user.connection_types.iter().copied().map(connection_type).collect(),
+    })
+}
+
+/// Whom the server believes, if it trusts any operator.
+fn trust(options: &Options) -> Option<Trust> {
+    let from = &options.operators;
+    if from.list.is_empty() && from.trusted_keys.is_empty() {
+        return None;
+    }
+    let of_operators = from.list.iter().flat_map(|operator| {
+        let own = (!operator.strict_signing_keys).then_some(&operator.key);
+        own.into_iter().chain(&operator.signing_keys)
+    });
+    let strict = from.list.iter().filter(|operator| operator.strict_signing_keys);
+    let pinned = &options.resolver.pinned_accounts;
+    // The system account can always be used.
+    let system = options.accounts.configured_system_account.as_ref();
+    let pinned = (!pinned.is_empty()).then(|| pinned.iter().chain(system).cloned().collect());
+    let sentinel = from.default_sentinel.as_ref().map(|token| Secret::new(token.reveal()));
+    let trust = Trust::new(of_operators.chain(&from.trusted_keys).cloned())
+        .with_strict(strict.flat_map(|operator| operator.signing_keys.iter().cloned()))
+        .with_sentinel(sentinel)
+        .with_pinned(pinned);
+    Some(trust)
 }
 
 fn connection_type(from: options::ConnectionType) -> ConnectionType {

@@ -5,9 +5,11 @@
 
 pub mod backlog;
 pub mod claim;
+pub mod digits;
 pub mod fault;
 pub mod id;
 pub mod mem;
+pub mod nkey;
 pub mod rng;
 pub mod sync;
 pub mod turn;

@@ -9,9 +9,10 @@ mod transform;
 
 pub use interest::{Interest, Matched, Member, QueueGroup, Stamp, Subscribed};
 pub use pattern::{
-    has_empty_token, has_wildcard, is_literal, is_subset, is_valid_pattern, is_well_formed, matches,
-    overlaps, token_count,
+    has_empty_token, has_wildcard, intersection, is_literal, is_subset, is_valid_pattern, is_well_formed,
+    matches, overlaps, token_count,
 };
 pub use transform::{
     DestinationFault, MappingError, Mappings, NotTransformed, Transform, TransformError, WeightedDestination,
+    numbered, starred,
 };

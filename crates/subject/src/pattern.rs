@@ -96,6 +96,29 @@ pub fn overlaps(a: &[u8], b: &[u8]) -> bool {
     })
 }
 
+/// The pattern that matches what both match, if there is any such subject.
+#[must_use]
+pub fn intersection(a: &[u8], b: &[u8]) -> Option<Vec<u8>> {
+    let (mut left, mut right) = (tokens(a), tokens(b));
+    let mut both: Vec<&[u8]> = Vec::new();
+    loop {
+        match (left.next(), right.next()) {
+            (None, None) => return Some(both.join(&SEPARATOR)),
+            (Some(b">"), Some(token)) => {
+                both.push(token);
+                both.extend(right.by_ref());
+            }
+            (Some(token), Some(b">")) => {
+                both.push(token);
+                both.extend(left.by_ref());
+            }
+            (Some(b"*"), Some(token)) | (Some(token), Some(b"*")) => both.push(token),
+            (Some(token), Some(other)) if token == other => both.push(token),
+            _ => return None,
+        }
+    }
+}
+
 /// The tokens of `s`; one empty token when `s` is empty.
 pub(crate) fn tokens(s: &[u8]) -> impl Iterator<Item = &[u8]> {
     s.split(|&b| b == SEPARATOR)
@@ -257,6 +280,17 @@ mod tests {
             prop_assert_eq!(is_subset(a.as_bytes(), b.as_bytes()), subset);
             prop_assert_eq!(overlaps(a.as_bytes(), b.as_bytes()), overlap);
             prop_assert_eq!(overlaps(b.as_bytes(), a.as_bytes()), overlap);
+        }
+
+        #[test]
+        fn an_intersection_is_what_both_match(a in pattern(), b in pattern()) {
+            let both = intersection(a.as_bytes(), b.as_bytes());
+            for subject in universe() {
+                let is_in_both = reaches(&a, &subject) && reaches(&b, &subject);
+                let found = both.as_ref().is_some_and(|both| matches(both, subject.as_bytes()));
+                prop_assert_eq!(found, is_in_both, "{}", subject);
+            }
+            prop_assert_eq!(both.is_some(), overlaps(a.as_bytes(), b.as_bytes()));
         }
 
         #[test]

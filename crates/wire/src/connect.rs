@@ -22,9 +22,11 @@ pub struct Connect {
     pub user: String,
     pub pass: String,
     pub auth_token: String,
+    pub jwt: String,
     pub nkey: String,
     pub sig: String,
-    pub account: String,
+    /// `account` is not empty.
+    pub names_account: bool,
     pub new_account: bool,
 }
 
@@ -45,9 +47,10 @@ impl Default for Connect {
             user: String::new(),
             pass: String::new(),
             auth_token: String::new(),
+            jwt: String::new(),
             nkey: String::new(),
             sig: String::new(),
-            account: String::new(),
+            names_account: false,
             new_account: false,
         }
     }
@@ -89,13 +92,19 @@ impl Connect {
             "user" => set_text(&mut self.user, fields),
             "pass" => set_text(&mut self.pass, fields),
             "auth_token" => set_text(&mut self.auth_token, fields),
+            "jwt" => set_text(&mut self.jwt, fields),
             "nkey" => set_text(&mut self.nkey, fields),
             "sig" => set_text(&mut self.sig, fields),
-            "account" => set_text(&mut self.account, fields),
+            "account" => {
+                if let Some(Text(text)) = fields.next_value::<Option<Text>>()? {
+                    self.names_account = !text.is_empty();
+                }
+                Ok(())
+            }
             // Of no use to a client of this server: only their types are checked.
             "tls_required" => fields.next_value::<Option<bool>>().map(drop),
             "import" | "export" => fields.next_value::<Option<Map<String, Value>>>().map(drop),
-            "jwt" | "remote_account" | "proxy_sig" => fields.next_value::<Option<Text>>().map(drop),
+            "remote_account" | "proxy_sig" => fields.next_value::<Option<Text>>().map(drop),
             // Skipped whatever it holds, at any depth, without recursion.
             _ => fields.next_value::<IgnoredAny>().map(drop),
         }

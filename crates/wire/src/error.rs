@@ -17,6 +17,12 @@ pub enum ErrorText {
     AuthorizationViolation,
     /// No CONNECT came within the authentication timeout.
     AuthenticationTimeout,
+    /// The user's token, or its time of the day, has come to its end.
+    UserExpired,
+    /// The account's token has come to its end.
+    AccountExpired,
+    /// The account has taken the user's token back.
+    UserRevoked,
     /// The server holds `max_connections` clients already.
     MaximumConnections,
     /// The account holds its maximum of connections already.
@@ -50,6 +56,8 @@ pub enum ErrorText {
     NoRespondersRequiresHeaders,
     /// Too many PINGs stayed without an answer.
     StaleConnection,
+    /// More TLS handshakes were asked for than `connection_rate_limit` allows.
+    ConnectionThrottling,
 }
 
 impl fmt::Display for ErrorText {
@@ -60,6 +68,9 @@ impl fmt::Display for ErrorText {
             Self::MaximumPayload => f.write_str("Maximum Payload Violation"),
             Self::AuthorizationViolation => f.write_str("Authorization Violation"),
             Self::AuthenticationTimeout => f.write_str("Authentication Timeout"),
+            Self::UserExpired => f.write_str("User Authentication Expired"),
+            Self::AccountExpired => f.write_str("Account Authentication Expired"),
+            Self::UserRevoked => f.write_str("User Authentication Revoked"),
             Self::MaximumConnections => f.write_str("maximum connections exceeded"),
             Self::MaximumAccountConnections => f.write_str("maximum account active connections exceeded"),
             Self::MaximumSubscriptions => f.write_str("maximum subscriptions exceeded"),
@@ -95,6 +106,9 @@ impl fmt::Display for ErrorText {
             Self::InvalidClientProtocol => f.write_str("invalid client protocol"),
             Self::NoRespondersRequiresHeaders => f.write_str("no responders requires headers support"),
             Self::StaleConnection => f.write_str("Stale Connection"),
+            Self::ConnectionThrottling => {
+                f.write_str("Connection throttling is active. Please try again later.")
+            }
         }
     }
 }
@@ -163,6 +177,12 @@ pub enum CloseReason {
     AuthenticationTimeout,
     /// Credentials refused.
     AuthenticationFailure,
+    /// Credentials have come to their end.
+    AuthenticationExpired,
+    /// Credentials were taken back.
+    Revocation,
+    /// The user must come through a trusted proxy.
+    ProxyRequired,
     /// Queued more than `max_pending` bytes.
     SlowConsumerPendingBytes,
     /// A write made no progress within `write_deadline`.
@@ -206,6 +226,9 @@ impl CloseReason {
             Self::ClientClosed => "Client Closed",
             Self::AuthenticationTimeout => "Authentication Timeout",
             Self::AuthenticationFailure => "Authentication Failure",
+            Self::AuthenticationExpired => "Authentication Expired",
+            Self::Revocation => "Credentials Revoked",
+            Self::ProxyRequired => "Proxy Required",
             Self::SlowConsumerPendingBytes => "Slow Consumer (Pending Bytes)",
             Self::SlowConsumerWriteDeadline => "Slow Consumer (Write Deadline)",
             Self::WriteError => "Write Error",

@@ -3,16 +3,20 @@
 //! This room knows how the client protocol looks on the wire and nothing else: no sockets, no clock,
 //! no accounts. [`parser`] turns a buffer into operations that borrow it, [`encode`] writes what a
 //! server sends, [`info`] and [`connect`] are the two JSON documents of the handshake, [`header`]
-//! reads and writes header blocks, [`json`] is JSON in the manner of Go, [`error`] holds every `-ERR` text.
+//! reads and writes header blocks, [`json`] is JSON in the manner of Go, [`error`] holds every `-ERR` text,
+//! [`proxy`] reads what a load balancer says in front of a connection, [`ocsp`] what an authority says of certificates.
 //! [`websocket`] is another way in: the upgrade of an HTTP connection, and frames around the same bytes.
 
 pub mod connect;
+pub mod der;
 pub mod encode;
 pub mod error;
 pub mod header;
 pub mod info;
 pub mod json;
+pub mod ocsp;
 pub mod parser;
+pub mod proxy;
 pub mod websocket;
 
 /// The version that INFO and `/varz` report: clients and suites switch features by it.

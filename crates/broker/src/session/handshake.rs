@@ -4,29 +4,49 @@ use super::json::connect_fault;
 use super::label::{Login, label};
 use super::{Ready, Session, State, Step, Verdict};
 use crate::account::Account;
+use crate::broker::Broker;
 use crate::conn::{ConnDetails, TlsDetails};
 use crate::log::Level;
 use crate::settings::Settings;
 use crate::shard::Shard;
-use myelin_auth::{AuthConfig, ConnectionType, Credentials, Identity, Reject, Secret, authenticate};
+use myelin_auth::operator::{ClaimedUser, ClaimsFault};
+use myelin_auth::{
+    Attempt, AuthConfig, ConnectionType, Credentials, Identity, Method, Reject, Secret, authenticate,
+};
 use myelin_wire::connect::Connect;
-use myelin_wire::error::{CloseReason, ErrorText};
+use myelin_wire::error::{CloseReason, ErrorText, Quoted};
 use myelin_wire::info::Info;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
-/// Credentials on their way to an identity. May take 100 ms (bcrypt): run it off the data path.
+/// Credentials on their way to an identity. May take 100 ms (bcrypt), or as long as it takes to ask for an account: run
+/// it off the data path.
 pub struct AuthTask {
+    broker: Arc<Broker>,
     config: Arc<AuthConfig>,
     credentials: Credentials,
+    nonce: Box<str>,
+    peer: IpAddr,
+    now: SystemTime,
     via: ConnectionType,
 }
 
 impl AuthTask {
-    /// Whether checking takes as long as a bcrypt hash does.
+    /// Whether checking takes longer than a look into a table.
     pub(super) fn is_slow(&self) -> bool {
-        self.config.at(self.via).is_slow(&self.credentials)
+        self.rules().is_slow(&self.credentials, self.via)
+    }
+
+    /// Whether checking may wait for another machine.
+    pub fn may_wait(&self) -> bool {
+        matches!(self.rules().method, Method::Operator(_))
+    }
+
+    /// Those of the way in.
+    fn rules(&self) -> &AuthConfig {
+        self.config.at(self.via)
     }
 
     /// Checks the credentials.
@@ -34,7 +54,14 @@ impl AuthTask {
     /// # Errors
     /// When they are not those of anybody who may connect.
     pub fn run(self) -> Result<Identity, Reject> {
-        authenticate(self.config.at(self.via), &self.credentials, self.via)
+        let attempt = Attempt {
+            credentials: &self.credentials,
+            via: self.via,
+            nonce: &self.nonce,
+            peer: self.peer,
+            now: self.now,
+        };
+        authenticate(self.rules(), &attempt, &*self.broker)
     }
 }
 
@@ -44,18 +71,46 @@ impl fmt::Debug for AuthTask {
     }
 }
 
+/// What the first INFO says of the connection under it. It was decided when the connection was accepted, and so may
+/// differ from what a reload has decided since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Greeting {
+    /// The client has to begin a TLS handshake, or has done so.
+    pub tls_required: bool,
+    /// It may.
+    pub tls_available: bool,
+    /// It has to show a certificate there.
+    pub tls_verify: bool,
+    /// Who it is, is not known yet: a proxy will say so.
+    pub hides_ip: bool,
+}
+
 impl Session {
-    /// Stages the first INFO. After a handshake that came first it says that TLS is required, also where
-    /// clients may do without.
-    pub fn greet(&self, shard: &mut Shard, after_handshake: bool) {
+    /// Stages the first INFO.
+    pub fn greet(&self, shard: &mut Shard, greeting: Greeting) {
         let info = self.info();
         let line = Info {
+            nonce: self.nonce().to_owned(),
             auth_required: self.broker.auth().advertised_at(self.conn.via()),
-            tls_required: info.tls_required || after_handshake,
+            tls_required: greeting.tls_required,
+            tls_available: greeting.tls_available,
+            tls_verify: greeting.tls_verify,
+            client_ip: if greeting.hides_ip { String::new() } else { info.client_ip },
             ..info
         }
         .line();
         shard.say(&self.conn, &line);
+    }
+
+    /// What had to come before the session has come, and no TLS with it: the time to authenticate begins.
+    pub fn arrived(&mut self, shard: &Shard, now: Instant) {
+        self.timers.expect_connect_from(shard.settings(), now, &self.conn);
+    }
+
+    /// Tells a client that there are too many who want to shake hands.
+    pub fn throttle(&mut self, shard: &mut Shard) -> CloseReason {
+        self.say_error(shard, &ErrorText::ConnectionThrottling);
+        CloseReason::MaximumConnections
     }
 
     /// The transport has become TLS. Compat: the time to authenticate begins with that.
@@ -134,12 +189,22 @@ impl Session {
     }
 
     pub(super) fn violation(&self, shard: &mut Shard) -> CloseReason {
-        match Login::of(&self.connect, None).blame() {
+        match Login::of(&self.connect, self.login()).blame() {
             None => self.log(Level::Error, format_args!("authentication error")),
             Some(login) => self.log(Level::Error, format_args!("authentication error - {login}")),
         }
         self.say_error(shard, &ErrorText::AuthorizationViolation);
         CloseReason::AuthenticationFailure
+    }
+
+    /// Compat: who had to come through a proxy is told nothing else, only counted as something else.
+    pub(super) fn rejected(&self, shard: &mut Shard, reject: &Reject) -> CloseReason {
+        self.log_reject(reject);
+        let reason = self.violation(shard);
+        match reject {
+            Reject::Claims(ClaimsFault::ProxyRequired) => CloseReason::ProxyRequired,
+            _ => reason,
+        }
     }
 
     pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> Step {
@@ -156,7 +221,7 @@ impl Session {
             self.leave_account(shard);
         }
         self.timers.connected(shard.settings(), now, &self.conn);
-        let task = self.auth_task();
+        let task = self.auth_task(now);
         if task.is_slow() {
             self.state = State::Authenticating;
             self.timers.expect_verdict(shard.settings(), now, &self.conn);
@@ -169,10 +234,80 @@ impl Session {
     }
 
     /// The check of CONNECT's credentials by the rules now in force, which from here on count for this session.
-    pub(super) fn auth_task(&mut self) -> AuthTask {
+    pub(super) fn auth_task(&mut self, now: Instant) -> Box<AuthTask> {
         self.auth = self.broker.auth();
-        let (config, via) = (Arc::clone(&self.auth), self.conn.via());
-        AuthTask { config, credentials: credentials(&self.connect), via }
+        self.take_name_from_certificate();
+        let certificate = self.conn.certificate();
+        Box::new(AuthTask {
+            broker: Arc::clone(&self.broker),
+            config: Arc::clone(&self.auth),
+            credentials: Credentials {
+                certificate,
+                ..credentials(&self.connect, self.auth.at(self.conn.via()))
+            },
+            nonce: self.nonce().into(),
+            via: self.conn.via(),
+            peer: self.conn.endpoint().peer.ip(),
+            now: self.clock(now),
+        })
+    }
+
+    /// Where certificates name users, the client is from here on called by the name in its own.
+    fn take_name_from_certificate(&mut self) {
+        let via = self.conn.via();
+        let rules = self.auth.at(via);
+        let Method::Users(users) = &rules.method else { return };
+        if !rules.maps(via) {
+            return;
+        }
+        let Some(certificate) = self.conn.certificate() else {
+            self.log(Level::Debug, format_args!("User required in cert, no TLS connection state"));
+            return;
+        };
+        let (user, attempts) = certificate.find(users, via);
+        attempts.iter().for_each(|attempt| self.log(Level::Debug, format_args!("{attempt}")));
+        let Some(user) = user else { return };
+        if !self.connect.user.is_empty() {
+            let name = Quoted(self.connect.user.as_bytes());
+            let what = format_args!("User {name} found in connect proto, but user required from cert");
+            self.broker.log().write(Level::Warn, what);
+        }
+        let name = user.name.clone();
+        self.connect.user = name;
+    }
+
+    /// What INFO asks to be signed; empty where nothing is.
+    fn nonce(&self) -> &str {
+        self.nonce.as_deref().and_then(|nonce| std::str::from_utf8(nonce).ok()).unwrap_or_default()
+    }
+
+    /// The time of the day at `now`.
+    pub(super) fn clock(&self, now: Instant) -> SystemTime {
+        self.conn.endpoint().start + now.saturating_duration_since(self.opened)
+    }
+
+    /// Whom the client was let in as.
+    fn login(&self) -> Option<Login<'_>> {
+        match &self.state {
+            State::Ready(ready) => ready.login(),
+            _ => None,
+        }
+    }
+
+    /// Says why somebody is not let in, where the reference does.
+    pub(super) fn log_reject(&self, reject: &Reject) {
+        if reject.is_reported() {
+            let level = if reject.is_error() { Level::Error } else { Level::Debug };
+            self.log(level, format_args!("{reject}"));
+        }
+    }
+
+    /// When the credentials come to their end: the user's own, or those of its account.
+    pub(super) fn expiry_of(&self, claims: Option<&ClaimedUser>, now: Instant) -> Option<Instant> {
+        let wall = self.clock(now);
+        let left = |end: SystemTime| now + end.duration_since(wall).unwrap_or_default().min(FOREVER);
+        let ends = claims.into_iter().flat_map(|claims| [claims.expires(), claims.account().expires()]);
+        ends.flatten().map(left).min()
     }
 
     /// Notes for monitoring what the client says of itself, whether it is let in or not.
@@ -214,9 +349,11 @@ impl Session {
         }
         self.timers.connected(shard.settings(), now, &self.conn);
         // Compat: naming an account is an error since accounts follow from credentials.
-        let names_account = self.connect.new_account || !self.connect.account.is_empty();
-        let Some(identity) = outcome.ok().filter(|_| !names_account) else {
-            return Verdict::Close(self.violation(shard));
+        let names_account = self.connect.new_account || self.connect.names_account;
+        let identity = match outcome {
+            Ok(identity) if !names_account => identity,
+            Ok(_) => return Verdict::Close(self.violation(shard)),
+            Err(reject) => return Verdict::Close(self.rejected(shard, &reject)),
         };
         if let Verdict::Close(reason) = self.enter(shard, identity, now) {
             return Verdict::Close(reason);
@@ -242,21 +379,51 @@ impl Session {
             self.log(Level::Error, format_args!("{text}"));
             return verdict;
         }
-        self.log_overrides(&account);
-        self.limits.max_payload = Some(max_payload(shard.settings(), &account));
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
-        self.conn.update_details(|details| {
-            details.user.clone_from(&identity.user);
-            details.account = account.name().to_owned();
-        });
-        self.state = State::Ready(Box::new(Ready {
+        self.show(&account, &identity);
+        let expiry = self.expiry_of(identity.claims.as_deref(), now);
+        let has_key = identity.issuer_key.is_some() && identity.claims.is_none();
+        let ready = Ready {
             account,
             permissions: identity.permissions,
             user: identity.user,
+            has_key,
+            claims: identity.claims,
+            expiry,
             connected: false,
             first_ping_done: self.timers.first_ping_done,
-        }));
+        };
+        self.log_overrides(&ready);
+        self.limits.max_payload = Some(ready.max_payload(shard.settings()));
+        self.state = State::Ready(Box::new(ready));
         Verdict::Go
+    }
+
+    /// Notes for monitoring who the client is.
+    fn show(&self, account: &Account, identity: &Identity) {
+        self.conn.update_details(|details| {
+            details.user.clone_from(&identity.user);
+            details.account = account.name().to_owned();
+            details.issuer_key.clone_from(&identity.issuer_key);
+            details.claims.clone_from(&identity.claims);
+        });
+        if let Some(user) = &identity.claims {
+            let (of, by) = (user.account(), user.issuer());
+            self.log(
+                Level::Debug,
+                format_args!(
+                    "Authenticated JWT: Client {:?} (claim-name: {:?}, claim-tags: {}) signed with {by:?} by Account \
+                     {:?} (claim-name: {:?}, claim-tags: {}) signed with {:?}",
+                    user.subject(),
+                    user.name(),
+                    listed(user.tags()),
+                    of.key(),
+                    of.claims().name,
+                    listed(of.claims().account_tags()),
+                    of.issuer()
+                ),
+            );
+        }
     }
 
     /// What CONNECT says of headers. Subscriptions from before it may be in routes that took the opposite
@@ -267,7 +434,7 @@ impl Session {
         }
         self.conn.set_headers(headers);
         if let State::Ready(ready) = &self.state {
-            self.conn.subscriptions().iter().for_each(|sub| ready.account.interest.touch(sub));
+            self.conn.subscriptions().iter().for_each(|sub| ready.account.touch(sub));
         }
     }
 
@@ -279,8 +446,8 @@ impl Session {
         self.conn.set_no_responders(self.connect.no_responders);
         if let State::Ready(ready) = &mut self.state {
             ready.connected = true;
-            let login = Login::of(&self.connect, ready.user.as_deref());
-            self.conn.set_label(&label(&self.connect, ready.account.name(), login));
+            let login = Login::of(&self.connect, ready.login());
+            self.conn.set_label(&label(&self.connect, &ready.account_label(), login));
         }
         if !(0..=1).contains(&self.connect.protocol) {
             let text = ErrorText::InvalidClientProtocol;
@@ -301,14 +468,18 @@ impl Session {
         verdict
     }
 
-    /// Says where the server's limits are below those of the account.
-    fn log_overrides(&self, account: &Account) {
-        let (settings, limits) = (self.broker.settings(), account.limits());
-        if limits.max_payload.is_some_and(|limit| settings.max_payload < limit) {
+    /// Says where the server's limits are below those of the account or the user.
+    fn log_overrides(&self, ready: &Ready) {
+        let (settings, limits) = (self.broker.settings(), ready.account.limits());
+        let own = ready.claims.as_ref();
+        let least = |account: Option<u32>, own: Option<u32>| account.into_iter().chain(own).min();
+        let payload = least(limits.max_payload, own.and_then(|claims| claims.max_payload()));
+        if payload.is_some_and(|limit| settings.max_payload < limit) {
             let what = format_args!("Max Payload set to {}", settings.max_payload);
             self.log(Level::Debug, format_args!("{what} from server overrides account or user config"));
         }
-        if let (Some(limit), Some(max)) = (limits.max_subscriptions, settings.max_subscriptions)
+        let subscriptions = ready.max_subscriptions().into_iter().flatten().min();
+        if let (Some(limit), Some(max)) = (subscriptions, settings.max_subscriptions)
             && max < limit
         {
             let what = format_args!("Max Subscriptions set to {max}");
@@ -316,6 +487,15 @@ impl Session {
         }
     }
 }
+
+/// Labels as Go prints them.
+fn listed(tags: &[String]) -> String {
+    let tags: Vec<_> = tags.iter().map(|tag| Quoted(tag.as_bytes()).to_string()).collect();
+    format!("[{}]", tags.join(" "))
+}
+
+/// The longest time that a timer is set for.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// The largest payload in an account.
 pub(super) fn max_payload(settings: &Settings, account: &Account) -> u32 {
@@ -332,15 +512,16 @@ fn describe(details: &mut ConnDetails, connect: &Connect) {
     details.version.clone_from(&connect.version);
 }
 
-fn credentials(connect: &Connect) -> Credentials {
+fn credentials(connect: &Connect, config: &AuthConfig) -> Credentials {
     let given = |s: &String| (!s.is_empty()).then(|| s.clone());
     Credentials {
         user: given(&connect.user),
         pass: given(&connect.pass).map(Secret::new),
         token: given(&connect.auth_token).map(Secret::new),
         // Compat: outside operator mode a JWT is thrown away unread.
-        jwt: None,
+        jwt: given(&connect.jwt).filter(|_| matches!(config.method, Method::Operator(_))).map(Secret::new),
         nkey: given(&connect.nkey),
         sig: given(&connect.sig),
+        certificate: None,
     }
 }

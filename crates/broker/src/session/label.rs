@@ -10,6 +10,8 @@ pub(super) enum Login<'a> {
     Nkey(&'a str),
     /// By name; also whom a client without credentials stands for.
     User(&'a str),
+    /// By token: its public key.
+    Jwt(&'a str),
     /// By token.
     Token,
     /// It does not say.
@@ -17,14 +19,16 @@ pub(super) enum Login<'a> {
 }
 
 impl<'a> Login<'a> {
-    /// `stands_for` is the user that a client without credentials is taken for.
-    pub(super) fn of(connect: &'a Connect, stands_for: Option<&'a str>) -> Self {
-        match (connect.nkey.as_str(), connect.user.as_str(), connect.auth_token.is_empty(), stands_for) {
-            ("", "", true, None) => Self::Nobody,
-            ("", "", true, Some(user)) => Self::User(user),
-            ("", "", false, _) => Self::Token,
-            ("", user, _, _) => Self::User(user),
-            (key, _, _, _) => Self::Nkey(key),
+    /// `admitted` is whom the client was let in as: what one without credentials stands for.
+    pub(super) fn of(connect: &'a Connect, admitted: Option<Login<'a>>) -> Self {
+        match (connect.nkey.as_str(), connect.user.as_str()) {
+            ("", "") => match admitted {
+                Some(login @ Self::Jwt(_)) => login,
+                _ if !connect.auth_token.is_empty() => Self::Token,
+                admitted => admitted.unwrap_or(Self::Nobody),
+            },
+            ("", user) => Self::User(user),
+            (key, _) => Self::Nkey(key),
         }
     }
 
@@ -39,6 +43,7 @@ impl<'a> Login<'a> {
         match self {
             Self::Nkey(key) => Some(format!("nkey:{key}")),
             Self::User(user) => Some(format!("user:{user}")),
+            Self::Jwt(key) => Some(format!("jwt:{key}")),
             Self::Token => Some("token".to_owned()),
             Self::Nobody => None,
         }
@@ -49,6 +54,7 @@ impl<'a> Login<'a> {
         match self {
             Self::Nkey(key) => Some(format!("Nkey {}", Quoted(key.as_bytes()))),
             Self::User(user) => Some(format!("User {}", Quoted(user.as_bytes()))),
+            Self::Jwt(key) => Some(format!("JWT User {}", Quoted(key.as_bytes()))),
             Self::Token => Some("Token \"[REDACTED]\"".to_owned()),
             Self::Nobody => None,
         }
@@ -97,8 +103,12 @@ mod tests {
 
     #[test]
     fn who_does_not_log_in_is_whom_it_stands_for() {
-        assert_eq!(Login::of(&connect("{}"), Some("guest")), Login::User("guest"));
-        assert_eq!(Login::of(&connect(r#"{"auth_token":"t"}"#), Some("guest")), Login::Token);
+        let guest = Some(Login::User("guest"));
+        assert_eq!(Login::of(&connect("{}"), guest), Login::User("guest"));
+        assert_eq!(Login::of(&connect(r#"{"auth_token":"t"}"#), guest), Login::Token);
+        let claimed = Some(Login::Jwt("UABC"));
+        assert_eq!(Login::of(&connect(r#"{"auth_token":"t"}"#), claimed), Login::Jwt("UABC"));
+        assert_eq!(Login::of(&connect(r#"{"user":"u"}"#), claimed), Login::User("u"));
     }
 
     #[test]

@@ -21,10 +21,12 @@ use crate::broker::Broker;
 use crate::conn::{Conn, Rights};
 use crate::ended::{ClosedConn, ClosedSub};
 use crate::log::{Level, Span};
+use crate::settings::Settings;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use bytes::Bytes;
 use label::Login;
+use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{AuthConfig, Permissions};
 use myelin_wire::connect::Connect;
 use myelin_wire::encode;
@@ -34,8 +36,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timers::Timers;
 
-pub use handshake::AuthTask;
+pub use handshake::{AuthTask, Greeting};
 pub use reload::Refreshed;
+
+/// Characters of a nonce.
+const NONCE: usize = 15;
 
 /// See the head of this file.
 pub struct Session {
@@ -48,6 +53,8 @@ pub struct Session {
     limits: Limits,
     timers: Timers,
     opened: Instant,
+    /// What INFO asks to be signed. Boxed: few servers ask, and an idle connection must stay small.
+    nonce: Option<Box<[u8; NONCE]>>,
     /// A receiver of this session's messages is far behind.
     stalled: bool,
     /// Messages and payload bytes of the current batch.
@@ -77,10 +84,45 @@ struct Ready {
     permissions: Option<Arc<Permissions>>,
     /// Whom it is or stands for, by name.
     user: Option<String>,
+    /// That name is a public key.
+    has_key: bool,
+    /// Who came with a token.
+    claims: Option<Arc<ClaimedUser>>,
+    /// When what it came with comes to its end.
+    expiry: Option<Instant>,
     /// CONNECT has come; without, a session lives on the defaults.
     connected: bool,
     /// The first PING after CONNECT has been answered.
     first_ping_done: bool,
+}
+
+impl Ready {
+    /// Whom the client was let in as.
+    fn login(&self) -> Option<Login<'_>> {
+        match (&self.claims, &self.user) {
+            (Some(claims), _) => Some(Login::Jwt(claims.subject())),
+            (None, Some(key)) if self.has_key => Some(Login::Nkey(key)),
+            (None, user) => user.as_deref().map(Login::User),
+        }
+    }
+
+    /// What the log calls its account.
+    fn account_label(&self) -> String {
+        let of_claims = self.claims.as_ref().map(|claims| claims.account().label());
+        of_claims.unwrap_or_else(|| self.account.name().to_owned())
+    }
+
+    /// The largest payload that it may send.
+    fn max_payload(&self, settings: &Settings) -> u32 {
+        let own = self.claims.as_ref().and_then(|claims| claims.max_payload());
+        own.into_iter().fold(handshake::max_payload(settings, &self.account), u32::min)
+    }
+
+    /// How many subscriptions it may have, by its account and by itself.
+    fn max_subscriptions(&self) -> [Option<usize>; 2] {
+        let own = self.claims.as_ref().and_then(|claims| claims.max_subscriptions());
+        [self.account.limits().max_subscriptions, own.map(|max| max as usize)]
+    }
 }
 
 /// What the caller must do now.
@@ -93,7 +135,7 @@ pub enum Why {
     /// Flush the shard and pause this connection a little: a receiver is far behind.
     Stall,
     /// Run the task where it may take long, then call [`Session::authenticated`] and offer the rest again.
-    Authenticate(AuthTask),
+    Authenticate(Box<AuthTask>),
     /// Flush the shard and end the connection.
     Close(CloseReason),
 }
@@ -150,23 +192,26 @@ impl Removal {
 /// What one operation asks for.
 enum Step {
     Go,
-    Authenticate(AuthTask),
+    Authenticate(Box<AuthTask>),
     Close(CloseReason),
 }
 
 impl Session {
     /// Begins the session of a connection that was just accepted: stages INFO, registers the connection.
     pub fn open(shard: &mut Shard, conn: Arc<Conn>, now: Instant) -> (Self, Verdict) {
-        Self::begin(shard, conn, now, true)
+        Self::open_with(shard, conn, now, Some(Greeting::default()))
     }
 
-    /// The same without INFO, for which [`greet`](Self::greet) is to be called after a TLS handshake.
-    pub fn open_in_silence(shard: &mut Shard, conn: Arc<Conn>, now: Instant) -> (Self, Verdict) {
-        Self::begin(shard, conn, now, false)
-    }
-
-    fn begin(shard: &mut Shard, conn: Arc<Conn>, now: Instant, is_greeted: bool) -> (Self, Verdict) {
+    /// The same, where more than a plain connection is offered. Without a greeting there is no INFO:
+    /// [`greet`](Self::greet) is to be called after the TLS handshake.
+    pub fn open_with(
+        shard: &mut Shard,
+        conn: Arc<Conn>,
+        now: Instant,
+        greeting: Option<Greeting>,
+    ) -> (Self, Verdict) {
         let broker = Arc::clone(shard.broker());
+        broker.set_clock(now, conn.endpoint().start);
         let count = broker.registry.add(&conn);
         let settings = Arc::clone(shard.settings());
         let mut session = Self {
@@ -181,6 +226,7 @@ impl Session {
             state: State::AwaitConnect,
             connect: Connect::default(),
             opened: now,
+            nonce: None,
             stalled: false,
             batch: (0, 0),
             tracing: false,
@@ -188,9 +234,12 @@ impl Session {
             end_is_logged: false,
             broker,
         };
+        if session.auth.needs_nonce() {
+            session.nonce = myelin_stdx::id::nonce().into_bytes().try_into().ok().map(Box::new);
+        }
         session.log(Level::Debug, format_args!("Client connection created"));
-        if is_greeted {
-            session.greet(shard, false);
+        if let Some(greeting) = greeting {
+            session.greet(shard, greeting);
         }
         let verdict = session.admit(shard, count);
         (session, verdict)
@@ -438,7 +487,7 @@ impl Session {
         };
         let record = ClosedConn {
             cid: self.conn.cid(),
-            endpoint: *self.conn.endpoint(),
+            endpoint: self.conn.endpoint(),
             via: self.conn.via(),
             stop: self.conn.endpoint().start + now.duration_since(self.opened),
             reason,
@@ -462,8 +511,8 @@ impl Session {
     fn log_rarely(&self, level: Level, statement: &str, now: Instant) {
         let (account, suffix) = match &self.state {
             State::Ready(ready) if ready.connected => {
-                let suffix = Login::of(&self.connect, ready.user.as_deref()).suffix().unwrap_or_default();
-                (format!(" - Account:{}", ready.account.name()), suffix)
+                let suffix = Login::of(&self.connect, ready.login()).suffix().unwrap_or_default();
+                (format!(" - Account:{}", ready.account_label()), suffix)
             }
             _ => Default::default(),
         };

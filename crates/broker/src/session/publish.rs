@@ -49,6 +49,8 @@ impl Session {
             tracing: self.tracing,
             now,
             is_service: false,
+            is_mapped: true,
+            hop: None,
         };
         let message = Message {
             to: &[],
@@ -60,7 +62,7 @@ impl Session {
             shared_tail: shared_tail.as_ref(),
         };
         match shard.publish(from, message) {
-            Published::Done { stalled } => self.stalled |= stalled,
+            Published::Done { stalled, .. } => self.stalled |= stalled,
             Published::Refused(text) => self.refuse_publish(shard, op, &text),
         }
     }

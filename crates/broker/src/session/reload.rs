@@ -5,12 +5,14 @@ use crate::conn::Conn;
 use crate::log::Level;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
+use myelin_auth::operator::{ClaimedUser, Withdrawn};
 use myelin_auth::{AuthConfig, Identity, Method, Permissions, Reject};
 use myelin_wire::error::{CloseReason, ErrorText, Quoted};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::handshake::{AuthTask, max_payload};
+use super::handshake::AuthTask;
+use super::timers::Expiry;
 
 /// The outcome of [`Session::refresh`].
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub enum Refreshed {
     /// Nothing is left to do.
     Go,
     /// Read nothing more, run the task where it may take long, then call [`Session::authenticated`].
-    Authenticate(AuthTask),
+    Authenticate(Box<AuthTask>),
     /// Flush the shard and end the connection.
     Close(CloseReason),
 }
@@ -39,7 +41,11 @@ impl Session {
     pub fn refresh(&mut self, shard: &mut Shard, now: Instant) -> Refreshed {
         self.refresh_limits(shard);
         let auth = self.broker.auth();
-        if Arc::ptr_eq(&auth, &self.auth) {
+        let is_same = Arc::ptr_eq(&auth, &self.auth);
+        if let Verdict::Close(reason) = self.refresh_claims(shard, is_same, now) {
+            return Refreshed::Close(reason);
+        }
+        if is_same {
             return Refreshed::Go;
         }
         match &self.state {
@@ -47,7 +53,7 @@ impl Session {
                 Refreshed::Close(CloseReason::ClientClosed)
             }
             State::Ready(_) => {
-                let task = self.auth_task();
+                let task = self.auth_task(now);
                 if task.is_slow() {
                     return Refreshed::Authenticate(task);
                 }
@@ -62,15 +68,66 @@ impl Session {
         let settings = shard.settings();
         self.limits.max_control_line = settings.max_control_line;
         self.limits.max_payload = Some(match &self.state {
-            State::Ready(ready) => max_payload(settings, &ready.account),
+            State::Ready(ready) => ready.max_payload(settings),
             _ => settings.max_payload,
         });
+    }
+
+    /// Heeds that the account has another token now, if the client came with one. One without an account is looked at anew
+    /// where the rules are others (`is_same` is false).
+    fn refresh_claims(&mut self, shard: &mut Shard, is_same: bool, now: Instant) -> Verdict {
+        let State::Ready(ready) = &self.state else { return Verdict::Go };
+        let Some(claims) = ready.claims.clone() else { return Verdict::Go };
+        let current = self.broker.trusted().and_then(|trusted| trusted.get(claims.account().key()));
+        let Some(current) = current else {
+            // Compat: an account that is taken away is one that has expired.
+            return if is_same { self.expired(shard, Expiry::Account, now) } else { Verdict::Go };
+        };
+        if Arc::ptr_eq(&current, claims.account()) {
+            return Verdict::Go;
+        }
+        match claims.under(&current) {
+            Ok(claims) => {
+                self.replace_claims(shard, Arc::new(claims), now);
+                Verdict::Go
+            }
+            Err(Withdrawn::Bearer) => Verdict::Close(self.violation(shard)),
+            Err(Withdrawn::Revoked) => {
+                let verdict = self.refuse(shard, &ErrorText::UserRevoked, CloseReason::Revocation);
+                self.log_rarely(Level::Debug, &ErrorText::UserRevoked.to_string(), now);
+                verdict
+            }
+            // Compat: without a word, for who signed is nobody now.
+            Err(Withdrawn::Signer) => Verdict::Close(CloseReason::AuthenticationFailure),
+        }
+    }
+
+    fn replace_claims(&mut self, shard: &mut Shard, claims: Arc<ClaimedUser>, now: Instant) {
+        let expiry = self.expiry_of(Some(&claims), now);
+        self.conn.update_details(|details| details.claims = Some(Arc::clone(&claims)));
+        let permissions = claims.permissions();
+        let State::Ready(ready) = &mut self.state else { return };
+        (ready.claims, ready.expiry) = (Some(claims), expiry);
+        let is_same = match (&ready.permissions, &permissions) {
+            (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            ready.permissions.clone_from(&permissions);
+            self.conn.set_rights(Self::rights_of(permissions.as_ref(), now));
+            self.prune(shard, permissions.as_deref());
+        }
+        self.refresh_limits(shard);
     }
 
     /// Whether the user is in another account now or in none. Compat: such clients are closed without a word.
     fn has_moved(&self, account: &str, auth: &AuthConfig) -> bool {
         let Method::Users(users) = &auth.at(self.conn.via()).method else { return false };
-        let name = &self.connect.user;
+        let (key, name) = (&self.connect.nkey, &self.connect.user);
+        if !key.is_empty() && users.have_nkeys() {
+            return users.by_nkey(key).is_none_or(|user| user.account.as_str() != account);
+        }
         !name.is_empty() && users.get(name).is_none_or(|user| user.account.as_str() != account)
     }
 
@@ -81,12 +138,29 @@ impl Session {
         outcome: Result<Identity, Reject>,
         now: Instant,
     ) -> Verdict {
-        let Ok(identity) = outcome else { return Verdict::Close(self.violation(shard)) };
+        let identity = match outcome {
+            Ok(identity) => identity,
+            Err(reject) => return Verdict::Close(self.rejected(shard, &reject)),
+        };
         let account = self.broker.account(identity.account.as_str());
-        let State::Ready(ready) = &mut self.state else { return Verdict::Go };
+        let State::Ready(ready) = &self.state else { return Verdict::Go };
         if account.is_none_or(|account| !Arc::ptr_eq(&account, &ready.account)) {
             return Verdict::Close(CloseReason::ClientClosed);
         }
+        let expiry = self.expiry_of(identity.claims.as_deref(), now);
+        let State::Ready(ready) = &mut self.state else { return Verdict::Go };
+        if ready.user != identity.user {
+            ready.user.clone_from(&identity.user);
+            self.conn.update_details(|details| details.user.clone_from(&identity.user));
+        }
+        ready.claims.clone_from(&identity.claims);
+        ready.expiry = expiry;
+        self.conn.update_details(|details| {
+            details.claims.clone_from(&identity.claims);
+            details.issuer_key.clone_from(&identity.issuer_key);
+        });
+        self.refresh_limits(shard);
+        let State::Ready(ready) = &mut self.state else { return Verdict::Go };
         if ready.permissions.is_none() && identity.permissions.is_none() {
             return Verdict::Go;
         }
@@ -103,7 +177,7 @@ impl Session {
         shard.settle();
         for sub in self.conn.subscriptions() {
             if permissions.is_none_or(|p| p.can_subscribe(sub.subject(), sub.queue())) {
-                ready.account.interest.touch(&sub);
+                ready.account.touch(&sub);
             } else if self.conn.unsubscribe(&ready.account, &sub, Some(&mut *shard)) {
                 let text = revoked(&sub);
                 shard.say_error(&self.conn, &text);
@@ -124,12 +198,13 @@ impl Session {
     /// Answers that someone asked for the end of this connection, and tells the client where it should know.
     pub fn kicked(&mut self, shard: &mut Shard) -> Verdict {
         let reason = self.conn.close_requested().unwrap_or(CloseReason::ClientClosed);
-        if reason == CloseReason::MaximumConnections {
-            let text = ErrorText::MaximumConnections;
-            self.log(Level::Error, format_args!("{text}"));
-            return self.refuse(shard, &text, reason);
-        }
-        Verdict::Close(reason)
+        let text = match reason {
+            CloseReason::MaximumConnections => ErrorText::MaximumConnections,
+            CloseReason::MaximumAccountConnections => ErrorText::MaximumAccountConnections,
+            _ => return Verdict::Close(reason),
+        };
+        self.log(Level::Error, format_args!("{text}"));
+        self.refuse(shard, &text, reason)
     }
 }
 

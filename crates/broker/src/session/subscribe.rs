@@ -58,7 +58,8 @@ impl Session {
             return Err(ErrorText::TooManyTokens(subject.into()));
         }
         // Compat: an account's limit counts the subscriptions of each connection, not their sum.
-        let limits = [settings.max_subscriptions, ready.account.limits().max_subscriptions];
+        let [account, own] = ready.max_subscriptions();
+        let limits = [settings.max_subscriptions, account, own];
         if limits.iter().flatten().any(|max| self.conn.subscription_count() >= *max) {
             return Err(ErrorText::MaximumSubscriptions);
         }
@@ -103,7 +104,7 @@ impl Session {
                 Some(max) if u64::from(max) > sub.delivered() => {
                     sub.set_max(max);
                     // Routes that took it for unlimited must be built anew.
-                    ready.account.interest.touch(&sub);
+                    ready.account.touch(&sub);
                 }
                 _ => {
                     self.conn.unsubscribe(&ready.account, &sub, Some(shard));

@@ -18,6 +18,13 @@ const MEASURE_AGAIN: Duration = Duration::from_secs(3600);
 /// How many times the time to authenticate a check of credentials may take, with all those in front of it.
 const VERDICT_PATIENCE: u32 = 5;
 
+/// Whose token comes to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expiry {
+    User,
+    Account,
+}
+
 /// When something is due, and what was heard.
 pub(super) struct Timers {
     /// End of the time to authenticate.
@@ -95,7 +102,7 @@ fn first_ping(settings: &Settings, conn: &Conn) -> Duration {
 impl Session {
     /// When [`on_deadline`](Self::on_deadline) wants to be called next. Operations may move it, also nearer.
     pub fn deadline(&self) -> Instant {
-        self.timers.auth.map_or(self.timers.ping, |auth| auth.min(self.timers.ping))
+        [self.timers.auth, self.expiry()].into_iter().flatten().fold(self.timers.ping, Instant::min)
     }
 
     /// Does what is due.
@@ -107,7 +114,38 @@ impl Session {
             self.log_rarely(Level::Debug, &text.to_string(), now);
             return verdict;
         }
+        if self.expiry().is_some_and(|due| due <= now) {
+            return self.expired(shard, self.first_to_expire(), now);
+        }
         if self.timers.ping <= now { self.ping_due(shard, now) } else { Verdict::Go }
+    }
+
+    /// When the credentials come to their end.
+    fn expiry(&self) -> Option<Instant> {
+        if let State::Ready(ready) = &self.state { ready.expiry } else { None }
+    }
+
+    /// Whose token comes to its end first.
+    fn first_to_expire(&self) -> Expiry {
+        let State::Ready(ready) = &self.state else { return Expiry::User };
+        let Some(claims) = &ready.claims else { return Expiry::User };
+        match (claims.expires(), claims.account().expires()) {
+            (user, Some(account)) if user.is_none_or(|user| account < user) => Expiry::Account,
+            _ => Expiry::User,
+        }
+    }
+
+    pub(super) fn expired(&mut self, shard: &mut Shard, whose: Expiry, now: Instant) -> Verdict {
+        if let State::Ready(ready) = &mut self.state {
+            ready.expiry = None;
+        }
+        let text = match whose {
+            Expiry::User => ErrorText::UserExpired,
+            Expiry::Account => ErrorText::AccountExpired,
+        };
+        let verdict = self.refuse(shard, &text, CloseReason::AuthenticationExpired);
+        self.log_rarely(Level::Debug, &text.to_string(), now);
+        verdict
     }
 
     fn ping_due(&mut self, shard: &mut Shard, now: Instant) -> Verdict {

@@ -62,7 +62,11 @@ impl Shard {
         subject: &[u8],
         waiter: &Arc<dyn Service>,
     ) -> bool {
-        let scope = Scope { account, permissions: None };
+        if account.exchange.replies.owns(subject) {
+            let waiting = account.exchange.replies.waiting(subject);
+            return waiting.is_some_and(|(account, reply)| self.is_congested(&account, &reply, waiter));
+        }
+        let scope = Scope { account, permissions: None, is_mapped: false, is_imported: false };
         let route = self.routes.find(scope, subject, self.staging.cohorts());
         let bound = self.settings.max_backlog();
         let mut look = Look { staging: &mut self.staging, bound, waiter };

@@ -3,13 +3,16 @@
 //! Order within one message: plain subscriptions first, then one member of each queue group.
 
 use super::Shard;
-use super::route::{Access, Delivery, Route, Scope, Shared, Target};
+use super::crossing::Hop;
+use super::route::{Delivery, Route, Scope, Shared, Target};
+use super::rules::Access;
 use super::staging::{Frame, Staging};
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, lock};
 use crate::log::Level;
 use crate::parcel::Letter;
+use crate::service::Receiver;
 use crate::settings::Settings;
 use crate::subscription::{Admission, Subscription};
 use crate::trace::Way;
@@ -18,6 +21,7 @@ use myelin_auth::Permissions;
 use myelin_stdx::rng::Rng;
 use myelin_wire::encode;
 use myelin_wire::error::ErrorText;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -63,24 +67,28 @@ pub(crate) struct Publisher<'a> {
     /// Whether protocol lines are logged, as of the batch's start.
     pub(crate) tracing: bool,
     pub(crate) now: Instant,
-    /// A service, which may publish and reply to any subject.
+    /// A service, or another account by an import: it may publish and reply to any subject.
     pub(crate) is_service: bool,
+    /// Whether the account's subject mappings apply.
+    pub(crate) is_mapped: bool,
+    /// How the message came from other accounts, if it did.
+    pub(crate) hop: Option<&'a Hop<'a>>,
 }
 
 /// What became of a publish.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Published {
     /// Passed on to whoever listens. `stalled`: one of them is far behind and the publisher should pause.
-    Done { stalled: bool },
+    Done { delivered: bool, stalled: bool },
     /// Not allowed; nobody got it.
     Refused(ErrorText),
 }
 
 /// How one fan-out went.
 #[derive(Default)]
-struct Outcome {
-    delivered: bool,
-    stalled: bool,
+pub(super) struct Outcome {
+    pub(super) delivered: bool,
+    pub(super) stalled: bool,
     /// Receivers that lose the message because they are far behind.
     drops: u64,
 }
@@ -89,14 +97,24 @@ impl Shard {
     /// Routes one message. What receivers get is staged; nothing is written before the flush.
     #[inline]
     pub(crate) fn publish(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
-        let scope = Scope { account: from.account, permissions: from.permissions };
+        let scope = Scope {
+            account: from.account,
+            permissions: from.permissions,
+            is_mapped: from.is_mapped && from.account.exchange.has_mappings(),
+            is_imported: from.hop.is_some(),
+        };
         let routed_by = if message.to.is_empty() { message.subject } else { message.to };
         let route = self.routes.find(scope, routed_by, self.staging.cohorts());
-        if !from.is_service
-            && route.access != Access::Allowed
-            && !may_respond(&from, message.subject, route.access)
-        {
-            return Published::Refused(ErrorText::PublishViolation(message.subject.into()));
+        match route.access {
+            Access::Allowed => {}
+            Access::Mapped => {
+                let mut memory = self.crossings.pop().unwrap_or_default();
+                memory.subject.clone_from(&route.mapped);
+                return self.publish_mapped(from, message, memory);
+            }
+            Access::Drawn => return self.publish_drawn(from, message),
+            access if from.is_service || may_respond(&from, message.subject, access) => {}
+            _ => return Published::Refused(ErrorText::PublishViolation(message.subject.into())),
         }
         if !from.is_service && is_reserved_reply(message.reply) {
             return Published::Refused(ErrorText::ReplyViolation(message.reply.into()));
@@ -112,7 +130,7 @@ impl Shard {
             if from.no_responders && !message.reply.is_empty() {
                 self.say_no_responders(&from, &message);
             }
-            return Published::Done { stalled: false };
+            return Published::Done { delivered: false, stalled: false };
         }
         self.deliveries += route.targets.len();
         let copied;
@@ -139,10 +157,18 @@ impl Shard {
             fanout.run::<false>(route, &mut self.rng);
         }
         let mut outcome = fanout.outcome;
+        let mut abroad = SmallVec::<[Receiver; 1]>::new();
         if !route.services.is_empty() {
             let letter = message.letter();
-            route.services.iter().for_each(|service| self.desk.put(service, letter, from.conn));
-            outcome.delivered = true;
+            for receiver in &route.services {
+                match receiver {
+                    Receiver::Service(service) => {
+                        self.desk.put(service, letter, from.conn);
+                        outcome.delivered = true;
+                    }
+                    other => abroad.push(other.clone()),
+                }
+            }
         }
         let pauses = !settings.no_fast_producer_stall;
         if !route.targets.is_empty() {
@@ -150,6 +176,9 @@ impl Shard {
         }
         if !self.finished.is_empty() {
             self.end_finished(from.account);
+        }
+        if !abroad.is_empty() {
+            self.cross(&from, &message, &abroad, &mut outcome);
         }
         if !outcome.delivered && from.no_responders && !message.reply.is_empty() {
             self.say_no_responders(&from, &message);
@@ -160,14 +189,14 @@ impl Shard {
         if outcome.drops > 0 {
             self.broker.counters().stall_drops.fetch_add(outcome.drops, Relaxed);
         }
-        Published::Done { stalled: outcome.stalled && pauses }
+        Published::Done { delivered: outcome.delivered, stalled: outcome.stalled && pauses }
     }
 
     /// Ends what had its last message.
     fn end_finished(&mut self, account: &Account) {
         let mut finished = std::mem::take(&mut self.finished);
         for sub in finished.drain(..) {
-            sub.conn().unsubscribe(account, &sub, Some(&mut *self));
+            sub.end(account, Some(&mut *self));
         }
         self.finished = finished;
     }
@@ -180,6 +209,11 @@ impl Shard {
     /// For services: nobody takes a message that one was handed and that `origin` has sent. The client is told so if it
     /// wants to know, as when nobody had received it.
     pub fn tell_no_responders(&mut self, account: &Arc<Account>, origin: &Arc<Conn>, letter: &Letter<'_>) {
+        if let Some((requester, reply)) = account.exchange.replies.waiting(letter.reply) {
+            account.exchange.replies.close_at(letter.reply);
+            let letter = Letter { reply: &reply, ..*letter };
+            return self.tell_no_responders(&requester, origin, &letter);
+        }
         if origin.wants_no_responders() && !letter.reply.is_empty() {
             self.say_nobody_takes(account, origin, (letter.subject, letter.reply));
         }
@@ -435,7 +469,7 @@ impl Fanout<'_> {
     fn end_finished(&mut self) {
         for sub in self.finished.drain(..) {
             // The shard is at work: who watches finds another way.
-            sub.conn().unsubscribe(self.from.account, &sub, None);
+            sub.end(self.from.account, None);
             self.broker.trace_end(&sub);
         }
     }

@@ -6,10 +6,12 @@
 
 mod cohort;
 mod congestion;
+mod crossing;
 mod desk;
 mod fanout;
 mod pool;
 mod route;
+mod rules;
 mod send;
 mod staging;
 
@@ -26,6 +28,7 @@ use myelin_wire::error::{CloseReason, ErrorText};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use desk::Desk;
 pub(crate) use fanout::{Message, Published, Publisher};
@@ -74,6 +77,8 @@ pub struct Shard {
     /// Subscriptions that had their last message during a publish.
     finished: Vec<Arc<Subscription>>,
     rendering: send::Rendering,
+    /// Memory for messages on their way to other accounts, one for each step of a way.
+    crossings: Vec<crossing::Rendering>,
     /// Kept for its memory.
     head: Vec<u8>,
     /// Services that wait for the end of this flush.
@@ -101,6 +106,7 @@ impl Shard {
             settings,
             finished: Vec::new(),
             rendering: Default::default(),
+            crossings: Vec::new(),
             head: Vec::new(),
             unflushed: Vec::new(),
             flushing: Vec::new(),
@@ -214,7 +220,10 @@ impl Shard {
     }
 
     /// To be called now and then also when nothing happens: gives back what ended connections still hold.
-    pub fn maintain(&mut self) {
+    pub fn maintain(&mut self, now: Instant) {
+        for ended in self.broker.forget_answers(now) {
+            self.report_unanswered(&ended.awaited, ended.outcome, now);
+        }
         self.routes.settle(&mut self.touched);
         self.routes.sweep(SWEEP_AT_REST, self.staging.cohorts());
         self.traffic.routes.set(self.routes.counts());
@@ -250,7 +259,7 @@ impl Shard {
             other => other.to_string(),
         };
         // Compat: the reference names the local address too, which is not known here.
-        let what = format_args!("writev tcp {}: writev: {error}", conn.endpoint().peer);
+        let what = format_args!("writev tcp {}: writev: {error}", conn.peer());
         self.broker.log_for(Level::Debug, conn, format_args!("Error flushing: {what}"));
         conn.close(CloseReason::WriteError);
     }

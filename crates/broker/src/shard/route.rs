@@ -2,17 +2,20 @@
 //!
 //! A route is built from the account's interest index, the permissions of the publisher and the delivery
 //! rules of the receivers: all decisions about a subject are taken here, once, and hold until the
-//! index says that the subject's interest may have changed.
+//! index says that the subject's interest may have changed. A subject that is mapped to another has a route that says so and
+//! nothing else; subscribers of other accounts are in the index by their shadows, and see the subject that their import
+//! makes of it.
 //!
 //! Perf: the cache has two places for each hash and admits a subject on its second touch, so that a flood of subjects
 //! that never return costs a lookup each and evicts nothing (rows "100,000 subjects"). Answers to consumers, which never
 //! return either, share routes ([`answers`]).
 
 use super::cohort::{CohortId, Cohorts, SMALLEST};
+use super::rules::{Access, access, mapped, may_receive};
 use crate::account::Account;
 use crate::answers;
 use crate::conn::Conn;
-use crate::service::{Binding, Service};
+use crate::service::{Binding, Receiver};
 use crate::subscription::Subscription;
 use crate::traffic::RouteCounts;
 use myelin_auth::Permissions;
@@ -41,20 +44,29 @@ const DEAREST: usize = BUDGET / 8;
 pub(super) struct Scope<'a> {
     pub(super) account: &'a Arc<Account>,
     pub(super) permissions: Option<&'a Arc<Permissions>>,
+    /// Whether the account's mappings apply; false where it has none.
+    pub(super) is_mapped: bool,
+    /// The message comes from another account by an import: it is not exported again.
+    pub(super) is_imported: bool,
 }
 
 impl Scope<'_> {
     /// Publishers with equal keys share routes: same account, same permissions.
     fn key(&self, name: &Name<'_>) -> Key {
         let permissions = self.permissions.map_or(0, |p| Arc::as_ptr(p).addr());
-        Key { account: self.account.id, permissions, is_beginning: name.is_beginning }
+        let flags = [name.is_beginning, self.is_mapped, self.is_imported];
+        let kind = flags.iter().fold(0, |kind, flag| kind << 1 | u8::from(*flag));
+        Key { account: self.account.id, kind, permissions }
     }
 
     /// The name of the route for `subject`.
     #[inline]
     fn name<'n>(&self, subject: &'n [u8]) -> Name<'n> {
         match answers::beginning(subject) {
-            Some(text) if self.account.routes_by_beginning() => Name { text, is_beginning: true },
+            // Mappings may look behind it.
+            Some((text, family)) if !self.is_mapped && self.account.routes_by_beginning(family) => {
+                Name { text, is_beginning: true }
+            }
             _ => Name { text: subject, is_beginning: false },
         }
     }
@@ -63,7 +75,8 @@ impl Scope<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
     account: u32,
-    is_beginning: bool,
+    /// Whether the name is a beginning, mappings apply, the message is imported.
+    kind: u8,
     permissions: usize,
 }
 
@@ -73,17 +86,6 @@ struct Name<'a> {
     text: &'a [u8],
     /// The text is not a subject but what many [begin](answers::beginning) with: the route is for all of them.
     is_beginning: bool,
-}
-
-/// Whether a publisher may use a subject.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// It may.
-    Allowed,
-    /// Only as an answer that `allow_responses` permits.
-    Denied,
-    /// Nobody may: the reference keeps the subject for itself.
-    Reserved,
 }
 
 /// What can receive a message; one `match` in the fan-out decides.
@@ -126,8 +128,10 @@ pub(super) struct Route {
     pub(super) targets: Vec<Target>,
     /// Queue groups: one member of each gets the message.
     pub(super) groups: Vec<SmallVec<[Delivery; 2]>>,
-    /// Services that get the message, after everybody else.
-    pub(super) services: SmallVec<[Arc<dyn Service>; 1]>,
+    /// Services and other accounts that get the message, after everybody else.
+    pub(super) services: SmallVec<[Receiver; 1]>,
+    /// The subject under which the message goes, with [`Access::Mapped`].
+    pub(super) mapped: Vec<u8>,
     /// Renderings of `HMSG <subject> <sid> `.
     heads: Vec<u8>,
     /// Messages that went to all plain targets and are not yet in their counts.
@@ -142,7 +146,7 @@ impl Route {
     fn empty() -> Self {
         Self {
             hash: 0,
-            key: Key { account: 0, is_beginning: false, permissions: 0 },
+            key: Key { account: 0, kind: 0, permissions: 0 },
             name: Vec::new(),
             account: None,
             permissions: None,
@@ -151,6 +155,7 @@ impl Route {
             targets: Vec::new(),
             groups: Vec::new(),
             services: SmallVec::new(),
+            mapped: Vec::new(),
             heads: Vec::new(),
             uncounted: 0,
             is_fleeting: true,
@@ -203,6 +208,7 @@ impl Route {
         };
         size_of::<Self>()
             + self.name.len()
+            + self.mapped.len()
             + self.heads.len()
             + self.targets.len() * size_of::<Target>()
             + self.targets.iter().map(subs).sum::<usize>()
@@ -228,6 +234,7 @@ impl Route {
         }
         self.groups.clear();
         self.services.clear();
+        self.mapped.clear();
         self.heads.clear();
         self.stamp = None;
         if self.heads.capacity() > DEAREST {
@@ -373,7 +380,7 @@ impl Routes {
         self.fleeting.forget(cohorts);
         let has_clients = build(&mut self.fleeting, &mut self.matched, scope, subject, None);
         // What clients get names the subject, and deny rules may look behind what it begins with.
-        if !is_kept || has_clients || !scope.account.routes_by_beginning() {
+        if !is_kept || has_clients || !scope.name(subject).is_beginning {
             return &mut self.fleeting;
         }
         let way = self.make_room(at, found, cohorts);
@@ -487,17 +494,26 @@ fn build(
     route.permissions = scope.permissions.cloned();
     route.name.clear();
     route.name.extend_from_slice(subject);
-    route.access = access(scope, subject);
     let stamp = scope.account.interest.collect(subject, matched);
     route.stamp = Some([stamp, scope.account.services.collect(subject, services)]);
+    route.access = match mapped(scope, subject, &mut route.mapped) {
+        Some(access) => {
+            // Who listens to the subject itself does not matter.
+            matched.clear();
+            services.clear();
+            access
+        }
+        None => access(scope, subject),
+    };
     for binding in services.plain.drain(..) {
         // A service that receives the subject twice gets the message once.
-        if !route.services.iter().any(|known| Arc::ptr_eq(known, binding.service())) {
-            route.services.push(Arc::clone(binding.service()));
+        if !route.services.iter().any(|known| known.is(binding.receiver())) {
+            route.services.push(binding.receiver().clone());
         }
     }
     let has_clients = !matched.is_empty();
-    let takes = |sub: &Arc<Subscription>| may_receive(sub, subject);
+    let is_imported = scope.is_imported;
+    let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, is_imported);
     match cohorts {
         Some(cohorts) => share(route, matched.plain.drain(..).filter(takes), cohorts),
         None => {
@@ -519,31 +535,11 @@ fn build(
     has_clients
 }
 
-/// The one place that decides whether a publisher may use a subject.
-fn access(scope: Scope<'_>, subject: &[u8]) -> Access {
-    let begins = |prefix: &[u8]| subject.starts_with(prefix) && subject.len() > prefix.len();
-    if begins(b"_GR_.") || begins(b"$GR.") {
-        return Access::Reserved;
-    }
-    if scope.permissions.is_some_and(|p| !p.can_publish(subject)) {
-        return Access::Denied;
-    }
-    if subject.starts_with(b"$NRG.") && !scope.account.is_system() {
-        return Access::Reserved;
-    }
-    Access::Allowed
-}
-
-/// The one place that decides whether a subscription may receive a subject (deny wins).
-fn may_receive(sub: &Subscription, subject: &[u8]) -> bool {
-    sub.conn().rights().is_none_or(|rights| {
-        !rights.permissions.needs_delivery_filter(sub.subject())
-            || rights.permissions.can_deliver(subject, sub.queue())
-    })
-}
-
 fn deliver_to(heads: &mut Vec<u8>, subject: &[u8], sub: Arc<Subscription>) -> Delivery {
-    let head = render_head(heads, subject, sub.sid());
+    let head = match sub.import() {
+        None => render_head(heads, subject, sub.sid()),
+        Some(import) => render_head(heads, &import.naming().name(subject), sub.sid()),
+    };
     let careful = is_careful(&sub);
     Delivery { sub, head, careful }
 }
@@ -566,7 +562,8 @@ fn share(route: &mut Route, subs: impl Iterator<Item = Arc<Subscription>>, cohor
     let mut alike: HashMap<Look, Vec<Arc<Subscription>>> = HashMap::new();
     let subject = std::mem::take(&mut route.name);
     for sub in subs {
-        if is_careful(&sub) || sub.conn().is_filtered() {
+        // Shadows of one subscription have one sid and one connection.
+        if is_careful(&sub) || sub.conn().is_filtered() || sub.import().is_some() {
             let delivery = deliver_to(&mut route.heads, &subject, sub);
             route.targets.push(Target::Client(delivery));
         } else {

@@ -53,6 +53,9 @@ impl Shard {
             tracing: false,
             now,
             is_service: true,
+            // Compat: mappings are for what clients publish.
+            is_mapped: false,
+            hop: None,
         };
         let mut rendering = std::mem::take(&mut self.rendering);
         for letter in parcel.iter() {

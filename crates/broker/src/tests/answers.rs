@@ -2,6 +2,7 @@
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::account::Account;
+use crate::answers::Family;
 use crate::parcel::Parcel;
 use crate::service::{Binding, Service};
 use crate::shard::Shard;
@@ -85,7 +86,7 @@ fn a_client_gets_the_acknowledgements_that_it_asks_for() {
         publish(&net, &mut peer, &acks(5..10));
         assert_eq!(received(&listener), [""; 0], "{pattern}");
     }
-    assert!(account.routes_by_beginning());
+    assert!(account.routes_by_beginning(Family::Deliveries));
     assert_eq!(door.taken().len(), 5 + 7 * 10);
     account.unbind(&binding);
     publish(&net, &mut peer, &acks(0..5));
@@ -204,7 +205,7 @@ fn play(steps: Vec<Step>) {
         account.unbind(&binding);
     }
     listener.leave();
-    assert!(account.routes_by_beginning());
+    assert!(account.routes_by_beginning(Family::Deliveries));
 }
 
 proptest! {

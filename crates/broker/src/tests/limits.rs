@@ -2,6 +2,7 @@
 
 use super::net::{Net, Setup, login, user};
 use crate::account::AccountLimits;
+use crate::exchange::AccountConfig;
 use myelin_wire::error::CloseReason;
 
 #[test]
@@ -43,7 +44,7 @@ fn tokens_of_a_subscription_are_limited() {
 
 fn account(limits: AccountLimits) -> impl FnOnce(&mut Setup) {
     move |setup| {
-        setup.accounts.push(("A".into(), limits));
+        setup.accounts.push(AccountConfig { limits, ..AccountConfig::named("A") });
         setup.users([user("a", "A", None), user("b", "B", None)]);
     }
 }

@@ -6,6 +6,8 @@ mod answers;
 mod cohorts;
 mod congestion;
 mod counts;
+mod exchange;
+mod exchange_model;
 mod fanout;
 mod letters;
 mod limits;

@@ -1,9 +1,9 @@
 //! A broker with two shards and the clients of a test, all in one thread.
 
 use super::sink::FakeSink;
-use crate::account::AccountLimits;
 use crate::broker::Broker;
 use crate::conn::{Conn, Endpoint};
+use crate::exchange::AccountConfig;
 use crate::log::{Level, Log};
 use crate::outbox::Drained;
 use crate::session::{Refreshed, Removal, Session, Verdict, Why};
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) struct Setup {
     pub(super) settings: Settings,
     pub(super) auth: AuthConfig,
-    pub(super) accounts: Vec<(String, AccountLimits)>,
+    pub(super) accounts: Vec<AccountConfig>,
     pub(super) system_account: Option<String>,
     pub(super) log: Arc<dyn Log>,
 }
@@ -37,8 +37,8 @@ impl Setup {
         let users: Vec<User> = users.into_iter().collect();
         for user in &users {
             let name = user.account.as_str();
-            if name != "$G" && self.accounts.iter().all(|(known, _)| known != name) {
-                self.accounts.push((name.to_owned(), AccountLimits::default()));
+            if name != "$G" && self.accounts.iter().all(|known| known.name != name) {
+                self.accounts.push(AccountConfig::named(name));
             }
         }
         self.auth = AuthConfig::new(Method::Users(Users::new(users)));
@@ -169,7 +169,7 @@ impl Net {
     /// A quiet time that is long enough for one shard to forget what has ended.
     pub(super) fn rest(&self, shard: usize) {
         for _ in 0..64 {
-            self.shards[shard].borrow_mut().maintain();
+            self.shards[shard].borrow_mut().maintain(self.now());
         }
     }
 

@@ -156,7 +156,7 @@ fn a_subscription_that_new_permissions_forbid_is_told() {
     peer.send("SUB x 1\r\nSUB y 2\r\n");
     assert_eq!(observer.seen(), BEGUN);
     let auth = AuthConfig::new(Method::Users(Users::new([user("a", "A", allowed(&["y"]))])));
-    let accounts = [("A".to_owned(), Default::default())];
+    let accounts = [crate::AccountConfig::named("A")];
     net.broker.set_directory(net.broker.next_directory(auth, &accounts).unwrap());
     peer.refresh();
     assert_eq!(observer.seen(), ENDED);

@@ -130,6 +130,18 @@ impl Options {
     pub(crate) fn read(&mut self, root: &Map, report: &mut Report) {
         read_block(root, Scope::Top, report, |field, report| self.set(field, report));
         self.check_callout_accounts(report);
+        self.heed_operator();
+    }
+
+    /// A single operator may name the system account and where accounts are found, if nobody else does.
+    fn heed_operator(&mut self) {
+        let [operator] = &self.operators.list[..] else { return };
+        let system = &mut self.accounts.configured_system_account;
+        *system = system.take().or_else(|| operator.system_account.clone());
+        if self.resolver.resolver.is_none() {
+            let url = operator.account_server_url.as_deref().unwrap_or_default();
+            self.resolver.resolver = Some(AccountResolver::Url(format!("{url}/accounts")));
+        }
     }
 
     fn set(&mut self, field: &Field<'_>, report: &mut Report) -> Read<bool> {

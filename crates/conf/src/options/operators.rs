@@ -2,10 +2,10 @@
 
 use super::field::{Field, Read, Report, complaint_at};
 use crate::files;
-use crate::jwt;
-use crate::nkey::Role;
 use crate::secret::Secret;
 use crate::value::Value;
+use myelin_auth::jwt;
+use myelin_stdx::nkey::Role;
 
 /// What the token of one operator says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,18 @@ pub struct OperatorOptions {
     pub jwt: String,
     /// Public key of the operator.
     pub key: String,
+    /// Public key that signed the token.
+    pub issuer: String,
+    /// A name for people.
+    pub name: String,
+    /// For which system it is.
+    pub audience: String,
+    /// Seconds of the epoch.
+    pub issued_at: i64,
+    /// Seconds of the epoch; 0 is never.
+    pub expires: i64,
+    /// All that the token says.
+    pub claims: serde_json::Value,
     /// Other keys that sign for the operator.
     pub signing_keys: Vec<String>,
     /// Accounts may be signed with `signing_keys` alone.
@@ -115,12 +127,18 @@ impl OperatorOptions {
         };
         let token = jwt::undecorated(&contents);
         let claims = jwt::operator(token)?;
-        let said = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let said = |text: String| Some(text).filter(|text| !text.is_empty());
         Ok(Self {
             jwt: token.to_owned(),
-            key: claims.subject.unwrap_or_default(),
-            signing_keys: claims.nats.signing_keys.unwrap_or_default(),
-            strict_signing_keys: claims.nats.strict_signing_key_usage.unwrap_or_default(),
+            key: claims.subject,
+            issuer: claims.issuer,
+            name: claims.name,
+            audience: claims.audience,
+            issued_at: claims.issued_at,
+            expires: claims.expires,
+            claims: claims.raw,
+            signing_keys: claims.nats.signing_keys,
+            strict_signing_keys: claims.nats.strict_signing_key_usage,
             account_server_url: said(claims.nats.account_server_url),
             system_account: said(claims.nats.system_account),
             required_version: said(claims.nats.assert_server_version),

@@ -2,8 +2,8 @@
 
 use super::field::{Field, Read, Report, complaint_at, read_block};
 use super::table::Scope;
-use crate::nkey;
 use crate::value::{Node, Value};
+use myelin_stdx::nkey;
 
 /// The trusted proxies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

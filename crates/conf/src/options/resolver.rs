@@ -8,9 +8,9 @@ use super::table::Scope;
 use super::tls::{TlsOptions, TlsUse};
 use crate::duration;
 use crate::files::{self, Place};
-use crate::jwt;
 use crate::url::Url;
 use crate::value::{Map, Value};
+use myelin_auth::jwt;
 
 /// Where account tokens are found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +106,7 @@ fn preload(field: &Field<'_>, report: &mut Report) -> Read<Vec<(String, String)>
     let mut preload = Vec::new();
     for (key, node) in map.iter() {
         match &node.value {
-            Value::Text(token) if jwt::check_account(token).is_ok() => {
+            Value::Text(token) if jwt::account(token).is_ok() => {
                 preload.push((key.to_owned(), token.clone()));
             }
             Value::Text(_) => report.errors.push(complaint_at(&node.position, "invalid account JWT")),

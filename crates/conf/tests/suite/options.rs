@@ -251,16 +251,11 @@ fn an_empty_file_is_worth_a_warning() {
 
 #[test]
 fn what_is_missing_is_never_ignored() {
-    let text = "cluster { port: 6222 }\nproxy_protocol: true\nmqtt { no_auth_user: a }\nleaf {}";
+    let text = "cluster { port: 6222 }\nmqtt { no_auth_user: a }\nleaf {}";
     let needs = |feature: &str| format!("needs {feature}, which this version of Myelin does not have");
     assert_eq!(
         complaints(text),
-        format!(
-            "1:0: \"cluster\" {}\n2:1: \"proxy_protocol\" {}\n3:1: \"mqtt\" {}",
-            needs("clustering"),
-            needs("the PROXY protocol"),
-            needs("MQTT")
-        )
+        format!("1:0: \"cluster\" {}\n2:1: \"mqtt\" {}", needs("clustering"), needs("MQTT"))
     );
 }
 

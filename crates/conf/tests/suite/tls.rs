@@ -239,13 +239,6 @@ fn an_inspector_complains_at_the_place_of_the_block() {
 }
 
 #[test]
-fn a_missing_feature_within_the_block_stops_a_start() {
-    let file = ConfigFile::new("tls { verify_and_map: true }");
-    assert!(load(&["-t", "-c", &file.path()]).is_ok());
-    assert!(load(&["-c", &file.path()]).is_err());
-}
-
-#[test]
 fn without_a_block_there_is_no_tls() {
     let file = ConfigFile::new("port: -1");
     assert_eq!(run(&["-c", &file.path()]).options.tls, None);

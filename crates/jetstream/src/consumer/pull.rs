@@ -167,6 +167,7 @@ impl Pull {
                 return false;
             }
             if !turn.world.has_interest(&request.reply) {
+                forget(request, turn);
                 return false;
             }
             if request.beat_at.is_some_and(|at| at < turn.now) {
@@ -226,6 +227,7 @@ impl Pull {
             }
             if !passes_over && request.seen_in != self.turn {
                 if !turn.world.has_interest(&request.reply) {
+                    forget(request, turn);
                     self.queue.pop();
                     continue;
                 }
@@ -308,6 +310,15 @@ fn expire(request: &Waiting, last_used: &mut Timestamp, turn: &mut Turn<'_>) {
     let status = Status::Left(408, "Request Timeout", request.left, request.bytes);
     turn.effects.say(&request.reply, &status);
     *last_used = request.expires.unwrap_or(0).max(*last_used);
+}
+
+/// Nobody listens for what a request asked for. In its own account that is silence; a reply that stands for somebody in
+/// another account is told, so that it does not stand for anybody any longer.
+fn forget(request: &Waiting, turn: &mut Turn<'_>) {
+    if request.reply.starts_with(b"_R_.") {
+        let status = Status::Left(408, "Interest Expired", request.left, request.bytes);
+        turn.effects.say(&request.reply, &status);
+    }
 }
 
 /// Whether so much waits that one who asked for that is served too.

@@ -192,9 +192,20 @@ impl AccountStreams {
         self.streams.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to receive requests.
-    pub(super) fn open_door(self: &Arc<Self>) {
-        let Some(jetstream) = self.jetstream.upgrade() else { return };
+    /// Receives requests, or no longer. Compat: an account that has no JetStream of its own and imports the API of another is
+    /// not told that it has none.
+    pub(super) fn settle_doors(self: &Arc<Self>) {
+        let asks_another = self.limits().is_none() && self.account.imports_service(b"$JS.API.INFO");
+        let mut doors = lock(&self.doors);
+        if asks_another {
+            doors.drain(..).for_each(|door| self.account.unbind(&door));
+        } else if doors.is_empty() {
+            *doors = self.open_doors();
+        }
+    }
+
+    fn open_doors(self: &Arc<Self>) -> Vec<Arc<Binding>> {
+        let Some(jetstream) = self.jetstream.upgrade() else { return Vec::new() };
         let domain = &jetstream.settings.domain;
         let mut prefixes = vec!["$JS.API".to_owned()];
         if !domain.is_empty() {
@@ -203,7 +214,7 @@ impl AccountStreams {
         let door = Door::to(self);
         let subjects = prefixes.iter().flat_map(|prefix| DOORS.map(|door| format!("{prefix}.{door}")));
         let bind = |subject: String| self.account.bind(subject.as_bytes(), Arc::clone(&door));
-        *lock(&self.doors) = subjects.map(bind).collect();
+        subjects.map(bind).collect()
     }
 
     /// Opens a stream that the store has. One that cannot be opened stays as it is.

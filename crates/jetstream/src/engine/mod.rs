@@ -141,12 +141,21 @@ impl JetStream {
             found.sort_by_key(|stream| stream.meta.created);
             found.into_iter().for_each(|stream| streams.restore(stream));
         }
+        streams.set_limits(limits);
+        streams.settle_doors();
         if present.is_some() {
-            return streams.set_limits(limits);
+            return;
         }
-        streams.open_door();
         let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
         accounts.insert(account.name().to_owned(), streams);
+    }
+
+    /// Names of accounts that have streams in the store and were not [enabled](Self::enable) yet.
+    pub fn unopened(&self) -> Vec<String> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<_> = found.keys().cloned().collect();
+        names.sort();
+        names
     }
 
     /// The streams of an account that may use JetStream.

@@ -158,6 +158,7 @@ impl<'a> Row<'a> {
     fn with_claims_of_closed(mut self, conn: &'a ConnSnapshot) -> Self {
         if conn.closed.is_some() {
             self.show_claims(conn);
+            self.name_tag = conn.claims.as_ref().map_or("", |claims| &claims.name);
         }
         self
     }

@@ -6,7 +6,7 @@ use crate::MYELIN_VERSION;
 use crate::logging::Logger;
 use myelin_auth::StoredSecret;
 use myelin_conf::Loaded;
-use myelin_conf::options::{Options, UNLIMITED_PAYLOAD};
+use myelin_conf::options::{ConnectionType, Options, UNLIMITED_PAYLOAD, UserOptions};
 use myelin_wire::REFERENCE_VERSION;
 use sha2::{Digest, Sha256};
 
@@ -64,10 +64,17 @@ fn print_feature_flags(log: &Logger, options: &Options) {
     }
 }
 
-/// Compat: a token in the clear is not worth a warning.
+/// Compat: a token in the clear is not worth a warning, and who is known by a certificate needs no password.
 fn has_plain_passwords(options: &Options) -> bool {
     let from = &options.authorization;
-    let passwords = from.users.iter().map(|user| &user.password).chain(&from.password);
+    let maps = options.tls.as_ref().is_some_and(|tls| tls.verify_and_map);
+    let is_mapped = |user: &&UserOptions| {
+        let types = &user.connection_types;
+        let is_client = types.is_empty() || types.contains(&ConnectionType::Standard);
+        maps && is_client && user.password.reveal().is_empty()
+    };
+    let users = from.users.iter().filter(|user| !is_mapped(user));
+    let passwords = users.map(|user| &user.password).chain(&from.password);
     passwords.map(|secret| StoredSecret::parse(secret.reveal())).any(|secret| !secret.is_slow())
 }
 

@@ -13,15 +13,18 @@ mod settings;
 use crate::logging::Logger;
 use crate::shard::Mailbox;
 use host::Threads;
+use myelin_auth::operator::Accounts;
 use myelin_broker::Broker;
 use myelin_conf::options::Options;
 use myelin_jetstream::JetStream;
+use myelin_stdx::nkey::Role;
 use myelin_store::disk::real::RealDisk;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 pub(crate) use capacity::{Capacity, directory};
-pub(crate) use settings::account_limits;
+pub(crate) use settings::{account_limits, limits_of_claims};
 
 /// A running JetStream.
 pub(crate) struct Running {
@@ -53,6 +56,7 @@ impl Running {
         let handles =
             queues.start(&jetstream, log).map_err(|error| format!("cannot start a thread: {error}"))?;
         let running = Self { jetstream, threads, handles };
+        running.recall_accounts(broker);
         running.set_accounts(options, broker);
         Ok(running)
     }
@@ -60,7 +64,24 @@ impl Running {
     /// Lets accounts use JetStream as the options say: at the start, and after each reload.
     pub(crate) fn set_accounts(&self, options: &Options, broker: &Broker) {
         for account in broker.accounts() {
-            self.jetstream.enable(&account, account_limits(options, account.name()));
+            let claims = broker.trusted().and_then(|trusted| trusted.get(account.name()));
+            let limits = match &claims {
+                Some(claims) => limits_of_claims(claims),
+                None => account_limits(options, account.name()),
+            };
+            self.jetstream.enable(&account, limits);
+        }
+    }
+
+    /// Asks for the tokens of accounts that have streams in the store: who mirrors and who listens to them must not wait
+    /// until somebody of the account comes.
+    fn recall_accounts(&self, broker: &Broker) {
+        let now = SystemTime::now();
+        for key in self.jetstream.unopened() {
+            if broker.trusted().is_some() && Role::Account.owns(&key) {
+                // Why not is in the log already; the streams stay where they are.
+                let _ = Accounts::account(broker, &key, now);
+            }
         }
     }
 

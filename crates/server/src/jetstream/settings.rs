@@ -1,6 +1,7 @@
 //! From parsed options to JetStream's own configuration.
 
 use super::capacity::{Capacity, headroom, store_directory};
+use myelin_auth::operator::TrustedAccount;
 use myelin_conf::options::{AccountJetStreamOptions, JetStreamOptions, Options, StoreCipher, SyncInterval};
 use myelin_jetstream::config::AccountLimits;
 use myelin_jetstream::consumer::config::ServerLimits as ConsumerLimits;
@@ -104,8 +105,28 @@ pub(crate) fn account_limits(options: &Options, name: &str) -> Option<AccountLim
         return Some(limits_of(&configured));
     }
     let is_ours = |other: &str| other == GLOBAL_ACCOUNT || options.accounts.system_account() == Some(other);
-    let is_alone = list.all(|account| is_ours(&account.name));
+    // Compat: nobody is in the global account where operators are trusted.
+    let trusts = !options.operators.list.is_empty() || !options.operators.trusted_keys.is_empty();
+    let is_alone = !trusts && list.all(|account| is_ours(&account.name));
     (name == GLOBAL_ACCOUNT && is_alone).then(AccountLimits::default)
+}
+
+/// The same for an account that comes from a token.
+///
+/// Compat: of what JetStream stores 0 is nothing and -1 is no limit; of single streams, both are no limit.
+pub(crate) fn limits_of_claims(account: &TrustedAccount) -> Option<AccountLimits> {
+    let limits = account.jetstream()?;
+    let unlimited = |limit: i64| if limit > 0 { limit } else { -1 };
+    Some(AccountLimits {
+        max_memory: limits.mem_storage,
+        max_storage: limits.disk_storage,
+        max_streams: limits.streams,
+        max_consumers: limits.consumer,
+        max_ack_pending: unlimited(limits.max_ack_pending),
+        memory_max_stream_bytes: unlimited(limits.mem_max_stream_bytes),
+        storage_max_stream_bytes: unlimited(limits.disk_max_stream_bytes),
+        max_bytes_required: limits.max_bytes_required,
+    })
 }
 
 fn limits_of(from: &AccountJetStreamOptions) -> AccountLimits {

@@ -1,10 +1,16 @@
 //! Accounts of the broker as snapshots for the pages: who is in them, what was moved, how their index does.
 
 use jiff::Timestamp;
-use myelin_broker::{Account, Broker, PastTraffic};
-use myelin_monitor::{AccountSnapshot, InterestSnapshot, Volume};
+use myelin_auth::jwt::Issue;
+use myelin_broker::{Account, AwaitedAnswer, Broker, Export, Import, PastTraffic, ResponseType};
+use myelin_monitor::{
+    AccountClaims, AccountSnapshot, ClaimsIssue, ExchangeSnapshot, ExportSnapshot, ImportSnapshot,
+    InterestSnapshot, Kind, LatencySnapshot, MappingSnapshot, Volume,
+};
+use myelin_subject::{numbered, starred};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// All accounts by name. The reference lists them in the order of a hash table.
 pub(super) fn ordered(broker: &Broker) -> Vec<Arc<Account>> {
@@ -64,6 +70,117 @@ pub(super) fn snapshot(account: &Account, moved: &Moved, updated: Timestamp) -> 
         slow_consumers: traffic.slow_consumers,
         interest: interest(account, moved),
         jetstream: false,
+        exchange: ExchangeSnapshot::default(),
+        claims: None,
+    }
+}
+
+/// What an account offers and takes.
+pub(super) fn exchange(account: &Account) -> ExchangeSnapshot {
+    let config = account.config();
+    let mappings = config.mappings.destinations().map(|(source, destinations)| {
+        let destinations = destinations.into_iter().map(|(cluster, weight, subject)| MappingSnapshot {
+            subject: subject.to_owned(),
+            weight,
+            cluster: cluster.to_owned(),
+        });
+        (source.to_owned(), destinations.collect())
+    });
+    ExchangeSnapshot {
+        mappings: mappings.collect(),
+        exports: config.exports.iter().map(export).collect(),
+        imports: config.imports.iter().map(|import| self::import(account, import)).collect(),
+        responses: account.awaiting().into_iter().map(|a| (a.subject.clone(), response(a))).collect(),
+    }
+}
+
+fn export(export: &Export) -> ExportSnapshot {
+    let (kind, subject, access, response, latency) = match export {
+        Export::Stream(stream) => (Kind::Stream, &stream.subject, &stream.access, "", None),
+        Export::Service(service) => {
+            let response = match service.response {
+                ResponseType::Singleton => "Singleton",
+                ResponseType::Streamed => "Streamed",
+                ResponseType::Chunked => "Chunked",
+            };
+            (Kind::Service, &service.subject, &service.access, response, service.latency.as_ref())
+        }
+    };
+    ExportSnapshot {
+        subject: subject.clone(),
+        kind,
+        token_req: access.token_required,
+        response_type: response,
+        service_latency: latency
+            .map(|latency| LatencySnapshot { sampling: latency.sampling, results: latency.subject.clone() }),
+        approved_accounts: access.accounts.clone(),
+    }
+}
+
+fn import(account: &Account, import: &Import) -> ImportSnapshot {
+    let (kind, exporter, subject, to, share) = match import {
+        Import::Stream(stream) => (Kind::Stream, &stream.account, &stream.subject, &stream.to, false),
+        Import::Service(service) => {
+            (Kind::Service, &service.account, &service.subject, &service.to, service.share)
+        }
+    };
+    // Compat: what is called here is shown as a pattern.
+    let local_subject = starred(&numbered(to)).0;
+    ImportSnapshot {
+        subject: starred(subject).0,
+        account: exporter.clone(),
+        to: if kind == Kind::Service { local_subject.clone() } else { String::new() },
+        local_subject,
+        kind,
+        invalid: !account.holds(import),
+        share,
+        tracking: false,
+    }
+}
+
+fn response(awaited: AwaitedAnswer) -> ImportSnapshot {
+    ImportSnapshot {
+        subject: awaited.reply,
+        account: awaited.account,
+        to: awaited.subject.clone(),
+        local_subject: awaited.subject,
+        kind: Kind::Response,
+        invalid: false,
+        share: awaited.share,
+        tracking: false,
+    }
+}
+
+/// The same account as its token has it.
+pub(super) fn with_claims(snapshot: AccountSnapshot, broker: &Broker) -> AccountSnapshot {
+    let Some(trusted) = broker.trusted() else { return snapshot };
+    let Some(account) = trusted.get(&snapshot.name) else { return snapshot };
+    let now = SystemTime::now();
+    let said = account.claims();
+    let issue = |issue: &Issue| ClaimsIssue {
+        description: issue.description.clone(),
+        is_blocking: issue.blocking,
+        is_about_time: issue.time_check,
+    };
+    let moment = |second: &i64| Timestamp::from_second(*second).unwrap_or_default();
+    let claims = AccountClaims {
+        jwt: account.token().to_owned(),
+        issuer_key: account.issuer().to_owned(),
+        tags: said.account_tags().to_vec(),
+        decoded: said.raw.clone(),
+        issues: account.issues(now).iter().map(issue).collect(),
+        revoked: said.nats.revocations.iter().map(|(key, at)| (key.clone(), moment(at))).collect(),
+        is_expired: account.is_expired(now),
+        is_complete: true,
+    };
+    AccountSnapshot {
+        tag: account.name_tag().to_owned(),
+        updated: trusted
+            .updated(&snapshot.name)
+            .and_then(|at| at.try_into().ok())
+            .unwrap_or(snapshot.updated),
+        claims: Some(claims),
+        ..snapshot
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Configured {
     pub(super) settings: Settings,
     pub(super) websocket: WebSocketConfig,
     pub(super) wants_jetstream: bool,
+    /// Authorities are asked about the certificates of clients.
+    pub(super) asks_about_peers: bool,
     pub(super) jetstream: JetStreamConfig,
     pub(super) jetstream_limits: JetStreamLimits,
     /// When it was loaded.
@@ -30,6 +32,11 @@ impl Configured {
             settings: settings(options, loaded.config_digest.clone().unwrap_or_default()),
             websocket: websocket(&options.websocket),
             wants_jetstream: options.jetstream.enabled,
+            asks_about_peers: options
+                .tls
+                .as_ref()
+                .and_then(|tls| tls.ocsp_peer.as_ref())
+                .is_some_and(|peers| peers.verify),
             jetstream: jetstream(&options.jetstream),
             jetstream_limits: jetstream_limits(&options.jetstream),
             since,
@@ -71,6 +78,8 @@ fn settings(options: &Options, config_digest: String) -> Settings {
         system_account: options.accounts.system_account().unwrap_or_default().to_owned(),
         tags: options.identity.tags.clone(),
         metadata: options.identity.metadata.clone(),
+        operator_jwts: options.operators.list.iter().map(|operator| operator.jwt.clone()).collect(),
+        operator_claims: options.operators.list.iter().map(|operator| operator.claims.clone()).collect(),
         pinned_account_fails: 0,
         trusted_proxies: Some(&options.proxies.trusted).filter(|keys| !keys.is_empty()).cloned(),
         tls_cert_not_after: options.tls.as_ref().and_then(tls::expiry),

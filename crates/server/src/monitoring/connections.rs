@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use myelin_auth::ConnectionType;
 use myelin_broker::{ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, PeerCertificate, Subscription};
-use myelin_monitor::{Closed, ConnSnapshot, PeerCert, SubSnapshot, Tls};
+use myelin_monitor::{Claims, Closed, ConnSnapshot, PeerCert, SubSnapshot, Tls};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -12,6 +12,7 @@ fn timestamp(time: SystemTime) -> Timestamp {
 }
 
 fn snapshot(cid: u64, via: ConnectionType, endpoint: &Endpoint, details: ConnDetails) -> ConnSnapshot {
+    let (account_tag, claims) = (account_tag(&details), claims(&details));
     ConnSnapshot {
         cid,
         kind: "Client",
@@ -33,10 +34,27 @@ fn snapshot(cid: u64, via: ConnectionType, endpoint: &Endpoint, details: ConnDet
             peer_certs: tls.peer_certs.into_iter().map(peer_cert).collect(),
         }),
         authorized_user: details.user.unwrap_or_default(),
-        account_tag: details.account.clone(),
+        account_tag,
+        claims,
         account: details.account,
         ..ConnSnapshot::default()
     }
+}
+
+/// The account's name for people. Compat: of a token's account only.
+fn account_tag(details: &ConnDetails) -> String {
+    let of_claims = details.claims.as_ref().map(|claims| claims.account().name_tag());
+    of_claims.unwrap_or(&details.account).to_owned()
+}
+
+/// What a client that came with a key or a token is vouched for by.
+fn claims(details: &ConnDetails) -> Option<Claims> {
+    let issuer_key = details.issuer_key.clone()?;
+    let user = details.claims.as_ref();
+    let jwt = user.and_then(|user| user.shown_token()).unwrap_or_default().to_owned();
+    let tags = user.map(|user| user.tags().to_vec()).unwrap_or_default();
+    let name = user.map(|user| user.name().to_owned()).unwrap_or_default();
+    Some(Claims { jwt, name, issuer_key, tags })
 }
 
 fn peer_cert(cert: PeerCertificate) -> PeerCert {
@@ -55,7 +73,7 @@ pub(super) fn open(conn: &Arc<Conn>) -> ConnSnapshot {
         out_bytes,
         stalls: conn.stalls(),
         subscriptions: conn.subscription_count() as u32,
-        ..snapshot(conn.cid(), conn.via(), conn.endpoint(), conn.details())
+        ..snapshot(conn.cid(), conn.via(), &conn.endpoint(), conn.details())
     }
 }
 

@@ -6,8 +6,10 @@
 
 mod drain;
 mod ending;
+mod handshake;
 mod linger;
 mod link;
+mod proxied;
 mod reader;
 mod secure;
 mod socket;
@@ -36,7 +38,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
-pub(crate) use secure::handshake;
+pub(crate) use handshake::{HANDSHAKE, handshake};
 
 /// What other threads ask of a shard.
 pub(crate) enum Mail {
@@ -95,15 +97,27 @@ impl Mailbox {
 #[derive(Clone)]
 pub(crate) struct Places {
     logins: Arc<Semaphore>,
-    pub(crate) handshakes: Arc<Semaphore>,
+    handshakes: Arc<Semaphore>,
+    /// Handshakes on their way, at work or waiting for their client.
+    seats: Arc<Semaphore>,
+    lookups: Arc<Semaphore>,
 }
 
 impl Places {
-    /// So many of each kind.
+    /// So many of each kind, and more of what mostly waits for other machines.
     pub(crate) fn new(each: usize) -> Self {
-        Self { logins: Arc::new(Semaphore::new(each)), handshakes: Arc::new(Semaphore::new(each)) }
+        let places = |n| Arc::new(Semaphore::new(n));
+        Self {
+            logins: places(each),
+            lookups: places(LOOKUPS),
+            handshakes: places(each),
+            seats: places(handshake::SEATS),
+        }
     }
 }
+
+/// Logins at once that may ask another machine for an account.
+pub(crate) const LOOKUPS: usize = 16;
 
 /// A running shard.
 pub(crate) struct ShardThread {
@@ -162,10 +176,8 @@ struct Local {
     flush_pending: Cell<bool>,
     mailbox: Mailbox,
     control: Handle,
-    /// Places for password checks that take long, shared by all shards.
-    logins: Arc<Semaphore>,
-    /// The same for handshakes.
-    handshakes: Arc<Semaphore>,
+    /// Places for password checks and handshakes, shared by all shards.
+    places: Places,
     /// What is offered to clients.
     tls: Arc<ClientTls>,
     broker: Arc<Broker>,
@@ -188,8 +200,7 @@ fn run(
         flush_pending: Cell::new(false),
         mailbox,
         control,
-        logins: places.logins,
-        handshakes: places.handshakes,
+        places,
         tls,
         broker,
     });
@@ -239,7 +250,12 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 async fn housekeeper(local: Rc<Local>) {
     loop {
         tokio::time::sleep(HOUSEKEEPING).await;
-        local.shard.borrow_mut().maintain();
+        local.shard.borrow_mut().maintain(Instant::now());
+        let refused = local.tls.take_refused();
+        if refused > 0 {
+            let what = format_args!("Rejected {refused} connections due to TLS rate limiting");
+            local.broker.log().write(Level::Warn, what);
+        }
     }
 }
 

@@ -7,13 +7,13 @@
 use super::link::{Link, Notice};
 use super::secure::Tls;
 use super::socket::{SecureSocket, Socket};
+use super::upgrade::Approach;
 use super::websocket::{Framed, Frames, Incoming, Wish};
 use super::{Local, Mail};
-use crate::tls::{ClientOffer, details};
+use crate::tls::details;
 use crate::websocket::Upgraded;
 use bytes::{BufMut, Bytes, BytesMut};
-use myelin_broker::{AuthTask, Endpoint, Entrance, Level, Refreshed, Session, Sink, Verdict, Why};
-use myelin_conf::options::HandshakeFirst;
+use myelin_broker::{AuthTask, Endpoint, Entrance, Greeting, Level, Refreshed, Session, Sink, Verdict, Why};
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::{Allowance, Receiver, Sender};
 use std::cell::RefMut;
@@ -116,15 +116,15 @@ pub(super) fn open(
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
-    let offer = local.tls.get();
-    let tls = offer.as_ref().map(|_| Tls::new());
+    let approach = Approach::of(&local.tls);
+    let tls = approach.tls.as_ref().map(|_| Tls::new());
     let sink: Box<dyn Sink> = match &tls {
         Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
         None => Box::new(plain),
     };
     let conn = local.broker.connect(Endpoint { peer, start: SystemTime::now() }, sink);
     let link = Link::new(conn, write, tls, None);
-    begin(local, link, read, None, offer)
+    begin(local, link, read, None, approach.first_greeting(), approach.steps())
 }
 
 /// The same for a connection that has become a WebSocket.
@@ -158,7 +158,8 @@ pub(super) fn open_upgraded(
     let conn = local.broker.connect_by(Some(Box::new(entrance)), endpoint, Box::new(sink));
     let link = Link::new(conn, write, tls, Some(frames));
     let receiver = Receiver::new(upgrade.is_masked, upgrade.taste.compresses);
-    begin(local, link, read, Some(Incoming::new(receiver)), None)
+    let greeting = local.tls.get().map(|offer| offer.greeting()).unwrap_or_default();
+    begin(local, link, read, Some(Incoming::new(receiver)), Some(greeting), None)
 }
 
 fn begin(
@@ -166,14 +167,13 @@ fn begin(
     link: Rc<Link>,
     read: OwnedReadHalf,
     frames: Option<Box<Incoming>>,
-    offer: Option<Arc<ClientOffer>>,
+    greeting: Option<Greeting>,
+    approach: Option<Box<Approach>>,
 ) -> impl Future<Output = ()> + use<> {
     let conn = Arc::clone(&link.conn);
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&link));
     let now = Instant::now();
-    let is_silent = offer.as_ref().is_some_and(|offer| offer.first != HandshakeFirst::No);
-    let open = if is_silent { Session::open_in_silence } else { Session::open };
-    let (session, verdict) = open(&mut local.shard.borrow_mut(), conn, now);
+    let (session, verdict) = Session::open_with(&mut local.shard.borrow_mut(), conn, now, greeting);
     let alarm = session.deadline();
     local.timers.enter(alarm, session.conn().cid());
     local.flush_soon();
@@ -190,14 +190,14 @@ fn begin(
         turn_began: now,
         alarm,
     };
-    serve(reader, verdict, offer)
+    serve(reader, verdict, approach)
 }
 
-async fn serve(mut reader: Reader, verdict: Verdict, offer: Option<Arc<ClientOffer>>) {
-    let reason = match (verdict, offer) {
+async fn serve(mut reader: Reader, verdict: Verdict, approach: Option<Box<Approach>>) {
+    let reason = match (verdict, approach) {
         (Verdict::Close(reason), _) => reason,
         (Verdict::Go, None) => reader.run().await,
-        (Verdict::Go, Some(offer)) => match Box::pin(reader.secure(offer)).await {
+        (Verdict::Go, Some(approach)) => match Box::pin(reader.enter(*approach)).await {
             Ok(()) => reader.run().await,
             Err(reason) => reason,
         },
@@ -209,9 +209,9 @@ async fn serve(mut reader: Reader, verdict: Verdict, offer: Option<Arc<ClientOff
 impl Reader {
     /// Works until the connection ends, and says why it did.
     async fn run(&mut self) -> CloseReason {
+        // Something may have come with what was read to find out who the client is.
+        let mut step = if self.held.is_empty() { Ok(Step::Read) } else { self.resume() };
         loop {
-            let event = poll_fn(|cx| self.poll(cx)).await;
-            let mut step = self.handle(event);
             loop {
                 match step {
                     Ok(Step::Read) => break,
@@ -232,7 +232,19 @@ impl Reader {
                     Err(reason) => return reason,
                 }
             }
+            let event = poll_fn(|cx| self.poll(cx)).await;
+            step = self.handle(event);
         }
+    }
+
+    /// Keeps what was read before its time, for whoever reads next.
+    pub(super) fn hold_back(&mut self, bytes: &[u8]) {
+        self.held = BytesMut::from(bytes);
+    }
+
+    /// What was kept so.
+    pub(super) fn held_back(&self) -> &[u8] {
+        &self.held
     }
 
     fn handle(&mut self, event: Event) -> Result<Step, CloseReason> {
@@ -467,9 +479,10 @@ impl Reader {
     }
 
     /// Checks credentials where it may take long, a few at a time; not those of a client that has left.
-    fn authenticate(&self, task: AuthTask) {
+    fn authenticate(&self, task: Box<AuthTask>) {
         let (mailbox, conn) = (self.local.mailbox.clone(), Arc::clone(&self.link.conn));
-        let places = Arc::clone(&self.local.logins);
+        let places = &self.local.places;
+        let places = Arc::clone(if task.may_wait() { &places.lookups } else { &places.logins });
         self.local.control.spawn(async move {
             let Ok(_place) = places.acquire().await else { return };
             if conn.close_requested().is_some() {
@@ -580,7 +593,7 @@ mod tests {
     /// What an idle connection costs is mostly this future; it must not grow unnoticed.
     #[test]
     fn an_idle_connection_is_small() {
-        fn size_of_future<F: Future>(_: fn(Reader, Verdict, Option<Arc<ClientOffer>>) -> F) -> usize {
+        fn size_of_future<F: Future>(_: fn(Reader, Verdict, Option<Box<Approach>>) -> F) -> usize {
             std::mem::size_of::<F>()
         }
         assert!(size_of_future(serve) <= 1152, "{}", size_of_future(serve));

@@ -1,27 +1,19 @@
 //! TLS under a connection: the handshake, and then the bytes.
 //!
 //! Only the owner shard encrypts and decrypts, and only it writes the socket; another shard that holds the
-//! outbox's claim is told that the socket is blocked, and the claim comes here (house.md 3.6). The handshake
-//! costs a millisecond of computing, so it runs elsewhere: waiting on the control runtime, computing on its
-//! threads for blocking work.
+//! outbox's claim is told that the socket is blocked, and the claim comes here (house.md 3.6). How it comes to
+//! that is in `handshake`.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::ThreadId;
 
-use crate::fault;
-use crate::tls::{NO_HANDSHAKE, words};
-use rustls::{ServerConfig, ServerConnection};
+use rustls::ServerConnection;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::Semaphore;
-
-/// The first byte of a handshake.
-pub(super) const HANDSHAKE: u8 = 0x16;
 
 /// The longest record, with room to spare.
 const RECORD: usize = 18 * 1024;
@@ -255,7 +247,7 @@ enum Plain {
 }
 
 /// A socket for rustls, which does not wait.
-struct Socket<'a>(&'a TcpStream);
+pub(super) struct Socket<'a>(pub(super) &'a TcpStream);
 
 impl Write for Socket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -292,83 +284,4 @@ impl Read for Polled<'_, '_, '_> {
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
-}
-
-/// Does the handshake with `peer`. INFO must be out. `places` are for what takes computing.
-///
-/// # Errors
-/// In words for the log.
-pub(crate) async fn handshake(
-    socket: Arc<OwnedWriteHalf>,
-    peer: SocketAddr,
-    config: Arc<ServerConfig>,
-    places: &Semaphore,
-) -> Result<ServerConnection, String> {
-    let stream: &TcpStream = (*socket).as_ref();
-    let mut first = [0];
-    // A socket that was reset no longer knows whose it was, and this one may have been already.
-    let ends = (stream.local_addr(), peer);
-    let reading = |error| transfer(&ends, "read", &error);
-    let writing = |error| transfer(&ends, "write", &error);
-    if stream.peek(&mut first).await.map_err(reading)? == 0 {
-        return Err("EOF".to_owned());
-    }
-    if first != [HANDSHAKE] {
-        return Err(NO_HANDSHAKE.to_owned());
-    }
-    let mut connection = ServerConnection::new(config).map_err(|error| words(&error))?;
-    loop {
-        while connection.wants_write() {
-            match connection.write_tls(&mut Socket(stream)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    stream.writable().await.map_err(writing)?;
-                }
-                written => drop(written.map_err(writing)?),
-            }
-        }
-        if !connection.is_handshaking() {
-            return Ok(connection);
-        }
-        match connection.read_tls(&mut Socket(stream)) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                stream.readable().await.map_err(reading)?;
-                continue;
-            }
-            Ok(0) => return Err("EOF".to_owned()),
-            read => drop(read.map_err(reading)?),
-        }
-        let (mut advanced, processed) = compute(connection, places).await?;
-        if let Err(error) = processed {
-            // The alert, if the socket takes it.
-            while advanced.wants_write() && advanced.write_tls(&mut Socket(stream)).is_ok() {}
-            return Err(words(&error));
-        }
-        connection = advanced;
-    }
-}
-
-/// The addresses of a connection, ours first.
-type Ends = (io::Result<SocketAddr>, SocketAddr);
-
-/// Why bytes of a handshake did not come through, as Go words it.
-fn transfer(ends: &Ends, what: &str, error: &io::Error) -> String {
-    let error = fault::words(error);
-    match ends {
-        (Ok(ours), theirs) => format!("{what} tcp {ours}->{theirs}: {what}: {error}"),
-        _ => format!("{what}: {error}"),
-    }
-}
-
-/// Works on what was read, where it holds up nobody: thousands of clients that come back at once would
-/// otherwise keep the control runtime from accepting, monitoring and signals for seconds.
-async fn compute(
-    mut connection: ServerConnection,
-    places: &Semaphore,
-) -> Result<(ServerConnection, Result<(), rustls::Error>), String> {
-    let Ok(_place) = places.acquire().await else { return Err("EOF".to_owned()) };
-    let computing = tokio::task::spawn_blocking(move || {
-        let processed = connection.process_new_packets().map(drop);
-        (connection, processed)
-    });
-    computing.await.map_err(|error| error.to_string())
 }

@@ -55,7 +55,8 @@ fn services_that_always_have_more_to_do_leave_time_for_others() {
         Broker::new(Settings::default(), AuthConfig::open(), &[], None, Info::default(), Arc::new(NoLog));
     let control = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let places = Places::new(1);
-    let shard = ShardThread::start(0, &broker.unwrap(), control.handle(), &places, &Arc::default()).unwrap();
+    let shard =
+        ShardThread::start(0, &broker.unwrap(), control.handle(), &places, &ClientTls::new(false)).unwrap();
     let (tell, told) = channel();
     let busy = Arc::new_cyclic(|itself| Busy {
         itself: itself.clone(),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use myelin_broker::TlsDetails;
+use myelin_broker::{Greeting, TlsDetails};
 use myelin_conf::options::{HandshakeFirst, Options};
 use myelin_wire::info::Info;
 use rustls::{
@@ -12,23 +12,45 @@ use rustls::{
     ServerConnection,
 };
 
-use super::peer::describe;
+use super::peer::{describe, names};
+use super::rate::Rate;
 use super::suites::{suite_name, version_name};
-use super::{Offer, Peers, offer};
+use super::{Offer, Peers, Staple, offer};
+use crate::ocsp::PeerCheck;
 
 /// What new clients are offered now. It can be exchanged while the server runs; connections that exist keep
 /// what they have.
-#[derive(Debug, Default)]
-pub(crate) struct ClientTls(RwLock<Option<Arc<ClientOffer>>>);
+#[derive(Debug)]
+pub(crate) struct ClientTls {
+    offer: RwLock<Option<Arc<ClientOffer>>>,
+    rate: Rate,
+    /// A proxy may stand in front of clients and say who they are.
+    pub(crate) expects_proxy: bool,
+}
 
 impl ClientTls {
+    /// No TLS, until something else is [set](Self::set).
+    pub(crate) fn new(expects_proxy: bool) -> Arc<Self> {
+        Arc::new(Self { offer: RwLock::default(), rate: Rate::default(), expects_proxy })
+    }
+
     /// `None` where clients do without TLS.
     pub(crate) fn get(&self) -> Option<Arc<ClientOffer>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.offer.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn set(&self, offer: Option<ClientOffer>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = offer.map(Arc::new);
+        *self.offer.write().unwrap_or_else(PoisonError::into_inner) = offer.map(Arc::new);
+    }
+
+    /// Whether a handshake by that offer may begin now.
+    pub(crate) fn allows(&self, offer: &ClientOffer, now: Instant) -> bool {
+        offer.rate_limit.is_none_or(|limit| self.rate.allows(limit, now))
+    }
+
+    /// How many handshakes were refused since this was last asked.
+    pub(crate) fn take_refused(&self) -> u64 {
+        self.rate.take_refused()
     }
 }
 
@@ -36,6 +58,10 @@ impl ClientTls {
 #[derive(Debug)]
 pub(crate) struct ClientOffer {
     pub(crate) config: Arc<ServerConfig>,
+    /// What proof is shown with the first certificate.
+    pub(crate) staple: Arc<Staple>,
+    /// Whether the certificates of clients were revoked, where that is asked.
+    pub(crate) revocation: Option<Arc<PeerCheck>>,
     /// When the handshake comes.
     pub(crate) first: HandshakeFirst,
     /// Time for the handshake.
@@ -44,10 +70,12 @@ pub(crate) struct ClientOffer {
     pub(crate) is_optional: bool,
     /// Clients must show a certificate.
     pub(crate) is_verified: bool,
+    /// Handshakes per second.
+    rate_limit: Option<u64>,
     /// SHA-256 of the public keys that are accepted, in hex; empty for all.
     pinned: BTreeSet<String>,
-    /// What the operator should know, one sentence each.
-    pub(crate) notes: Vec<String>,
+    /// What the operator should know.
+    pub(crate) note: Option<String>,
 }
 
 impl ClientOffer {
@@ -57,23 +85,37 @@ impl ClientOffer {
     /// When its certificates are no good.
     pub(crate) fn of(options: &Options) -> Result<Option<Self>, String> {
         let Some(tls) = &options.tls else { return Ok(None) };
-        let Offer { config, notes } = offer(tls, Peers::AsConfigured)?;
+        let Offer { config, staple, note } = offer(tls, Peers::AsConfigured)?;
         Ok(Some(Self {
             config: Arc::new(config),
+            staple,
+            revocation: None,
             first: tls.handshake_first,
             timeout: options.tls_timeout(),
             is_optional: options.allow_non_tls,
             is_verified: tls.verify,
+            rate_limit: tls.connection_rate_limit,
             pinned: tls.pinned_certs.clone(),
-            notes,
+            note,
         }))
     }
 
-    /// Says in INFO what clients are to do.
+    /// What the first INFO says.
+    pub(crate) fn greeting(&self) -> Greeting {
+        Greeting {
+            tls_required: !self.is_optional,
+            tls_available: self.is_optional,
+            tls_verify: self.is_verified,
+            hides_ip: false,
+        }
+    }
+
+    /// Says in later INFO what clients are to do.
     pub(crate) fn advertise(offer: Option<&Self>, info: &mut Info) {
-        info.tls_required = offer.is_some_and(|offer| !offer.is_optional);
-        info.tls_available = offer.is_some_and(|offer| offer.is_optional);
-        info.tls_verify = offer.is_some_and(|offer| offer.is_verified);
+        let greeting = offer.map(Self::greeting).unwrap_or_default();
+        info.tls_required = greeting.tls_required;
+        info.tls_available = greeting.tls_available;
+        info.tls_verify = greeting.tls_verify;
     }
 
     /// Whether the peer's public key is one of those that are pinned, where any are.
@@ -95,6 +137,7 @@ pub(crate) fn details(connection: &ServerConnection, is_first: bool) -> TlsDetai
             .map_or_else(String::new, |suite| suite_name(suite.suite())),
         is_first,
         peer_certs: connection.peer_certificates().into_iter().flatten().filter_map(describe).collect(),
+        certificate: connection.peer_certificates().and_then(|chain| names(chain.first()?)).map(Arc::new),
     }
 }
 

@@ -105,6 +105,11 @@ fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 }
 
 fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    if is_encrypted(pem) {
+        // Compat: the reference says no more than that it cannot parse it.
+        let advice = "it is encrypted, and nobody is asked for its password: store it without one";
+        return Err(format!("tls: failed to parse private key: {advice}"));
+    }
     if let Ok(key) = PrivateKeyDer::from_pem_slice(pem) {
         return Ok(key);
     }
@@ -122,6 +127,17 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
              PEM blocks of the following types: [{}]",
             labels.join(" ")
         ),
+    })
+}
+
+/// Whether the first key in the file is encrypted, in either of the two ways.
+fn is_encrypted(pem: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(pem);
+    let mut blocks = text.split("-----BEGIN ").skip(1).filter_map(|block| block.split_once("-----"));
+    let key = blocks.find(|(label, _)| label.ends_with("PRIVATE KEY"));
+    key.is_some_and(|(label, body)| {
+        let mut head = body.lines().take_while(|line| !line.starts_with("-----END"));
+        label == "ENCRYPTED PRIVATE KEY" || head.any(|line| line.trim_end() == "Proc-Type: 4,ENCRYPTED")
     })
 }
 

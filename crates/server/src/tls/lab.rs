@@ -36,8 +36,17 @@ impl Lab {
         let mut params = CertificateParams::new(hosts).unwrap();
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        self.write(&format!("{name}.pem"), params.signed_by(&key, &self.ca).unwrap().pem().as_bytes());
+        self.sign_params(name, &params, &KeyPair::generate().unwrap());
+    }
+
+    /// The same for a key that is there already.
+    pub(crate) fn sign_key(&self, name: &str, hosts: &[&str], key: &KeyPair) {
+        let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
+        self.sign_params(name, &CertificateParams::new(hosts).unwrap(), key);
+    }
+
+    fn sign_params(&self, name: &str, params: &CertificateParams, key: &KeyPair) {
+        self.write(&format!("{name}.pem"), params.signed_by(key, &self.ca).unwrap().pem().as_bytes());
         self.write(&format!("{name}.key"), key.serialize_pem().as_bytes());
     }
 

@@ -9,6 +9,7 @@ mod files;
 #[cfg(test)]
 pub(crate) mod lab;
 mod peer;
+mod rate;
 mod resolver;
 mod suites;
 #[cfg(test)]
@@ -25,7 +26,10 @@ use rustls::version::{TLS12, TLS13};
 
 pub(crate) use clients::{ClientOffer, ClientTls, NO_HANDSHAKE, details, words};
 use files::{Authorities, Identity};
+pub(crate) use peer::subject;
 use resolver::Certificates;
+pub(crate) use resolver::Staple;
+use rustls::pki_types::CertificateDer;
 
 /// Opens every file that a `tls{}` block names.
 ///
@@ -35,6 +39,14 @@ pub fn inspect(options: &TlsOptions) -> Result<(), String> {
     Identity::open(&options.identity)?;
     Authorities::open(options.ca_file.as_deref())?;
     Ok(())
+}
+
+/// Who may sign the certificates of peers: those of `ca_file`, or else of the system.
+///
+/// # Errors
+/// When the file is no good.
+pub(crate) fn authorities(options: &TlsOptions) -> Result<Vec<CertificateDer<'static>>, String> {
+    Ok(Authorities::open(options.ca_file.as_deref())?.anchors().1)
 }
 
 /// When the first certificate of a `tls{}` block expires, if its files can be read.
@@ -55,8 +67,10 @@ pub(crate) enum Peers {
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) config: ServerConfig,
-    /// Names that were configured and are not spoken, one sentence each.
-    pub(crate) notes: Vec<String>,
+    /// What proof is shown with the first certificate.
+    pub(crate) staple: Arc<Staple>,
+    /// Names that were configured and are not spoken, in one sentence.
+    pub(crate) note: Option<String>,
 }
 
 /// What a listener with these options offers.
@@ -64,8 +78,8 @@ pub(crate) struct Offer {
 /// # Errors
 /// As [`inspect`], and when nothing is left of what was configured that Myelin speaks.
 pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String> {
-    let mut notes = Vec::new();
-    let provider = Arc::new(suites::provider(options, &mut notes));
+    let (provider, note) = suites::provider(options);
+    let provider = Arc::new(provider);
     let identity = Identity::open(&options.identity)?;
     let authorities = Authorities::open(options.ca_file.as_deref())?;
     let mut versions = vec![&TLS13];
@@ -81,11 +95,12 @@ pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String>
         }
         _ => builder.with_no_client_auth(),
     };
-    let mut config = builder.with_cert_resolver(Arc::new(Certificates::new(identity)));
+    let staple = Staple::new(&identity);
+    let mut config = builder.with_cert_resolver(Arc::new(Certificates::new(identity, &staple)));
     // Compat: Go has its own order of preference.
     config.ignore_client_order = true;
     resume(&mut config);
-    Ok(Offer { config, notes })
+    Ok(Offer { config, staple, note })
 }
 
 /// Sessions are resumed by tickets that only this process can read: nothing is remembered for anybody.

@@ -2,9 +2,12 @@
 
 use std::fmt::Write;
 
+use myelin_auth::{ClientCertificate, DistinguishedName};
 use myelin_broker::PeerCertificate;
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
+use x509_parser::asn1_rs::{Any, Tag};
+use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
@@ -21,6 +24,9 @@ const PARTS: [(&str, &str); 9] = [
     ("2.5.4.6", "C"),
 ];
 
+/// Attributes that only users by certificate know.
+const DOMAIN_COMPONENT: (&str, &str) = ("0.9.2342.19200300.100.1.25", "DC");
+
 /// Describes a certificate; `None` if it cannot be read.
 pub(super) fn describe(cert: &CertificateDer<'_>) -> Option<PeerCertificate> {
     let (_, parsed) = X509Certificate::from_der(cert).ok()?;
@@ -29,6 +35,12 @@ pub(super) fn describe(cert: &CertificateDer<'_>) -> Option<PeerCertificate> {
         spki_sha256: sha256(parsed.public_key().raw),
         cert_sha256: sha256(cert),
     })
+}
+
+/// The subject of a certificate, in the words of logs.
+pub(crate) fn subject(cert: &[u8]) -> String {
+    let parsed = X509Certificate::from_der(cert);
+    parsed.map_or_else(|_| String::new(), |(_, cert)| known(&attributes(cert.subject())).join(","))
 }
 
 fn sha256(bytes: &[u8]) -> String {
@@ -43,11 +55,60 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// What a certificate says of whose it is; `None` if it cannot be read.
+pub(super) fn names(cert: &CertificateDer<'_>) -> Option<ClientCertificate> {
+    let (_, parsed) = X509Certificate::from_der(cert).ok()?;
+    let mut names = ClientCertificate {
+        subject: known(&attributes(parsed.subject())).join(","),
+        domain_components: domain_components(parsed.subject()),
+        distinguished_name: distinguished_name(parsed.subject()),
+        ..ClientCertificate::default()
+    };
+    let alternatives = parsed.subject_alternative_name().ok().flatten();
+    for name in alternatives.iter().flat_map(|alternatives| &alternatives.value.general_names) {
+        match name {
+            GeneralName::RFC822Name(email) => names.emails.push((*email).to_owned()),
+            GeneralName::DNSName(host) => names.dns_names.push((*host).to_owned()),
+            GeneralName::URI(uri) => names.uris.push((*uri).to_owned()),
+            _ => {}
+        }
+    }
+    Some(names)
+}
+
+/// The subject with all that stands in it, or nothing at all: what is left out could be somebody else's.
+fn distinguished_name(name: &X509Name<'_>) -> Option<DistinguishedName> {
+    let label = |part: &AttributeTypeAndValue<'_>| {
+        let id = part.attr_type().to_id_string();
+        let known = PARTS.iter().chain([&DOMAIN_COMPONENT]).find(|(known, _)| *known == id);
+        known.map(|(_, label)| (*label).to_owned())
+    };
+    let attribute = |part: &AttributeTypeAndValue<'_>| Some((label(part)?, text(part)?.into_bytes()));
+    let relative = name.iter_rdn().map(|relative| relative.iter().map(attribute).collect());
+    DistinguishedName::from_certificate(relative.collect::<Option<_>>()?)
+}
+
+fn domain_components(name: &X509Name<'_>) -> String {
+    let (id, label) = DOMAIN_COMPONENT;
+    let parts = attributes(name).into_iter().filter(|(found, _)| found == id);
+    parts.map(|(_, text)| format!("{label}={text}")).collect::<Vec<_>>().join(",")
+}
+
+/// Identifiers and texts; what is no text is left out.
+fn attributes(name: &X509Name<'_>) -> Vec<(String, String)> {
+    name.iter_attributes().filter_map(|part| Some((part.attr_type().to_id_string(), text(part)?))).collect()
+}
+
 fn name(name: &X509Name<'_>) -> String {
-    let attributes: Vec<_> = name
-        .iter_attributes()
-        .filter_map(|part| Some((part.attr_type().to_id_string(), text(part)?)))
-        .collect();
+    let attributes = attributes(name);
+    let is_other = |id: &str| PARTS.iter().all(|(known, _)| *known != id);
+    let others = attributes.iter().rev().filter(|(id, _)| is_other(id));
+    let others = others.map(|(id, text)| format!("{id}=#{}", hex(&der(text))));
+    known(&attributes).into_iter().chain(others).collect::<Vec<_>>().join(",")
+}
+
+/// The parts that Go has fields for.
+fn known(attributes: &[(String, String)]) -> Vec<String> {
     let known = PARTS.iter().filter_map(|(id, label)| {
         let values = attributes.iter().filter(|(found, _)| found == id);
         let mut values: Vec<_> = values.map(|(_, text)| format!("{label}={}", escaped(text))).collect();
@@ -57,13 +118,20 @@ fn name(name: &X509Name<'_>) -> String {
         }
         (!values.is_empty()).then(|| values.join("+"))
     });
-    let is_other = |id: &str| PARTS.iter().all(|(known, _)| *known != id);
-    let others = attributes.iter().rev().filter(|(id, _)| is_other(id));
-    known.chain(others.map(|(id, text)| format!("{id}=#{}", hex(&der(text))))).collect::<Vec<_>>().join(",")
+    known.collect()
 }
 
+/// The text of an attribute, in any of the types that Go reads as text.
 fn text(part: &AttributeTypeAndValue<'_>) -> Option<String> {
-    part.as_str().map(str::to_owned).ok()
+    let value: &Any<'_> = part.attr_value();
+    match value.tag() {
+        Tag::BmpString => {
+            let units = value.data.chunks(2).map(|unit| Some(u16::from_be_bytes(unit.try_into().ok()?)));
+            String::from_utf16(&units.collect::<Option<Vec<_>>>()?).ok()
+        }
+        Tag::T61String => String::from_utf8(value.data.to_vec()).ok(),
+        _ => part.as_str().map(str::to_owned).ok(),
+    }
 }
 
 /// As RFC 2253 asks for.

@@ -36,26 +36,27 @@ const GROUPS: [(Curve, &dyn SupportedKxGroup); 5] = [
     (Curve::P384, kx_group::SECP384R1),
 ];
 
-/// The cryptography for a listener; `notes` receives what is configured and not spoken.
-pub(super) fn provider(options: &TlsOptions, notes: &mut Vec<String>) -> CryptoProvider {
+/// The cryptography for a listener, and what is configured and not spoken, in one sentence.
+pub(super) fn provider(options: &TlsOptions) -> (CryptoProvider, Option<String>) {
     let mut cipher_suites = ALWAYS.to_vec();
     let is_chosen =
         |name: &str| options.cipher_suites.as_ref().is_none_or(|list| list.iter().any(|s| s.name() == name));
     cipher_suites.extend(CHOSEN.iter().filter(|(name, _)| is_chosen(name)).map(|(_, suite)| *suite));
-    for name in options.cipher_suites.iter().flatten().map(|suite| suite.name()) {
-        if !ALWAYS_NAMES.contains(&name) && !CHOSEN.iter().any(|(known, _)| *known == name) {
-            notes.push(format!("TLS cipher suite {name} is not offered by Myelin"));
-        }
-    }
     let is_wanted =
         |curve: Curve| options.curve_preferences.as_ref().is_none_or(|list| list.contains(&curve));
     let kx_groups = GROUPS.iter().filter(|(curve, _)| is_wanted(*curve)).map(|(_, group)| *group).collect();
-    for curve in options.curve_preferences.iter().flatten() {
-        if !GROUPS.iter().any(|(known, _)| known == curve) {
-            notes.push(format!("TLS curve {} is not offered by Myelin", curve.name()));
-        }
-    }
-    CryptoProvider { cipher_suites, kx_groups, ..default_provider() }
+    (CryptoProvider { cipher_suites, kx_groups, ..default_provider() }, note(options))
+}
+
+fn note(options: &TlsOptions) -> Option<String> {
+    let is_offered =
+        |name: &str| ALWAYS_NAMES.contains(&name) || CHOSEN.iter().any(|(known, _)| *known == name);
+    let suites = options.cipher_suites.iter().flatten().map(|suite| suite.name());
+    let curves = options.curve_preferences.iter().flatten();
+    let curves = curves.filter(|curve| !GROUPS.iter().any(|(known, _)| known == *curve));
+    let missing: Vec<_> =
+        suites.filter(|name| !is_offered(name)).chain(curves.map(|curve| curve.name())).collect();
+    (!missing.is_empty()).then(|| format!("TLS: Myelin does not offer {}", missing.join(", ")))
 }
 
 /// The name that Go has for a suite.

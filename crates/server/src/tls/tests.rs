@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use myelin_conf::options::TlsOptions;
+use myelin_wire::der::{Reader, tag};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, NamedGroup, ServerConnection};
 
@@ -124,16 +125,14 @@ fn versions_suites_and_curves_are_what_is_configured() {
         "cipher_suites: [TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA]",
     );
     let offer = offered(&chosen);
-    assert_eq!(
-        offer.notes,
-        ["TLS cipher suite TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA is not offered by Myelin"]
-    );
+    let note = "TLS: Myelin does not offer TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA";
+    assert_eq!(offer.note.as_deref(), Some(note));
     let server = handshake(offer, old(), "localhost").unwrap();
     let suite = server.negotiated_cipher_suite().unwrap().suite();
     assert_eq!(suite_name(suite), "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256");
     assert!(handshake(offered(&with("min_version: \"1.3\"")), old(), "localhost").is_err());
     let offer = offered(&with("curve_preferences: [CurveP521, CurveP384]"));
-    assert_eq!(offer.notes, ["TLS curve CurveP521 is not offered by Myelin"]);
+    assert_eq!(offer.note.as_deref(), Some("TLS: Myelin does not offer CurveP521"));
     let server = handshake(offer, lab.client(None), "localhost").unwrap();
     assert_eq!(server.negotiated_key_exchange_group().unwrap().name(), NamedGroup::secp384r1);
     assert!(super::offer(&with("curve_preferences: [CurveP521]"), Peers::AsConfigured).is_err());
@@ -170,6 +169,44 @@ fn the_certificate_that_bears_the_name_is_shown() {
         handshake(offered(&options), lab.client(None), name).expect(name);
     }
     assert!(handshake(offered(&options), lab.client(None), "c.example").is_err());
+}
+
+/// What is inside of a key in PKCS#8, in the form that it had before.
+fn older_form(key: &rcgen::KeyPair, label: &str) -> String {
+    let whole = key.serialize_der();
+    let mut parts = Reader::new(&whole).within(tag::SEQUENCE).unwrap();
+    parts.next(tag::INTEGER).unwrap();
+    parts.next(tag::SEQUENCE).unwrap();
+    let inner = crate::ocsp::to_base64(parts.next(tag::OCTET_STRING).unwrap().content);
+    let lines: Vec<_> = inner.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+#[test]
+fn keys_may_have_any_of_the_forms_that_people_have() {
+    let lab = Lab::new();
+    let options = lab.server();
+    for (algorithm, label) in [
+        (&rcgen::PKCS_RSA_SHA256, Some("RSA PRIVATE KEY")),
+        (&rcgen::PKCS_ECDSA_P256_SHA256, Some("EC PRIVATE KEY")),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, Some("EC PRIVATE KEY")),
+        (&rcgen::PKCS_ED25519, None),
+    ] {
+        let key = rcgen::KeyPair::generate_for(algorithm).unwrap();
+        lab.sign_key("server", &["localhost"], &key);
+        handshake(offered(&options), lab.client(None), "localhost").unwrap();
+        let Some(label) = label else { continue };
+        let older = older_form(&key, label);
+        // As openssl writes it, with the curve in front.
+        let curve = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
+        for text in [older.clone(), format!("{curve}{older}")] {
+            lab.write("server.key", text.as_bytes());
+            handshake(offered(&options), lab.client(None), "localhost").unwrap();
+        }
+        let head = format!("BEGIN {label}-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n");
+        lab.write("server.key", older.replace(&format!("BEGIN {label}-----\n"), &head).as_bytes());
+        assert!(inspect(&options).unwrap_err().contains("tls: failed to parse private key: it is encrypted"));
+    }
 }
 
 #[test]

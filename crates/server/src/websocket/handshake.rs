@@ -2,8 +2,8 @@
 
 use super::channel::Channel;
 use super::{Security, Site, Upgraded};
-use crate::shard;
-use crate::tls::{NO_HANDSHAKE, details};
+use crate::shard::{self, HANDSHAKE};
+use crate::tls::details;
 use jiff::Timestamp;
 use myelin_wire::websocket::upgrade::{LONGEST_REQUEST, Refusal, Target, end_of_head, judge};
 use rustls::ServerConnection;
@@ -79,23 +79,26 @@ async fn encrypt(
     site: &Site,
     security: &Security,
 ) -> Result<Channel, Failure> {
+    let mut first = [0];
+    if stream.peek(&mut first).await.is_ok_and(|read| read == 1 && first != [HANDSHAKE])
+        && speaks_http(&stream).await
+    {
+        let mut channel = Channel { stream, security: None };
+        let text = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+        let _ = channel.write(text.as_bytes()).await;
+        channel.close().await;
+        return Err(Failure::Tls(NOT_ENCRYPTED.to_owned()));
+    }
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let config = Arc::clone(&security.config);
-    let shaken = shard::handshake(Arc::clone(&write), peer, config, &site.handshakes).await;
+    let shaken = shard::handshake(Arc::clone(&write), peer, config, site.places.clone(), Vec::new()).await;
     let stream = Arc::into_inner(write).and_then(|write| read.reunite(write).ok()).ok_or(Failure::Gone)?;
     match shaken {
         Ok(connection) if is_accepted(&connection, security) => {
             Ok(Channel { stream, security: Some(connection) })
         }
         Ok(_) => Err(Failure::Tls("certificate not pinned".to_owned())),
-        Err(error) if error == NO_HANDSHAKE && speaks_http(&stream).await => {
-            let mut channel = Channel { stream, security: None };
-            let text = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-            let _ = channel.write(text.as_bytes()).await;
-            channel.close().await;
-            Err(Failure::Tls(NOT_ENCRYPTED.to_owned()))
-        }
         Err(error) => Err(Failure::Tls(error)),
     }
 }

@@ -10,7 +10,7 @@ mod handshake;
 use crate::fault;
 use crate::listener::{Acceptor, bind, place};
 use crate::logging::Logger;
-use crate::shard::{Mail, Mailbox};
+use crate::shard::{Mail, Mailbox, Places};
 use crate::tls::{Offer, Peers, offer};
 use handshake::{Failure, shake};
 use myelin_auth::ConnectionType;
@@ -63,7 +63,8 @@ impl Security {
     }
 
     fn from(tls: &TlsOptions) -> Result<(Self, Vec<String>), String> {
-        let Offer { config, notes } = offer(tls, Peers::AsConfigured)?;
+        let Offer { config, note, .. } = offer(tls, Peers::AsConfigured)?;
+        let notes = Vec::from_iter(note);
         Ok((Self { config: Arc::new(config), pinned: tls.pinned_certs.clone() }, notes))
     }
 }
@@ -75,7 +76,7 @@ struct Site {
     security: Option<RwLock<Arc<Security>>>,
     timeout: Duration,
     /// Places for what takes computing, shared with the clients' handshakes.
-    handshakes: Arc<Semaphore>,
+    places: Places,
     log: Arc<Logger>,
 }
 
@@ -101,7 +102,7 @@ impl Listening {
     pub(crate) fn start(
         options: &Options,
         shards: Vec<Mailbox>,
-        handshakes: &Arc<Semaphore>,
+        places: &Places,
         log: &Arc<Logger>,
     ) -> Result<Option<Self>, String> {
         let websocket = &options.websocket;
@@ -123,7 +124,7 @@ impl Listening {
             door: door(websocket, address.port(), security.is_some()),
             security: security.map(|(security, _)| RwLock::new(Arc::new(security))),
             timeout: websocket.handshake_timeout.unwrap_or(PATIENCE),
-            handshakes: Arc::clone(handshakes),
+            places: places.clone(),
             log: Arc::clone(log),
         });
         let acceptor = Acceptor::new(listener, Arc::clone(log));

@@ -358,7 +358,7 @@ impl Drop for Quiet {
 }
 
 /// Ours, and the reference where there is one.
-fn programs() -> Vec<PathBuf> {
+pub(crate) fn programs() -> Vec<PathBuf> {
     let reference = implementation::reference();
     if let Err(why) = &reference {
         eprintln!("not compared: {why}");

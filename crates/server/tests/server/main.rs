@@ -4,20 +4,27 @@
 //! Every test starts its own server and waits for conditions, never for time; [`PATIENCE`] is only what a
 //! failing test costs.
 
+mod accounts;
 mod authentication;
+mod certificates;
 mod client;
 mod commandline;
+mod floods;
 mod hostile;
+mod identity;
 mod jetstream;
 mod lifecycle;
 mod logging;
 mod monitoring;
 mod order;
 mod process;
+mod proxied;
 mod queues;
 mod raw;
 mod reload;
 mod resources;
+mod responder;
+mod revocation;
 mod slow;
 mod tls;
 mod websocket;

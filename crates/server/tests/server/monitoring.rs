@@ -111,6 +111,75 @@ fn a_server_without_accounts_shows_the_global_one() {
     });
 }
 
+/// What accounts let each other have. The reference lists it in no order, and imports of its own services beside it.
+fn exchange(page: &Value, account: &str) -> Value {
+    let detail = &page["account_detail"];
+    let sorted = |list: &Value, keep: &dyn Fn(&Value) -> bool| {
+        let mut list: Vec<Value> = list.as_array().cloned().unwrap_or_default();
+        list.retain(keep);
+        list.sort_by_key(|item| (item["type"].to_string(), item["subject"].to_string()));
+        list
+    };
+    let responses = detail["responses"].as_object().cloned().unwrap_or_default();
+    let responses: Vec<Value> = responses
+        .into_iter()
+        .map(|(key, mut response)| {
+            assert_eq!(
+                (&response["to"], &response["local_subject"]),
+                (&key.as_str().into(), &key.as_str().into())
+            );
+            for name in ["to", "local_subject"] {
+                response[name] = "_R_".into();
+            }
+            response
+        })
+        .collect();
+    serde_json::json!({
+        "mappings": detail["mappings"],
+        "exports": sorted(&detail["exports"], &|_| true),
+        "imports": sorted(&detail["imports"], &|import| import["account"] == account),
+        "responses": responses,
+    })
+}
+
+#[test]
+fn what_accounts_let_each_other_have_is_told_as_by_the_reference() {
+    let config = r#"
+        accounts {
+            A {
+                users [ { user: a, password: a } ]
+                exports [
+                    {stream: "ev.>"}, {service: "svc.>", response: stream}, {service: "one", accounts: [B]}
+                    {service: "lat", latency: "l"}, {service: "hlat", latency: {subject: "l", sampling: headers}}
+                ]
+                mappings {
+                    x: y, "w.*": [ {dest: "v.$1", weight: 20%}, {dest: "u.$1", weight: 30%} ]
+                }
+            }
+            B {
+                users [ { user: b, password: b } ]
+                imports [
+                    {stream: {account: A, subject: "ev.>"}, prefix: p}, {stream: {account: A, subject: "ev.*.*"}, to: "e.$2.$1"}
+                    {service: {account: A, subject: "svc.>"}, share: true}, {service: {account: A, subject: "svc.*.*"}, to: "s.$2.$1"}
+                    {service: {account: A, subject: "one"}, to: "two"}
+                ]
+            }
+        }
+    "#;
+    let Some(pair) = Pair::start(config) else { return };
+    let _a = pair.client(r#""user":"a","pass":"a""#, "SUB svc.> 1\r\n");
+    let _b = pair.client(r#""user":"b","pass":"b""#, "SUB in 1\r\nPUB svc.x in 0\r\n\r\n");
+    for account in ["A", "B"] {
+        pair.agree(&format!("/accountz?acc={account}"), |answers| {
+            let [ours, reference] = [&answers.ours, &answers.reference].map(|answer| {
+                let page = serde_json::from_str(&answer.body).unwrap_or_default();
+                exchange(&page, if account == "A" { "B" } else { "A" })
+            });
+            if ours == reference { Vec::new() } else { vec![format!("{ours:#}\nis not\n{reference:#}")] }
+        });
+    }
+}
+
 /// Where the links of an index lead and what they are called.
 fn links(html: &str) -> Vec<(String, String)> {
     let after = |text: &str, from: char| text.split_once(from).map_or("", |(_, rest)| rest).to_owned();

@@ -56,7 +56,7 @@ fn a_refused_reload_changes_nothing() {
         ),
         (
             "max_payload: 10\nproxy_protocol: true",
-            "\"proxy_protocol\" needs the PROXY protocol, which this version of Myelin does not have",
+            "config reload not supported for ProxyProtocol: old=false, new=true",
         ),
     ] {
         let lines = server.reload(config);

@@ -14,7 +14,7 @@ const HALF_OPEN: usize = 5000;
 const MEMORY_EACH: u64 = 6 * 1024;
 
 /// Raises this process's limit of descriptors as far as it may.
-fn allow_descriptors(count: u64) {
+pub(crate) fn allow_descriptors(count: u64) {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < count) {
         let raised = Rlimit { current: limit.maximum.map(|most| most.min(count)), maximum: limit.maximum };
@@ -24,7 +24,7 @@ fn allow_descriptors(count: u64) {
 
 /// Connects from an address of its own, so that so many connections do not use up the ports on which other
 /// tests restart their servers.
-fn connect_from_elsewhere(to: SocketAddr) -> TcpStream {
+pub(crate) fn connect_from_elsewhere(to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("descriptors are left");
     let from: SocketAddr = (Ipv4Addr::new(127, 0, 0, 2), 0).into();
     socket.bind(&from.into()).expect("loopback is a network");

@@ -22,7 +22,7 @@ use crate::{PATIENCE, soon};
 
 /// An authority, and certificates that it has signed.
 pub(crate) struct Lab {
-    dir: TempDir,
+    pub(crate) dir: TempDir,
     ca: Issuer<'static, KeyPair>,
 }
 
@@ -41,9 +41,14 @@ impl Lab {
 
     /// Writes `NAME.pem` and `NAME.key`; returns what pins the key.
     pub(crate) fn sign(&self, name: &str) -> String {
-        let key = KeyPair::generate().expect("what a test needs");
         let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])
             .expect("what a test needs");
+        self.sign_as(name, &params)
+    }
+
+    /// The same for whatever the certificate is to say.
+    pub(crate) fn sign_as(&self, name: &str, params: &CertificateParams) -> String {
+        let key = KeyPair::generate().expect("what a test needs");
         let cert = params.signed_by(&key, &self.ca).expect("what a test needs");
         fs::write(self.dir.path().join(format!("{name}.pem")), cert.pem()).expect("what a test needs");
         fs::write(self.dir.path().join(format!("{name}.key")), key.serialize_pem())
@@ -66,7 +71,7 @@ impl Lab {
         )
     }
 
-    fn server(&self, more: &str) -> Server {
+    pub(crate) fn server(&self, more: &str) -> Server {
         Server::with_config(&self.block(more))
     }
 
@@ -74,7 +79,7 @@ impl Lab {
         ConnectOptions::new().add_root_certificates(self.dir.path().join("ca.pem")).require_tls(true)
     }
 
-    fn config(&self, shown: Option<&str>) -> Arc<ClientConfig> {
+    pub(crate) fn config(&self, shown: Option<&str>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots
             .add(CertificateDer::from_pem_file(self.dir.path().join("ca.pem")).expect("what a test needs"))
@@ -94,7 +99,7 @@ impl Lab {
     }
 
     /// A client that has had its INFO and begins the handshake.
-    fn secure(&self, server: &Server, shown: Option<&str>) -> Secure {
+    pub(crate) fn secure(&self, server: &Server, shown: Option<&str>) -> Secure {
         let (socket, info) = greeted(server);
         assert!(info.starts_with("INFO "), "{info}");
         self.shake(socket, shown)
@@ -107,7 +112,7 @@ impl Lab {
     }
 }
 
-fn dial(server: &Server) -> TcpStream {
+pub(crate) fn dial(server: &Server) -> TcpStream {
     let socket = TcpStream::connect(server.address()).expect("what a test needs");
     socket.set_read_timeout(Some(PATIENCE)).expect("what a test needs");
     socket.set_write_timeout(Some(PATIENCE)).expect("what a test needs");
@@ -115,7 +120,7 @@ fn dial(server: &Server) -> TcpStream {
 }
 
 /// A socket, and the INFO that was read from it, without a byte more.
-fn greeted(server: &Server) -> (TcpStream, String) {
+pub(crate) fn greeted(server: &Server) -> (TcpStream, String) {
     let mut socket = dial(server);
     let mut info = Vec::new();
     let mut byte = [0];
@@ -127,20 +132,20 @@ fn greeted(server: &Server) -> (TcpStream, String) {
 }
 
 /// A raw client over TLS.
-pub(crate) struct Secure(StreamOwned<ClientConnection, TcpStream>);
+pub(crate) struct Secure(pub(crate) StreamOwned<ClientConnection, TcpStream>);
 
 impl Secure {
     pub(crate) fn into_stream(self) -> StreamOwned<ClientConnection, TcpStream> {
         self.0
     }
 
-    fn send(&mut self, text: &str) {
+    pub(crate) fn send(&mut self, text: &str) {
         self.0.write_all(text.as_bytes()).expect("what a test needs");
         self.0.flush().expect("what a test needs");
     }
 
     /// Everything up to the answer to a PING; an error when the server ends the connection.
-    fn barrier(&mut self) -> std::io::Result<Vec<u8>> {
+    pub(crate) fn barrier(&mut self) -> std::io::Result<Vec<u8>> {
         self.0.write_all(b"PING\r\n")?;
         self.0.flush()?;
         let mut read = Vec::new();
@@ -154,7 +159,7 @@ impl Secure {
         Ok(read)
     }
 
-    fn serves(mut self) -> bool {
+    pub(crate) fn serves(mut self) -> bool {
         self.barrier().is_ok()
     }
 }
@@ -210,6 +215,51 @@ async fn the_official_client_notices_nothing() {
     let varz = server.page("/varz");
     assert_eq!((&varz["tls_required"], &varz["tls_timeout"]), (&true.into(), &2.into()));
     assert!(varz["tls_cert_not_after"].is_string(), "{varz}");
+}
+
+#[tokio::test]
+async fn the_official_client_comes_in_by_every_mode() {
+    let lab = Lab::new();
+    let mut params = CertificateParams::new(Vec::new()).expect("what a test needs");
+    params.subject_alt_names.push(rcgen::SanType::Rfc822Name("app@x".try_into().expect("ASCII")));
+    lab.sign_as("app", &params);
+    let file = |name: &str| lab.dir.path().join(name);
+    let shown = || lab.options().add_client_certificate(file("app.pem"), file("app.key"));
+    let anonymous = || ConnectOptions::new().add_root_certificates(file("ca.pem"));
+    let users = "authorization { users: [ { user: \"app@x\", permissions: { publish: [\"a\"], subscribe: [\"a\"] } } ] }\n";
+    let mutual = "verify: true, ca_file: \"@ca.pem\"";
+    let mapped = "verify_and_map: true, ca_file: \"@ca.pem\"";
+    let optional = "allow_non_tls: true\n";
+    let mutual_first = format!("{mutual}, handshake_first: true");
+    for (name, more, block, options) in [
+        ("after INFO", "", "", lab.options()),
+        ("first", "", "handshake_first: true", lab.options().tls_first()),
+        ("first by choice", "", "handshake_first: auto", lab.options().tls_first()),
+        ("after INFO by choice", "", "handshake_first: auto", lab.options()),
+        ("optional, with", optional, "", lab.options()),
+        ("optional, without", optional, "", anonymous()),
+        ("mutual", "", mutual, shown()),
+        ("mutual and first", "", mutual_first.as_str(), shown().tls_first()),
+        ("mapped", users, mapped, shown()),
+        ("1.3", "", "min_version: \"1.3\"", lab.options()),
+        ("behind nobody", "proxy_protocol: true\n", "", lab.options()),
+    ] {
+        let server = Server::with_config(&format!("{more}{}", lab.block(block)));
+        let scheme = if name == "optional, without" { "nats" } else { "tls" };
+        let url = format!("{scheme}://localhost:{}", server.address().port());
+        let client = soon(name, options.connect(&url)).await.expect(name);
+        let mut sub = client.subscribe("a").await.expect(name);
+        client.publish("a", "hi".into()).await.expect(name);
+        assert_eq!(soon(name, sub.next()).await.expect(name).payload, "hi");
+        let page = server.page("/connz?auth=1");
+        let connection = &page["connections"][0];
+        assert_eq!(connection["tls_version"].is_string(), scheme == "tls", "{name}");
+        assert_eq!(connection["authorized_user"] == "app@x", name == "mapped", "{connection}");
+    }
+    // And it hears why it may not.
+    let server = lab.server(mutual);
+    let url = format!("tls://localhost:{}", server.address().port());
+    assert!(soon("a refusal", lab.options().connect(&url)).await.is_err());
 }
 
 #[test]

@@ -63,6 +63,11 @@ impl Epochs {
             _ => &self.first[shard_of(first.hash, SHARDS)],
         })
     }
+
+    /// A change that affects all subjects.
+    pub(super) fn change_all(&self) -> Change<'_> {
+        Change(&self.wild)
+    }
 }
 
 /// A change that is being made. Dropped without effect if it turned out to be none.

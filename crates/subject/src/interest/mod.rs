@@ -86,6 +86,11 @@ impl<M: Member> Interest<M> {
         self.epochs.change(&Lead::first(m.subject(), &self.hashing)).publish();
     }
 
+    /// Outdates every stamp: what is done with a subject does not follow from the index alone, and the rest has changed.
+    pub fn outdate(&self) {
+        self.epochs.change_all().publish();
+    }
+
     /// Takes out the member that is the [same](Member::same) as `m`; false when there is none.
     pub fn remove(&self, m: &M) -> bool {
         let change = self.epochs.change(&Lead::first(m.subject(), &self.hashing));

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::error::TransformError;
+use super::wildcards::numbered;
 use super::{Tokens, Transform};
 use crate::pattern::{has_wildcard, is_valid_pattern, tokens};
 
@@ -82,6 +83,18 @@ impl Mappings {
     /// The sources, in the order in which they are tried.
     pub fn sources(&self) -> impl Iterator<Item = &str> {
         self.list.iter().map(|mapping| &*mapping.source)
+    }
+
+    /// For each source, in that order, where its messages go: the cluster, the sum of the weights up to this destination,
+    /// and the destination.
+    pub fn destinations(&self) -> impl Iterator<Item = (&str, Vec<(&str, u8, &str)>)> {
+        self.list.iter().map(|mapping| {
+            let clusters = mapping.clusters.iter();
+            let all = clusters.flat_map(|(cluster, choice)| {
+                choice.destinations.iter().map(|(sum, transform)| (&**cluster, *sum, transform.destination()))
+            });
+            (&*mapping.source, all.collect())
+        })
     }
 
     /// Adds a mapping, or replaces the one with this source in its place.
@@ -207,19 +220,6 @@ impl Choice {
 /// The sum of weights, which are at most 100 in all.
 fn total(list: &[(u8, Transform)]) -> u8 {
     list.iter().map(|(weight, _)| weight).sum()
-}
-
-/// `source` as the destination that changes nothing: each `*` by its number.
-fn numbered(source: &str) -> String {
-    let mut stars = 0;
-    let tokens = source.split('.').map(|token| {
-        if token != "*" {
-            return token.to_owned();
-        }
-        stars += 1;
-        format!("${stars}")
-    });
-    tokens.collect::<Vec<_>>().join(".")
 }
 
 /// Whether a mapping from `source` fits `subject`, which has these tokens.

@@ -11,6 +11,7 @@ mod action;
 mod error;
 mod function;
 mod mappings;
+mod wildcards;
 
 #[cfg(test)]
 mod naive;
@@ -23,6 +24,7 @@ use smallvec::SmallVec;
 
 pub use error::{DestinationFault, TransformError};
 pub use mappings::{MappingError, Mappings, WeightedDestination};
+pub use wildcards::{numbered, starred};
 
 use crate::pattern::{has_empty_token, has_wildcard, matches_tokens, tokens};
 use action::Action;
@@ -92,6 +94,30 @@ impl Transform {
     /// As [`new`](Self::new), and when the above does not hold.
     pub fn reversible(source: &str, destination: &str) -> Result<Self, TransformError> {
         Self::build(source, destination, Demand::Reversible)
+    }
+
+    /// The way back of a [`reversible`](Self::reversible) transform, which may lead from subjects and from patterns.
+    ///
+    /// Compat: the reference finds no way back where three wildcards or more go round, and gets such subjects wrong.
+    ///
+    /// # Errors
+    /// When the destination does not use each wildcard of the source.
+    pub fn inverse(source: &str, destination: &str) -> Result<Self, TransformError> {
+        let (pattern, numbers) = starred(destination);
+        let mut star = 0;
+        let mut tokens = Vec::new();
+        for token in source.split('.') {
+            if token != "*" {
+                tokens.push(token.to_owned());
+                continue;
+            }
+            star += 1;
+            let place = numbers.iter().position(|number| *number == star);
+            let place = place
+                .ok_or_else(|| TransformError::at(DestinationFault::NotUsingAllWildcards, destination))?;
+            tokens.push(format!("${}", place + 1));
+        }
+        Self::new(&pattern, &tokens.join("."))
     }
 
     /// Checks a destination more strictly than [`new`](Self::new) does, as account mappings and streams

@@ -7,7 +7,9 @@
 
 use std::collections::HashMap;
 
-use myelin_subject::{Transform, has_wildcard, is_literal, is_subset, is_valid_pattern, overlaps};
+use myelin_subject::{
+    Transform, has_wildcard, is_literal, is_subset, is_valid_pattern, numbered, overlaps, starred,
+};
 
 use super::AccountOptions;
 use super::exports::{ExportAccess, ExportOptions, ResponseType, ServiceExport, StreamExport};
@@ -249,7 +251,7 @@ impl<'a> Market<'a> {
                     "failed to create mapping transform for stream import subject from {from:?} to {to:?}: {error}"
                 )
             })?;
-            stands_as = starred(&to);
+            stands_as = starred(&to).0;
         }
         let imports = &mut self.traders[at].stream_imports;
         if imports.iter().any(|import| import.account == account && import.from == from) {
@@ -283,7 +285,7 @@ impl<'a> Market<'a> {
             return Err("service import not authorized".to_owned());
         }
         let is_renamed = has_wildcard(to.as_bytes());
-        let asked = if is_renamed { starred(from) } else { from.to_owned() };
+        let asked = if is_renamed { starred(from).0 } else { from.to_owned() };
         self.check_services(account, &asked, &mut vec![at])?;
         let is_same = |import: &&Taken| import.account == account && import.from == from;
         if let Some(before) = self.traders[at].service_imports.iter().find(is_same) {
@@ -294,7 +296,7 @@ impl<'a> Market<'a> {
         }
         let mut taken = Taken { account, from: from.to_owned(), to: to.to_owned() };
         if is_renamed && to != from {
-            let target = starred(to);
+            let target = starred(to).0;
             Transform::reversible(&target, &numbered(from)).map_err(|error| {
                 format!(
                     "failed to create mapping transform for service import subject from {from:?} to {target:?}: {error}"
@@ -359,41 +361,4 @@ fn enter(at: usize, next: usize, visited: &mut Vec<usize>) -> Result<(), String>
 
 fn overlap(a: &str, b: &str) -> bool {
     a == b || overlaps(a.as_bytes(), b.as_bytes())
-}
-
-/// `a.*.*` as `a.$1.$2`.
-fn numbered(subject: &str) -> String {
-    let mut stars = 0;
-    let tokens = subject.split('.').map(|token| {
-        if token != "*" {
-            return token.to_owned();
-        }
-        stars += 1;
-        format!("${stars}")
-    });
-    tokens.collect::<Vec<_>>().join(".")
-}
-
-/// `a.$2.{{wildcard(1)}}` as `a.*.*`.
-fn starred(subject: &str) -> String {
-    let is_number = |token: &str| {
-        let bytes = token.as_bytes();
-        bytes.len() > 1 && bytes[0] == b'$' && (b'1'..=b'9').contains(&bytes[1])
-    };
-    let tokens =
-        subject.split('.').map(|token| if is_number(token) || is_wildcard_call(token) { "*" } else { token });
-    tokens.collect::<Vec<_>>().join(".")
-}
-
-/// Whether a token holds `{{wildcard(x)}}` with one argument.
-fn is_wildcard_call(token: &str) -> bool {
-    let inner = token.find("{{").and_then(|start| {
-        let inner = &token[start + 2..];
-        inner.rfind("}}").map(|end| inner[..end].trim())
-    });
-    let argument = inner.and_then(|inner| {
-        let name = inner.get(..8).filter(|name| *name == "wildcard" || *name == "Wildcard")?;
-        inner[name.len()..].trim_start().strip_prefix('(')?.strip_suffix(')')
-    });
-    argument.is_some_and(|argument| !argument.is_empty() && !argument.contains(','))
 }

@@ -26,8 +26,8 @@ use super::authorization::{AuthorizationOptions, UserList, read_users};
 use super::field::{Field, Read, Report, complaint_at, read_block};
 use super::permissions::Permissions;
 use super::table::Scope;
-use crate::nkey::Role;
 use crate::value::{Node, Value};
+use myelin_stdx::nkey::Role;
 
 /// Name of the account of every user that no account lists.
 pub const GLOBAL_ACCOUNT: &str = "$G";

@@ -3,8 +3,8 @@
 use super::super::GLOBAL_ACCOUNT;
 use super::super::field::{Field, Read, Report, complaint_at, read_block};
 use super::super::table::Scope;
-use crate::nkey::Role;
 use crate::value::Value;
+use myelin_stdx::nkey::Role;
 
 /// Whom the server asks, and who may answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

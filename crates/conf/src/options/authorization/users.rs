@@ -3,9 +3,9 @@
 use super::super::field::{Field, Read, Report, complaint_at, read_block};
 use super::super::permissions::Permissions;
 use super::super::table::Scope;
-use crate::nkey::Role;
 use crate::secret::Secret;
 use crate::value::{Node, Value};
+use myelin_stdx::nkey::Role;
 
 /// A user who authenticates with a name and a password.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

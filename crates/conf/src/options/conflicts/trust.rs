@@ -1,12 +1,12 @@
 //! What operators, resolvers, callouts and proxies forbid the rest of the configuration.
 
-use crate::jwt;
-use crate::nkey::{self, Role};
 use crate::options::{
     AccountResolver, GLOBAL_ACCOUNT, OperatorOptions, OperatorsOptions, Options, ProxiesOptions, Report,
     ResolverOptions,
 };
 use crate::{Diagnostic, Secret};
+use myelin_auth::jwt;
+use myelin_stdx::nkey::{self, Role};
 
 /// The version that Myelin claims: what operators may ask for.
 const VERSION: [u32; 3] = [2, 15, 2];
@@ -89,11 +89,10 @@ fn refuse(is_wrong: bool, message: &str) -> Result<(), String> {
 /// Whoever has no token becomes the user of this one, so it must need no proof.
 fn check_sentinel(token: &Secret) -> Result<(), String> {
     let claims = jwt::user(token.reveal()).map_err(|_| "default sentinel JWT not valid".to_owned())?;
-    let user = claims.nats;
-    let is_bearer = user.bearer_token.unwrap_or_default();
+    let may = &claims.nats.permissions;
+    let is_bearer = may.bearer_token;
     // What is left open may be filled in by a scope, which shows only when somebody connects.
-    let is_scoped = user.issuer_account.as_deref().is_some_and(|account| !account.is_empty());
-    let may_be_bearer = is_scoped && user.leaves_permissions_open();
+    let may_be_bearer = !claims.nats.issuer_account.is_empty() && may.are_empty();
     refuse(!is_bearer && !may_be_bearer, "default sentinel must be a bearer token")
 }
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 use super::field::{Field, Read, Report, read_block};
 use super::table::Scope;
 use super::{DEFAULT_SYSTEM_ACCOUNT, GLOBAL_ACCOUNT, Options};
-use crate::nkey::Role;
 use crate::secret::Secret;
 use crate::value::{Map, Value};
+use myelin_stdx::nkey::Role;
 
 /// How often stores are synced to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::nkey::Role;
 use crate::options::authorization::secret;
 use crate::options::field::{Field, Read, Report, complaint_at, read_block};
 use crate::options::table::Scope;
 use crate::secret::Secret;
 use crate::value::{Node, Value};
+use myelin_stdx::nkey::Role;
 
 /// A user of leaf nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -19,7 +19,7 @@ use super::listener::ListenerOptions;
 use super::table::Scope;
 use super::tls::{TlsOptions, TlsUse};
 use super::{GLOBAL_ACCOUNT, Options};
-use crate::nkey::Role;
+use myelin_stdx::nkey::Role;
 
 /// The port of a remote's URL that names none.
 pub const DEFAULT_LEAF_PORT: u16 = 7422;

@@ -8,7 +8,6 @@ use myelin_subject::is_valid_pattern;
 
 use super::DEFAULT_LEAF_PORT;
 use super::proxy::LeafProxyOptions;
-use crate::nkey::is_user_seed;
 use crate::options::GLOBAL_ACCOUNT;
 use crate::options::compression::{Compression, CompressionOptions};
 use crate::options::field::{Field, Read, Report, complaint_at, read_block};
@@ -18,6 +17,7 @@ use crate::options::tls::{TlsOptions, TlsUse};
 use crate::secret::Secret;
 use crate::url::Url;
 use crate::value::{Map, Node, Value};
+use myelin_stdx::nkey::{self, Role};
 
 /// How we log in at a remote whose URL names no user.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -302,7 +302,7 @@ impl ClusterMigrate {
 
 fn seed(field: &Field<'_>) -> Read<Secret> {
     let text = field.text()?;
-    if !is_user_seed(text) {
+    if !matches!(nkey::seed(text), Some((Role::User, _))) {
         let message = format!("Remote leafnode nkey is not a valid seed: {text:?}");
         return Err(field.complaint(message));
     }

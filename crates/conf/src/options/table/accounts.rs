@@ -9,16 +9,10 @@ pub(super) static ACCOUNT: Block = Block {
         Entry::new(&["default_permissions"], "block", "", "Permissions of users who have none of their own.")
             .live(),
         Entry::new(&["limits"], "block", "", "Limits of the account.").live(),
-        Entry::new(&["nkey"], "public key", "", "The account's own key.").missing("nkeys").live(),
-        Entry::new(&["imports"], "list", "", "Subjects of other accounts.")
-            .missing("imports and exports")
-            .live(),
-        Entry::new(&["exports"], "list", "", "Subjects for other accounts.")
-            .missing("imports and exports")
-            .live(),
-        Entry::new(&["mappings", "maps"], "block", "", "Subject mappings.")
-            .missing("subject mappings")
-            .live(),
+        Entry::new(&["nkey"], "public key", "", "The account's own key.").live(),
+        Entry::new(&["imports"], "list", "", "Subjects of other accounts.").live(),
+        Entry::new(&["exports"], "list", "", "Subjects for other accounts.").live(),
+        Entry::new(&["mappings", "maps"], "block", "", "Subject mappings.").live(),
         Entry::new(&["jetstream"], "boolean, text or block", "", "JetStream and its limits.").live(),
         Entry::new(
             &["msg_trace", "trace_dest"],

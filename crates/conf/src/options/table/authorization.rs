@@ -42,7 +42,7 @@ pub(super) static USER: Block = Block {
     entries: &[
         Entry::new(&["user", "username"], "text", "", "Name, unique over all accounts.").live(),
         Entry::new(&["pass", "password"], "text", "", "Password, plain or bcrypt.").live(),
-        Entry::new(&["nkey"], "public key", "", "Instead of name and password.").missing("nkeys").live(),
+        Entry::new(&["nkey"], "public key", "", "Instead of name and password.").live(),
         Entry::new(&["permissions", "permission", "authorization"], "block", "", "What the user may do.")
             .live(),
         Entry::new(

@@ -6,66 +6,74 @@ use super::{Block, Entry};
 pub(super) static EXPORT: Block = Block {
     title: "accounts.NAME.exports[]",
     entries: &[
-        Entry::new(&["stream"], "subject", "", "Messages that others may listen to."),
-        Entry::new(&["service"], "subject", "", "Requests that this account answers."),
-        Entry::new(&["accounts"], "list", "", "Who may import it; absent means everybody."),
+        Entry::new(&["stream"], "subject", "", "Messages that others may listen to.").live(),
+        Entry::new(&["service"], "subject", "", "Requests that this account answers.").live(),
+        Entry::new(&["accounts"], "list", "", "Who may import it; absent means everybody.").live(),
         Entry::new(
             &["response_type", "response"],
             "`single`, `stream` or `chunked`",
             "single",
             "What answers one request.",
-        ),
+        )
+        .live(),
         Entry::new(
             &["response_threshold", "threshold", "response_max_time", "response_time"],
             "duration",
             "2m",
             "How long a response may take.",
-        ),
-        Entry::new(&["latency"], "subject or block", "", "Where times of responses are reported."),
+        )
+        .live(),
+        Entry::new(&["latency"], "subject or block", "", "Where times of responses are reported.").live(),
         Entry::new(
             &["account_token_position"],
             "number",
             "",
             "The token of the subject that must be the importer's name.",
-        ),
-        Entry::new(&["allow_trace"], "boolean", "false", "Traces may follow requests into this account."),
+        )
+        .live(),
+        Entry::new(&["allow_trace"], "boolean", "false", "Traces may follow requests into this account.")
+            .missing("message tracing")
+            .live(),
     ],
 };
 
 pub(super) static LATENCY: Block = Block {
     title: "accounts.NAME.exports[].latency",
     entries: &[
-        Entry::new(&["subject"], "subject", "", "Where reports go; required."),
-        Entry::new(&["sampling"], "percentage or `headers`", "100", "Which requests are measured."),
+        Entry::new(&["subject"], "subject", "", "Where reports go; required.").live(),
+        Entry::new(&["sampling"], "percentage or `headers`", "100", "Which requests are measured.").live(),
     ],
 };
 
 pub(super) static IMPORT: Block = Block {
     title: "accounts.NAME.imports[]",
     entries: &[
-        Entry::new(&["stream"], "block", "", "Messages of another account."),
-        Entry::new(&["service"], "block", "", "Requests that another account answers."),
-        Entry::new(&["prefix"], "text", "", "What a stream's subjects begin with here."),
-        Entry::new(&["to"], "subject", "", "The name here."),
-        Entry::new(&["share"], "boolean", "false", "The service's account learns who asks."),
-        Entry::new(&["allow_trace"], "boolean", "false", "Traces may come along with the stream."),
+        Entry::new(&["stream"], "block", "", "Messages of another account.").live(),
+        Entry::new(&["service"], "block", "", "Requests that another account answers.").live(),
+        Entry::new(&["prefix"], "text", "", "What a stream's subjects begin with here.").live(),
+        Entry::new(&["to"], "subject", "", "The name here.").live(),
+        Entry::new(&["share"], "boolean", "false", "The service's account learns who asks.").live(),
+        Entry::new(&["allow_trace"], "boolean", "false", "Traces may come along with the stream.")
+            .missing("message tracing")
+            .live(),
     ],
 };
 
 pub(super) static IMPORT_SOURCE: Block = Block {
     title: "accounts.NAME.imports[].stream, accounts.NAME.imports[].service",
     entries: &[
-        Entry::new(&["account"], "text", "", "The account that exports it."),
-        Entry::new(&["subject"], "subject", "", "The name there."),
+        Entry::new(&["account"], "text", "", "The account that exports it.").live(),
+        Entry::new(&["subject"], "subject", "", "The name there.").live(),
     ],
 };
 
 pub(super) static MAPPING_DESTINATION: Block = Block {
     title: "mappings.SUBJECT[]",
     entries: &[
-        Entry::new(&["destination", "dest"], "subject", "", "Where messages go; may use `$1`, `{{…}}`."),
-        Entry::new(&["weight"], "percentage", "", "How many of a hundred go there; required."),
-        Entry::new(&["cluster"], "text", "", "Only in servers of this cluster."),
+        Entry::new(&["destination", "dest"], "subject", "", "Where messages go; may use `$1`, `{{…}}`.")
+            .live(),
+        Entry::new(&["weight"], "percentage", "", "How many of a hundred go there; required.").live(),
+        Entry::new(&["cluster"], "text", "", "Only in servers of this cluster.").live(),
     ],
 };
 

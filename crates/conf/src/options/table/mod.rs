@@ -343,6 +343,9 @@ mod tests {
     const CHANGED: &[(&str, &str, &str)] = &[
         ("listen", "", "listen: 4999"),
         ("host", "", "host: '127.0.0.1'"),
+        ("proxy_protocol", "", "proxy_protocol: true"),
+        ("ocsp", "", "ocsp: true"),
+        ("ocsp_cache", "", "ocsp_cache: false"),
         ("port", "", "port: 4999"),
         ("server_name", "", "server_name: x"),
         ("client_advertise", "", "client_advertise: x"),
@@ -394,16 +397,34 @@ mod tests {
         ),
         ("system_account", "accounts { A {} }", "accounts { A {} }, system_account: A"),
         ("no_system_account", "", "no_system_account: true"),
+        ("operator", "", "operator: '@operator@', resolver: MEM"),
+        ("trusted", "", "trusted: OCT3BVOPUYX43THNLFDGRESQ3PN2WTZWL35S5GQVU7E7U4242QJBI3NE"),
+        (
+            "default_sentinel",
+            "operator: '@operator@', resolver: MEM",
+            "operator: '@operator@', resolver: MEM, default_sentinel: '@user@'",
+        ),
+        ("resolver", "", "resolver: MEM"),
+        ("resolver_preload", "resolver: MEM", "resolver: MEM, resolver_preload { a: '@account@' }"),
+        ("resolver_pinned_accounts", "", "resolver_pinned_accounts: [a]"),
         ("tls", "", "tls { cert_file: a, key_file: b }"),
         ("allow_non_tls", "", "allow_non_tls: true"),
         ("jetstream", "", "jetstream: true"),
         ("store_dir", "jetstream: true", "jetstream: true, store_dir: x"),
+        ("mappings", "", "mappings { a: b }"),
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
     ];
 
+    /// Tokens that Go's library has made stand for `@operator@` and the like.
+    fn with_tokens(text: &str) -> String {
+        let vectors = include_str!("../../../../auth/tests/vectors/go.txt");
+        let tokens = vectors.lines().filter_map(|line| line.split_once(' '));
+        tokens.fold(text.to_owned(), |text, (name, token)| text.replace(&format!("@{name}@"), token))
+    }
+
     #[test]
     fn a_reload_changes_what_the_table_says() {
-        let options = |text: &str| load_text(text.as_bytes(), &|_| None).expect(text).options;
+        let options = |text: &str| load_text(with_tokens(text).as_bytes(), &|_| None).expect(text).options;
         let bound = crate::Bound { client: 4222, websocket: None };
         for (name, old, new) in CHANGED {
             let entry = Scope::Top.find(name).expect(name);
@@ -426,12 +447,12 @@ mod tests {
 
     #[test]
     fn a_missing_feature_is_named_unless_it_is_switched_off() {
-        assert!(report("proxy_protocol: false").missing.is_empty());
-        let report = report("proxy_protocol: true");
+        assert!(report("cluster {}").missing.is_empty());
+        let report = report("cluster { port: 6222 }");
         let [missing] = &report.missing[..] else { panic!("{report:?}") };
         assert_eq!(
             missing.to_string(),
-            "f:1:0: \"proxy_protocol\" needs the PROXY protocol, which this version of Myelin does not have"
+            "f:1:0: \"cluster\" needs clustering, which this version of Myelin does not have"
         );
     }
 }

@@ -41,8 +41,7 @@ pub(super) static WEBSOCKET: Block = Block {
             "",
             "Instead of the credentials of ordinary clients.",
         ),
-        Entry::new(&["jwt_cookie"], "text", "", "Cookie that stands for the JWT.")
-            .missing("operators and JWT"),
+        Entry::new(&["jwt_cookie"], "text", "", "Cookie that stands for the JWT."),
         Entry::new(&["user_cookie"], "text", "", "Cookie that stands for the user."),
         Entry::new(&["pass_cookie"], "text", "", "Cookie that stands for the password."),
         Entry::new(&["token_cookie"], "text", "", "Cookie that stands for the token."),

@@ -15,7 +15,6 @@ pub(super) static TLS: Block = Block {
         Entry::new(&["insecure"], "boolean", "false", "When connecting: take any certificate.").live(),
         Entry::new(&["verify"], "boolean", "false", "Peers must show a certificate.").live(),
         Entry::new(&["verify_and_map"], "boolean", "false", "A certificate names the user; sets `verify`.")
-            .missing("users by certificate")
             .live(),
         Entry::new(
             &["verify_cert_and_check_known_urls"],
@@ -25,9 +24,7 @@ pub(super) static TLS: Block = Block {
         )
         .live(),
         Entry::new(&["timeout"], "seconds or duration", "2", "Time for the handshake.").live(),
-        Entry::new(&["connection_rate_limit"], "number", "0", "Handshakes per second; 0 is no limit.")
-            .missing("a limit to the rate of handshakes")
-            .live(),
+        Entry::new(&["connection_rate_limit"], "number", "0", "Handshakes per second; 0 is no limit.").live(),
         Entry::new(&["min_version"], "`1.2` or `1.3`", "1.2", "Oldest version.").live(),
         Entry::new(&["cipher_suites"], "list", "", "Suites for TLS 1.2.").live(),
         Entry::new(
@@ -47,9 +44,7 @@ pub(super) static TLS: Block = Block {
             "Handshake before INFO.",
         )
         .live(),
-        Entry::new(&["ocsp_peer"], "boolean or block", "", "Ask CAs about the certificates of peers.")
-            .missing("OCSP")
-            .live(),
+        Entry::new(&["ocsp_peer"], "boolean or block", "", "Ask CAs about the certificates of peers.").live(),
         Entry::new(&["cert_store"], "text", "", "Certificate store of Windows."),
         Entry::new(&["cert_match_by"], "`issuer`, `subject` or `thumbprint`", "", "How to search there.")
             .class(WINDOWS),

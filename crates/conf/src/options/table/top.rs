@@ -4,8 +4,6 @@ use super::{Block, Class, Entry};
 
 const PROFILING: Class = Class::NoMeaning("there is no Go profile to serve; use `perf`");
 const NO_LINKS: Class = Class::NoMeaning("there are no links to other servers");
-const OPERATORS: &str = "operators and JWT";
-const RESOLVER: &str = "account resolvers";
 
 pub(super) static TOP: Block = Block {
     title: "Top level",
@@ -141,8 +139,7 @@ pub(super) static TOP: Block = Block {
         Entry::new(&["reconnect_error_reports"], "number", "1", "The same for links that were up before.")
             .class(NO_LINKS)
             .live(),
-        Entry::new(&["proxy_protocol"], "boolean", "false", "Connections begin with a PROXY header.")
-            .missing("the PROXY protocol"),
+        Entry::new(&["proxy_protocol"], "boolean", "false", "Connections may begin with a PROXY header."),
         Entry::new(&["proxies"], "block", "", "Proxies that may connect for users.")
             .missing("trusted proxies")
             .live(),
@@ -172,35 +169,31 @@ pub(super) static TOP: Block = Block {
             "Run without a system account.",
         ),
         Entry::new(&["default_sentinel"], "text", "", "JWT of the user that clients without one become.")
-            .missing(OPERATORS)
             .live(),
-        Entry::new(&["mappings", "maps"], "block", "", "Subject mappings of the global account.")
-            .missing("subject mappings")
-            .live(),
+        Entry::new(&["mappings", "maps"], "block", "", "Subject mappings of the global account.").live(),
         Entry::new(&["tls"], "block", "", "TLS for clients.").live(),
         Entry::new(&["allow_non_tls"], "boolean", "false", "Clients may do without TLS."),
-        Entry::new(&["ocsp"], "boolean or block", "", "OCSP stapling.").missing("OCSP").live(),
-        Entry::new(&["ocsp_cache"], "boolean or block", "", "Cache of OCSP answers.").missing("OCSP").live(),
+        Entry::new(&["ocsp"], "boolean or block", "", "OCSP stapling.").live(),
+        Entry::new(&["ocsp_cache"], "boolean or block", "", "Cache of OCSP answers.").live(),
         Entry::new(
             &["operator", "operators", "roots", "root", "root_operators", "root_operator"],
             "JWT, path or list",
             "",
             "Operators whose accounts are trusted.",
-        )
-        .missing(OPERATORS),
-        Entry::new(&["trusted", "trusted_keys"], "key or list", "", "Public keys of trusted operators.")
-            .missing(OPERATORS),
+        ),
+        Entry::new(&["trusted", "trusted_keys"], "key or list", "", "Public keys of trusted operators."),
         Entry::new(
             &["resolver", "account_resolver", "accounts_resolver"],
             "text or block",
             "",
             "Where account JWTs are found.",
-        )
-        .missing(RESOLVER),
-        Entry::new(&["resolver_tls"], "block", "", "TLS for the resolver.").missing(RESOLVER).live(),
-        Entry::new(&["resolver_preload"], "block", "", "Account JWTs to begin with.").missing(RESOLVER),
+        ),
+        Entry::new(&["resolver_tls"], "block", "", "TLS for the resolver.")
+            .missing("TLS to the account resolver")
+            .live(),
+        Entry::new(&["resolver_preload"], "block", "", "Account JWTs to begin with.").live(),
         Entry::new(&["resolver_pinned_accounts"], "list", "", "Accounts to which the resolver is held.")
-            .missing(RESOLVER),
+            .live(),
         // Features.
         Entry::new(&["jetstream"], "boolean, `enabled`, `disabled` or block", "false", "Streams."),
         Entry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores."),

@@ -149,7 +149,10 @@ impl Call<'_> {
         }
         let request = self.request;
         let server = &self.jetstream.settings.server_name;
-        let client = request.origin.as_deref().map(|conn| client_info(conn, server));
+        let client = request.origin.as_deref().map(|conn| {
+            let client = client_info(conn, server);
+            if client.account == request.account.name() { client } else { from_abroad(client, request) }
+        });
         let id = self.jetstream.host.unique_id();
         let (subject, body) = (self.subject.as_bytes(), &request.payload);
         let advisory = advisory::api_audit(self.stamp(&id), server, client.as_ref(), subject, body, response);
@@ -166,6 +169,18 @@ impl Call<'_> {
             self.out.push(Letter { subject, payload: &advisory.body, ..Letter::default() });
         }
     }
+}
+
+/// What is said of a client of another account, which may not share who it is.
+fn from_abroad(client: ClientInfo, request: &Request) -> ClientInfo {
+    let service = request.account.name().to_owned();
+    let info = header::get(&request.headers, b"Nats-Request-Info").unwrap_or_default();
+    let info: serde_json::Value = serde_json::from_slice(info).unwrap_or_default();
+    if info.get("id").is_some() {
+        return ClientInfo { service, ..client };
+    }
+    let ClientInfo { account, rtt, server, .. } = client;
+    ClientInfo { account, rtt, server, service, ..ClientInfo::default() }
 }
 
 /// Who asked, in the words of audits.

@@ -1,0 +1,92 @@
+//! NATS JWTs: three parts in base64, the last of which signs the others with the key that the second
+//! names as its issuer.
+//!
+//! Owns what the tokens of operators, accounts, users and activations say, and what must be true of each by
+//! itself. Whether an issuer is to be trusted is decided in [`operator`](crate::operator).
+
+mod account;
+mod exchange;
+mod issues;
+mod network;
+mod subject;
+mod times;
+mod token;
+mod user;
+
+pub use account::{
+    Account, AccountClaims, ExternalAuthorization, JetStreamLimits, Limits, MessageTrace, SigningKey,
+    UserScope,
+};
+pub use exchange::{
+    Activation, ActivationClaims, Exchange, Export, Import, Latency, ResponseType, WeightedMapping,
+};
+pub use issues::{Issue, Issues};
+pub use network::Network;
+pub use times::TimeRange;
+pub(crate) use times::time_left;
+pub use token::{Claims, PREFIX, undecorated};
+pub use user::{Permission, ResponsePermission, User, UserClaims, UserPermissions};
+
+use myelin_stdx::nkey::Role;
+use serde::Deserialize;
+
+/// What an operator's token says.
+pub type OperatorClaims = Claims<Operator>;
+
+/// The part of it that only operators have.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Operator {
+    /// Other keys that sign accounts.
+    pub signing_keys: Vec<String>,
+    /// URL under which account tokens are found.
+    pub account_server_url: String,
+    /// Public key of the system account.
+    pub system_account: String,
+    /// The oldest version of a server that may run.
+    pub assert_server_version: String,
+    /// Accounts must be signed by signing keys.
+    pub strict_signing_key_usage: bool,
+    /// Tags.
+    pub tags: Vec<String>,
+}
+
+/// Reads the token of an operator.
+///
+/// # Errors
+/// What is wrong with it, in the reference's words.
+pub fn operator(token: &str) -> Result<OperatorClaims, String> {
+    token::decode(token, "operator", &[Role::Operator])
+}
+
+/// Reads the token of an account.
+///
+/// # Errors
+/// What is wrong with it, in the reference's words.
+pub fn account(token: &str) -> Result<AccountClaims, String> {
+    let mut claims: AccountClaims = token::decode(token, "account", &[Role::Account, Role::Operator])?;
+    claims.nats.settle(claims.version());
+    Ok(claims)
+}
+
+/// Reads the token of a user.
+///
+/// # Errors
+/// What is wrong with it, in the reference's words.
+pub fn user(token: &str) -> Result<UserClaims, String> {
+    let mut claims: UserClaims = token::decode(token, "user", &[Role::Account])?;
+    let (version, old_issuer) = (claims.version(), std::mem::take(&mut claims.old_issuer_account));
+    claims.nats.settle(version, old_issuer);
+    Ok(claims)
+}
+
+/// Reads the token by which one account lets another have an export.
+///
+/// # Errors
+/// What is wrong with it, in the reference's words.
+pub fn activation(token: &str) -> Result<ActivationClaims, String> {
+    let mut claims: ActivationClaims = token::decode(token, "activation", &[Role::Account, Role::Operator])?;
+    let (version, old_issuer) = (claims.version(), std::mem::take(&mut claims.old_issuer_account));
+    claims.nats.settle(version, old_issuer);
+    Ok(claims)
+}

@@ -1,0 +1,306 @@
+//! Operator mode: users are let in by tokens that an account has signed, whose own token an operator has signed
+//! that is trusted here.
+//!
+//! Owns the order in which the links of that chain are looked at. Where accounts' tokens come from is somebody
+//! else's matter: see [`Accounts`].
+
+mod account;
+mod template;
+mod user;
+
+pub use account::{AccountFault, AccountLimits, TrustedAccount};
+pub use user::{ClaimedUser, Withdrawn};
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+use crate::authenticate::{Attempt, Reject, check_signature};
+use crate::credentials::{ConnectionType, ConnectionTypes};
+use crate::identity::{AccountName, Identity};
+use crate::jwt::{self, Network, UserClaims, UserPermissions};
+use crate::secret::Secret;
+
+/// Whom the server believes.
+#[derive(Debug, Default)]
+pub struct Trust {
+    /// Public keys of operators that may sign accounts.
+    keys: HashSet<String>,
+    /// Those that belong to operators whose accounts must not sign users with their own keys.
+    strict: HashSet<String>,
+    /// The token of whoever brings none.
+    sentinel: Option<Secret>,
+    /// The only accounts that may be used.
+    pinned: Option<HashSet<String>>,
+    /// How often somebody came from another account than those.
+    pinned_failures: AtomicU64,
+}
+
+impl Trust {
+    /// Operators with these `keys` are trusted.
+    #[must_use]
+    pub fn new(keys: impl IntoIterator<Item = String>) -> Self {
+        Self { keys: keys.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Accounts that one of these keys signs must have signing keys.
+    #[must_use]
+    pub fn with_strict(self, keys: impl IntoIterator<Item = String>) -> Self {
+        Self { strict: keys.into_iter().collect(), ..self }
+    }
+
+    /// Who brings no token becomes the user of this one.
+    #[must_use]
+    pub fn with_sentinel(self, token: Option<Secret>) -> Self {
+        Self { sentinel: token, ..self }
+    }
+
+    /// No other accounts may be used.
+    #[must_use]
+    pub fn with_pinned(self, accounts: Option<HashSet<String>>) -> Self {
+        Self { pinned: accounts, ..self }
+    }
+
+    /// Whether `issuer` may sign accounts.
+    #[must_use]
+    pub fn has(&self, issuer: &str) -> bool {
+        self.keys.contains(issuer)
+    }
+
+    pub(crate) fn is_strict(&self, issuer: &str) -> bool {
+        self.strict.contains(issuer)
+    }
+
+    /// How often somebody came from an account that is not pinned.
+    #[must_use]
+    pub fn pinned_failures(&self) -> u64 {
+        self.pinned_failures.load(Relaxed)
+    }
+}
+
+/// Where the tokens of accounts are known. Implemented by whoever keeps accounts.
+pub trait Accounts: Send + Sync {
+    /// The account with this public key, as of `now`. May wait for another machine.
+    ///
+    /// # Errors
+    /// Why there is none, in the reference's words.
+    fn account(&self, key: &str, now: SystemTime) -> Result<Arc<TrustedAccount>, String>;
+}
+
+/// Nobody has an account: for servers that trust no operator.
+impl Accounts for () {
+    fn account(&self, _: &str, _: SystemTime) -> Result<Arc<TrustedAccount>, String> {
+        Err("account missing".to_owned())
+    }
+}
+
+/// Why a token lets nobody in. The texts are those of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimsFault {
+    /// There is none, and nothing to take instead.
+    Missing,
+    /// The token of who brings none is not one.
+    Invalid(String),
+    /// What it says is worth nothing, or not now.
+    NoLongerValid(String),
+    /// The user must come through a trusted proxy.
+    ProxyRequired,
+    /// The account is not among those that may be used.
+    NotPinned(String),
+    /// There is no such account.
+    NoAccount(String),
+    /// The account is not signed by an operator that is trusted.
+    Untrusted,
+    /// The issuer does not sign for the account.
+    UnknownIssuer,
+    /// A scoped user must not say anything itself.
+    Scope,
+    /// The scope makes no permissions of this user.
+    Template,
+    /// The account has expired.
+    AccountExpired,
+    /// The account takes no bearer tokens.
+    Bearer,
+    /// None of the ways in that are allowed is known here.
+    UnknownConnectionTypes(String),
+    /// Not by this way.
+    ConnectionType,
+    /// It was issued before the account took it back.
+    Revoked,
+    /// Not from this network.
+    Source(String),
+    /// Not at this time of the day.
+    Times,
+}
+
+impl ClaimsFault {
+    /// Whether the log says it as an error. Compat: two of them.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        matches!(self, Self::Source(_) | Self::Times)
+    }
+}
+
+impl fmt::Display for ClaimsFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("Authentication requires a user JWT"),
+            Self::Invalid(why) => write!(f, "User JWT not valid: {why}"),
+            Self::NoLongerValid(why) => write!(f, "User JWT no longer valid: {why}"),
+            Self::ProxyRequired => f.write_str("proxy connection required"),
+            Self::NotPinned(account) => write!(f, "Account {account} not listed as operator pinned account"),
+            Self::NoAccount(why) => write!(f, "Account JWT lookup error: {why}"),
+            Self::Untrusted => f.write_str("Account JWT not signed by trusted operator"),
+            Self::UnknownIssuer => f.write_str("User JWT issuer is not known"),
+            Self::Scope => {
+                f.write_str("User JWT is not valid: scoped users require no permissions or limits set")
+            }
+            Self::Template => f.write_str("User JWT generated invalid permissions"),
+            Self::AccountExpired => f.write_str("Account JWT has expired"),
+            Self::Bearer => f.write_str("Account does not allow bearer tokens"),
+            Self::UnknownConnectionTypes(names) => write!(f, "invalid connection types [{names}]"),
+            Self::ConnectionType => f.write_str("Connection type not allowed"),
+            Self::Revoked => f.write_str("User authentication revoked"),
+            Self::Source(host) => write!(f, "Bad src Ip {host}"),
+            Self::Times => f.write_str("Outside connect times"),
+        }
+    }
+}
+
+/// Says who a connection is by the token that it brings, in the reference's order of questions.
+pub(crate) fn by_claims(
+    trust: &Trust,
+    accounts: &dyn Accounts,
+    attempt: &Attempt<'_>,
+) -> Result<Identity, Reject> {
+    let (token, mut claims) = user_claims(trust, attempt)?;
+    if claims.nats.permissions.proxy_required {
+        return Err(ClaimsFault::ProxyRequired.into());
+    }
+    let issues = claims.issues(seconds(attempt.now));
+    if issues.are_blocking() {
+        let why = issues.first().unwrap_or_default().to_owned();
+        return Err(ClaimsFault::NoLongerValid(why).into());
+    }
+    let account = account_of(trust, accounts, &claims, attempt.now)?;
+    apply_scope(&account, &mut claims)?;
+    let may = &claims.nats.permissions;
+    if account.is_expired(attempt.now) {
+        return Err(ClaimsFault::AccountExpired.into());
+    }
+    if may.bearer_token && account.refuses_bearers() {
+        return Err(ClaimsFault::Bearer.into());
+    }
+    check_way_in(&may.allowed_connection_types, attempt.via)?;
+    if !may.bearer_token {
+        check_signature(&claims.subject, attempt)?;
+    }
+    if account.has_revoked(&claims.subject, claims.issued_at) {
+        return Err(ClaimsFault::Revoked.into());
+    }
+    check_source(may, attempt)?;
+    let left = time_left(may, attempt.now)?;
+    let expires = end(&claims, attempt.now, left);
+    Ok(identity(token, &claims, account, expires, attempt))
+}
+
+/// The token that counts: the one that was brought if it is a user's, else the sentinel's.
+fn user_claims(trust: &Trust, attempt: &Attempt<'_>) -> Result<(Secret, UserClaims), ClaimsFault> {
+    let brought = attempt.credentials.jwt.as_ref().filter(|token| !token.is_empty());
+    if let Some(token) = brought
+        && let Ok(claims) = token.text().map_or(Err(String::new()), jwt::user)
+    {
+        return Ok((token.clone(), claims));
+    }
+    let sentinel = trust.sentinel.as_ref().ok_or(ClaimsFault::Missing)?;
+    let claims = jwt::user(sentinel.text().unwrap_or_default()).map_err(ClaimsFault::Invalid)?;
+    Ok((sentinel.clone(), claims))
+}
+
+fn account_of(
+    trust: &Trust,
+    accounts: &dyn Accounts,
+    claims: &UserClaims,
+    now: SystemTime,
+) -> Result<Arc<TrustedAccount>, ClaimsFault> {
+    let key = claims.account();
+    if trust.pinned.as_ref().is_some_and(|pinned| !pinned.contains(key)) {
+        trust.pinned_failures.fetch_add(1, Relaxed);
+        return Err(ClaimsFault::NotPinned(key.to_owned()));
+    }
+    let account = accounts.account(key, now).map_err(ClaimsFault::NoAccount)?;
+    if !trust.has(account.issuer()) {
+        return Err(ClaimsFault::Untrusted);
+    }
+    Ok(account)
+}
+
+/// Whether the issuer signs for the account, and what its scope makes of the user.
+fn apply_scope(account: &TrustedAccount, claims: &mut UserClaims) -> Result<(), ClaimsFault> {
+    let Some(scope) = account.signer(&claims.issuer) else { return Err(ClaimsFault::UnknownIssuer) };
+    let Some(scope) = scope else { return Ok(()) };
+    if !claims.nats.permissions.are_empty() {
+        return Err(ClaimsFault::Scope);
+    }
+    let permissions =
+        template::applied(&scope.template, claims, account).map_err(|_| ClaimsFault::Template)?;
+    claims.nats.permissions = permissions;
+    if claims.nats.permissions.proxy_required { Err(ClaimsFault::ProxyRequired) } else { Ok(()) }
+}
+
+/// Unknown ways in do not matter beside known ones; alone they are no ways at all.
+fn check_way_in(names: &[String], via: ConnectionType) -> Result<(), ClaimsFault> {
+    let known: ConnectionTypes = names.iter().filter_map(|name| ConnectionType::parse(name)).collect();
+    if known == ConnectionTypes::default() && !names.is_empty() {
+        let shown: Vec<_> = names.iter().map(|name| format!("{:?}", name.to_uppercase())).collect();
+        return Err(ClaimsFault::UnknownConnectionTypes(shown.join(" ")));
+    }
+    if known.allow(via) { Ok(()) } else { Err(ClaimsFault::ConnectionType) }
+}
+
+fn check_source(may: &UserPermissions, attempt: &Attempt<'_>) -> Result<(), ClaimsFault> {
+    let mut networks = may.src.iter().filter_map(|text| Network::parse(text));
+    if may.src.is_empty() || networks.any(|network| network.contains(attempt.peer)) {
+        return Ok(());
+    }
+    Err(ClaimsFault::Source(attempt.peer.to_canonical().to_string()))
+}
+
+fn time_left(may: &UserPermissions, now: SystemTime) -> Result<Option<Duration>, ClaimsFault> {
+    let now = jiff::Timestamp::try_from(now).map_err(|_| ClaimsFault::Times)?;
+    crate::jwt::time_left(&may.times, &may.times_location, now).ok_or(ClaimsFault::Times)
+}
+
+/// When the connection ends: with the token, or with the time of the day.
+fn end(claims: &UserClaims, now: SystemTime, left: Option<Duration>) -> Option<SystemTime> {
+    let by_token = u64::try_from(claims.expires).ok().filter(|&seconds| seconds > 0);
+    let by_token = by_token.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+    [by_token, left.map(|left| now + left)].into_iter().flatten().min()
+}
+
+fn identity(
+    token: Secret,
+    claims: &UserClaims,
+    account: Arc<TrustedAccount>,
+    expires: Option<SystemTime>,
+    attempt: &Attempt<'_>,
+) -> Identity {
+    let credentials = attempt.credentials;
+    let shown = credentials.nkey().or(credentials.user()).unwrap_or(&claims.subject);
+    let user = ClaimedUser::new(token, claims, account, expires);
+    Identity {
+        account: AccountName::new(claims.account()),
+        user: Some(shown.to_owned()),
+        permissions: user.permissions(),
+        issuer_key: Some(user.issuer().to_owned()),
+        claims: Some(Arc::new(user)),
+    }
+}
+
+/// Seconds of the epoch.
+pub(crate) fn seconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,150 @@
+//! What an account's token says of exports, imports and mappings, in the broker's terms.
+
+use super::{
+    Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType, ServiceExport,
+    ServiceImport, StreamExport, StreamImport,
+};
+use crate::account::AccountLimits;
+use myelin_auth::jwt::{self, Exchange};
+use myelin_auth::operator::TrustedAccount;
+use myelin_subject::{Mappings, WeightedDestination, matches};
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Instead of an account, all of them.
+const ALL: &str = "*";
+
+impl AccountConfig {
+    /// An account as its token has it. `is_activated` says of an import whether the activation that comes with it is
+    /// worth something.
+    pub(crate) fn of_claims(trusted: &TrustedAccount, is_activated: &dyn Fn(&jwt::Import) -> bool) -> Self {
+        let claims = &trusted.claims().nats;
+        let limits = trusted.limits();
+        let number = |limit: Option<u32>| limit.map(|limit| limit as usize);
+        Self {
+            name: trusted.key().to_owned(),
+            limits: AccountLimits {
+                max_connections: number(limits.connections),
+                max_subscriptions: number(limits.subscriptions),
+                max_payload: limits.payload,
+            },
+            exports: claims.exports.iter().filter_map(export).collect(),
+            imports: claims.imports.iter().filter_map(|one| import(one, is_activated(one))).collect(),
+            mappings: mappings(&claims.mappings),
+        }
+    }
+}
+
+fn export(from: &jwt::Export) -> Option<Export> {
+    let position = from.account_token_position as usize;
+    let access = Access {
+        accounts: Vec::new(),
+        token_required: from.token_req,
+        account_token_position: (position > 0).then_some(position),
+    };
+    let subject = from.subject.clone();
+    Some(match from.kind {
+        Exchange::Stream => Export::Stream(StreamExport { subject, access }),
+        Exchange::Service => Export::Service(ServiceExport {
+            subject,
+            access,
+            response: match from.response_type() {
+                jwt::ResponseType::Stream => ResponseType::Streamed,
+                jwt::ResponseType::Chunked => ResponseType::Chunked,
+                jwt::ResponseType::Singleton | jwt::ResponseType::Unknown(_) => ResponseType::Singleton,
+            },
+            threshold: match u64::try_from(from.response_threshold) {
+                Ok(nanoseconds @ 1..) => Duration::from_nanos(nanoseconds),
+                _ => DEFAULT_RESPONSE_THRESHOLD,
+            },
+            latency: from.service_latency.as_ref().map(|latency| Latency {
+                subject: latency.results.clone(),
+                sampling: latency.sampling.and_then(|percent| percent.try_into().ok()).unwrap_or(0),
+            }),
+            allow_trace: from.allow_trace,
+        }),
+        Exchange::Unknown => return None,
+    })
+}
+
+fn import(from: &jwt::Import, is_activated: bool) -> Option<Import> {
+    let account = from.account.clone();
+    Some(match from.kind {
+        Exchange::Stream => Import::Stream(StreamImport {
+            account,
+            subject: from.subject.clone(),
+            to: stream_name(from),
+            is_activated,
+            allow_trace: from.allow_trace,
+        }),
+        Exchange::Service => {
+            let (subject, to) = service_names(from);
+            Import::Service(ServiceImport { account, subject, to, share: from.share, is_activated })
+        }
+        Exchange::Unknown => return None,
+    })
+}
+
+/// What an imported stream is called here: in its old form, a prefix of its name.
+fn stream_name(from: &jwt::Import) -> String {
+    match (from.local_subject.as_str(), from.to.as_str()) {
+        ("", "") => from.subject.clone(),
+        ("", prefix) => format!("{}.{}", prefix.strip_suffix('.').unwrap_or(prefix), from.subject),
+        (local, _) => local.to_owned(),
+    }
+}
+
+/// What an imported service is called by its exporter and here: the old form is the other way round.
+fn service_names(from: &jwt::Import) -> (String, String) {
+    match (from.local_subject.as_str(), from.to.as_str()) {
+        ("", "") => (from.subject.clone(), from.subject.clone()),
+        ("", there) => (there.to_owned(), from.subject.clone()),
+        (here, _) => (from.subject.clone(), here.to_owned()),
+    }
+}
+
+/// Compat: what is wrong is passed over, and the rest holds.
+fn mappings(from: &HashMap<String, Vec<jwt::WeightedMapping>>) -> Mappings {
+    let mut sources: Vec<_> = from.iter().collect();
+    sources.sort_unstable_by_key(|(source, _)| *source);
+    let mut mappings = Mappings::default();
+    for (source, destinations) in sources {
+        let destinations: Vec<_> = destinations
+            .iter()
+            .map(|destination| WeightedDestination {
+                subject: destination.subject.clone(),
+                weight: destination.weight(),
+                cluster: destination.cluster.clone(),
+            })
+            .collect();
+        let _ = mappings.insert(source, &destinations);
+    }
+    mappings
+}
+
+/// Whether the activation that comes with an import is worth something to `importer` now: it is `exporter`'s, of this
+/// subject, and has neither ended nor been taken back.
+pub(crate) fn is_activated(
+    import: &jwt::Import,
+    importer: &str,
+    exporter: &TrustedAccount,
+    now: SystemTime,
+) -> bool {
+    let Ok(activation) = jwt::activation(&import.token) else { return false };
+    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    let has_ended = activation.expires != 0 && activation.expires <= seconds;
+    let has_begun = activation.not_before <= seconds;
+    let is_own = activation.issuer == exporter.key()
+        || (activation.nats.issuer_account == exporter.key()
+            && exporter.signer(&activation.issuer).is_some());
+    let subject = service_names(import).0;
+    let subject = if import.kind == Exchange::Service { &subject } else { &import.subject };
+    let is_revoked = exporter.claims().nats.exports.iter().any(|export| {
+        let until = [ALL, importer].into_iter().filter_map(|key| export.revocations.get(key)).max();
+        export.kind == import.kind
+            && matches(export.subject.as_bytes(), subject.as_bytes())
+            && until.is_some_and(|&until| until >= activation.issued_at)
+    });
+    activation.subject == importer && is_own && has_begun && !has_ended && !is_revoked
+}

@@ -1,0 +1,155 @@
+//! What is said about an account by whoever sets it up: a configuration file or a JWT.
+//!
+//! Plain data. Names are those of NATS's configuration. Nothing here is checked beyond its types: an import that nobody
+//! offers, or that this account must not have, is there and does nothing (see `link`).
+
+use super::latency::Latency;
+use crate::account::AccountLimits;
+use myelin_subject::Mappings;
+use std::time::Duration;
+
+/// How long an answer of a service may take unless its export says otherwise.
+pub const DEFAULT_RESPONSE_THRESHOLD: Duration = Duration::from_secs(120);
+
+/// One account.
+#[derive(Debug, Clone, Default)]
+pub struct AccountConfig {
+    /// Its name: that of the configuration, or the public key of a JWT.
+    pub name: String,
+    /// What it may use.
+    pub limits: AccountLimits,
+    /// What others may import.
+    pub exports: Vec<Export>,
+    /// What it takes from others.
+    pub imports: Vec<Import>,
+    /// Under which other subjects its clients' messages go.
+    pub mappings: Mappings,
+}
+
+impl AccountConfig {
+    /// An account that has a name and nothing else.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+}
+
+/// Something that an account offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Export {
+    /// Messages to listen to.
+    Stream(StreamExport),
+    /// Requests to be answered.
+    Service(ServiceExport),
+}
+
+/// Who may import something.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Access {
+    /// Names of accounts; none listed means everybody, unless one of the others holds.
+    pub accounts: Vec<String>,
+    /// Only imports that are [activated](StreamImport::is_activated).
+    pub token_required: bool,
+    /// The token of the subject, counted from 1, that must be the importer's name.
+    pub account_token_position: Option<usize>,
+}
+
+/// An exported stream of messages.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamExport {
+    /// Pattern.
+    pub subject: String,
+    /// Who may import it.
+    pub access: Access,
+}
+
+/// How many messages answer a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResponseType {
+    /// One.
+    #[default]
+    Singleton,
+    /// Many; an empty one is the last.
+    Streamed,
+    /// One in pieces; an empty one is the last.
+    Chunked,
+}
+
+/// An exported service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceExport {
+    /// Pattern.
+    pub subject: String,
+    /// Who may import it.
+    pub access: Access,
+    /// What comes back for one request.
+    pub response: ResponseType,
+    /// How long an answer may take, and the next one behind it.
+    pub threshold: Duration,
+    /// How requests are measured, if they are.
+    pub latency: Option<Latency>,
+    /// Whether traces may follow requests.
+    pub allow_trace: bool,
+}
+
+impl ServiceExport {
+    /// A public service with one answer.
+    pub fn public(subject: &str) -> Self {
+        Self {
+            subject: subject.to_owned(),
+            access: Access::default(),
+            response: ResponseType::default(),
+            threshold: DEFAULT_RESPONSE_THRESHOLD,
+            latency: None,
+            allow_trace: false,
+        }
+    }
+}
+
+/// Something that another account offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Import {
+    /// Messages to listen to.
+    Stream(StreamImport),
+    /// Requests that the other account answers.
+    Service(ServiceImport),
+}
+
+impl Import {
+    /// The account that exports it.
+    pub fn account(&self) -> &str {
+        match self {
+            Self::Stream(stream) => &stream.account,
+            Self::Service(service) => &service.account,
+        }
+    }
+}
+
+/// An imported stream of messages.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamImport {
+    /// The account that exports it.
+    pub account: String,
+    /// What it is called there: a pattern.
+    pub subject: String,
+    /// What it is called here: that pattern, or one in which `$1` or `{{wildcard(1)}}` is its first wildcard.
+    pub to: String,
+    /// Whether it has an activation token that the other account accepts.
+    pub is_activated: bool,
+    /// Whether traces may come along.
+    pub allow_trace: bool,
+}
+
+/// An imported service.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServiceImport {
+    /// The account that answers.
+    pub account: String,
+    /// What it is called there: a pattern.
+    pub subject: String,
+    /// What it is called here: that pattern, or one in which `$1` is the first wildcard of the other.
+    pub to: String,
+    /// Whether the other account learns who asks.
+    pub share: bool,
+    /// Whether it has an activation token that the other account accepts.
+    pub is_activated: bool,
+}

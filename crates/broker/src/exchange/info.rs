@@ -1,0 +1,153 @@
+//! `Nats-Request-Info`: who has sent a request that comes from another account.
+
+use crate::broker::Broker;
+use crate::conn::Conn;
+use myelin_wire::json::{compact, is_zero};
+use serde::Serialize;
+use std::time::{Duration, SystemTime};
+
+/// The header's name. Nobody but the server may say it.
+pub(crate) const HEADER: &[u8] = b"Nats-Request-Info";
+
+/// The header's value, in the reference's order.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct RequestInfo {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    start: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    host: String,
+    #[serde(skip_serializing_if = "is_zero")]
+    id: u64,
+    /// Where the requester is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    acc: String,
+    /// The last account through which the request came, if it was not the first.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    svc: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    user: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    lang: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    ver: String,
+    #[serde(skip_serializing_if = "is_zero")]
+    rtt: i64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    server: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    client_type: &'static str,
+    /// The requester's own reply, where it says more than where to answer.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reply: String,
+}
+
+/// How replies of fast batches end, which tell the stream what the message is to the batch.
+const BATCHED: &[u8] = b".$FI";
+
+impl RequestInfo {
+    /// What is said of somebody in `account`: all of it if that account shares it.
+    pub(crate) fn of(broker: &Broker, account: &str, conn: &Conn, is_shared: bool) -> Self {
+        conn.with_details(|details| {
+            let brief = Self::brief(account, details.rtt.unwrap_or_default());
+            // Services have no connection of which there were anything to tell.
+            if !is_shared || conn.cid() == 0 {
+                return brief;
+            }
+            Self {
+                start: moment(conn.endpoint().start),
+                host: conn.endpoint().peer.ip().to_string(),
+                id: conn.cid(),
+                user: details.user.clone().unwrap_or_default(),
+                name: details.name.clone(),
+                lang: details.lang.clone(),
+                ver: details.version.clone(),
+                server: broker.name().to_owned(),
+                kind: "Client",
+                client_type: "nats",
+                ..brief
+            }
+        })
+    }
+
+    /// The same for the next account behind `account`.
+    pub(crate) fn through(&self, account: &str) -> Self {
+        Self { svc: account.to_owned(), ..self.clone() }
+    }
+
+    /// With the server's name, which is not shared by all.
+    pub(crate) fn with_server(mut self, broker: &Broker) -> Self {
+        broker.name().clone_into(&mut self.server);
+        self
+    }
+
+    /// What everybody may know.
+    pub(crate) fn brief(account: &str, rtt: Duration) -> Self {
+        let rtt = i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX);
+        Self { acc: account.to_owned(), rtt, ..Self::default() }
+    }
+
+    /// The last measured round trip in nanoseconds; 0 when there was none.
+    pub(crate) fn rtt(&self) -> u64 {
+        self.rtt.max(0) as u64
+    }
+
+    /// With the reply of a request, if the other account needs to know it.
+    pub(crate) fn with_reply(mut self, reply: &[u8]) -> Self {
+        if self.svc.is_empty() && reply.ends_with(BATCHED) {
+            self.reply = String::from_utf8_lossy(reply).into_owned();
+        }
+        self
+    }
+
+    pub(crate) fn json(&self) -> Vec<u8> {
+        compact(self)
+    }
+}
+
+/// A time as Go writes it in JSON, in UTC.
+pub(super) fn moment(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let fraction = format!(".{:09}", since.subsec_nanos());
+    let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
+/// Year, month and day of a number of days since 1970.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Counted from the first of March of the year 0, so that the odd day of leap years is a year's last.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_go_does() {
+        let cases = [
+            (0, 0, "1970-01-01T00:00:00Z"),
+            (951_782_399, 500_000_000, "2000-02-28T23:59:59.5Z"),
+            (951_782_400, 0, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, 1, "2024-02-29T23:59:59.000000001Z"),
+            (1_709_251_200, 120_000_000, "2024-03-01T00:00:00.12Z"),
+            (4_102_444_799, 0, "2099-12-31T23:59:59Z"),
+        ];
+        for (seconds, nanos, expected) in cases {
+            assert_eq!(moment(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos)), expected);
+        }
+    }
+}

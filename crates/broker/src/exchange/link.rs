@@ -1,0 +1,219 @@
+//! Imports that hold: what one account takes from another that offers it.
+//!
+//! Whether an import is allowed is decided here, from both accounts' configurations, whenever one of them changes. One that
+//! is not allowed is no link, whoever wrote it down.
+
+use super::config::{
+    Access, AccountConfig, Export, ResponseType, ServiceExport, ServiceImport, StreamImport,
+};
+use super::latency::Latency;
+use super::naming::{Names, Naming};
+use crate::account::Account;
+use myelin_subject::{has_wildcard, intersection, is_subset, is_valid_pattern};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// A stream that an account imports.
+pub(crate) struct StreamLink {
+    /// Weak: its shadows stand in the exporter's index.
+    pub(crate) exporter: Weak<Account>,
+    import: StreamImport,
+    names: Names,
+}
+
+impl StreamLink {
+    pub(super) fn new(import: &StreamImport, importer: &str, exporter: &Arc<Account>) -> Option<Self> {
+        let config = exporter.exchange.config();
+        let offers = config.exports.iter().filter_map(|export| match export {
+            Export::Stream(stream) => Some((stream.subject.as_str(), &stream.access)),
+            Export::Service(_) => None,
+        });
+        if !is_valid_pattern(import.subject.as_bytes())
+            || !is_valid_pattern(import.to.as_bytes())
+            || !is_approved(offers, importer, &import.subject, import.is_activated)
+        {
+            return None;
+        }
+        let names = Names::of_stream(&import.subject, &import.to).ok()?;
+        Some(Self { exporter: Arc::downgrade(exporter), import: import.clone(), names })
+    }
+
+    /// What a subscriber to `pattern` is to hear there: the pattern there, if there is anything.
+    pub(crate) fn reach(&self, pattern: &[u8]) -> Option<Vec<u8>> {
+        let both = intersection(pattern, &self.names.here)?;
+        match &self.names.outward {
+            Some(outward) => Some(outward.name(&both).into_owned()),
+            // Too much, but whoever does not want it does not get it either.
+            None => Some(self.import.subject.as_bytes().to_vec()),
+        }
+    }
+
+    /// The name here.
+    pub(crate) fn naming(&self) -> &Naming {
+        &self.names.inward
+    }
+
+    /// Whether what is [reached](Self::reach) is nothing but what was asked for.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.names.outward.is_some()
+    }
+
+    /// Whether it comes of this import.
+    pub(super) fn is_of(&self, import: &StreamImport) -> bool {
+        self.import == *import
+    }
+
+    /// Whether nothing about it has changed.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.import == other.import && self.exporter.ptr_eq(&other.exporter)
+    }
+}
+
+/// A service that an account imports.
+pub(crate) struct ServiceLink {
+    import: ServiceImport,
+    pub(crate) exporter: Arc<Account>,
+    export: ServiceExport,
+    /// The pattern here.
+    here: Box<[u8]>,
+    /// The name there.
+    outward: Naming,
+    /// How long an answer may take.
+    pub(crate) threshold: Duration,
+}
+
+impl ServiceLink {
+    pub(crate) fn new(import: &ServiceImport, importer: &str, exporter: &Arc<Account>) -> Option<Self> {
+        let config = exporter.exchange.config();
+        let offers = services(&config).map(|service| (service.subject.as_str(), &service.access));
+        if !is_valid_pattern(import.subject.as_bytes())
+            || !is_valid_pattern(import.to.as_bytes())
+            || !is_approved(offers, importer, &import.subject, import.is_activated)
+        {
+            return None;
+        }
+        let export = find(services(&config).map(|s| (s.subject.as_str(), s)), &import.subject)?.clone();
+        let (here, outward) = if import.subject == import.to && has_wildcard(import.to.as_bytes()) {
+            (import.to.as_bytes().into(), Naming::Same)
+        } else {
+            let names = Names::of_service(&import.subject, &import.to).ok()?;
+            (names.here, names.outward?)
+        };
+        let (import, exporter, threshold) = (import.clone(), Arc::clone(exporter), export.threshold);
+        Some(Self { import, exporter, export, here, outward, threshold })
+    }
+
+    /// The pattern here.
+    pub(crate) fn here(&self) -> &[u8] {
+        &self.here
+    }
+
+    /// What `subject`, which is one of those here, is called there.
+    #[inline]
+    pub(crate) fn naming(&self) -> &Naming {
+        &self.outward
+    }
+
+    /// Whether one answer is all.
+    #[inline]
+    pub(crate) fn is_singleton(&self) -> bool {
+        self.export.response == ResponseType::Singleton
+    }
+
+    /// How its requests are measured.
+    pub(crate) fn latency(&self) -> Option<&Latency> {
+        self.export.latency.as_ref()
+    }
+
+    /// Whether the exporting account learns who asks.
+    pub(crate) fn shares(&self) -> bool {
+        self.import.share
+    }
+
+    /// Whether both lead to one export: a message that has come by one of them does not go by the other.
+    pub(crate) fn leads_where(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.exporter.id == other.exporter.id && self.export.subject == other.export.subject)
+    }
+
+    /// Whether it comes of this import.
+    pub(super) fn is_of(&self, import: &ServiceImport) -> bool {
+        self.import == *import
+    }
+
+    /// Whether nothing about it has changed.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.import == other.import && self.export == other.export && self.exporter.id == other.exporter.id
+    }
+}
+
+fn services(config: &AccountConfig) -> impl Iterator<Item = &ServiceExport> {
+    config.exports.iter().filter_map(|export| match export {
+        Export::Service(service) => Some(service),
+        Export::Stream(_) => None,
+    })
+}
+
+/// The offer that decides about `subject`: that of exactly this subject, else the first that covers it.
+fn find<'a, T>(offers: impl Iterator<Item = (&'a str, T)>, subject: &str) -> Option<T> {
+    let mut covering = None;
+    for (offered, offer) in offers {
+        if offered == subject {
+            return Some(offer);
+        }
+        if covering.is_none() && is_subset(subject.as_bytes(), offered.as_bytes()) {
+            covering = Some(offer);
+        }
+    }
+    covering
+}
+
+/// Whether `importer` may take `subject` from what is offered.
+fn is_approved<'a>(
+    offers: impl Iterator<Item = (&'a str, &'a Access)>,
+    importer: &str,
+    subject: &str,
+    is_activated: bool,
+) -> bool {
+    let offers = offers.map(|(offered, access)| (offered, (offered == subject, access)));
+    let Some((is_exact, access)) = find(offers, subject) else { return false };
+    match access.account_token_position {
+        // Compat: who imports the export's very subject names no account in it, not even its own.
+        Some(_) if is_exact => false,
+        Some(position) => subject.split('.').nth(position.saturating_sub(1)) == Some(importer),
+        None if access.token_required => is_activated,
+        None => access.accounts.is_empty() || access.accounts.iter().any(|name| name == importer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn approves(access: &Access, offered: &str, importer: &str, subject: &str) -> bool {
+        is_approved([(offered, access)].into_iter(), importer, subject, false)
+    }
+
+    #[test]
+    fn who_may_import() {
+        let public = Access::default();
+        assert!(approves(&public, "a.>", "B", "a.b") && approves(&public, "a.>", "B", "a.>"));
+        assert!(!approves(&public, "a.*", "B", "a.>") && !approves(&public, "a.*", "B", "b"));
+        let listed = Access { accounts: vec!["B".to_owned()], ..Access::default() };
+        assert!(approves(&listed, "a", "B", "a") && !approves(&listed, "a", "C", "a"));
+        let positioned = Access { account_token_position: Some(2), ..Access::default() };
+        assert!(approves(&positioned, "a.*", "B", "a.B") && !approves(&positioned, "a.*", "B", "a.C"));
+        assert!(!approves(&positioned, "a.*", "*", "a.*"), "the wildcard is nobody's name");
+        let by_token = Access { token_required: true, ..Access::default() };
+        assert!(!approves(&by_token, "a", "B", "a"));
+        assert!(is_approved([("a", &by_token)].into_iter(), "B", "a", true));
+    }
+
+    #[test]
+    fn the_very_subject_counts_before_what_covers_it() {
+        let (public, listed) =
+            (Access::default(), Access { accounts: vec!["C".to_owned()], ..Access::default() });
+        let offers = || [("a.>", &public), ("a.b", &listed)].into_iter();
+        assert!(!is_approved(offers(), "B", "a.b", false) && is_approved(offers(), "B", "a.c", false));
+    }
+}

@@ -1,0 +1,302 @@
+//! Answers that an account's services still owe to others: `_R_.<account>.<request>` stands in for the subject at which a
+//! requester of another account waits.
+//!
+//! An entry goes with the one answer, with the last of several (an empty one), when nobody receives what comes, or when its
+//! time is over. The number of a request is a keyed hash of a counter: who has seen some cannot guess others.
+//!
+//! Budget: a request and its answer take a lock each, one of [`PARTS`], for a look into a table.
+
+use super::latency::{Cause, Outcome};
+use super::link::ServiceLink;
+use crate::account::Account;
+use crate::conn::{Conn, lock};
+use hashbrown::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Locks over which requests are spread; a power of two.
+const PARTS: usize = 16;
+
+/// Characters of an account's own token, and of a request's.
+const TOKEN: usize = 6;
+const PREFIX: usize = b"_R_.".len() + TOKEN + 1;
+
+const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// 62 to the power of [`TOKEN`].
+const NUMBERS: u64 = 62 * 62 * 62 * 62 * 62 * 62;
+
+/// A requester has to have waited for so long before anybody looks whether it still does.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So many of them are looked at in one part of a sweep.
+const LOOKS: usize = 1024;
+/// Requests of one part at once. One more takes the place of another, which is not answered then.
+const MOST: usize = 64 * 1024;
+/// After so many entries a sweep leaves the other parts to the next one.
+const SWEPT: usize = 16 * 1024;
+
+/// What waits for an answer.
+#[derive(Clone)]
+pub(crate) struct Awaited {
+    /// By which the request came.
+    pub(crate) link: Arc<ServiceLink>,
+    /// The account in which somebody waits, and where.
+    pub(crate) requester: Arc<Account>,
+    pub(crate) reply: Box<[u8]>,
+    /// When the last message came, the request being the first.
+    pub(crate) since: Instant,
+    /// What a report on its time needs, if there is to be one.
+    pub(crate) tracked: Option<Arc<Tracked>>,
+}
+
+/// A request that is measured.
+pub(crate) struct Tracked {
+    /// Who asks.
+    pub(crate) conn: Arc<Conn>,
+    /// Because of which headers.
+    pub(crate) cause: Cause,
+}
+
+/// A measured request that ended without an answer, and why.
+pub(crate) struct Ended {
+    pub(crate) awaited: Awaited,
+    pub(crate) outcome: Outcome,
+}
+
+impl Awaited {
+    fn is_over(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= self.link.threshold
+    }
+
+    fn has_patience(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= PATIENCE
+    }
+}
+
+/// See the head of this file. Costs nothing before the first request.
+#[derive(Default)]
+pub(crate) struct Replies(OnceLock<Box<Space>>);
+
+struct Space {
+    prefix: [u8; PREFIX],
+    key: RandomState,
+    drawn: AtomicU64,
+    parts: [Mutex<HashMap<u64, Awaited>>; PARTS],
+    /// The part that the next sweep looks at.
+    hand: AtomicUsize,
+}
+
+impl Space {
+    fn new() -> Box<Self> {
+        let key = RandomState::new();
+        let mut prefix = [0; PREFIX];
+        prefix[..4].copy_from_slice(b"_R_.");
+        write_number(key.hash_one(u64::MAX), &mut prefix[4..4 + TOKEN]);
+        prefix[PREFIX - 1] = b'.';
+        Box::new(Self {
+            prefix,
+            key,
+            drawn: AtomicU64::new(0),
+            parts: Default::default(),
+            hand: AtomicUsize::new(0),
+        })
+    }
+
+    fn part(&self, number: u64) -> &Mutex<HashMap<u64, Awaited>> {
+        &self.parts[number as usize % PARTS]
+    }
+
+    fn number(&self, subject: &[u8]) -> Option<u64> {
+        read_number(subject.strip_prefix(&self.prefix)?)
+    }
+}
+
+fn write_number(mut number: u64, out: &mut [u8]) {
+    for byte in out {
+        *byte = DIGITS[(number % 62) as usize];
+        number /= 62;
+    }
+}
+
+fn read_number(text: &[u8]) -> Option<u64> {
+    if text.len() != TOKEN {
+        return None;
+    }
+    text.iter().rev().try_fold(0, |number, byte| {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'A'..=b'Z' => byte - b'A' + 10,
+            b'a'..=b'z' => byte - b'a' + 36,
+            _ => return None,
+        };
+        Some(number * 62 + u64::from(digit))
+    })
+}
+
+/// The number of an open request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ticket(u64);
+
+impl Replies {
+    /// So many requests of one account may wait at once, about.
+    #[cfg(test)]
+    pub(crate) const MOST: usize = MOST * PARTS;
+
+    /// Notes a request and writes where its answer is to go. Before the first one, `listen` gets the pattern of all such
+    /// subjects.
+    pub(crate) fn open(&self, awaited: Awaited, reply: &mut Vec<u8>, listen: impl FnOnce(&[u8])) -> Ticket {
+        let space = self.0.get_or_init(|| {
+            let space = Space::new();
+            listen(&[&space.prefix[..], b">"].concat());
+            space
+        });
+        let (number, mut part) = loop {
+            let number = space.key.hash_one(space.drawn.fetch_add(1, Relaxed)) % NUMBERS;
+            let part = lock(space.part(number));
+            // One in 56 milliards is drawn twice at a time.
+            if !part.contains_key(&number) {
+                break (number, part);
+            }
+        };
+        if part.len() >= MOST
+            && let Some(other) = part.keys().next().copied()
+        {
+            part.remove(&other);
+        }
+        part.insert(number, awaited);
+        drop(part);
+        reply.clear();
+        reply.extend_from_slice(&space.prefix);
+        let mut token = [0; TOKEN];
+        write_number(number, &mut token);
+        reply.extend_from_slice(&token);
+        Ticket(number)
+    }
+
+    /// Whether `subject` is one at which answers of this account's services come.
+    pub(crate) fn owns(&self, subject: &[u8]) -> bool {
+        subject.starts_with(b"_R_.") && self.0.get().is_some_and(|space| subject.starts_with(&space.prefix))
+    }
+
+    /// Who waits for an answer at `subject`: the entry goes if it is the only answer or `is_last`.
+    pub(crate) fn answer(&self, subject: &[u8], is_last: bool, now: Instant) -> Option<(Ticket, Awaited)> {
+        let space = self.0.get()?;
+        let number = space.number(subject)?;
+        let mut part = lock(space.part(number));
+        let found = part.get_mut(&number)?;
+        if found.is_over(now) {
+            part.remove(&number);
+            return None;
+        }
+        if is_last || found.link.is_singleton() {
+            return Some((Ticket(number), part.remove(&number)?));
+        }
+        found.since = now;
+        Some((Ticket(number), found.clone()))
+    }
+
+    /// Who waits at `subject`, and where.
+    pub(crate) fn waiting(&self, subject: &[u8]) -> Option<(Arc<Account>, Box<[u8]>)> {
+        let space = self.0.get()?;
+        let number = space.number(subject)?;
+        let part = lock(space.part(number));
+        let found = part.get(&number)?;
+        Some((Arc::clone(&found.requester), found.reply.clone()))
+    }
+
+    /// Nobody waits for this answer any more.
+    pub(crate) fn close(&self, Ticket(number): Ticket) -> Option<Awaited> {
+        let space = self.0.get()?;
+        lock(space.part(number)).remove(&number)
+    }
+
+    /// The same by its subject.
+    pub(crate) fn close_at(&self, subject: &[u8]) -> Option<Awaited> {
+        let number = self.0.get()?.number(subject)?;
+        self.close(Ticket(number))
+    }
+
+    /// Requests that wait for an answer.
+    pub(crate) fn len(&self) -> usize {
+        self.0.get().map_or(0, |space| space.parts.iter().map(|part| lock(part).len()).sum())
+    }
+
+    /// Up to `most` of them, with the subjects at which their answers are expected.
+    pub(crate) fn list(&self, most: usize) -> Vec<(Vec<u8>, Awaited)> {
+        let Some(space) = self.0.get() else { return Vec::new() };
+        let mut all = Vec::new();
+        for part in &space.parts {
+            let part = lock(part);
+            all.extend(part.iter().take(most - all.len()).map(|(number, awaited)| {
+                let mut token = [0; TOKEN];
+                write_number(*number, &mut token);
+                ([&space.prefix[..], &token].concat(), awaited.clone())
+            }));
+        }
+        all
+    }
+
+    /// Forgets, in some parts of the table, whose time is over and those for whom nobody waits any more. Answers which of
+    /// them were measured.
+    pub(crate) fn sweep(&self, now: Instant) -> Vec<Ended> {
+        let Some(space) = self.0.get() else { return Vec::new() };
+        let mut ended = Vec::new();
+        let mut seen = 0;
+        for _ in 0..PARTS {
+            let at = space.hand.fetch_add(1, Relaxed) % PARTS;
+            seen += space.sweep_part(at, now, &mut ended);
+            if seen >= SWEPT {
+                break;
+            }
+        }
+        ended
+    }
+}
+
+impl Space {
+    /// See [`Replies::sweep`]; answers how many it has looked at.
+    fn sweep_part(&self, at: usize, now: Instant, ended: &mut Vec<Ended>) -> usize {
+        let mut note = |awaited: Awaited, outcome| {
+            if awaited.tracked.is_some() {
+                ended.push(Ended { awaited, outcome });
+            }
+        };
+        let mut patient = Vec::new();
+        let seen = {
+            let mut part = lock(&self.parts[at]);
+            let seen = part.len();
+            let over = part.extract_if(|_, awaited| awaited.is_over(now));
+            over.for_each(|(_, awaited)| note(awaited, Outcome::TimedOut));
+            let spare = 2 * part.len();
+            part.shrink_to(spare);
+            let old = part.iter().filter(|(_, awaited)| awaited.has_patience(now)).take(LOOKS);
+            patient.extend(old.map(|(number, awaited)| (*number, awaited.clone())));
+            seen
+        };
+        // Looked at without the lock: the requester may itself wait for an answer in this table.
+        patient.retain(|(_, awaited)| !awaited.requester.has_interest(&awaited.reply));
+        let mut part = lock(&self.parts[at]);
+        let gone = patient.iter().filter_map(|(number, _)| part.remove(number));
+        gone.for_each(|awaited| note(awaited, Outcome::Lost));
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_they_are_written() {
+        for number in [0, 1, 61, 62, 12_345_678, NUMBERS - 1] {
+            let mut text = [0; TOKEN];
+            write_number(number, &mut text);
+            assert_eq!(read_number(&text), Some(number));
+        }
+        for text in ["", "12345", "1234567", "12345.", "12345*"] {
+            assert_eq!(read_number(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The rules of a subject: who may publish it, who may receive it, and whether it goes under another one.
+//!
+//! Asked once for each route and nowhere else (house.md: deny wins, decided at one choke point).
+
+use super::route::Scope;
+use crate::subscription::Subscription;
+use myelin_subject::matches;
+
+/// Whether a publisher may use a subject, or what becomes of it first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It may.
+    Allowed,
+    /// Only as an answer that `allow_responses` permits.
+    Denied,
+    /// Nobody may: the reference keeps the subject for itself.
+    Reserved,
+    /// The message goes under [another subject](super::route::Route::mapped), which decides.
+    Mapped,
+    /// The same, and which one is drawn for each message.
+    Drawn,
+}
+
+/// The one place that decides whether a publisher may use a subject.
+pub(super) fn access(scope: Scope<'_>, subject: &[u8]) -> Access {
+    let begins = |prefix: &[u8]| subject.starts_with(prefix) && subject.len() > prefix.len();
+    if begins(b"_GR_.") || begins(b"$GR.") {
+        return Access::Reserved;
+    }
+    if scope.permissions.is_some_and(|p| !p.can_publish(subject)) {
+        return Access::Denied;
+    }
+    if subject.starts_with(b"$NRG.") && !scope.account.is_system() {
+        return Access::Reserved;
+    }
+    Access::Allowed
+}
+
+/// Whether the account's mappings send messages from `subject` elsewhere: then the subject is in `out`, if it is always the
+/// same.
+pub(super) fn mapped(scope: Scope<'_>, subject: &[u8], out: &mut Vec<u8>) -> Option<Access> {
+    let mut is_drawn = false;
+    let mut draw = || {
+        is_drawn = true;
+        0
+    };
+    if !scope.is_mapped || !scope.account.exchange.map(subject, &mut draw, out) {
+        out.clear();
+        return None;
+    }
+    if is_drawn {
+        out.clear();
+        return Some(Access::Drawn);
+    }
+    Some(Access::Mapped)
+}
+
+/// The one place that decides whether a subscription may receive a subject (deny wins). For a shadow, the subject is the one
+/// that its client sees.
+pub(super) fn may_receive(sub: &Subscription, subject: &[u8], is_imported: bool) -> bool {
+    let Some(import) = sub.import() else { return is_permitted(sub, subject) };
+    // Compat: what comes by one import does not leave by another.
+    !is_imported && {
+        let (sub, subject) = (sub.original(), import.naming().name(subject));
+        (import.is_exact() || matches(sub.subject(), &subject)) && is_permitted(sub, &subject)
+    }
+}
+
+fn is_permitted(sub: &Subscription, subject: &[u8]) -> bool {
+    sub.conn().rights().is_none_or(|rights| {
+        !rights.permissions.needs_delivery_filter(sub.subject())
+            || rights.permissions.can_deliver(subject, sub.queue())
+    })
+}

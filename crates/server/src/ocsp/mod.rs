@@ -1,0 +1,194 @@
+//! OCSP: proofs that certificates were not revoked, in both directions.
+//!
+//! For our own certificate a proof is fetched and shown to those who connect (`staple`); for the certificates of
+//! clients the authority is asked while they wait (`peer`), and its answers are kept (`cache`). Formats are `wire`'s;
+//! what is here decides whether an answer can be believed (`proof`) and speaks HTTP with authorities (`fetch`).
+//!
+//! A handshake never waits for a proof of our own. Waiting for a client's costs that client only.
+
+mod base64;
+mod cache;
+mod certificate;
+mod fetch;
+mod peer;
+mod proof;
+#[cfg(test)]
+#[path = "../../tests/server/responder.rs"]
+mod responder;
+mod staple;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use myelin_conf::options::Options;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::logging::Logger;
+use crate::tls::{ClientOffer, authorities};
+#[cfg(test)]
+pub(crate) use base64::encode as to_base64;
+use cache::Cache;
+pub(crate) use cache::Stats;
+pub(crate) use peer::PeerCheck;
+use peer::{Advise, Finding};
+use staple::{Monitor, Stapling};
+
+/// OCSP in a running server.
+pub(crate) struct Ocsp {
+    log: Arc<Logger>,
+    control: Handle,
+    advise: Advise,
+    /// Told when the server has to end, because its certificate was revoked.
+    end: Arc<Notify>,
+    cache: Arc<Current>,
+    monitors: Vec<Monitor>,
+    saving: Option<Saving>,
+}
+
+/// The cache in use, for monitoring.
+#[derive(Default)]
+pub(crate) struct Current(Mutex<Option<Arc<Cache>>>);
+
+impl Current {
+    pub(crate) fn stats(&self) -> Option<Stats> {
+        self.get()?.stats()
+    }
+
+    fn get(&self) -> Option<Arc<Cache>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, cache: Option<Arc<Cache>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cache;
+    }
+}
+
+/// What is ready to take effect.
+#[derive(Default)]
+pub(crate) struct Next {
+    stapling: Option<Stapling>,
+    cache: Option<Arc<Cache>>,
+    /// Why there is no proof of our own where there should be one. No reason not to go on with a server that runs.
+    pub(crate) complaint: Option<String>,
+}
+
+impl Ocsp {
+    pub(crate) fn new(log: &Arc<Logger>, control: &Handle) -> Self {
+        let lines = Arc::clone(log);
+        // The seam for advisories: when there is a system account to publish them in, this is where they go.
+        let advise = Arc::new(move |finding: &Finding| lines.debug(finding));
+        Self {
+            log: Arc::clone(log),
+            control: control.clone(),
+            advise,
+            end: Arc::new(Notify::new()),
+            cache: Arc::default(),
+            monitors: Vec::new(),
+            saving: None,
+        }
+    }
+
+    /// Told when the server has to end.
+    pub(crate) fn end(&self) -> Arc<Notify> {
+        Arc::clone(&self.end)
+    }
+
+    pub(crate) fn cache(&self) -> Arc<Current> {
+        Arc::clone(&self.cache)
+    }
+
+    /// Prepares what these options ask for, and adds to the offer of a listener what belongs there; `present` is what it
+    /// offers now. May wait for an authority.
+    ///
+    /// # Errors
+    /// When clients cannot be checked.
+    pub(crate) fn prepare(
+        &self,
+        options: &Options,
+        offer: Option<&mut ClientOffer>,
+        present: Option<&ClientOffer>,
+    ) -> Result<Next, String> {
+        let (Some(tls), Some(offer)) = (&options.tls, offer) else { return Ok(Next::default()) };
+        let mut next = Next::default();
+        match Stapling::of(options, tls, &offer.staple, &self.log) {
+            Ok(None) => {}
+            Ok(Some(stapling)) => {
+                if let Some(present) = present {
+                    offer.staple.inherit(&present.staple);
+                }
+                next.complaint = self.wait_for(stapling.begin()).err();
+                next.stapling = Some(stapling);
+            }
+            Err(error) => next.complaint = Some(error),
+        }
+        let Some(peers) = tls.ocsp_peer.as_ref().filter(|peers| peers.verify) else { return Ok(next) };
+        self.log.debug("Plugging TLS OCSP peer for [Client]");
+        if !tls.verify {
+            let text =
+                "OCSP peer verification for client connections requires TLS verify (mTLS) to be enabled";
+            return Err(text.to_owned());
+        }
+        let wanted = options.ocsp.cache.clone().unwrap_or_default();
+        let present = self.cache.get().filter(|cache| *cache.options() == wanted);
+        let cache = present.unwrap_or_else(|| Cache::open(wanted, &self.log));
+        offer.revocation = Some(Arc::new(PeerCheck {
+            options: peers.clone(),
+            trusted: authorities(tls)?,
+            cache: Arc::clone(&cache),
+            log: Arc::clone(&self.log),
+            advise: Arc::clone(&self.advise),
+        }));
+        Ok(Next { cache: Some(cache), ..next })
+    }
+
+    /// Runs what was prepared, in place of what ran before.
+    pub(crate) fn take_effect(&mut self, next: Next) {
+        let _inside = self.control.enter();
+        self.save();
+        self.monitors.clear();
+        self.monitors.extend(next.stapling.map(|stapling| stapling.watch(Arc::clone(&self.end))));
+        self.saving = next.cache.as_ref().and_then(Saving::start);
+        self.cache.set(next.cache);
+    }
+
+    /// Writes down what the cache holds.
+    pub(crate) fn save(&self) {
+        if let Some(cache) = self.cache.get() {
+            cache.save();
+        }
+    }
+
+    /// Waits here for what runs on the control runtime, on which this thread may stand.
+    fn wait_for<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| self.control.block_on(future));
+            waiting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+/// Writes the cache down now and then, for as long as it lives.
+struct Saving(JoinHandle<()>);
+
+impl Saving {
+    fn start(cache: &Arc<Cache>) -> Option<Self> {
+        let interval = cache.save_interval()?;
+        let cache = Arc::clone(cache);
+        Some(Self(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(interval).await;
+                let cache = Arc::clone(&cache);
+                let _ = tokio::task::spawn_blocking(move || cache.save()).await;
+            }
+        })))
+    }
+}
+
+impl Drop for Saving {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,257 @@
+//! Whether the certificates of clients were revoked (`ocsp_peer`): asks the authorities, or remembers what they said.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hyper::StatusCode;
+use myelin_conf::options::OcspPeerOptions;
+use myelin_wire::ocsp::Status;
+use rustls::pki_types::CertificateDer;
+
+use super::cache::Cache;
+use super::certificate::{fingerprint, is_issuer, path, question, responders};
+use super::fetch;
+use super::proof::{self, NO_DELEGATE, Proof};
+use crate::logging::Logger;
+use crate::tls::subject;
+
+/// What an advisory is to be sent about.
+///
+/// The reference publishes them as `$SYS.SERVER.<id>.OCSP.PEER.CONN.REJECT` and `….OCSP.PEER.LINK.INVALID`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// A client was turned away: its certificate, and why.
+    Rejected(CertificateDer<'static>, String),
+    /// In the path from a client's certificate to its authority one is no good: the client's, that one, and why.
+    LinkInvalid(CertificateDer<'static>, CertificateDer<'static>, String),
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rejected(peer, why) => write!(f, "OCSP peer [{}] rejected: {why}", subject(peer)),
+            Self::LinkInvalid(peer, link, why) => {
+                write!(f, "OCSP link [{}] of peer [{}] invalid: {why}", subject(link), subject(peer))
+            }
+        }
+    }
+}
+
+/// Where advisories go.
+pub(crate) type Advise = Arc<dyn Fn(&Finding) + Send + Sync>;
+
+/// What a client that is turned away is told, where TLS has words.
+const REJECTED: &str = "client not OCSP valid";
+
+/// Checks clients by these options.
+pub(crate) struct PeerCheck {
+    pub(crate) options: OcspPeerOptions,
+    /// Who may sign the certificates of clients.
+    pub(crate) trusted: Vec<CertificateDer<'static>>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) log: Arc<Logger>,
+    pub(crate) advise: Advise,
+}
+
+impl fmt::Debug for PeerCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerCheck").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl PeerCheck {
+    /// Looks at the certificates that a client has shown; TLS has verified them.
+    ///
+    /// # Errors
+    /// When one of them was revoked, or nobody says that it was not.
+    pub(crate) async fn verify(&self, shown: &[CertificateDer<'static>]) -> Result<(), String> {
+        let Some(peer) = shown.first() else {
+            self.log.error("Peer certificate is nil, rejecting OCSP peer");
+            return Err(REJECTED.to_owned());
+        };
+        if self.is_good(peer, shown).await {
+            return Ok(());
+        }
+        self.log.debug("No OCSP valid chains, thus peer is invalid");
+        (self.advise)(&Finding::Rejected(peer.clone(), REJECTED.to_owned()));
+        Err(REJECTED.to_owned())
+    }
+
+    async fn is_good(&self, peer: &CertificateDer<'static>, shown: &[CertificateDer<'static>]) -> bool {
+        let path = path(shown, &self.trusted);
+        self.log.debug("Peer OCSP enabled: 1 TLS client chain(s) will be evaluated");
+        self.log.debug(format_args!("Chain [0]: {} total link(s)", path.len()));
+        // The path ends where trust begins. What ends elsewhere is not the path that TLS has found.
+        let is_rooted = path.last().is_some_and(|last| self.trusted.contains(last) || is_issuer(last, last));
+        if !is_rooted {
+            return false;
+        }
+        if path.len() == 1 {
+            self.log.debug("Chain [0] is self-signed, thus peer is valid");
+            return true;
+        }
+        let links = path.windows(2).map(|pair| (&pair[0], &pair[1], responders(&pair[0])));
+        let eligible: Vec<_> = links.filter(|(_, _, responders)| !responders.is_empty()).collect();
+        if eligible.is_empty() {
+            self.log.debug("Chain [0] has no OCSP eligible links, thus peer is valid");
+            return true;
+        }
+        self.log.debug(format_args!("Chain [0] has {} OCSP eligible link(s)", eligible.len()));
+        for (cert, issuer, responders) in eligible {
+            if let Err(reason) = self.check(cert, issuer, &responders).await {
+                self.log.debug(&reason);
+                (self.advise)(&Finding::LinkInvalid(peer.clone(), cert.clone(), reason));
+                return false;
+            }
+        }
+        self.log.debug("Chain [0] is OCSP valid for all eligible links, thus peer is valid");
+        true
+    }
+
+    /// Whether a certificate is good, or is to be taken for good; else why not.
+    async fn check(&self, cert: &[u8], issuer: &[u8], responders: &[String]) -> Result<(), String> {
+        let (name, key) = (subject(cert), fingerprint(cert));
+        self.log.debug(format_args!("Checking OCSP peer cache for [{name}], key [{key}]"));
+        let known = self.remembered(cert, issuer, &name, &key);
+        let was_revoked = known.as_ref().is_some_and(|known| known.proof.status == Status::Revoked);
+        let proof = match known {
+            Some(known) if known.is_current => known.proof,
+            _ => match self.ask(cert, issuer, responders, &name, was_revoked).await {
+                Asked::Proof(proof) => {
+                    self.cache.put(&key, &name, &proof);
+                    proof
+                }
+                Asked::Allowed => return Ok(()),
+                Asked::Refused(reason) => return self.unless_only_warned(&name, reason),
+            },
+        };
+        let status = proof.status;
+        if status == Status::Good || (status == Status::Unknown && self.options.unknown_is_good) {
+            self.log.debug(format_args!("OCSP verify pass for [{name}]"));
+            return Ok(());
+        }
+        self.log.warn(format_args!("OCSP verify fail for [{name}] with CA status [{status}]"));
+        self.unless_only_warned(&name, format!("Invalid OCSP response status: {status}"))
+    }
+
+    fn unless_only_warned(&self, name: &str, reason: String) -> Result<(), String> {
+        if !self.options.warn_only {
+            return Err(reason);
+        }
+        self.log.warn(format_args!("OCSP verify fail for [{name}] but WarnOnly is true so allowing"));
+        Ok(())
+    }
+
+    fn remembered(&self, cert: &[u8], issuer: &[u8], name: &str, key: &str) -> Option<Remembered> {
+        let raw = self.cache.get(key)?;
+        let Ok(proof) = proof::read(&raw, cert, issuer, now()) else {
+            let what = format_args!("Invalid cached OCSP response for [{name}] with fingerprint [{key}]");
+            self.log.debug(what);
+            self.cache.delete(key);
+            return None;
+        };
+        let is_current = self.is_current(&proof);
+        let what = if is_current { "current" } else { "expired" };
+        self.log.debug(format_args!("Cached OCSP response is {what}, status [{}]", proof.status));
+        if !is_current {
+            self.cache.delete(key);
+        }
+        Some(Remembered { proof, is_current })
+    }
+
+    /// Whether an answer holds now.
+    fn is_current(&self, proof: &Proof) -> bool {
+        let seconds =
+            |duration: std::time::Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX / 4);
+        let skew = seconds(self.options.allowed_clockskew);
+        let ttl = seconds(self.options.cache_ttl_when_next_update_unset);
+        let end = proof.next_update.unwrap_or_else(|| proof.this_update.saturating_add(ttl));
+        let now = now();
+        end >= now.saturating_sub(skew) && proof.this_update <= now.saturating_add(skew)
+    }
+
+    /// Asks the authority.
+    async fn ask(
+        &self,
+        cert: &[u8],
+        issuer: &[u8],
+        responders: &[String],
+        name: &str,
+        was_revoked: bool,
+    ) -> Asked {
+        let raw = match self.fetch(cert, issuer, responders).await {
+            Ok(raw) => raw,
+            Err(error) => {
+                let what = format_args!("Attempt to obtain OCSP response from CA responder for [{name}]");
+                self.log.warn(format_args!("{what} failed: {error}"));
+                return self.unreachable(name, was_revoked);
+            }
+        };
+        match proof::read(&raw, cert, issuer, now()) {
+            Ok(proof) if self.is_current(&proof) => Asked::Proof(proof),
+            Ok(_) => {
+                let what = format_args!("New OCSP CA response obtained for [{name}] but not current");
+                self.log.warn(what);
+                Asked::Refused("OCSP response not in effectivity window".to_owned())
+            }
+            Err(error) if error == NO_DELEGATE => {
+                let reason = format!("Invalid OCSP response delegation: {name}");
+                self.log.warn(&reason);
+                Asked::Refused(reason)
+            }
+            Err(error) => {
+                self.log.error(format_args!("Could not parse OCSP CA response for [{name}]: {error}"));
+                Asked::Refused("Failed OCSP response parse".to_owned())
+            }
+        }
+    }
+
+    fn unreachable(&self, name: &str, was_revoked: bool) -> Asked {
+        if !self.options.warn_only && self.options.allow_when_ca_unreachable {
+            let what =
+                format_args!("Failed to obtain OCSP CA response for [{name}] but AllowWhenCAUnreachable set");
+            if !was_revoked {
+                self.log.warn(format_args!("{what}; no cached revocation so allowing"));
+                return Asked::Allowed;
+            }
+            self.log.warn(format_args!("{what}; cached revocation exists so rejecting"));
+        }
+        Asked::Refused("Failed OCSP response fetch".to_owned())
+    }
+
+    async fn fetch(&self, cert: &[u8], issuer: &[u8], responders: &[String]) -> Result<Vec<u8>, String> {
+        let question = question(cert, issuer).ok_or("invalid chain link")?;
+        let patience = self.options.ca_timeout;
+        let mut last = "no available OCSP servers".to_owned();
+        for url in responders {
+            self.log.debug(format_args!("Trying OCSP responder url [{url}]"));
+            last = match fetch::get(url, &question, patience).await {
+                Ok(reply) if reply.status == StatusCode::OK && !reply.body.is_empty() => {
+                    return Ok(reply.body);
+                }
+                Ok(reply) => format!("bad OCSP responder http status: [{}]", reply.status.as_u16()),
+                Err(error) => error,
+            };
+        }
+        Err(format!("exhausted OCSP responders: {last}"))
+    }
+}
+
+struct Remembered {
+    proof: Proof,
+    is_current: bool,
+}
+
+enum Asked {
+    Proof(Proof),
+    /// There is no answer, and that is to be taken for a good one.
+    Allowed,
+    Refused(String),
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX / 4)
+}

@@ -1,0 +1,330 @@
+//! Account resolvers: where tokens of accounts are found. In memory, behind a URL, or in a directory.
+//!
+//! Owns the start of operator mode: who is trusted, what is preloaded, and the system account.
+
+mod directory;
+mod url;
+
+use crate::logging::Logger;
+use directory::{Directory, Limits};
+use myelin_auth::jwt;
+use myelin_auth::operator::Accounts;
+use myelin_broker::{Broker, Resolver, TrustedAccounts};
+use myelin_conf::options::{AccountResolver, DeleteMode, OperatorOptions, Options};
+use myelin_stdx::nkey::Role;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::runtime::Handle;
+use url::UrlResolver;
+
+/// How long a lookup may take before the log complains.
+const SLOW: Duration = Duration::from_secs(1);
+/// How often a system account that cannot be had is asked for again.
+const BOOTSTRAP: Duration = Duration::from_secs(1);
+
+/// Where tokens of accounts are found. What the system account asks of a directory
+/// (`$SYS.REQ.CLAIMS.*`) is to be answered from here: [`Source::Directory`] has a method for each.
+enum Source {
+    /// Nowhere.
+    None,
+    Memory(Mutex<HashMap<String, String>>),
+    Url(UrlResolver),
+    Directory(Directory),
+}
+
+/// The resolver that the options ask for.
+pub(crate) struct Tokens {
+    source: Source,
+    log: Arc<Logger>,
+}
+
+impl Tokens {
+    /// Opens what the options name, and puts the preloaded tokens into it.
+    fn open(options: &Options, control: &Handle, log: &Arc<Logger>) -> Result<Self, String> {
+        let source = match &options.resolver.resolver {
+            None => Source::None,
+            Some(AccountResolver::Memory) => Source::Memory(Mutex::default()),
+            Some(AccountResolver::Url(url)) => Source::Url(UrlResolver::new(url, control.clone())),
+            Some(AccountResolver::Full(full)) => Source::Directory(Directory::open(
+                &full.dir,
+                Limits { most: full.limit, evicts: false, ttl: None },
+                full.deletes,
+            )?),
+            Some(AccountResolver::Cache(cache)) => Source::Directory(Directory::open(
+                &cache.dir,
+                Limits { most: Some(cache.limit), evicts: true, ttl: cache.ttl },
+                DeleteMode::Removed,
+            )?),
+        };
+        let tokens = Self { source, log: Arc::clone(log) };
+        tokens.preload(options)?;
+        Ok(tokens)
+    }
+
+    fn preload(&self, options: &Options) -> Result<(), String> {
+        let preload = &options.resolver.preload;
+        match &self.source {
+            Source::Memory(tokens) => {
+                *tokens.lock().unwrap_or_else(PoisonError::into_inner) = preload.iter().cloned().collect();
+            }
+            Source::Directory(directory) => {
+                for (key, token) in preload {
+                    // Compat: what cannot be stored is not there.
+                    if let Err(error) = directory.save_if_newer(key, token) {
+                        self.log.debug(format_args!("Preloaded account [{key}] not stored: {error}"));
+                    }
+                }
+            }
+            Source::Url(url) => drop(url.fetch("")?),
+            Source::None => {}
+        }
+        Ok(())
+    }
+
+    /// The token of an account.
+    fn find(&self, key: &str) -> Result<String, String> {
+        if !Role::Account.owns(key) {
+            return Err("will only fetch valid account keys".to_owned());
+        }
+        match &self.source {
+            Source::None => Err("account resolver missing".to_owned()),
+            Source::Memory(tokens) => {
+                let tokens = tokens.lock().unwrap_or_else(PoisonError::into_inner);
+                tokens.get(key).cloned().ok_or_else(|| "account missing".to_owned())
+            }
+            Source::Url(url) => url.fetch(key),
+            // There are no other servers to ask.
+            Source::Directory(directory) => {
+                directory.load(key).map_err(|_| "account jwt not found".to_owned())
+            }
+        }
+    }
+}
+
+impl Resolver for Tokens {
+    fn fetch(&self, key: &str) -> Result<String, String> {
+        let began = Instant::now();
+        let found = self.find(key);
+        let took = began.elapsed();
+        if took > SLOW {
+            self.log.warn(format_args!("Account [{key}] fetch took {took:?}"));
+        } else {
+            self.log.debug(format_args!("Account [{key}] fetch took {took:?}"));
+        }
+        found.inspect_err(|error| self.log.warn(format_args!("Account fetch failed: {error}")))
+    }
+}
+
+/// Operator mode in a running server.
+pub(crate) struct Running {
+    tokens: Arc<Tokens>,
+}
+
+/// Lets the broker know accounts by their tokens, if the options trust any operator.
+///
+/// # Errors
+/// The resolver cannot be used, or the system account is not to be had.
+pub(crate) fn start(
+    options: &Options,
+    broker: &Arc<Broker>,
+    control: &Handle,
+    log: &Arc<Logger>,
+) -> Result<Option<Running>, String> {
+    let auth = broker.auth();
+    let Some(trust) = auth.trust() else { return Ok(None) };
+    let tokens = Arc::new(Tokens::open(options, control, log)?);
+    let resolver: Arc<dyn Resolver> = tokens.clone();
+    broker.trust(TrustedAccounts::new(Arc::clone(trust), resolver));
+    greet(options, log);
+    check_preloads(options, log);
+    let running = Running { tokens };
+    running.seat_system_account(options, broker, control, log)?;
+    running.announce(log);
+    running.expire_files(control);
+    Ok(Some(running))
+}
+
+fn greet(options: &Options, log: &Logger) {
+    let operators = &options.operators.list;
+    if operators.is_empty() {
+        return;
+    }
+    log.info("Trusted Operators");
+    for operator in operators {
+        log.info(format_args!("  System  : {:?}", operator.audience));
+        log.info(format_args!("  Operator: {:?}", operator.name));
+        log.info(format_args!("  Issued  : {}", moment(operator.issued_at)));
+        match operator.expires {
+            0 => log.info("  Expires : Never"),
+            expires => log.info(format_args!("  Expires : {}", moment(expires))),
+        }
+    }
+    if options.accounts.configured_system_account.is_none() {
+        log.warn("Trusted Operators should utilize a System Account");
+    }
+}
+
+/// A second of the epoch in the local zone, as Go prints times.
+fn moment(second: i64) -> String {
+    let Ok(time) = jiff::Timestamp::from_second(second) else { return second.to_string() };
+    time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %z %Z").to_string()
+}
+
+/// Says of preloaded tokens what is wrong with them.
+fn check_preloads(options: &Options, log: &Logger) {
+    if options.operators.list.is_empty() {
+        return;
+    }
+    let now = jiff::Timestamp::now().as_second();
+    for (key, token) in &options.resolver.preload {
+        let Ok(claims) = jwt::account(token) else {
+            log.error(format_args!("Preloaded account [{key}] not valid"));
+            continue;
+        };
+        let issues = claims.issues(now);
+        if issues.are_blocking() {
+            log.warn(format_args!("Account [{key}] has validation issues:"));
+            issues.iter().for_each(|issue| log.warn(format_args!("  - {}", issue.description)));
+        }
+    }
+}
+
+impl Running {
+    /// The system account comes from its token. Where tokens come from elsewhere one that cannot be had is stood in for,
+    /// so that it can be brought by the system account itself.
+    fn seat_system_account(
+        &self,
+        options: &Options,
+        broker: &Arc<Broker>,
+        control: &Handle,
+        log: &Arc<Logger>,
+    ) -> Result<(), String> {
+        let Some(key) = &options.accounts.configured_system_account else { return Ok(()) };
+        let now = SystemTime::now();
+        let is_elsewhere = !matches!(self.tokens.source, Source::Memory(_) | Source::None);
+        let operator = match &options.operators.list[..] {
+            [operator] if is_elsewhere && key != "$SYS" => Some(operator),
+            _ => None,
+        };
+        let Some(operator) = operator else {
+            let is_configured = options.accounts.list.iter().any(|account| account.name == *key);
+            if is_configured {
+                return Ok(());
+            }
+            let found = Accounts::account(&**broker, key, now);
+            return found.map(drop).map_err(|error| format!("error resolving system account: {error}"));
+        };
+        let found = self.tokens.find(key).and_then(|token| broker.update_account(key, &token, now));
+        if found.is_err() {
+            self.bootstrap(key, operator, broker, control, log);
+        }
+        Ok(())
+    }
+
+    fn bootstrap(
+        &self,
+        key: &str,
+        operator: &OperatorOptions,
+        broker: &Arc<Broker>,
+        control: &Handle,
+        log: &Arc<Logger>,
+    ) {
+        broker.put_provisional(key, &operator.issuer, SystemTime::now());
+        log.info("Using bootstrapping system account");
+        let (tokens, broker, log) = (Arc::clone(&self.tokens), Arc::clone(broker), Arc::clone(log));
+        let key = key.to_owned();
+        control.spawn(async move {
+            loop {
+                tokio::time::sleep(BOOTSTRAP).await;
+                let (tokens, broker, key) = (Arc::clone(&tokens), Arc::clone(&broker), key.clone());
+                let ask = move || {
+                    let now = SystemTime::now();
+                    tokens.find(&key).and_then(|token| broker.update_account(&key, &token, now)).is_ok()
+                };
+                if tokio::task::spawn_blocking(ask).await.unwrap_or(true) {
+                    log.info("System account fetched and updated");
+                    return;
+                }
+            }
+        });
+    }
+
+    fn announce(&self, log: &Logger) {
+        if let Source::Directory(directory) = &self.tokens.source {
+            let what = if directory.evicts() { "some" } else { "all" };
+            let path = directory.path().display();
+            log.info(format_args!("Managing {what} jwt in exclusive directory {path}"));
+        }
+    }
+
+    /// Takes files away whose time is over.
+    fn expire_files(&self, control: &Handle) {
+        let Source::Directory(directory) = &self.tokens.source else { return };
+        let (interval, tokens) = (directory.look_every(), Arc::clone(&self.tokens));
+        control.spawn(async move {
+            loop {
+                tokio::time::sleep(interval).await;
+                let tokens = Arc::clone(&tokens);
+                let look = move || {
+                    if let Source::Directory(directory) = &tokens.source {
+                        directory.expire(SystemTime::now());
+                    }
+                };
+                // A look that fails is made again.
+                let _ = tokio::task::spawn_blocking(look).await;
+            }
+        });
+    }
+
+    /// Heeds a reload: other tokens in memory, other files in the directory.
+    pub(crate) fn reload(&self, options: &Options, broker: &Broker, log: &Logger) {
+        let now = SystemTime::now();
+        match &self.tokens.source {
+            Source::Memory(_) => {
+                if let Err(error) = self.tokens.preload(options) {
+                    log.error(error);
+                }
+                check_preloads(options, log);
+                self.renew(options, broker, log, now);
+            }
+            Source::Directory(directory) => {
+                for key in directory.reload() {
+                    let known = broker.trusted().is_some_and(|trusted| trusted.get(&key).is_some());
+                    let Some(token) = directory.load(&key).ok().filter(|_| known) else { continue };
+                    if let Err(error) = broker.update_account(&key, &token, now) {
+                        let what = format_args!(
+                            "DirResolver - Update for account {key:?} resulted in error {error}"
+                        );
+                        log.error(what);
+                    }
+                }
+            }
+            Source::Url(_) | Source::None => {}
+        }
+    }
+
+    /// Every account that is known gets the token that is in memory now; without one it is no more. Those go first: nobody
+    /// must find one that is about to go.
+    fn renew(&self, options: &Options, broker: &Broker, log: &Logger, now: SystemTime) {
+        let Some(trusted) = broker.trusted() else { return };
+        let system = options.accounts.configured_system_account.as_deref();
+        let remove = |key: &str, why: &str| {
+            if system != Some(key) {
+                log.info(format_args!("Reloaded: deleting account [{why}]: {key:?}"));
+                broker.remove_account(key);
+            }
+        };
+        let (found, gone): (Vec<_>, Vec<_>) = trusted
+            .keys()
+            .into_iter()
+            .map(|key| (self.tokens.find(&key), key))
+            .partition(|(token, _)| token.is_ok());
+        gone.iter().for_each(|(_, key)| remove(key, "removed"));
+        for (token, key) in found {
+            if token.and_then(|token| broker.update_account(&key, &token, now)).is_err() {
+                remove(&key, "bad claims");
+            }
+        }
+    }
+}

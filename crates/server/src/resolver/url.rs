@@ -1,0 +1,196 @@
+//! Tokens behind a URL: a GET for each, with the account's key at its end.
+//!
+//! Compat: a new connection for each. Accounts are asked for once, so there is nothing to gain from keeping one.
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper::{Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_millis(1900);
+/// Bytes of the longest token.
+const MAX_SIZE: usize = 1024 * 1024;
+
+/// See the head of this file.
+pub(super) struct UrlResolver {
+    /// Ends with a slash.
+    base: String,
+    control: Handle,
+}
+
+/// A URL in the parts that a request is made of.
+struct Target {
+    is_secure: bool,
+    host: String,
+    port: u16,
+    path: String,
+    /// User and password, as they stand in a header.
+    login: Option<String>,
+}
+
+impl UrlResolver {
+    pub(super) fn new(url: &str, control: Handle) -> Self {
+        let slash = if url.ends_with('/') { "" } else { "/" };
+        Self { base: format!("{url}{slash}"), control }
+    }
+
+    /// The token of an account, or whatever stands at the URL itself for an empty key. Waits: not for threads of the
+    /// runtime.
+    pub(super) fn fetch(&self, key: &str) -> Result<String, String> {
+        let url = format!("{}{key}", self.base);
+        let shown = myelin_wire::error::Quoted(redacted(&url).as_bytes()).to_string();
+        let failed = |error: String| format!("could not fetch <{shown}>: {error}");
+        let get = |error: String| format!("Get {shown}: {error}");
+        let target = Target::parse(&url).map_err(|error| failed(get(error)))?;
+        let answer = self.control.block_on(async {
+            match tokio::time::timeout(TIMEOUT, target.get()).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    Err("context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+                        .to_owned())
+                }
+            }
+        });
+        let (status, body) = answer.map_err(|error| failed(get(error)))?;
+        if status != StatusCode::OK {
+            return Err(failed(status.to_string()));
+        }
+        String::from_utf8(body).map_err(|_| failed("the answer is no text".to_owned()))
+    }
+}
+
+/// A URL without its password.
+fn redacted(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+    match authority.rsplit_once('@').map(|(login, _)| login) {
+        Some(login) if login.contains(':') => {
+            let user = login.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:xxxxx{}", &rest[login.len()..])
+        }
+        _ => url.to_owned(),
+    }
+}
+
+impl Target {
+    fn parse(url: &str) -> Result<Self, String> {
+        let unsupported = |scheme: &str| format!("unsupported protocol scheme {scheme:?}");
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| unsupported(""))?;
+        let is_secure = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            other => return Err(unsupported(other)),
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let (login, place) = match authority.rsplit_once('@') {
+            Some((login, place)) => (Some(login), place),
+            None => (None, authority),
+        };
+        let default = if is_secure { 443 } else { 80 };
+        let (host, port) = match place.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => {
+                (host, port.parse().map_err(|_| format!("invalid port {port:?}"))?)
+            }
+            _ => (place, default),
+        };
+        if host.is_empty() {
+            return Err("no Host in request URL".to_owned());
+        }
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let path = if path.is_empty() { "/".to_owned() } else { path.to_owned() };
+        Ok(Self { is_secure, host, port, path, login: login.map(basic) })
+    }
+
+    async fn get(&self) -> Result<(StatusCode, Vec<u8>), String> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
+            let place = crate::fault::with_port(&self.host, self.port);
+            format!("dial tcp {place}: connect: {}", myelin_stdx::fault::words(&error))
+        })?;
+        if self.is_secure {
+            self.ask(secured(stream, &self.host).await?).await
+        } else {
+            self.ask(stream).await
+        }
+    }
+
+    async fn ask<S>(&self, stream: S) -> Result<(StatusCode, Vec<u8>), String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let words = |error: hyper::Error| error.to_string();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(words)?;
+        let connection = tokio::spawn(connection);
+        let mut request = Request::get(&self.path)
+            .header(header::HOST, crate::fault::with_port(&self.host, self.port))
+            .header(header::USER_AGENT, "myelin-server");
+        if let Some(login) = &self.login {
+            request = request.header(header::AUTHORIZATION, login);
+        }
+        let request = request.body(Empty::<bytes::Bytes>::new()).map_err(|error| error.to_string())?;
+        let answer = sender.send_request(request).await.map_err(words)?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_SIZE).collect().await;
+        connection.abort();
+        Ok((status, body.map_err(|error| error.to_string())?.to_bytes().to_vec()))
+    }
+}
+
+/// What a header says of a user and a password.
+fn basic(login: &str) -> String {
+    use myelin_stdx::digits;
+    let text = digits::encode(login.as_bytes(), digits::BASE64);
+    let padding = "=".repeat((4 - text.len() % 4) % 4);
+    format!("Basic {text}{padding}")
+}
+
+/// TLS with the system's authorities.
+async fn secured(
+    stream: TcpStream,
+    host: &str,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, String> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    connector.connect(name, stream).await.map_err(|error| format!("tls: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_have_parts() {
+        let target = Target::parse("http://u:p@localhost:81/jwt/v1/accounts/A").unwrap();
+        assert_eq!((target.host.as_str(), target.port, target.is_secure), ("localhost", 81, false));
+        assert_eq!(
+            (target.path.as_str(), target.login.as_deref()),
+            ("/jwt/v1/accounts/A", Some("Basic dTpw"))
+        );
+        let target = Target::parse("https://[::1]/").unwrap();
+        assert_eq!((target.host.as_str(), target.port), ("::1", 443));
+        for url in ["/accounts/", "ftp://a/", "http:///x", "http://a:x/"] {
+            assert!(Target::parse(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(redacted("http://u:secret@a:1/x"), "http://u:xxxxx@a:1/x");
+        assert_eq!(redacted("http://u@a:1/x@y:z"), "http://u@a:1/x@y:z");
+        assert_eq!(redacted("/accounts/"), "/accounts/");
+    }
+}

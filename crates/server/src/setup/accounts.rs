@@ -1,0 +1,115 @@
+//! Accounts: limits, exports, imports and mappings.
+
+use myelin_broker::{
+    Access, AccountConfig, AccountLimits, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType,
+    ServiceExport, ServiceImport, StreamExport, StreamImport,
+};
+use myelin_conf::options::{self, GLOBAL_ACCOUNT, MappingOptions, Options};
+use myelin_subject::{MappingError, Mappings, WeightedDestination};
+
+/// The configured accounts.
+///
+/// # Errors
+/// When a mapping is wrong; the configuration has checked that already.
+pub(crate) fn accounts(options: &Options) -> Result<Vec<AccountConfig>, MappingError> {
+    let global = options.accounts.global_mappings.as_ref().map(|mappings| {
+        Ok(AccountConfig { mappings: self::mappings(mappings)?, ..AccountConfig::named(GLOBAL_ACCOUNT) })
+    });
+    options.accounts.list.iter().map(account).chain(global).collect()
+}
+
+fn account(from: &options::AccountOptions) -> Result<AccountConfig, MappingError> {
+    let limit = |n: Option<u32>| n.map(|n| n as usize);
+    Ok(AccountConfig {
+        name: from.name.clone(),
+        limits: AccountLimits {
+            max_connections: limit(from.limits.max_connections),
+            max_subscriptions: limit(from.limits.max_subscriptions),
+            max_payload: from.limits.max_payload,
+        },
+        exports: from.exports.iter().map(export).collect(),
+        imports: from.imports.iter().map(import).collect(),
+        mappings: mappings(&from.mappings)?,
+    })
+}
+
+fn mappings(from: &[MappingOptions]) -> Result<Mappings, MappingError> {
+    let mut mappings = Mappings::default();
+    for MappingOptions { subject, destinations } in from {
+        let destinations: Vec<_> = destinations
+            .iter()
+            .map(|destination| WeightedDestination {
+                subject: destination.subject.clone(),
+                weight: destination.weight,
+                cluster: destination.cluster.clone(),
+            })
+            .collect();
+        mappings.insert(subject, &destinations)?;
+    }
+    Ok(mappings)
+}
+
+fn access(from: &options::ExportAccess) -> Access {
+    Access {
+        accounts: from.accounts.clone(),
+        account_token_position: from.account_token_position,
+        ..Access::default()
+    }
+}
+
+fn export(from: &options::ExportOptions) -> Export {
+    match from {
+        options::ExportOptions::Stream(stream) => {
+            Export::Stream(StreamExport { subject: stream.subject.clone(), access: access(&stream.access) })
+        }
+        options::ExportOptions::Service(service) => Export::Service(ServiceExport {
+            subject: service.subject.clone(),
+            access: access(&service.access),
+            response: match service.response {
+                options::ResponseType::Single => ResponseType::Singleton,
+                options::ResponseType::Stream => ResponseType::Streamed,
+                options::ResponseType::Chunked => ResponseType::Chunked,
+            },
+            threshold: service.threshold.unwrap_or(DEFAULT_RESPONSE_THRESHOLD),
+            latency: service.latency.as_ref().map(|latency| Latency {
+                subject: latency.subject.clone(),
+                sampling: match latency.sampling {
+                    options::LatencySampling::Headers => 0,
+                    options::LatencySampling::Percent(percent) => percent,
+                },
+            }),
+            allow_trace: service.allow_trace,
+        }),
+    }
+}
+
+fn import(from: &options::ImportOptions) -> Import {
+    match from {
+        options::ImportOptions::Stream(stream) => Import::Stream(StreamImport {
+            account: stream.account.clone(),
+            subject: stream.subject.clone(),
+            to: stream_name(stream),
+            is_activated: false,
+            allow_trace: stream.allow_trace,
+        }),
+        options::ImportOptions::Service(service) => Import::Service(ServiceImport {
+            account: service.account.clone(),
+            subject: service.subject.clone(),
+            to: service.to.clone(),
+            share: service.share,
+            is_activated: false,
+        }),
+    }
+}
+
+/// What an imported stream is called here.
+fn stream_name(from: &options::StreamImport) -> String {
+    match &from.name {
+        options::StreamName::Same => from.subject.clone(),
+        options::StreamName::Mapped(to) => to.clone(),
+        options::StreamName::Prefixed(prefix) => {
+            let dot = if prefix.ends_with('.') { "" } else { "." };
+            format!("{prefix}{dot}{}", from.subject)
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A handshake with a client, from its first byte to the last.
+//!
+//! It costs a millisecond of computing, so it runs away from the shards: waiting on the control runtime, computing on
+//! its threads for blocking work, which give way to shards. What it costs in memory is bounded: a client that has not
+//! sent its whole first record holds what it has sent, and no more than `SEATS` of the others are on their way at once;
+//! the rest wait with their bytes in the socket, for as long as a handshake may take.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::Places;
+use super::secure::Socket;
+use crate::fault;
+use crate::tls::{NO_HANDSHAKE, words};
+use rustls::{ServerConfig, ServerConnection};
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
+
+/// The first byte of a handshake.
+pub(crate) const HANDSHAKE: u8 = 0x16;
+
+/// Handshakes on their way at once. Each takes some 20 KiB, at worst three times that.
+pub(super) const SEATS: usize = 2048;
+
+/// In front of every record.
+const HEADER: usize = 5;
+
+/// The longest record that there may be.
+const LONGEST: usize = 16 * 1024 + 2048;
+
+/// How much threads for blocking work give way to shards: they get a quarter of a core that both want.
+const NICENESS: i32 = 5;
+
+/// Does the handshake with `peer`. INFO must be out where it comes first; `ahead` was read already.
+///
+/// # Errors
+/// In words for the log.
+pub(crate) async fn handshake(
+    socket: Arc<OwnedWriteHalf>,
+    peer: SocketAddr,
+    config: Arc<ServerConfig>,
+    places: Places,
+    ahead: Vec<u8>,
+) -> Result<ServerConnection, String> {
+    let stream: &TcpStream = (*socket).as_ref();
+    // A socket that was reset no longer knows whose it was, and this one may have been already.
+    let ends = Ends { ours: stream.local_addr().ok(), peer };
+    let first = first_record(stream, &ends, ahead).await?;
+    // Boxed: it is most of the task, and those who have not come so far should not pay for it.
+    Box::pin(converse(stream, &ends, config, &places, &first)).await
+}
+
+/// The handshake itself, from a first record on.
+async fn converse(
+    stream: &TcpStream,
+    ends: &Ends,
+    config: Arc<ServerConfig>,
+    places: &Places,
+    first: &[u8],
+) -> Result<ServerConnection, String> {
+    let closed = |_| "EOF".to_owned();
+    let _seat = places.seats.acquire().await.map_err(closed)?;
+    let mut connection = ServerConnection::new(config).map_err(|error| words(&error))?;
+    let mut ahead = first;
+    loop {
+        while connection.wants_write() {
+            match connection.write_tls(&mut Socket(stream)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    stream.writable().await.map_err(|error| ends.words("write", &error))?;
+                }
+                written => drop(written.map_err(|error| ends.words("write", &error))?),
+            }
+        }
+        if !connection.is_handshaking() {
+            return Ok(connection);
+        }
+        if ahead.is_empty() {
+            match connection.read_tls(&mut Socket(stream)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    stream.readable().await.map_err(|error| ends.words("read", &error))?;
+                    continue;
+                }
+                Ok(0) => return Err("EOF".to_owned()),
+                read => drop(read.map_err(|error| ends.words("read", &error))?),
+            }
+        } else {
+            connection.read_tls(&mut ahead).map_err(|error| error.to_string())?;
+        }
+        let (mut advanced, processed) = compute(connection, places).await?;
+        if let Err(error) = processed {
+            // The alert, if the socket takes it.
+            while advanced.wants_write() && advanced.write_tls(&mut Socket(stream)).is_ok() {}
+            return Err(words(&error));
+        }
+        connection = advanced;
+    }
+}
+
+/// Waits for the first record, so that nothing larger is kept for those who begin one and leave it at that.
+async fn first_record(stream: &TcpStream, ends: &Ends, ahead: Vec<u8>) -> Result<Vec<u8>, String> {
+    let mut bytes = ahead;
+    loop {
+        if bytes.first().is_some_and(|first| *first != HANDSHAKE) {
+            return Err(NO_HANDSHAKE.to_owned());
+        }
+        let missing = match bytes[..] {
+            [_, _, _, high, low, ..] => {
+                let length = usize::from(u16::from_be_bytes([high, low])).min(LONGEST);
+                (HEADER + length).saturating_sub(bytes.len())
+            }
+            _ => HEADER - bytes.len(),
+        };
+        if missing == 0 {
+            return Ok(bytes);
+        }
+        stream.readable().await.map_err(|error| ends.words("read", &error))?;
+        let mut chunk = [0; 2048];
+        let most = missing.min(chunk.len());
+        match stream.try_read(&mut chunk[..most]) {
+            Ok(0) if bytes.is_empty() => return Err("EOF".to_owned()),
+            Ok(0) => return Err("unexpected EOF".to_owned()),
+            Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(ends.words("read", &error)),
+        }
+    }
+}
+
+/// The addresses of a connection.
+pub(super) struct Ends {
+    pub(super) ours: Option<SocketAddr>,
+    pub(super) peer: SocketAddr,
+}
+
+impl Ends {
+    /// Why bytes did not come through, as Go words it.
+    pub(super) fn words(&self, what: &str, error: &io::Error) -> String {
+        let why = fault::words(error);
+        match self.ours {
+            Some(ours) => format!("{what} tcp {ours}->{}: {what}: {why}", self.peer),
+            None => format!("{what}: {why}"),
+        }
+    }
+
+    /// That they did not come in time.
+    pub(super) fn elapsed(&self, what: &str) -> String {
+        match self.ours {
+            Some(ours) => format!("{what} tcp {ours}->{}: i/o timeout", self.peer),
+            None => format!("{what}: i/o timeout"),
+        }
+    }
+}
+
+/// Works on what was read, where it holds up nobody: thousands of clients that come back at once would
+/// otherwise keep the control runtime from accepting, monitoring and signals for seconds.
+async fn compute(
+    mut connection: ServerConnection,
+    places: &Places,
+) -> Result<(ServerConnection, Result<(), rustls::Error>), String> {
+    let Ok(_place) = places.handshakes.acquire().await else { return Err("EOF".to_owned()) };
+    let computing = tokio::task::spawn_blocking(move || {
+        give_way();
+        let processed = connection.process_new_packets().map(drop);
+        (connection, processed)
+    });
+    computing.await.map_err(|error| error.to_string())
+}
+
+/// Lets shards go first from here on, where a core is wanted by both.
+fn give_way() {
+    thread_local! {
+        static GIVES_WAY: Cell<bool> = const { Cell::new(false) };
+    }
+    if !GIVES_WAY.replace(true) {
+        // Where that is not allowed, all are equal. On Linux this is about the calling thread alone.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+    }
+}

@@ -1,0 +1,287 @@
+//! OCSP in the running program, on ours and on the reference: proofs that it shows, and clients that it asks about.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
+use tempfile::TempDir;
+
+use crate::logging::programs;
+use crate::process::{Server, Setup};
+use crate::responder::{Responder, Says, Signed};
+use crate::tls::{Secure, greeted};
+
+/// An authority with a responder, and a server's certificate from it.
+struct Lab {
+    responder: Responder,
+    dir: TempDir,
+}
+
+impl Lab {
+    fn new(must_staple: bool) -> Self {
+        let responder = Responder::start("authority");
+        let dir = tempfile::tempdir().expect("what a test needs");
+        fs::write(dir.path().join("ca.pem"), responder.authority.cert.pem()).expect("what a test needs");
+        let lab = Self { responder, dir };
+        lab.renew(1, must_staple);
+        lab
+    }
+
+    /// Writes another certificate of the server's.
+    fn renew(&self, serial: u64, must_staple: bool) {
+        let signed =
+            self.responder.authority.sign("localhost", serial, Some(&self.responder.url), must_staple);
+        fs::write(self.dir.path().join("server.pem"), signed.cert.pem()).expect("what a test needs");
+        fs::write(self.dir.path().join("server.key"), signed.key.serialize_pem()).expect("what a test needs");
+    }
+
+    fn config(&self, tls: &str, more: &str) -> String {
+        let dir = self.dir.path().display();
+        let more = more.replace('@', &format!("{dir}/"));
+        format!(
+            "tls {{ cert_file: \"{dir}/server.pem\", key_file: \"{dir}/server.key\", ca_file: \"{dir}/ca.pem\", \
+             timeout: 20, {tls} }}\n{more}"
+        )
+    }
+
+    fn start(&self, program: &Path, tls: &str, more: &str) -> Server {
+        Setup::default().program(program).config(&self.config(tls, more)).flags(&["-D"]).start()
+    }
+
+    fn client(&self, serial: u64) -> Signed {
+        self.responder.authority.sign("client", serial, Some(&self.responder.url), false)
+    }
+}
+
+/// Takes any certificate, and keeps the proof that came with it.
+#[derive(Debug)]
+struct Curious(Arc<Mutex<Vec<u8>>>);
+
+impl ServerCertVerifier for Curious {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        proof: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        proof.clone_into(&mut self.0.lock().expect("what a test needs"));
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ECDSA_NISTP256_SHA256]
+    }
+}
+
+/// A client with this certificate, and the proof that it is shown.
+fn connect(server: &Server, shown: Option<&Signed>) -> (Secure, Arc<Mutex<Vec<u8>>>) {
+    let proof = Arc::<Mutex<Vec<u8>>>::default();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("what a test needs");
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Curious(Arc::clone(&proof))));
+    let config = match shown {
+        None => builder.with_no_client_auth(),
+        Some(Signed { cert, key }) => {
+            let key = PrivateKeyDer::try_from(key.serialize_der()).expect("what a test needs");
+            builder.with_client_auth_cert(vec![cert.der().clone()], key).expect("what a test needs")
+        }
+    };
+    let (socket, _): (TcpStream, _) = greeted(server);
+    let name = ServerName::try_from("localhost").expect("what a test needs");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("what a test needs");
+    (Secure(StreamOwned::new(connection, socket)), proof)
+}
+
+/// The proof that a client is shown.
+fn proof(server: &Server) -> Vec<u8> {
+    let (mut client, proof) = connect(server, None);
+    client.barrier().expect("what a test needs");
+    let proof = proof.lock().expect("what a test needs");
+    proof.clone()
+}
+
+#[test]
+fn proofs_are_fetched_shown_and_kept() {
+    for program in programs() {
+        let lab = Lab::new(false);
+        // Nobody has asked for one.
+        let server = lab.start(&program, "", "");
+        assert_eq!((proof(&server), lab.responder.asked()), (Vec::new(), 0));
+        drop(server);
+        for (mode, must) in [("mode: always", false), ("mode: must", true), ("mode: auto", true)] {
+            let lab = Lab::new(must);
+            let more = format!("ocsp {{ {mode} }}\njetstream {{ store_dir: \"@store\" }}\n");
+            let server = lab.start(&program, "", &more);
+            server.wait_for_log("[INF] OCSP Stapling enabled for Client connections");
+            let line = server.wait_for_log("Found OCSP status for Client certificate at");
+            assert!(line.contains("server.pem': good, next update 20"), "{line}");
+            let shown = proof(&server);
+            assert!(!shown.is_empty(), "{} {mode}", program.display());
+            let kept: Vec<_> = fs::read_dir(lab.dir.path().join("store/ocsp")).unwrap().flatten().collect();
+            assert_eq!(kept.len(), 1, "{}", program.display());
+            assert_eq!(fs::read(kept[0].path()).unwrap(), shown);
+            assert_eq!((kept[0].file_name().len(), lab.responder.asked()), (64, 1));
+            // The next server need not ask.
+            drop(server);
+            let server = lab.start(&program, "", &more);
+            assert_eq!((proof(&server), lab.responder.asked()), (shown, 1));
+        }
+        let lab = Lab::new(true);
+        let server = lab.start(&program, "", "ocsp: false");
+        // The reference says so, too, but before it has a log.
+        if program == Path::new(crate::process::PROGRAM) {
+            server.wait_for_log("server.pem' has MustStaple but OCSP is disabled");
+        }
+        assert_eq!((proof(&server), lab.responder.asked()), (Vec::new(), 0));
+        // Another responder than the certificate's.
+        let other = Lab::new(false);
+        let lab = Lab::new(false);
+        let dir = lab.dir.path();
+        fs::copy(other.dir.path().join("server.pem"), dir.join("server.pem")).unwrap();
+        fs::copy(other.dir.path().join("server.key"), dir.join("server.key")).unwrap();
+        fs::copy(other.dir.path().join("ca.pem"), dir.join("ca.pem")).unwrap();
+        let server =
+            lab.start(&program, "", &format!("ocsp {{ mode: always, url: \"{}\" }}", other.responder.url));
+        assert!(!proof(&server).is_empty());
+        assert_eq!((lab.responder.asked(), other.responder.asked()), (0, 1));
+    }
+}
+
+#[test]
+fn without_a_proof_there_is_no_start() {
+    for program in programs() {
+        let lab = Lab::new(true);
+        for (says, mode, why) in [
+            (Says::Revoked, "always", "found existing OCSP status for certificate at '@server.pem': revoked"),
+            (Says::Revoked, "must", "found existing OCSP status for certificate at '@server.pem': revoked"),
+            (
+                Says::Nonsense,
+                "auto",
+                "bad OCSP status update for certificate at '@server.pem': exhausted ocsp servers: ",
+            ),
+            (
+                Says::Forged,
+                "auto",
+                "bad OCSP status update for certificate at '@server.pem': exhausted ocsp servers: ",
+            ),
+            (Says::Outdated, "auto", "invalid ocsp NextUpdate, is past time: 20"),
+        ] {
+            lab.responder.say(1, says);
+            let path = lab.dir.path().join("server.conf");
+            fs::write(&path, lab.config("", &format!("port: -1\nocsp {{ mode: {mode} }}"))).unwrap();
+            let output = std::process::Command::new(&program).arg("-c").arg(&path).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let why = why.replace('@', &format!("{}/", lab.dir.path().display()));
+            assert!(said.contains(&why), "{} {mode} {why}: {said}", program.display());
+            assert_eq!(output.status.code(), Some(1));
+        }
+    }
+}
+
+#[test]
+fn a_reload_brings_a_proof_with_a_certificate() {
+    for program in programs() {
+        let lab = Lab::new(false);
+        let server = lab.start(&program, "", "ocsp { mode: auto }");
+        assert!(proof(&server).is_empty());
+        lab.renew(2, true);
+        server.reload(&lab.config("", "ocsp { mode: auto }"));
+        assert!(!proof(&server).is_empty(), "{}", program.display());
+        // A server that runs goes on without one.
+        lab.renew(3, true);
+        lab.responder.say(3, Says::Nonsense);
+        server.reload(&lab.config("", "ocsp { mode: auto }"));
+        server.wait_for_log("[WRN] Can't restart OCSP features: bad OCSP status update for certificate at");
+        assert!(proof(&server).is_empty(), "{}", program.display());
+    }
+}
+
+#[test]
+fn clients_are_asked_about() {
+    for program in programs() {
+        let lab = Lab::new(false);
+        let more = "ocsp_cache { local_store: \"@cache\", save_interval: 1 }";
+        let server = lab.start(&program, "verify: true, ocsp_peer: true", more);
+        server.wait_for_log("[INF] OCSP peer cache online, type [local]");
+        lab.responder.say(6, Says::Revoked);
+        lab.responder.say(7, Says::Unknown);
+        let good = lab.client(5);
+        for _ in 0..2 {
+            let (mut client, _) = connect(&server, Some(&good));
+            client.barrier().expect("is good");
+        }
+        assert_eq!(lab.responder.asked(), 1, "{}", program.display());
+        for serial in [6, 7] {
+            let (mut client, _) = connect(&server, Some(&lab.client(serial)));
+            assert!(client.barrier().is_err(), "{}", program.display());
+        }
+        server.wait_for_log("[ERR] ");
+        assert!(server.log().contains("TLS handshake error: client not OCSP valid"));
+        server.wait_for_close("TLS Handshake Failure");
+        let varz = server.page("/varz");
+        assert_eq!(varz["tls_ocsp_peer_verify"], true);
+        let cache = &varz["ocsp_peer_cache"];
+        let numbers = ["cache_hits", "cache_misses", "cached_responses", "cached_revoked_responses"];
+        assert_eq!(cache["cache_type"], "local");
+        assert_eq!(numbers.map(|key| cache[key].as_i64()), [Some(1), Some(3), Some(3), Some(1)], "{cache}");
+        let file = lab.dir.path().join("cache/cache.json");
+        crate::eventually("answers are kept", || {
+            fs::read_to_string(&file).is_ok_and(|text| text.matches("resp_status").count() == 3)
+        });
+        // Either server goes on with what the other has kept.
+        drop(server);
+        let asked = lab.responder.asked();
+        for other in programs() {
+            let server = lab.start(&other, "verify: true, ocsp_peer: true", more);
+            let (mut client, _) = connect(&server, Some(&good));
+            client.barrier().expect("is good");
+            assert_eq!(lab.responder.asked(), asked, "{} after {}", other.display(), program.display());
+        }
+    }
+}
+
+#[test]
+fn who_only_warns_lets_them_in() {
+    for program in programs() {
+        let lab = Lab::new(false);
+        let peer = "verify: true, ocsp_peer { verify: true, warn_only: true }";
+        let server = lab.start(&program, peer, "ocsp_cache: false");
+        lab.responder.say(6, Says::Revoked);
+        let (mut client, _) = connect(&server, Some(&lab.client(6)));
+        client.barrier().expect("is warned of");
+        server.wait_for_log("[WRN] OCSP verify fail for [CN=client] but WarnOnly is true so allowing");
+        assert_eq!(server.page("/varz")["ocsp_peer_cache"], serde_json::Value::Null);
+        let path = lab.dir.path().join("server.conf");
+        fs::write(&path, lab.config("ocsp_peer: true", "port: -1")).unwrap();
+        let output = std::process::Command::new(&program).arg("-c").arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let why = "OCSP peer verification for client connections requires TLS verify (mTLS) to be enabled";
+        assert!(said.contains(why), "{} {said}", program.display());
+    }
+}
