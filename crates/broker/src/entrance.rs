@@ -51,13 +51,14 @@ impl Entrance {
 
     /// Puts cookies where CONNECT says nothing.
     pub(crate) fn complete(&self, connect: &mut Connect) {
-        let Cookies { user, pass, token, jwt } = &self.cookies;
-        for (field, cookie) in [
+        let Cookies { jwt, user, pass, token } = &self.cookies;
+        let fields = [
+            (&mut connect.jwt, jwt),
             (&mut connect.user, user),
             (&mut connect.pass, pass),
             (&mut connect.auth_token, token),
-            (&mut connect.jwt, jwt),
-        ] {
+        ];
+        for (field, cookie) in fields {
             if let Some(cookie) = cookie.as_ref().filter(|_| field.is_empty()) {
                 field.clone_from(cookie);
             }
@@ -72,5 +73,32 @@ impl Entrance {
             None => String::new(),
         };
         format!("{client}{peer} - wid:{cid}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_stand_for_what_is_left_out() {
+        let cookie = |text: &str| Some(text.to_owned());
+        let entrance = Entrance {
+            door: Arc::new(Door {
+                via: ConnectionType::Websocket,
+                host: String::new(),
+                port: 0,
+                is_secure: true,
+                ping_interval: None,
+                auth_timeout: None,
+            }),
+            cookies: Cookies { jwt: cookie("j"), user: cookie("u"), pass: cookie("p"), token: None },
+            client_ip: None,
+            tls: None,
+        };
+        let mut connect = Connect { pass: "own".to_owned(), ..Connect::default() };
+        entrance.complete(&mut connect);
+        assert_eq!((connect.jwt.as_str(), connect.user.as_str()), ("j", "u"));
+        assert_eq!((connect.pass.as_str(), connect.auth_token.as_str()), ("own", ""));
     }
 }

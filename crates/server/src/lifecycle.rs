@@ -164,8 +164,8 @@ impl Server {
         jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
         heed_accounts(&broker, jetstream.as_ref(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
-        let websocket = websocket::Listening::start(options, mailboxes.clone(), &places, log)
-            .map_err(StartError::new)?;
+        let websocket =
+            websocket::Listening::start(options, mailboxes.clone(), &places, log).map_err(StartError::new)?;
         let websocket_address = websocket.as_ref().map(|listening| listening.address);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         if options.server.proxy_protocol {

@@ -241,7 +241,10 @@ impl Session {
         Box::new(AuthTask {
             broker: Arc::clone(&self.broker),
             config: Arc::clone(&self.auth),
-            credentials: Credentials { certificate, ..credentials(&self.connect, self.auth.at(self.conn.via())) },
+            credentials: Credentials {
+                certificate,
+                ..credentials(&self.connect, self.auth.at(self.conn.via()))
+            },
             nonce: self.nonce().into(),
             via: self.conn.via(),
             peer: self.conn.endpoint().peer.ip(),

@@ -80,7 +80,8 @@ async fn encrypt(
     security: &Security,
 ) -> Result<Channel, Failure> {
     let mut first = [0];
-    if stream.peek(&mut first).await.is_ok_and(|read| read == 1 && first != [HANDSHAKE]) && speaks_http(&stream).await
+    if stream.peek(&mut first).await.is_ok_and(|read| read == 1 && first != [HANDSHAKE])
+        && speaks_http(&stream).await
     {
         let mut channel = Channel { stream, security: None };
         let text = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";

@@ -3,6 +3,7 @@
 use super::peer::Peer;
 use super::{address, server, servers};
 use crate::raw::Raw;
+use myelin_compat::identity::{Identities, Order};
 
 const USERS: &str = "accounts { A { users [ {user: a, password: p}, \
                      {user: w, password: p, allowed_connection_types: [WEBSOCKET]}, \
@@ -151,5 +152,39 @@ fn the_block_has_a_time_of_its_own() {
         let rest = Peer::open(address(server), "").rest();
         assert_eq!(rest.lines(), ["-ERR 'Authentication Timeout'"]);
         assert_eq!(rest.closed_with(), Some((1008, "Authentication Timeout".to_owned())));
+    }
+}
+
+#[test]
+fn a_cookie_may_be_a_token() {
+    let limits = r#""subs":-1,"data":-1,"payload":-1"#;
+    let open = format!(
+        r#"{{"limits":{{{limits},"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1}}}}"#
+    );
+    let orders = [
+        r#"op operator by O:op for O:op {"name":"op","nats":{"system_account":"@key:A:sys@"}}"#.to_owned(),
+        format!(r#"sys account by O:op for A:sys {{"name":"SYS","nats":{open}}}"#),
+        format!(r#"app account by O:op for A:app {{"name":"APP","nats":{open}}}"#),
+        format!(r#"bea user by A:app for U:bea {{"nats":{{{limits},"bearer_token":true}}}}"#),
+        format!(r#"bob user by A:app for U:bob {{"nats":{{{limits}}}}}"#),
+    ];
+    let orders: Vec<_> = orders.iter().map(|order| Order::parse(order).unwrap()).collect();
+    let ids = Identities::issue(&orders).unwrap();
+    let text = |text: &str| String::from_utf8(ids.fill(text.as_bytes()).unwrap()).unwrap();
+    let around = text(
+        "operator: \"@op@\"\nresolver: MEM\nresolver_preload {\n@key:A:sys@: \"@sys@\"\n@key:A:app@: \"@app@\"\n}\n",
+    );
+    for server in &servers("jwt_cookie: token", &around) {
+        let mut peer = Peer::open(address(server), &text("Cookie: token=@bea@\r\n"));
+        peer.greet("");
+        let user = &server.page("/connz?auth=1")["connections"][0]["authorized_user"];
+        assert_eq!(*user, text("@key:U:bea@"));
+        // Who is no bearer has to sign, and who has nothing is nobody.
+        for cookies in ["Cookie: token=@bob@\r\n", "Cookie: token=x\r\n", ""] {
+            let mut peer = Peer::open(address(server), &text(cookies));
+            peer.info();
+            peer.say("CONNECT {\"verbose\":false}\r\nPING\r\n");
+            assert_eq!(peer.rest().lines(), ["-ERR 'Authorization Violation'"], "{cookies}");
+        }
     }
 }
