@@ -89,7 +89,7 @@ impl Session {
     /// Stages the first INFO.
     pub fn greet(&self, shard: &mut Shard, greeting: Greeting) {
         let info = self.info();
-        let line = Info {
+        let mut line = Info {
             nonce: self.nonce().to_owned(),
             auth_required: self.broker.auth().advertised_at(self.conn.via()),
             tls_required: greeting.tls_required,
@@ -97,9 +97,10 @@ impl Session {
             tls_verify: greeting.tls_verify,
             client_ip: if greeting.hides_ip { String::new() } else { info.client_ip },
             ..info
-        }
-        .line();
-        shard.say(&self.conn, &line);
+        };
+        // The greeting is that of the clients' own listener.
+        self.conn.entrance().into_iter().for_each(|entrance| entrance.show(&mut line));
+        shard.say(&self.conn, &line.line());
     }
 
     /// What had to come before the session has come, and no TLS with it: the time to authenticate begins.
