@@ -284,7 +284,7 @@ impl Session {
 
     /// The time of the day at `now`.
     pub(super) fn clock(&self, now: Instant) -> SystemTime {
-        self.conn.endpoint().start + now.saturating_duration_since(self.opened)
+        self.conn.endpoint().start + now.saturating_duration_since(self.timers.opened)
     }
 
     /// Whom the client was let in as.
@@ -314,7 +314,7 @@ impl Session {
     /// Notes for monitoring what the client says of itself, whether it is let in or not.
     fn introduce(&self, now: Instant) {
         // Until a PING measures it, the time to CONNECT is what is known of the round trip.
-        let estimate = now.duration_since(self.opened);
+        let estimate = now.duration_since(self.timers.opened);
         self.conn.update_details(|details| {
             details.rtt.get_or_insert(estimate);
             describe(details, &self.connect);

@@ -52,7 +52,6 @@ pub struct Session {
     auth: Arc<AuthConfig>,
     limits: Limits,
     timers: Timers,
-    opened: Instant,
     /// What INFO asks to be signed. Boxed: few servers ask, and an idle connection must stay small.
     nonce: Option<Box<[u8; NONCE]>>,
     /// A receiver of this session's messages is far behind.
@@ -225,7 +224,6 @@ impl Session {
             auth: broker.auth(),
             state: State::AwaitConnect,
             connect: Connect::default(),
-            opened: now,
             nonce: None,
             stalled: false,
             batch: (0, 0),
@@ -249,14 +247,14 @@ impl Session {
         if shard.settings().max_connections.is_some_and(|max| count > max) {
             let text = ErrorText::MaximumConnections;
             let verdict = self.refuse(shard, &text, CloseReason::MaximumConnections);
-            self.log_rarely(Level::Error, &text.to_string(), self.opened);
+            self.log_rarely(Level::Error, &text.to_string(), self.timers.opened);
             return verdict;
         }
         if self.broker.auth().at(self.conn.via()).required() {
             self.timers.expect_connect(shard.settings(), &self.conn);
             return Verdict::Go;
         }
-        self.enter_anonymously(shard, self.opened)
+        self.enter_anonymously(shard, self.timers.opened)
     }
 
     /// Whether the client has an identity.
@@ -287,7 +285,7 @@ impl Session {
             self.conn.in_bytes.add(bytes);
             shard.count_in(msgs, bytes);
         }
-        self.conn.touch(now.duration_since(self.opened));
+        self.conn.touch(now.duration_since(self.timers.opened));
         consumed
     }
 
@@ -489,7 +487,7 @@ impl Session {
             cid: self.conn.cid(),
             endpoint: self.conn.endpoint(),
             via: self.conn.via(),
-            stop: self.conn.endpoint().start + now.duration_since(self.opened),
+            stop: self.conn.endpoint().start + now.duration_since(self.timers.opened),
             reason,
             details: self.conn.details(),
             last_activity: self.conn.last_activity(),

@@ -30,7 +30,7 @@ pub(super) struct Timers {
     /// End of the time to authenticate.
     auth: Option<Instant>,
     ping: Instant,
-    opened: Instant,
+    pub(super) opened: Instant,
     last_heard: Instant,
     /// When the last PING went out.
     pinged: Option<Instant>,

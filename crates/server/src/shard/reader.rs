@@ -134,13 +134,8 @@ pub(super) fn open_upgraded(
     upgraded: Upgraded,
 ) -> impl Future<Output = ()> + use<> {
     let Upgraded { peer, security, door, upgrade, .. } = upgraded;
-    // Compat: both are said, and of certificates what holds for ordinary clients.
-    let greeting = Greeting {
-        tls_required: door.is_secure,
-        tls_available: door.is_secure,
-        tls_verify: local.broker.info().tls_verify,
-        hides_ip: false,
-    };
+    // Compat: of certificates INFO says what holds for ordinary clients.
+    let greeting = Greeting { tls_verify: local.broker.info().tls_verify, ..Greeting::default() };
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let entrance = Entrance {
