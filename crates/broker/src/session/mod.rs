@@ -56,6 +56,8 @@ pub struct Session {
     nonce: Option<Box<[u8; NONCE]>>,
     /// A receiver of this session's messages is far behind.
     stalled: bool,
+    /// After a reload, the credentials are being checked again by the rules that are in force now.
+    is_rechecked: bool,
     /// Messages and payload bytes of the current batch.
     batch: (u64, u64),
     /// Whether protocol lines are logged, as of the batch's start.
@@ -226,6 +228,7 @@ impl Session {
             connect: Connect::default(),
             nonce: None,
             stalled: false,
+            is_rechecked: false,
             batch: (0, 0),
             tracing: false,
             line_is_traced: false,

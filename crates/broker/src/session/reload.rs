@@ -55,6 +55,7 @@ impl Session {
             State::Ready(_) => {
                 let task = self.auth_task(now);
                 if task.is_slow() {
+                    self.is_rechecked = true;
                     return Refreshed::Authenticate(task);
                 }
                 self.admitted_again(shard, task.run(), now).into()
@@ -74,14 +75,15 @@ impl Session {
     }
 
     /// Heeds that the account has another token now, if the client came with one. One without an account is looked at anew
-    /// where the rules are others (`is_same` is false).
+    /// where the rules are others (`is_same` is false), which may be under way.
     fn refresh_claims(&mut self, shard: &mut Shard, is_same: bool, now: Instant) -> Verdict {
         let State::Ready(ready) = &self.state else { return Verdict::Go };
         let Some(claims) = ready.claims.clone() else { return Verdict::Go };
         let current = self.broker.trusted().and_then(|trusted| trusted.get(claims.account().key()));
         let Some(current) = current else {
             // Compat: an account that is taken away is one that has expired.
-            return if is_same { self.expired(shard, Expiry::Account, now) } else { Verdict::Go };
+            let is_settled = is_same && !self.is_rechecked;
+            return if is_settled { self.expired(shard, Expiry::Account, now) } else { Verdict::Go };
         };
         if Arc::ptr_eq(&current, claims.account()) {
             return Verdict::Go;
@@ -138,6 +140,7 @@ impl Session {
         outcome: Result<Identity, Reject>,
         now: Instant,
     ) -> Verdict {
+        self.is_rechecked = false;
         let identity = match outcome {
             Ok(identity) => identity,
             Err(reject) => return Verdict::Close(self.rejected(shard, &reject)),
