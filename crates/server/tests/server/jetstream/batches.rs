@@ -97,9 +97,11 @@ fn a_thousand_open_batches_are_held_given_up_and_their_memory_comes_back() {
         let ack = asker.publish_with(headers, &format!("S{stream}.a"), "alone");
         assert_eq!((&ack["seq"], &ack["count"]), (&json!(1), &json!(1)), "{ack}");
     }
-    let after = mebibytes(&server);
-    println!("{before} MiB before, {most} with a thousand batches of 32 KB, {after} after");
     assert!(most < before + 120, "{before} MiB before, {most} with the batches");
-    assert!(after < before + 30, "{before} MiB before, {after} after");
+    eventually("the memory of a thousand batches has come back", || {
+        // The allocator gives pages back while a thread goes on allocating.
+        (0..=STREAMS).for_each(|stream| drop(asker.publish(&format!("S{stream}.a"), "more")));
+        mebibytes(&server) < before + 20
+    });
     assert!(!server.log().contains("[ERR]"), "{}", server.log());
 }
