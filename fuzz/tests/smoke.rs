@@ -277,9 +277,10 @@ impl<'a> Mutator<'a> {
         &self.corpus[at]
     }
 
+    /// Nothing where the seeds have no short words.
     fn word(&mut self) -> &'a [u8] {
         let at = self.below(self.words.len());
-        self.words[at]
+        self.words.get(at).copied().unwrap_or_default()
     }
 
     /// A part of something that long, mostly a short one.
