@@ -88,7 +88,7 @@ impl Receiver {
     }
 }
 
-/// The interest of a [`Receiver`] in the subjects that match a pattern, in one account.
+/// The interest of a receiver in the subjects that match a pattern, in one account.
 pub struct Binding {
     subject: Box<[u8]>,
     receiver: Receiver,
