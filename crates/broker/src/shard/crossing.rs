@@ -81,6 +81,7 @@ impl Rendering {
 
 impl Shard {
     /// Publishes a message under the subject to which the account maps it.
+    #[inline(never)]
     pub(super) fn publish_mapped(
         &mut self,
         from: Publisher<'_>,

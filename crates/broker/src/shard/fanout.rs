@@ -157,8 +157,13 @@ impl Shard {
             fanout.run::<false>(route, &mut self.rng);
         }
         let mut outcome = fanout.outcome;
-        let mut abroad = SmallVec::<[Receiver; 1]>::new();
+        let pauses = !settings.no_fast_producer_stall;
+        if !route.targets.is_empty() {
+            self.touched.delivered(route);
+        }
+        // Perf: most messages have no such receivers, and nothing is made for theirs.
         if !route.services.is_empty() {
+            let mut abroad = SmallVec::<[Receiver; 1]>::new();
             let letter = message.letter();
             for receiver in &route.services {
                 match receiver {
@@ -169,16 +174,13 @@ impl Shard {
                     other => abroad.push(other.clone()),
                 }
             }
-        }
-        let pauses = !settings.no_fast_producer_stall;
-        if !route.targets.is_empty() {
-            self.touched.delivered(route);
+            if !abroad.is_empty() {
+                self.end_finished(from.account);
+                self.cross(&from, &message, &abroad, &mut outcome);
+            }
         }
         if !self.finished.is_empty() {
             self.end_finished(from.account);
-        }
-        if !abroad.is_empty() {
-            self.cross(&from, &message, &abroad, &mut outcome);
         }
         if !outcome.delivered && from.no_responders && !message.reply.is_empty() {
             self.say_no_responders(&from, &message);
