@@ -96,6 +96,15 @@ pub struct Latency {
     pub results: String,
 }
 
+/// Instead of a key, all of them.
+const ALL: &str = "*";
+
+/// Whether what was issued to `key` then is worth nothing any more.
+pub(crate) fn is_revoked(revocations: &HashMap<String, i64>, key: &str, issued_at: i64) -> bool {
+    let revoked = |key| revocations.get(key).is_some_and(|&until| until >= issued_at);
+    revoked(ALL) || revoked(key)
+}
+
 /// What an account takes from another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -162,6 +171,12 @@ impl Activation {
 }
 
 impl Export {
+    /// Whether an activation of `account` that was issued then has been taken back.
+    #[must_use]
+    pub fn has_revoked(&self, account: &str, issued_at: i64) -> bool {
+        is_revoked(&self.revocations, account, issued_at)
+    }
+
     /// How many answers the service gives.
     #[must_use]
     pub fn response_type(&self) -> ResponseType {

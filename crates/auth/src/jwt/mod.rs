@@ -17,6 +17,7 @@ pub use account::{
     Account, AccountClaims, ExternalAuthorization, JetStreamLimits, Limits, MessageTrace, SigningKey,
     UserScope,
 };
+pub(crate) use exchange::is_revoked;
 pub use exchange::{
     Activation, ActivationClaims, Exchange, Export, Import, Latency, ResponseType, WeightedMapping,
 };

@@ -9,9 +9,6 @@ use super::{Trust, seconds};
 use crate::jwt::{self, AccountClaims, Issues, JetStreamLimits, SigningKey, UserScope};
 use crate::permissions::Permissions;
 
-/// Revocations of all users.
-const ALL: &str = "*";
-
 /// Why a token makes no account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountFault {
@@ -168,8 +165,7 @@ impl TrustedAccount {
     /// Whether a user's token that was issued then has been taken back.
     #[must_use]
     pub fn has_revoked(&self, user: &str, issued_at: i64) -> bool {
-        let revoked = |key| self.claims.nats.revocations.get(key).is_some_and(|&until| until >= issued_at);
-        revoked(ALL) || revoked(user)
+        jwt::is_revoked(&self.claims.nats.revocations, user, issued_at)
     }
 
     /// Whether it has taken back any user's token.

@@ -7,12 +7,9 @@ use super::{
 use crate::account::AccountLimits;
 use myelin_auth::jwt::{self, Exchange};
 use myelin_auth::operator::TrustedAccount;
-use myelin_subject::{Mappings, WeightedDestination, matches};
+use myelin_subject::{Mappings, WeightedDestination, is_subset};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Instead of an account, all of them.
-const ALL: &str = "*";
 
 impl AccountConfig {
     /// An account as its token has it. `is_activated` says of an import whether the activation that comes with it is
@@ -138,13 +135,14 @@ pub(crate) fn is_activated(
     let is_own = activation.issuer == exporter.key()
         || (activation.nats.issuer_account == exporter.key()
             && exporter.signer(&activation.issuer).is_some());
-    let subject = service_names(import).0;
-    let subject = if import.kind == Exchange::Service { &subject } else { &import.subject };
+    let subject = match import.kind {
+        Exchange::Service => service_names(import).0,
+        Exchange::Stream | Exchange::Unknown => import.subject.clone(),
+    };
     let is_revoked = exporter.claims().nats.exports.iter().any(|export| {
-        let until = [ALL, importer].into_iter().filter_map(|key| export.revocations.get(key)).max();
         export.kind == import.kind
-            && matches(export.subject.as_bytes(), subject.as_bytes())
-            && until.is_some_and(|&until| until >= activation.issued_at)
+            && is_subset(subject.as_bytes(), export.subject.as_bytes())
+            && export.has_revoked(importer, activation.issued_at)
     });
     activation.subject == importer && is_own && has_begun && !has_ended && !is_revoked
 }
