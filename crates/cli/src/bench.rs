@@ -15,6 +15,7 @@
 pub(crate) mod address;
 pub(crate) mod admin;
 mod churn;
+mod edges;
 mod commands;
 mod compare;
 pub(crate) mod connection;

@@ -20,6 +20,8 @@ pub(crate) struct Address {
     pub(crate) credentials: Credentials,
     /// How the connection is encrypted when it is, and whether it must be.
     pub(crate) tls: Arc<Tls>,
+    /// Whether the protocol goes through a WebSocket, and whether that compresses.
+    pub(crate) web: Option<bool>,
     /// What the server calls the connection.
     pub(crate) name: Arc<str>,
 }
@@ -64,7 +66,7 @@ impl Address {
     }
 
     fn of(host: String, port: u16, credentials: Credentials, tls: Tls) -> Self {
-        Self { host, port, credentials, tls: Arc::new(tls), name: NAME.into() }
+        Self { host, port, credentials, tls: Arc::new(tls), web: None, name: NAME.into() }
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod dial;
 pub(crate) mod nkey;
 pub(crate) mod tls;
 pub(crate) mod transport;
+pub(crate) mod websocket;
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -20,6 +21,7 @@ use crate::bench::address::{Address, Credentials};
 use crate::bench::error::BenchError;
 use crate::bench::frame::{Frame, Frames, Operation};
 use transport::Transport;
+use websocket::Web;
 
 /// A server that is silent, or reads nothing, for this long has failed the run.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
@@ -60,8 +62,14 @@ impl Connection {
         socket.set_nodelay(true).map_err(BenchError::io("setting TCP_NODELAY"))?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(BenchError::io("setting a time-out"))?;
         socket.set_write_timeout(Some(PATIENCE)).map_err(BenchError::io("setting a time-out"))?;
+        let transport = match address.web {
+            None => Transport::Plain(socket),
+            Some(compress) => Transport::Web(Box::new(
+                Web::open(socket, compress).map_err(BenchError::io("asking for a WebSocket"))?,
+            )),
+        };
         let mut connection = Self {
-            transport: Transport::Plain(socket),
+            transport,
             pending: Vec::new(),
             info: Value::Null,
             inbox: "_INBOX".into(),
@@ -247,7 +255,9 @@ impl Connection {
         let unread = unread_messages(&self.pending)?.to_vec();
         match self.transport {
             Transport::Plain(socket) => Ok((socket, unread)),
-            Transport::Tls(_) => Err(BenchError::Tls("this benchmark reads plain sockets only".into())),
+            Transport::Tls(_) | Transport::Web(_) => {
+                Err(BenchError::Tls("this benchmark reads plain sockets only".into()))
+            }
         }
     }
 

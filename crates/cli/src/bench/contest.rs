@@ -11,6 +11,7 @@ use hdrhistogram::Histogram;
 
 use crate::bench::churn;
 use crate::bench::compare::work::Latency;
+use crate::bench::edges;
 use crate::bench::error::BenchError;
 use crate::bench::footprint;
 use crate::bench::jetstream;
@@ -246,6 +247,7 @@ enum Rig {
     Streams(jetstream::Load),
     Consumers(consumers::Load),
     Latency(Latency),
+    Edges(edges::Load),
 }
 
 impl Rig {
@@ -260,6 +262,7 @@ impl Rig {
             Workload::Streams(load) => Self::Streams(load),
             Workload::Consumers(load) => Self::Consumers(load),
             Workload::Latency(load) => Self::Latency(load),
+            Workload::Edges(load) => Self::Edges(load),
         }
     }
 }
@@ -329,6 +332,15 @@ impl Round {
         Self { curves: curves.collect(), ..Self::of(&figures, outcome.cpu) }
     }
 
+    fn of_edges(outcome: &edges::Outcome) -> Self {
+        let count = outcome.count as f64;
+        let figures = [
+            (Metric::MessageRate, Some(count / outcome.elapsed.as_secs_f64())),
+            (Metric::Cpu, Some(outcome.cpu.scheduled.as_secs_f64() * 1e6 / count)),
+        ];
+        Self::of(&figures, Some(outcome.cpu))
+    }
+
     fn of_consumers(outcome: consumers::Outcome) -> Self {
         Self { readings: outcome.readings, cpu: outcome.cpu, ..Self::default() }
     }
@@ -380,6 +392,8 @@ struct Contestant {
     server: Server,
     /// What it holds for a row about consumers.
     stage: Option<Stage>,
+    /// How it is reached in a row about TLS or WebSocket.
+    post: Option<edges::Post>,
 }
 
 impl Contestant {
@@ -387,7 +401,7 @@ impl Contestant {
     fn start(seat: Seat, bench: &Bench<'_>) -> Result<Self, BenchError> {
         let system = bench.contest.system(seat);
         if system.kind != Kind::Nats {
-            let contestant = Self { seat, server: others::start(system, bench.scratch)?, stage: None };
+            let contestant = Self { seat, server: others::start(system, bench.scratch)?, stage: None, post: None };
             let warm_up = Amount { until: bench.amount.warm_up, ..bench.amount };
             if !bench.workload.has_rate() {
                 contestant.measure_foreign(bench, warm_up)?;
@@ -395,7 +409,13 @@ impl Contestant {
             return Ok(contestant);
         }
         let binary = &system.program;
+        let mut post = None;
         let server = match &bench.rig {
+            Rig::Edges(load) => {
+                let (server, reached) = load.server(binary, bench.scratch)?;
+                post = Some(reached);
+                server
+            }
             Rig::Streams(load) => load.server(binary, bench.scratch)?,
             Rig::Consumers(load) => load.server(binary, bench.scratch)?,
             Rig::Latency(load) => load.server(binary, bench.scratch)?,
@@ -405,7 +425,7 @@ impl Contestant {
             Rig::Consumers(load) => Some(load.stage(server.address(), bench.settings.scale)?),
             _ => None,
         };
-        let contestant = Self { seat, server, stage };
+        let contestant = Self { seat, server, stage, post };
         contestant.warm_up(bench)?;
         Ok(contestant)
     }
@@ -425,15 +445,23 @@ impl Contestant {
             Rig::Consumers(load) if !load.wants_fresh_server() => {
                 self.stage().run(address, until, None)?;
             }
+            Rig::Edges(load) if *load != edges::Load::Idle => {
+                self.post().run(*load, until, self.server.meter())?;
+            }
             // The first messages of a row about latency are not counted.
             Rig::Latency(_) => {}
-            Rig::Subscriptions | Rig::IdleConnections | Rig::Start | Rig::Streams(_) | Rig::Consumers(_) => {}
+            Rig::Subscriptions | Rig::IdleConnections | Rig::Start => {}
+            Rig::Streams(_) | Rig::Consumers(_) | Rig::Edges(_) => {}
         }
         Ok(())
     }
 
     fn stage(&self) -> &Stage {
         self.stage.as_ref().expect("every row about consumers has one")
+    }
+
+    fn post(&self) -> &edges::Post {
+        self.post.as_ref().expect("every row about TLS and WebSocket has one")
     }
 
     /// What a system does that does not speak NATS.
@@ -470,6 +498,12 @@ impl Contestant {
                 return Ok(Round::of_consumers(outcome));
             }
             Rig::Consumers(_) => Round::of_consumers(self.stage().run(address, until, Some(meter))?),
+            Rig::Edges(edges::Load::Idle) => {
+                let (server, post) = edges::Load::Idle.server(binary, bench.scratch)?;
+                let bytes = post.idle(settings.connections / 2, server.meter())?;
+                return Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]));
+            }
+            Rig::Edges(load) => Round::of_edges(&self.post().run(*load, until, meter)?),
             Rig::Latency(load) => {
                 let settings = load.settings(address, bench.duration(until), meter);
                 Round::of_latency(&latency::run(&settings)?, settings.mode.what())

@@ -66,10 +66,15 @@ fn probe(address: &Address, subscriber: Connection, count: usize) -> Result<(), 
 /// Resident bytes per connection that has sent CONNECT and PING and nothing else.
 pub(crate) fn per_connection(binary: &Path, count: usize) -> Result<f64, BenchError> {
     let server = Server::start(binary)?;
-    let first = open(server.address(), 1)?;
-    let before = at_rest(server.meter())?;
-    let connections = open(server.address(), count)?;
-    let after = at_rest(server.meter())?;
+    of_connections(server.address(), server.meter(), count)
+}
+
+/// The same of a server that runs already and has had no connections.
+pub(crate) fn of_connections(address: &Address, meter: Meter, count: usize) -> Result<f64, BenchError> {
+    let first = open(address, 1)?;
+    let before = at_rest(meter)?;
+    let connections = open(address, count)?;
+    let after = at_rest(meter)?;
     drop((first, connections));
     Ok(after.saturating_sub(before) as f64 / count as f64)
 }

@@ -1,13 +1,15 @@
 //! Rows: what is measured, how much of it, and the goal of each figure where there is one.
 //!
 //! This file is the core server's table in code; the rows about streams are in `jetstream::rows`, those about
-//! consumers in `jetstream::consumers::rows`, those of the studies in the plans that `compare` reads. Change a goal here
+//! consumers in `jetstream::consumers::rows`, those about TLS and WebSocket in
+//! `edges`, those of the studies in the plans that `compare` reads. Change a goal here
 //! only together with `docs/performance.md`.
 
 use std::fmt;
 
 use crate::bench::compare;
 use crate::bench::compare::work::Latency;
+use crate::bench::edges;
 use crate::bench::jetstream;
 use crate::bench::publisher::Until;
 use crate::bench::request::RequestLoad;
@@ -59,6 +61,8 @@ pub(crate) enum Workload {
     Consumers(jetstream::consumers::Load),
     /// Messages at planned times.
     Latency(Latency),
+    /// TLS and WebSocket.
+    Edges(edges::Load),
 }
 
 /// Messages of a stream that is read at scale 1.
@@ -81,6 +85,7 @@ impl fmt::Display for Workload {
             Self::Streams(load) => write!(f, "{load}"),
             Self::Consumers(load) => write!(f, "{load}"),
             Self::Latency(load) => write!(f, "{load}"),
+            Self::Edges(load) => write!(f, "{load}"),
         }
     }
 }
@@ -283,12 +288,12 @@ impl fmt::Display for Bound {
 const CORE: &str = "core";
 
 /// The groups of rows that make the table.
-pub(crate) const TABLE: &str = "core,js,consumers";
+pub(crate) const TABLE: &str = "core,js,consumers,edges";
 
-/// All rows: the core server, streams, consumers, and the study of publishing to streams.
+/// All rows: the core server, streams, consumers, TLS and WebSocket, and the study of publishing to streams.
 pub(crate) fn rows() -> Vec<Row> {
     let (streams, consumers) = (jetstream::rows::issue(), jetstream::consumers::rows::rows());
-    [core(), streams, consumers, study()].concat()
+    [core(), streams, consumers, edges::rows(), study()].concat()
 }
 
 /// What `--rows` calls the study of publishing to streams.
@@ -428,7 +433,7 @@ mod tests {
     fn groups_are_chosen_by_their_name() {
         let chosen = |patterns: &str| rows().iter().filter(|row| row.is_among(patterns)).count();
         let consumers = jetstream::consumers::rows::rows().len();
-        assert_eq!(chosen(TABLE), core().len() + jetstream::rows::issue().len() + consumers);
+        assert_eq!(chosen(TABLE), core().len() + jetstream::rows::issue().len() + consumers + edges::rows().len());
         assert_eq!((chosen("consumers"), chosen("c-*")), (consumers, consumers));
         assert_eq!(chosen("s1"), study().len());
         assert_eq!(chosen("s1-sync-*, js-get-1"), 7);

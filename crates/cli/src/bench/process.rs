@@ -79,6 +79,18 @@ impl Server {
         Self::launch(binary, port, &arguments, Some(room))
     }
 
+    /// With this configuration file, in a directory of its own.
+    pub(crate) fn with_configuration(
+        binary: &Path,
+        port: u16,
+        room: Scratch,
+        text: &str,
+    ) -> Result<Self, BenchError> {
+        let file = room.path().join("server.conf");
+        fs::write(&file, text).map_err(BenchError::io("writing the server's configuration"))?;
+        Self::launch(binary, port, &["-c".into(), file.into_os_string()], Some(room))
+    }
+
     fn launch(
         binary: &Path,
         port: u16,

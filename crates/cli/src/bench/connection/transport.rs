@@ -8,6 +8,8 @@ use std::net::TcpStream;
 
 use rustls::ClientConnection;
 
+use crate::bench::connection::websocket::Web;
+
 /// What one write hands to the session at most: a session buffers what it encrypts.
 const PIECE: usize = 64 * 1024;
 
@@ -16,6 +18,7 @@ const PIECE: usize = 64 * 1024;
 pub(crate) enum Transport {
     Plain(TcpStream),
     Tls(Box<Secured>),
+    Web(Box<Web>),
 }
 
 /// A socket with its TLS session.
@@ -38,13 +41,14 @@ impl Transport {
         match self {
             Self::Plain(socket) => socket,
             Self::Tls(secured) => &secured.socket,
+            Self::Web(web) => web.socket(),
         }
     }
 
     /// Whether encrypted bytes wait for room in the socket.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Web(_) => false,
             Self::Tls(secured) => secured.session.wants_write(),
         }
     }
@@ -54,6 +58,7 @@ impl Transport {
         match self {
             Self::Plain(socket) => socket.read(buffer),
             Self::Tls(secured) => secured.recv(buffer),
+            Self::Web(web) => web.recv(buffer),
         }
     }
 
@@ -64,6 +69,7 @@ impl Transport {
                 rustix::net::send(&*socket, bytes, rustix::net::SendFlags::NOSIGNAL).map_err(io::Error::from)
             }
             Self::Tls(secured) => secured.send(bytes),
+            Self::Web(web) => web.send(bytes),
         }
     }
 
@@ -82,7 +88,7 @@ impl Transport {
     /// Hands waiting records to the socket.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Plain(_) => Ok(()),
+            Self::Plain(_) | Self::Web(_) => Ok(()),
             Self::Tls(secured) => secured.flush(),
         }
     }
