@@ -68,13 +68,8 @@ impl Connection {
                 Web::open(socket, compress).map_err(BenchError::io("asking for a WebSocket"))?,
             )),
         };
-        let mut connection = Self {
-            transport,
-            pending: Vec::new(),
-            info: Value::Null,
-            inbox: "_INBOX".into(),
-            requests: 0,
-        };
+        let mut connection =
+            Self { transport, pending: Vec::new(), info: Value::Null, inbox: "_INBOX".into(), requests: 0 };
         if address.tls.is_first() {
             connection = connection.secured(address)?;
         }

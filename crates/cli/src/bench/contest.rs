@@ -14,6 +14,7 @@ use crate::bench::compare::work::Latency;
 use crate::bench::edges;
 use crate::bench::error::BenchError;
 use crate::bench::footprint;
+use crate::bench::identity;
 use crate::bench::jetstream;
 use crate::bench::jetstream::consumers::{self, Scale, Stage};
 use crate::bench::latency;
@@ -248,6 +249,7 @@ enum Rig {
     Consumers(consumers::Load),
     Latency(Latency),
     Edges(edges::Load),
+    Identity(identity::Load),
 }
 
 impl Rig {
@@ -263,6 +265,7 @@ impl Rig {
             Workload::Consumers(load) => Self::Consumers(load),
             Workload::Latency(load) => Self::Latency(load),
             Workload::Edges(load) => Self::Edges(load),
+            Workload::Identity(load) => Self::Identity(load),
         }
     }
 }
@@ -401,7 +404,8 @@ impl Contestant {
     fn start(seat: Seat, bench: &Bench<'_>) -> Result<Self, BenchError> {
         let system = bench.contest.system(seat);
         if system.kind != Kind::Nats {
-            let contestant = Self { seat, server: others::start(system, bench.scratch)?, stage: None, post: None };
+            let contestant =
+                Self { seat, server: others::start(system, bench.scratch)?, stage: None, post: None };
             let warm_up = Amount { until: bench.amount.warm_up, ..bench.amount };
             if !bench.workload.has_rate() {
                 contestant.measure_foreign(bench, warm_up)?;
@@ -416,6 +420,7 @@ impl Contestant {
                 post = Some(reached);
                 server
             }
+            Rig::Identity(load) => load.server(binary, bench.scratch)?,
             Rig::Streams(load) => load.server(binary, bench.scratch)?,
             Rig::Consumers(load) => load.server(binary, bench.scratch)?,
             Rig::Latency(load) => load.server(binary, bench.scratch)?,
@@ -448,10 +453,13 @@ impl Contestant {
             Rig::Edges(load) if *load != edges::Load::Idle => {
                 self.post().run(*load, until, self.server.meter())?;
             }
+            Rig::Identity(load) if !load.wants_fresh_server() => {
+                load.run(&self.server, until, bench.settings.backlog)?;
+            }
             // The first messages of a row about latency are not counted.
             Rig::Latency(_) => {}
             Rig::Subscriptions | Rig::IdleConnections | Rig::Start => {}
-            Rig::Streams(_) | Rig::Consumers(_) | Rig::Edges(_) => {}
+            Rig::Streams(_) | Rig::Consumers(_) | Rig::Edges(_) | Rig::Identity(_) => {}
         }
         Ok(())
     }
@@ -503,6 +511,11 @@ impl Contestant {
                 let bytes = post.idle(settings.connections / 2, server.meter())?;
                 return Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]));
             }
+            Rig::Identity(load) if load.wants_fresh_server() => {
+                let server = load.server(binary, bench.scratch)?;
+                return Ok(Round::without_cpu(load.run(&server, until, settings.backlog)?));
+            }
+            Rig::Identity(load) => Round::without_cpu(load.run(&self.server, until, settings.backlog)?),
             Rig::Edges(load) => Round::of_edges(&self.post().run(*load, until, meter)?),
             Rig::Latency(load) => {
                 let settings = load.settings(address, bench.duration(until), meter);

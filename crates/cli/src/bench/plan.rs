@@ -2,7 +2,7 @@
 //!
 //! This file is the core server's table in code; the rows about streams are in `jetstream::rows`, those about
 //! consumers in `jetstream::consumers::rows`, those about TLS and WebSocket in
-//! `edges`, those of the studies in the plans that `compare` reads. Change a goal here
+//! `edges`, those about accounts and users in `identity`, those of the studies in the plans that `compare` reads. Change a goal here
 //! only together with `docs/performance.md`.
 
 use std::fmt;
@@ -10,6 +10,7 @@ use std::fmt;
 use crate::bench::compare;
 use crate::bench::compare::work::Latency;
 use crate::bench::edges;
+use crate::bench::identity;
 use crate::bench::jetstream;
 use crate::bench::publisher::Until;
 use crate::bench::request::RequestLoad;
@@ -63,6 +64,8 @@ pub(crate) enum Workload {
     Latency(Latency),
     /// TLS and WebSocket.
     Edges(edges::Load),
+    /// Rules, accounts, logins, reloads.
+    Identity(identity::Load),
 }
 
 /// Messages of a stream that is read at scale 1.
@@ -86,6 +89,7 @@ impl fmt::Display for Workload {
             Self::Consumers(load) => write!(f, "{load}"),
             Self::Latency(load) => write!(f, "{load}"),
             Self::Edges(load) => write!(f, "{load}"),
+            Self::Identity(load) => write!(f, "{load}"),
         }
     }
 }
@@ -134,10 +138,14 @@ pub(crate) enum Metric {
     LatencyMost,
     /// Resident memory behind a round, with whatever the server keeps of it.
     LoadedMemory,
+    /// Milliseconds from the signal until the new configuration holds.
+    ReloadTime,
+    /// Logins per second.
+    LoginRate,
 }
 
 /// All of them, in the order in which comparisons show them.
-pub(crate) const ALL: [Metric; 25] = [
+pub(crate) const ALL: [Metric; 27] = [
     Metric::MessageRate,
     Metric::ByteRate,
     Metric::PublishRate,
@@ -163,6 +171,8 @@ pub(crate) const ALL: [Metric; 25] = [
     Metric::SubjectMemory,
     Metric::PendingMemory,
     Metric::StartTime,
+    Metric::ReloadTime,
+    Metric::LoginRate,
 ];
 
 /// What a figure must reach.
@@ -209,6 +219,8 @@ impl Metric {
             Self::Latency999999 => "p99.9999 us",
             Self::LatencyMost => "max us",
             Self::LoadedMemory => "resident MiB after",
+            Self::ReloadTime => "ms to reload",
+            Self::LoginRate => "logins/s",
         }
     }
 
@@ -239,6 +251,8 @@ impl Metric {
             Self::CreationRate => ("creation", "consumers/s"),
             Self::IdleCpu => ("idle CPU", "ms/s"),
             Self::ByteRate => ("bytes", "MB/s"),
+            Self::ReloadTime => ("reload", "ms"),
+            Self::LoginRate => ("logins", "logins/s"),
         }
     }
 
@@ -259,6 +273,7 @@ impl Metric {
                 | Self::ByteRate
                 | Self::PublishedRate
                 | Self::DeliveredRate
+                | Self::LoginRate
         )
     }
 }
@@ -288,12 +303,12 @@ impl fmt::Display for Bound {
 const CORE: &str = "core";
 
 /// The groups of rows that make the table.
-pub(crate) const TABLE: &str = "core,js,consumers,edges";
+pub(crate) const TABLE: &str = "core,js,consumers,edges,identity";
 
-/// All rows: the core server, streams, consumers, TLS and WebSocket, and the study of publishing to streams.
+/// All rows: the core server, streams, consumers, TLS and WebSocket, accounts and users, and the study of publishing to streams.
 pub(crate) fn rows() -> Vec<Row> {
     let (streams, consumers) = (jetstream::rows::issue(), jetstream::consumers::rows::rows());
-    [core(), streams, consumers, edges::rows(), study()].concat()
+    [core(), streams, consumers, edges::rows(), identity::rows(), study()].concat()
 }
 
 /// What `--rows` calls the study of publishing to streams.
@@ -433,7 +448,14 @@ mod tests {
     fn groups_are_chosen_by_their_name() {
         let chosen = |patterns: &str| rows().iter().filter(|row| row.is_among(patterns)).count();
         let consumers = jetstream::consumers::rows::rows().len();
-        assert_eq!(chosen(TABLE), core().len() + jetstream::rows::issue().len() + consumers + edges::rows().len());
+        assert_eq!(
+            chosen(TABLE),
+            core().len()
+                + jetstream::rows::issue().len()
+                + consumers
+                + edges::rows().len()
+                + identity::rows().len()
+        );
         assert_eq!((chosen("consumers"), chosen("c-*")), (consumers, consumers));
         assert_eq!(chosen("s1"), study().len());
         assert_eq!(chosen("s1-sync-*, js-get-1"), 7);

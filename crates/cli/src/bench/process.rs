@@ -29,7 +29,7 @@ pub(crate) struct Server {
     address: Address,
     ready_after: Duration,
     /// Where it keeps its streams; removed after it has ended.
-    _room: Option<Scratch>,
+    room: Option<Scratch>,
 }
 
 /// How a server is started, and when it is ready.
@@ -91,6 +91,17 @@ impl Server {
         Self::launch(binary, port, &["-c".into(), file.into_os_string()], Some(room))
     }
 
+    /// Gives it another configuration file in the place of the one it was started with, and tells it so.
+    pub(crate) fn reload(&self, text: &str) -> Result<(), BenchError> {
+        let Some(room) = &self.room else {
+            return Err(BenchError::Process("was started without a configuration".into()));
+        };
+        fs::write(room.path().join("server.conf"), text)
+            .map_err(BenchError::io("writing the configuration"))?;
+        signal(self.child.id(), Signal::HUP);
+        Ok(())
+    }
+
     fn launch(
         binary: &Path,
         port: u16,
@@ -114,7 +125,7 @@ impl Server {
                 BenchError::Process(format!("cannot start {}: {error}", command.get_program().display()))
             })?;
         let address = Address::loopback(port);
-        let mut server = Self { child, log, address, ready_after: Duration::ZERO, _room: room };
+        let mut server = Self { child, log, address, ready_after: Duration::ZERO, room };
         server.wait_until_ready(started, is_ready, patience)?;
         Ok(server)
     }

@@ -298,6 +298,17 @@ impl RequestLoad {
         until: Until,
         meter: Option<Meter>,
     ) -> Result<Outcome, BenchError> {
+        self.between(address, address, until, meter)
+    }
+
+    /// The same with services that come to the server as somebody else.
+    pub(crate) fn between(
+        &self,
+        services: &Address,
+        clients: &Address,
+        until: Until,
+        meter: Option<Meter>,
+    ) -> Result<Outcome, BenchError> {
         let stop = std::sync::atomic::AtomicBool::new(false);
         let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
         let (tell_ready, is_ready) = std::sync::mpsc::channel();
@@ -305,15 +316,15 @@ impl RequestLoad {
             let serving = (0..self.services).map(|_| {
                 let tell_ready = tell_ready.clone();
                 let ready = move || tell_ready.send(()).unwrap_or(());
-                scope.spawn(move || serve(address, "service.*", &Answer::Echo, ready, stopped))
+                scope.spawn(move || serve(services, "service.*", &Answer::Echo, ready, stopped))
             });
-            let services: Vec<_> = serving.collect();
+            let serving: Vec<_> = serving.collect();
             drop(tell_ready);
             let all_ready = (0..self.services).try_for_each(|_| is_ready.recv());
             let outcome =
-                all_ready.map_err(|_| BenchError::Aborted).and_then(|()| self.request(address, until, meter));
+                all_ready.map_err(|_| BenchError::Aborted).and_then(|()| self.request(clients, until, meter));
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            for service in services {
+            for service in serving {
                 let served = service.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 if let (Err(BenchError::Aborted), Err(error)) = (&outcome, served) {
                     return Err(error);

@@ -2,7 +2,7 @@
 //!
 //! Owns the arguments. Measuring is `contest`'s, judging and printing `report`'s.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use clap::Args;
 use crate::bench::contest::{self, Contest, Measured, Settings};
 use crate::bench::error::BenchError;
 use crate::bench::jetstream::consumers::Scale;
+use crate::bench::present::commands::write;
 use crate::bench::scratch::{self, Scratch};
 use crate::bench::system::System;
 use crate::bench::{flow, plan, process, report};
@@ -26,7 +27,7 @@ again as the A/A control, which shows what is noise. Rounds are interleaved in c
 and ranges are reported. CPU is the server's own, from /proc/PID/task/*/schedstat, cross-checked with \
 /proc/PID/stat. A run that lost a message is a failed run. The exit code is 1 when a goal is missed.
 
-Rows belong to groups: core (the core server), js (streams), consumers (reading from streams, key-value), edges (TLS, WebSocket) and s1 (the \
+Rows belong to groups: core (the core server), js (streams), consumers (reading from streams, key-value), edges (TLS, WebSocket), identity (rules, accounts, logins, reload) and s1 (the \
 grid of a study of publishing to streams, without goals). Servers of all but core run with JetStream in a directory of their own below --dir.
 
 One row by hand:
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
     /// Measurements of each server per row
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Only these groups (core, js, consumers, edges, s1) and rows with a matching name: comma-separated, * stands for anything
+    /// Only these groups (core, js, consumers, edges, identity, s1) and rows with a matching name: comma-separated, * stands for anything
     #[arg(long, default_value = plan::TABLE, value_name = "GLOB")]
     rows: String,
     /// Where servers keep their streams: a new directory in this one, removed afterwards [default: target, or .]
@@ -111,10 +112,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, BenchError> {
     }
     let failed = measured.iter().any(|measured| report::judge(measured).iter().any(report::Line::failed));
     Ok(ExitCode::from(u8::from(failed)))
-}
-
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), BenchError> {
-    std::fs::write(path, text).map_err(BenchError::io("writing the report"))
 }
 
 /// Connections that a process may open besides the files that it needs otherwise, of those that are wanted.

@@ -13,7 +13,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 /// What one frame carries at most.
 const PIECE: usize = 64 * 1024;
 
-const HEAD_LIMIT: u64 = 16 * 1024;
+const HEAD_LIMIT: usize = 16 * 1024;
 
 /// What a message ends with that was compressed, and what is left out of it on the wire.
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
@@ -57,11 +57,19 @@ impl Web {
              Sec-WebSocket-Key: bXllbGluIGJlbmNobWFyaw==\r\nSec-WebSocket-Version: 13\r\n{extension}\r\n"
         );
         (&socket).write_all(ask.as_bytes())?;
-        let mut head = Vec::new();
-        let mut bytes = (&socket).take(HEAD_LIMIT).bytes();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(bytes.next().ok_or_else(|| bad("the server ended the handshake"))??);
-        }
+        let mut raw = Vec::new();
+        let end = loop {
+            if let Some(end) = raw.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+                break end + 4;
+            }
+            let mut piece = [0; 1024];
+            match (&socket).read(&mut piece)? {
+                0 => return Err(bad("the server ended the handshake")),
+                _ if raw.len() > HEAD_LIMIT => return Err(bad("the server's answer does not end")),
+                count => raw.extend_from_slice(&piece[..count]),
+            }
+        };
+        let head: Vec<u8> = raw.drain(..end).collect();
         let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
         if !head.starts_with("http/1.1 101") {
             return Err(bad(&format!("no WebSocket: {}", head.lines().next().unwrap_or_default())));
@@ -73,8 +81,11 @@ impl Web {
             pack: Compress::new(Compression::fast(), false),
             unpack: Decompress::new(false),
         });
-        let (raw, ready, frame) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { socket, deflate, raw, ready, given: 0, is_compressed: false, frame })
+        let (ready, frame) = (Vec::new(), Vec::new());
+        let mut web = Self { socket, deflate, raw, ready, given: 0, is_compressed: false, frame };
+        // INFO may have come with the answer.
+        web.unframe()?;
+        Ok(web)
     }
 
     pub(crate) fn socket(&self) -> &TcpStream {
@@ -134,7 +145,7 @@ impl Web {
         while let Some((kind, payload)) = frame(&self.raw[at..]) {
             let (start, end) = (at + payload.start, at + payload.end);
             match kind & 0x0f {
-                0 | 1 | 2 => {
+                0..=2 => {
                     if kind & 0x0f != 0 {
                         self.is_compressed = kind & 0x40 != 0;
                     }
@@ -193,7 +204,8 @@ impl Deflate {
                 let status = status.map_err(io::Error::other)?;
                 rest = &rest[(self.unpack.total_in() - taken) as usize..];
                 let is_stuck = self.unpack.total_out() == made && out.len() < out.capacity();
-                if status == Status::StreamEnd || (rest.is_empty() && out.len() < out.capacity()) || is_stuck {
+                if status == Status::StreamEnd || (rest.is_empty() && out.len() < out.capacity()) || is_stuck
+                {
                     break;
                 }
             }

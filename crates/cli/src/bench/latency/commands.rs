@@ -1,6 +1,6 @@
 //! The command line of `bench latency`: its arguments, what it prints and which files it writes.
 //!
-//! Owns the notation of sizes and durations. Measures nothing.
+//! Owns how sizes and durations may be shortened there. Measures nothing.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::bench::present::{csv, html, terminal};
 use crate::bench::process::Meter;
 use crate::bench::results::{Circumstances, Clock, Results, Row, System};
 use crate::bench::target::Flags;
+use crate::bench::units::{Bytes, Time};
 
 pub(crate) const HELP: &str = "\
 Measure how long messages take at a fixed rate.
@@ -240,18 +241,13 @@ fn file_name(name: &str) -> String {
     name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-/// Reads `256B`, `1KB`, `5KiB`, `1M` or plain bytes; all units are powers of 1024.
+/// Reads `256B`, `1KB`, `5KiB`, `1M` or plain bytes, as everywhere, and 0.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit.trim_start().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        _ => return Err(format!("{unit:?} is not B, KB or MB")),
-    };
-    let number: usize = number.parse().map_err(|_| format!("{text:?} is not a size like 256B or 1KB"))?;
-    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is too much"))
+    if matches!(text, "0" | "0B") {
+        return Ok(0);
+    }
+    let Bytes(bytes) = text.parse().map_err(|error: BenchError| error.to_string())?;
+    usize::try_from(bytes).map_err(|_| format!("{text:?} is too much"))
 }
 
 /// A size as `size` reads it, in the largest unit that fits evenly.
@@ -263,19 +259,12 @@ pub(crate) fn size_text(bytes: usize) -> String {
     }
 }
 
-/// Reads `30s`, `500ms`, `2m` or plain seconds.
+/// Reads `30s`, `500ms`, `2m`, as everywhere, or plain seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is not a duration like 30s, 500ms or 2m");
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| bad())?;
-    let seconds = match unit {
-        "" | "s" => number,
-        "ms" => number / 1e3,
-        "m" => number * 60.0,
-        _ => return Err(bad()),
-    };
-    Duration::try_from_secs_f64(seconds).map_err(|_| bad())
+    match text.parse() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string()),
+        Err(_) => text.parse().map(|Time(time)| time).map_err(|error: BenchError| error.to_string()),
+    }
 }
 
 fn outstanding(text: &str) -> Result<Outstanding, String> {
@@ -297,14 +286,14 @@ mod tests {
             ("256", 256, "256B"),
             ("1KB", 1024, "1KB"),
             ("5k", 5120, "5KB"),
-            ("1 MiB", 1 << 20, "1MB"),
+            ("1MiB", 1 << 20, "1MB"),
             ("1025", 1025, "1025B"),
             ("0", 0, "0B"),
         ] {
             assert_eq!(size(text), Ok(bytes));
             assert_eq!(size_text(bytes), shown);
         }
-        for wrong in ["", "KB", "1GB", "-1", "1.5KB", "99999999999999999999", "18446744073709551615KB"] {
+        for wrong in ["", "KB", "1XB", "-1", "1.5KB", "99999999999999999999", "18446744073709551615KB"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
     }
@@ -315,7 +304,7 @@ mod tests {
         assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert!(["", "s", "1h", "-1s", "1 s"].iter().all(|wrong| duration(wrong).is_err()));
+        assert!(["", "s", "1y", "-1", "-1s", "1 s", "NaN"].iter().all(|wrong| duration(wrong).is_err()));
         assert_eq!(outstanding("any"), Ok(Outstanding(None)));
         assert_eq!(outstanding("7"), Ok(Outstanding(Some(7))));
         assert!(outstanding("0").is_err() && outstanding("few").is_err());
