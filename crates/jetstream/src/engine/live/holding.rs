@@ -168,7 +168,10 @@ impl LiveStream {
 
     fn drop_work(&self, work: Option<Work>) {
         match work {
-            Some(Work::Publish(parcel)) => self.waiting.forget(&parcel),
+            Some(Work::Publish(parcel)) => {
+                self.waiting.forget(&parcel);
+                self.give_up_traces(&parcel);
+            }
             Some(Work::Look) => {
                 self.has_look.store(false, Release);
                 self.is_woken.store(false, Release);
@@ -245,6 +248,9 @@ impl LiveStream {
     /// Sees to what a turn wants besides its messages.
     fn heed(&self, after: &mut Aftermath) {
         self.direct.released();
+        for trace in after.effects.traced.drain(..) {
+            self.host.wake(trace);
+        }
         if let Some(at) = after.due.take() {
             let at = at.max(self.host.now() + SLICES_EVERY);
             if at < self.alarm.fetch_min(at, AcqRel) {
