@@ -14,6 +14,7 @@ use crate::account::Account;
 use crate::exchange::{
     self, Awaited, Cause, INFO_HEADER, Measured, Outcome, RequestInfo, ServiceLink, Ticket, Tracked,
 };
+use crate::message_trace::MessageTrace;
 use crate::parcel::{Letter, Parcel};
 use crate::service::Receiver;
 use crate::trace::Way;
