@@ -85,7 +85,7 @@ impl Fanout<'_> {
     }
 
     fn follow_group(&mut self, trace: &MessageTrace, route: &Route, group: &[Delivery], rng: &mut Rng) {
-        let start = rng.below(group.len() as u64) as usize;
+        let start = if group.len() == 1 { 0 } else { rng.below(group.len() as u64) as usize };
         for delivery in group[start..].iter().chain(&group[..start]) {
             let head = self.head_of(&delivery.sub, route.head(delivery));
             // What is not counted when the route is settled is counted here.

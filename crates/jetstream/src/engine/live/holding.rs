@@ -4,12 +4,12 @@ use super::{LiveStream, lock};
 use crate::engine::host::Alarmed;
 use crate::error::ApiError;
 use crate::stream::{Effects, StreamCore};
-use myelin_broker::{Parcel, Shard};
+use myelin_broker::{Parcel, Service, Shard};
 use myelin_stdx::turn::Outcome;
 use myelin_store::{Done, Job, Seq, Timestamp};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::mpsc::SyncSender;
 
@@ -248,9 +248,6 @@ impl LiveStream {
     /// Sees to what a turn wants besides its messages.
     fn heed(&self, after: &mut Aftermath) {
         self.direct.released();
-        for trace in after.effects.traced.drain(..) {
-            self.host.wake(trace);
-        }
         if let Some(at) = after.due.take() {
             let at = at.max(self.host.now() + SLICES_EVERY);
             if at < self.alarm.fetch_min(at, AcqRel) {
@@ -274,6 +271,10 @@ impl LiveStream {
         if after.has_letters || self.letters.claim() {
             self.send_letters(shard);
         }
+        for trace in after.effects.traced.drain(..) {
+            let trace: Arc<dyn Service> = trace;
+            shard.wake(&trace);
+        }
         after.spare
     }
 
@@ -288,6 +289,7 @@ impl LiveStream {
     /// The same, on a thread that delivers nothing itself.
     pub(super) fn heed_elsewhere(&self, mut after: Aftermath) {
         self.heed(&mut after);
+        after.effects.traced.drain(..).for_each(|trace| self.host.wake(trace));
         self.tell_consumers(None);
         if after.has_letters {
             self.letters.release();
