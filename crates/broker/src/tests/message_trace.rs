@@ -1,6 +1,7 @@
 //! Messages that are traced: delivered as if they were not, and told of; or told of alone.
 
-use super::net::{Net, Peer};
+use super::net::{Net, Peer, login, permissions, user};
+use crate::exchange::AccountConfig;
 use crate::message_trace::{MessageTrace, TraceDestination};
 use crate::parcel::{Letter, Parcel};
 use crate::service::{Role, Service};
@@ -53,7 +54,7 @@ fn play(net: &Net, headers: &str, seed: u64) -> String {
         .collect();
     for (at, peer) in peers.iter_mut().enumerate() {
         for sid in 1..=3 {
-            let subject = ["a", "a.b", "a.*", ">", "a.>"][rng.below(5) as usize];
+            let subject = ["a", "a.b", "a.*", "*.b", "a.>"][rng.below(5) as usize];
             let queue = ["", "", "q ", "r "][rng.below(4) as usize];
             // Cohorts have one sid.
             let sid = if at < 4 { sid } else { sid + 10 };
@@ -63,29 +64,35 @@ fn play(net: &Net, headers: &str, seed: u64) -> String {
             }
         }
     }
-    let mut told = String::new();
-    for _ in 0..12 {
+    for number in 0..12 {
         let (from, subject) = (rng.below(6) as usize, ["a", "a.b", "b"][rng.below(3) as usize]);
         if from != 2 {
-            peers[from].hpub(subject, headers, "m");
+            peers[from].hpub(subject, headers, &format!("{number:02}"));
         }
         if rng.below(3) == 0 {
             net.flush_all();
         }
     }
     net.flush_all();
+    let mut told = String::new();
     for peer in &peers {
-        // Traces themselves go to whoever listens to everything.
-        let received = peer.received();
-        let frames = received.split_inclusive("\r\n").scan(false, |skips, line| {
-            let is_trace = line.starts_with("MSG t ");
-            let skip = std::mem::replace(skips, is_trace) || is_trace;
-            Some(if skip { "" } else { line })
-        });
-        told.extend(frames);
+        told.push_str(&sorted(&peer.received()));
+        let delivered = (1..=13).filter_map(|sid: u32| peer.conn().subscription(sid.to_string().as_bytes()));
+        delivered.for_each(|sub| told.push_str(&format!(" {}", sub.delivered())));
         told.push('\n');
     }
     told
+}
+
+/// The messages of a connection; those of one publish in the order of their heads, since their own is nobody's promise.
+fn sorted(received: &str) -> String {
+    let starts = received.match_indices("MSG ").map(|(at, _)| if received[..at].ends_with('H') { at - 1 } else { at });
+    let starts: Vec<_> = starts.chain([received.len()]).collect();
+    let mut messages: Vec<_> = starts.windows(2).map(|ends| &received[ends[0]..ends[1]]).collect();
+    let number = |message: &str| message[message.len() - 4..message.len() - 2].to_owned();
+    assert!(messages.is_sorted_by_key(|message| number(message)), "in the order of the publishes: {received}");
+    messages.sort_by_key(|message| (number(message), message.to_string()));
+    messages.concat()
 }
 
 #[test]
@@ -233,4 +240,52 @@ fn a_share_of_the_messages_is_traced() {
     let of = |sampling| TraceDestination { subject: "t".to_owned(), sampling };
     let share = |sampling| (0..100).filter(|drawn| of(sampling).samples(*drawn)).count();
     assert_eq!([share(100), share(50), share(1)], [100, 51, 2], "as many as the reference's");
+}
+
+/// SN 2026-15 and 2026-20: a trace was a way to publish where its publisher must not. Whatever way it takes, it is told only
+/// where a message of the publisher's own could go.
+#[test]
+fn a_trace_goes_nowhere_where_its_publisher_must_not_publish() {
+    let net = Net::with(|setup| {
+        let rules = permissions([&["ok.>", "a", "s"], &["ok.no"]], [&[], &[]], None);
+        let trace = Some(TraceDestination { subject: "account.only".to_owned(), sampling: 100 });
+        setup.accounts = vec![AccountConfig { trace, ..AccountConfig::named("A") }];
+        setup.users([user("p", "A", rules), user("w", "A", None)]);
+    });
+    let mut w = net.peer_as(1, &login("w"));
+    w.send("SUB > 1\r\n");
+    let too_large = "HPUB a 5 9000000\r\n";
+    for destination in ["no", "ok.no", "account.only", "_GR_.x", "$GR.x", "$NRG.x", "$SYS.REQ.SERVER.PING", "$JS.API.INFO"] {
+        for more in ["", "Nats-Trace-Only: 1\r\n", "Accept-Encoding: gzip\r\n"] {
+            let mut p = net.peer_as(0, &login("p"));
+            p.hpub("a", &format!("Nats-Trace-Dest: {destination}\r\n{more}"), "m");
+            net.flush_all();
+            let said = format!("-ERR 'Permissions Violation for Publish to \"{destination}\"'\r\n");
+            assert_eq!(p.received(), said);
+            assert_eq!(w.received(), "", "nobody gets the message either");
+        }
+        // Nor by a message that is refused itself.
+        let block = format!("NATS/1.0\r\nNats-Trace-Dest: {destination}\r\n\r\n");
+        for message in [too_large.replace('5', &block.len().to_string()) + &block, format!("HPUB none {0} {0}\r\n{block}\r\n", block.len())] {
+            let mut p = net.peer_as(0, &login("p"));
+            p.send(message);
+            net.flush_all();
+            assert_eq!(w.received(), "", "{destination}");
+        }
+    }
+    // Patterns are no subjects, and the account's own destination is no exception.
+    let mut p = net.peer_as(0, &login("p"));
+    for destination in ["ok.*", "ok.>", "ok..a", ".ok", "ok."] {
+        p.hpub("a", &format!("Nats-Trace-Dest: {destination}\r\nNats-Trace-Only: 1\r\n"), "m");
+        net.flush_all();
+        assert_eq!((p.received().as_str(), w.received().as_str()), ("", ""), "{destination}");
+    }
+    p.hpub("a", "traceparent: 00-a-b-01\r\n", "m");
+    net.flush_all();
+    assert_eq!(p.received(), "-ERR 'Permissions Violation for Publish to \"account.only\"'\r\n");
+    assert_eq!(w.received(), "");
+    p.hpub("a", "Nats-Trace-Dest: ok.yes\r\n", "m");
+    net.flush_all();
+    let told = w.received();
+    assert!(told.contains("MSG a 1 ") && told.contains("MSG ok.yes 1 "), "{told}");
 }
