@@ -7,6 +7,7 @@ use crate::expect::{self, Remembered};
 use crate::server::PATIENCE;
 use crate::text::show;
 use crate::transcript::Expectation;
+use crate::websocket::{self, Incoming};
 use serde_json::Value;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: TcpStream,
+    /// Over WebSocket: what is no whole frame yet.
+    frames: Option<Incoming>,
     /// Read, and not yet taken by an expectation.
     pending: Vec<u8>,
     ended: bool,
@@ -59,7 +62,19 @@ impl Connection {
         let socket = TcpStream::connect_timeout(&address, PATIENCE)?;
         socket.set_nodelay(true)?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { socket, pending: Vec::new(), ended: false, pings_wanted: false, nonce: String::new() })
+        let (pending, nonce) = (Vec::new(), String::new());
+        Ok(Self { socket, frames: None, pending, ended: false, pings_wanted: false, nonce })
+    }
+
+    /// Connects, and asks for a WebSocket.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub(crate) fn open_websocket(address: SocketAddr) -> io::Result<Self> {
+        let mut connection = Self::open(address)?;
+        connection.socket.set_read_timeout(Some(PATIENCE))?;
+        websocket::upgrade(&mut connection.socket)?;
+        Ok(Self { frames: Some(Incoming::default()), ..connection })
     }
 
     /// Sends `bytes`, a write for each part between `offsets`, which must be rising. A server that has
@@ -68,7 +83,11 @@ impl Connection {
         let mut from = 0;
         for &to in offsets.iter().chain([&bytes.len()]) {
             let piece = &bytes[from.min(to)..to.min(bytes.len())];
-            if self.socket.write_all(piece).is_err() {
+            let written = match &self.frames {
+                None => self.socket.write_all(piece),
+                Some(_) => self.socket.write_all(&websocket::frame(piece)),
+            };
+            if written.is_err() {
                 return;
             }
             from = to;
@@ -306,7 +325,10 @@ impl Connection {
         match read {
             Ok(0) => self.ended = true,
             Ok(n) => {
-                self.pending.extend_from_slice(&buffer[..n]);
+                match &mut self.frames {
+                    None => self.pending.extend_from_slice(&buffer[..n]),
+                    Some(frames) => self.ended = frames.take(&buffer[..n], &mut self.pending),
+                }
                 return More::Came;
             }
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {

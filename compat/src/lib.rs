@@ -14,3 +14,4 @@ pub mod player;
 mod server;
 mod text;
 pub mod transcript;
+mod websocket;

@@ -31,19 +31,41 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Plays the whole transcript, and once more in pieces if it asks for that.
+/// Plays the whole transcript, and once more in pieces and over WebSocket if it asks for that.
 ///
 /// # Errors
 /// The first departure.
 pub fn play(transcript: &Transcript, implementation: &Implementation) -> Result<(), Failure> {
-    Player::start(transcript, implementation, None)?.play(transcript)?;
-    let Some(pieces) = transcript.setup.pieces else { return Ok(()) };
-    let in_pieces = |mut failure: Failure| {
-        failure.reason = format!("sent in pieces of {pieces}: {}", failure.reason);
-        failure
+    Player::start(transcript, implementation, Manner::default())?.play(transcript)?;
+    let again = |how: String, manner: Manner| {
+        let told = |mut failure: Failure| {
+            failure.reason = format!("{how}: {}", failure.reason);
+            failure
+        };
+        Player::start(transcript, implementation, manner)
+            .and_then(|player| player.play(transcript))
+            .map_err(told)
     };
-    Player::start(transcript, implementation, Some(pieces))?.play(transcript).map_err(in_pieces)
+    if let Some(pieces) = transcript.setup.pieces {
+        let manner = Manner { pieces: Some(pieces), ..Manner::default() };
+        again(format!("sent in pieces of {pieces}"), manner)?;
+    }
+    if transcript.setup.websocket {
+        again("over WebSocket".to_owned(), Manner { is_websocket: true, ..Manner::default() })?;
+    }
+    Ok(())
 }
+
+/// How a conversation is held.
+#[derive(Debug, Clone, Copy, Default)]
+struct Manner {
+    /// What is sent comes in pieces of so many bytes.
+    pieces: Option<usize>,
+    is_websocket: bool,
+}
+
+/// The port is the server's choice; its log says which.
+const WEBSOCKET: &str = "\nwebsocket { host: \"127.0.0.1\", port: -1, no_tls: true }\n";
 
 struct Player<'a> {
     implementation: &'a Implementation,
@@ -51,7 +73,7 @@ struct Player<'a> {
     identities: Identities,
     server: Server,
     connections: BTreeMap<String, Connection>,
-    pieces: Option<usize>,
+    manner: Manner,
     /// What `%name%` stands for in a message.
     remembered: Remembered,
 }
@@ -60,11 +82,14 @@ impl<'a> Player<'a> {
     fn start(
         transcript: &'a Transcript,
         implementation: &'a Implementation,
-        pieces: Option<usize>,
+        manner: Manner,
     ) -> Result<Self, Failure> {
         let failed = |reason| Failure { line: None, reason, log: String::new() };
         let identities = Identities::issue(&transcript.setup.tokens).map_err(failed)?;
-        let setup = filled(&transcript.setup, &identities).map_err(failed)?;
+        let mut setup = filled(&transcript.setup, &identities).map_err(failed)?;
+        if manner.is_websocket {
+            setup.config.get_or_insert_default().push_str(WEBSOCKET);
+        }
         let server = Server::start(implementation, &setup).map_err(failed)?;
         Ok(Self {
             implementation,
@@ -72,7 +97,7 @@ impl<'a> Player<'a> {
             identities,
             server,
             connections: BTreeMap::new(),
-            pieces,
+            manner,
             remembered: Remembered::new(),
         })
     }
@@ -139,8 +164,12 @@ impl<'a> Player<'a> {
     }
 
     fn open(&mut self, name: &str, raw: bool) -> Result<(), String> {
-        let mut connection =
-            Connection::open(self.server.address()).map_err(|e| format!("cannot connect: {e}"))?;
+        let opened = if self.manner.is_websocket {
+            Connection::open_websocket(self.server.websocket_address()?)
+        } else {
+            Connection::open(self.server.address())
+        };
+        let mut connection = opened.map_err(|e| format!("cannot connect: {e}"))?;
         if !raw {
             connection.read_info()?;
         }
@@ -203,7 +232,7 @@ impl<'a> Player<'a> {
         match cut {
             Cut::At(offsets) => offsets.clone(),
             Cut::Every(step) => every(*step),
-            Cut::Whole => self.pieces.map(every).unwrap_or_default(),
+            Cut::Whole => self.manner.pieces.map(every).unwrap_or_default(),
         }
     }
 }

@@ -64,6 +64,18 @@ impl Server {
         self.process.address
     }
 
+    /// Where clients ask for a WebSocket, as the log says.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(crate) fn websocket_address(&self) -> Result<SocketAddr, String> {
+        const SAID: &str = "Listening for websocket clients on ws://";
+        self.process.log.wait_for(format!("*{SAID}*").as_bytes())?;
+        let state = self.process.log.lock();
+        let address = state.lines.iter().rev().find_map(|line| line.split_once(SAID)?.1.parse().ok());
+        address.ok_or_else(|| "no address for websockets".to_owned())
+    }
+
     /// Sends the signal called `name`, without `SIG`.
     ///
     /// # Errors

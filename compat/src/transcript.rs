@@ -33,6 +33,8 @@ pub(crate) struct Setup {
     pub(crate) tokens: Vec<Order>,
     /// Play the conversation a second time with everything sent in pieces of so many bytes.
     pub(crate) pieces: Option<usize>,
+    /// Hold the conversation once more over WebSocket.
+    pub(crate) websocket: bool,
 }
 
 /// One step, with where it stands in the file and to whom it applies.
@@ -255,6 +257,8 @@ impl Reader {
             "greet" => self.setup.greeting = bytes(value)?,
             "token" => self.setup.tokens.push(Order::parse(value)?),
             "pieces" => self.setup.pieces = Some(count(value)?),
+            "websocket" if value == "true" => self.setup.websocket = true,
+            "websocket" => return Err("`websocket:` is followed by true".into()),
             _ if value == "<<<" => self.config = Some(String::new()),
             _ => return Err("`config:` is followed by <<<".into()),
         }
@@ -277,7 +281,8 @@ impl Reader {
     }
 }
 
-const SETTINGS: [&str; 7] = ["server", "jetstream", "lacks", "token", "config", "greet", "pieces"];
+const SETTINGS: [&str; 8] =
+    ["server", "jetstream", "lacks", "token", "config", "greet", "pieces", "websocket"];
 
 fn step(line: &str) -> Result<Step, String> {
     let name = line.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(line.len());

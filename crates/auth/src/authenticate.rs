@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::certificate::ClientCertificate;
 use crate::config::{AuthConfig, Method, NkeyUser, User, Users};
 use crate::credentials::{ConnectionType, Credentials};
 use crate::identity::Identity;
@@ -108,10 +110,20 @@ pub fn authenticate(
 
 /// Says who somebody is that says nothing before it begins to work.
 ///
-/// Compat: who has a key is nobody then, although it may be who connects without credentials.
-pub(crate) fn anonymous(config: &AuthConfig, via: ConnectionType) -> Result<Identity, Reject> {
+/// Compat: who has a key is nobody then, although it may be who connects without credentials. Where certificates name
+/// users, it is whom its own names, if there is anybody for those who say nothing.
+pub(crate) fn anonymous(
+    config: &AuthConfig,
+    certificate: Option<Arc<ClientCertificate>>,
+    via: ConnectionType,
+) -> Result<Identity, Reject> {
     match &config.method {
         Method::Operator(_) => Err(Reject::Missing),
+        Method::Users(users) if config.maps(via) => {
+            let silent = config.no_auth_user().filter(|user| user.connection_types.allow(via));
+            silent.ok_or(Reject::Missing)?;
+            by_certificate(users, &Credentials { certificate, ..Credentials::default() }, via)
+        }
         _ => by_secret(config, &Credentials::default(), via),
     }
 }
@@ -247,9 +259,8 @@ mod tests {
     use super::*;
     use crate::credentials::ConnectionTypes;
     use crate::permissions::Permissions;
-    use crate::{AccountName, ClientCertificate, KeyPair};
+    use crate::{AccountName, KeyPair};
     use myelin_stdx::nkey::Role;
-    use std::sync::Arc;
 
     const PA: &str = "$2a$04$HC3pb82UrzraClGLwypBgOiyUbVMgoaS1XYV5Dr5RzehWUR8aIg6K";
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::authenticate::anonymous;
-use crate::certificate::Subjects;
+use crate::certificate::{ClientCertificate, Subjects};
 use crate::credentials::{ConnectionType, ConnectionTypes, Credentials};
 use crate::identity::{AccountName, Identity};
 use crate::operator::Trust;
@@ -238,7 +238,17 @@ impl AuthConfig {
     /// Who a connection is that begins with something else than CONNECT, if that is allowed. Never slow.
     #[must_use]
     pub fn anonymous(&self, via: ConnectionType) -> Option<Identity> {
-        anonymous(self, via).ok()
+        self.anonymous_with(None, via)
+    }
+
+    /// The same for one that has shown a certificate.
+    #[must_use]
+    pub fn anonymous_with(
+        &self,
+        certificate: Option<Arc<ClientCertificate>>,
+        via: ConnectionType,
+    ) -> Option<Identity> {
+        anonymous(self, certificate, via).ok()
     }
 
     /// The user that connections without credentials become.

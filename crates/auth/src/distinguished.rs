@@ -162,6 +162,7 @@ mod tests {
         assert_eq!(DistinguishedName::parse("CN=a=b"), DistinguishedName::parse("A=b"));
     }
 
+    /// SN 2026-13: what a certificate says in another order, or more than once, was taken for somebody else.
     #[test]
     fn order_is_one_thing_and_what_stands_there_another() {
         let name = |text| DistinguishedName::parse(text).expect(text);

@@ -8,6 +8,7 @@ use crate::entrance::Entrance;
 use crate::exchange::{AccountConfig, Awaited, Ended, Import, Ticket};
 use crate::log::{Level, Log, RateLimit};
 use crate::registry::Registry;
+use crate::server_info::Labels;
 use crate::service::Receiver;
 use crate::settings::Settings;
 use crate::traffic::{Counters, RouteCounts, Traffic};
@@ -51,6 +52,9 @@ pub struct Broker {
     ids: RandomState,
     /// See [`Broker::wall`].
     clock: OnceLock<(Instant, SystemTime)>,
+    labels: ArcSwap<Labels>,
+    /// Events so far.
+    events: AtomicU64,
 }
 
 /// Accounts that may owe answers, and when it was last looked for those that nobody waits for.
@@ -87,6 +91,8 @@ impl Broker {
             next_id: AtomicU64::new(0),
             ids: RandomState::new(),
             clock: OnceLock::new(),
+            labels: ArcSwap::default(),
+            events: AtomicU64::new(0),
             rate_limit: RateLimit::default(),
             settings: ArcSwap::from_pointee(settings),
             directory: ArcSwap::from_pointee(directory),
@@ -177,6 +183,26 @@ impl Broker {
         account.link(&find);
         let others = importers.iter().filter(|name| *name != account.name());
         others.filter_map(|name| self.account(name)).for_each(|importer| importer.link(&find));
+    }
+
+    /// The name of the server's own account; empty if it has none.
+    pub(crate) fn system_account_name(&self) -> String {
+        self.directory.load().system_account().unwrap_or_default().to_owned()
+    }
+
+    /// What events say of the server beside its name.
+    pub(crate) fn labels(&self) -> Arc<Labels> {
+        self.labels.load_full()
+    }
+
+    /// Replaces that.
+    pub fn set_labels(&self, labels: Labels) {
+        self.labels.store(Arc::new(labels));
+    }
+
+    /// The number of an event.
+    pub(crate) fn next_event(&self) -> u64 {
+        self.events.fetch_add(1, Relaxed) + 1
     }
 
     /// The server's name.

@@ -38,6 +38,11 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
+    /// The name of the server's own account.
+    pub(crate) fn system_account(&self) -> Option<&str> {
+        self.system_account.as_deref()
+    }
+
     /// The given accounts beside the global one and the system account, which exist in any case.
     pub(crate) fn new(
         auth: AuthConfig,

@@ -17,9 +17,11 @@ mod ended;
 mod entrance;
 mod exchange;
 mod log;
+mod message_trace;
 mod outbox;
 mod parcel;
 mod registry;
+mod server_info;
 mod service;
 mod session;
 mod settings;
@@ -44,9 +46,11 @@ pub use exchange::{
     ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
 pub use log::{Level, Log, Span};
+pub use message_trace::{MessageTrace, TraceDestination};
 pub use outbox::{Drained, Segment};
 pub use parcel::{Letter, Parcel};
-pub use service::{Binding, Service};
+pub use server_info::Labels;
+pub use service::{Binding, Role, Service};
 pub use session::{AuthTask, Consumed, Greeting, Refreshed, Removal, Session, Verdict, Why};
 pub use settings::{Settings, Tracing};
 pub use shard::Shard;

@@ -3,6 +3,7 @@
 //! Perf: a message is one copy into a buffer that is kept; no allocation of its own, no reference count.
 
 use crate::conn::Conn;
+use crate::message_trace::MessageTrace;
 use std::sync::Arc;
 
 /// Buffers beyond this are given back when a parcel is emptied.
@@ -15,6 +16,8 @@ pub struct Parcel {
     places: Vec<Place>,
     /// Who sent each message, where the service wants to know.
     origins: Vec<Arc<Conn>>,
+    /// Messages that are traced, by their number: few, if any.
+    traces: Vec<(usize, Arc<MessageTrace>)>,
 }
 
 /// One message: its parts stand in this order at `start`.
@@ -70,6 +73,28 @@ impl Parcel {
         self.origins.push(Arc::clone(origin));
     }
 
+    /// Adds a message that is traced, if it is.
+    pub fn push_traced(&mut self, letter: Letter<'_>, trace: Option<&Arc<MessageTrace>>) {
+        self.traces.extend(trace.map(|trace| (self.len(), Arc::clone(trace))));
+        self.push(letter);
+    }
+
+    /// The trace of message number `at`, if it is traced.
+    pub fn trace(&self, at: usize) -> Option<&Arc<MessageTrace>> {
+        self.traces.iter().find(|(number, _)| *number == at).map(|(_, trace)| trace)
+    }
+
+    /// Traces of its messages.
+    pub fn traces(&self) -> impl Iterator<Item = &Arc<MessageTrace>> {
+        self.traces.iter().map(|(_, trace)| trace)
+    }
+
+    /// Whether any message is traced.
+    #[inline]
+    pub fn is_traced(&self) -> bool {
+        !self.traces.is_empty()
+    }
+
     /// Message number `at`.
     #[inline]
     pub fn get(&self, at: usize) -> Option<Letter<'_>> {
@@ -113,7 +138,8 @@ impl Parcel {
             std::mem::swap(self, other);
             return;
         }
-        let shift = self.bytes.len();
+        let (shift, before) = (self.bytes.len(), self.len());
+        self.traces.extend(other.traces.drain(..).map(|(at, trace)| (at + before, trace)));
         self.bytes.append(&mut other.bytes);
         self.places.extend(other.places.drain(..).map(|place| Place { start: place.start + shift, ..place }));
         self.origins.append(&mut other.origins);
@@ -126,6 +152,7 @@ impl Parcel {
         self.places.clear();
         self.places.shrink_to(SPARE_BYTES / size_of::<Place>());
         self.origins.clear();
+        self.traces.clear();
     }
 }
 

@@ -23,10 +23,26 @@ pub trait Service: Send + Sync {
     /// sends now leaves with the next flush.
     fn flushed(&self, _: &mut Shard) {}
 
+    /// What it is to somebody who follows a message.
+    fn role(&self) -> Role<'_> {
+        Role::Hidden
+    }
+
     /// Whether parcels should say who sent each message.
     fn wants_origin(&self) -> bool {
         false
     }
+}
+
+/// What a service is to the [trace](crate::MessageTrace) of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role<'a> {
+    /// Nothing is told of it, and it gets even messages that are only to be traced.
+    Hidden,
+    /// A stream. It gets those too, must not keep them, and says of each traced message what it did.
+    Stream(&'a str),
+    /// It stands for the system account, into which traces do not go.
+    System,
 }
 
 /// A service that waits for something. Equal when it is the same one.

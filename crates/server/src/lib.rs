@@ -4,6 +4,7 @@
 //! below. `main.rs` reads the command line and calls [`run`].
 
 mod banner;
+mod budget;
 mod fault;
 mod http;
 mod jetstream;

@@ -326,7 +326,9 @@ fn new_broker(
     let system = options.accounts.system_account();
     let sink = Arc::new(BrokerLog(Arc::clone(log)));
     let accounts = setup::accounts(options).map_err(failed("mappings"))?;
-    Broker::new(settings, auth, &accounts, system, info, sink).map_err(failed("accounts"))
+    let broker = Broker::new(settings, auth, &accounts, system, info, sink).map_err(failed("accounts"))?;
+    broker.set_labels(setup::labels(options));
+    Ok(broker)
 }
 
 /// What follows from an account's token beyond the broker: JetStream, and a look at its connections.

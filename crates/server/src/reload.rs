@@ -138,6 +138,7 @@ impl Server {
         }
         let (old, new) = (&self.loaded.options, &loaded.options);
         self.broker.set_settings(setup::settings(new));
+        self.broker.set_labels(setup::labels(new));
         if let Some(next) = directory {
             self.broker.set_directory(next);
         }

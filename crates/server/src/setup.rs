@@ -9,7 +9,7 @@ use myelin_auth::{
     AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, NkeyUser, Permissions,
     ResponseRule, Secret, StoredSecret, SubjectRules, User, Users,
 };
-use myelin_broker::{Settings, Tracing};
+use myelin_broker::{Labels, Settings, Tracing};
 use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission, WriteTimeout};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -36,6 +36,17 @@ pub(crate) fn settings(options: &Options) -> Settings {
             max_payload: options.logging.max_traced_msg_len.map(|n| n as usize),
             headers_only: options.logging.trace_headers,
         },
+    }
+}
+
+/// What events say of the server beside its name.
+pub(crate) fn labels(options: &Options) -> Labels {
+    let identity = &options.identity;
+    let flags = identity.feature_flags.merged().into_iter();
+    Labels {
+        tags: identity.tags.clone(),
+        metadata: identity.metadata.clone(),
+        feature_flags: flags.map(|(name, on)| (name.to_owned(), on)).collect(),
     }
 }
 

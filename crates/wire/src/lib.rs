@@ -5,15 +5,18 @@
 //! server sends, [`info`] and [`connect`] are the two JSON documents of the handshake, [`header`]
 //! reads and writes header blocks, [`json`] is JSON in the manner of Go, [`error`] holds every `-ERR` text,
 //! [`proxy`] reads what a load balancer says in front of a connection, [`ocsp`] what an authority says of certificates.
+//! [`message_trace`] finds what asks for a trace in a header block, [`encoding`] compresses what is reported.
 //! [`websocket`] is another way in: the upgrade of an HTTP connection, and frames around the same bytes.
 
 pub mod connect;
 pub mod der;
 pub mod encode;
+pub mod encoding;
 pub mod error;
 pub mod header;
 pub mod info;
 pub mod json;
+pub mod message_trace;
 pub mod ocsp;
 pub mod parser;
 pub mod proxy;

@@ -5,9 +5,10 @@ use super::{
     ServiceImport, StreamExport, StreamImport,
 };
 use crate::account::AccountLimits;
+use crate::message_trace::TraceDestination;
 use myelin_auth::jwt::{self, Exchange};
 use myelin_auth::operator::TrustedAccount;
-use myelin_subject::{Mappings, WeightedDestination, is_subset};
+use myelin_subject::{Mappings, WeightedDestination, is_literal, is_subset};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,8 +29,15 @@ impl AccountConfig {
             exports: claims.exports.iter().filter_map(export).collect(),
             imports: claims.imports.iter().filter_map(|one| import(one, is_activated(one))).collect(),
             mappings: mappings(&claims.mappings),
+            trace: claims.trace.as_ref().and_then(trace_destination),
         }
     }
+}
+
+/// Compat: what is no subject is nothing, and what is no percentage means all.
+fn trace_destination(from: &jwt::MessageTrace) -> Option<TraceDestination> {
+    let sampling = u8::try_from(from.sampling).ok().filter(|share| (1..=100).contains(share)).unwrap_or(100);
+    is_literal(from.dest.as_bytes()).then(|| TraceDestination { subject: from.dest.clone(), sampling })
 }
 
 fn export(from: &jwt::Export) -> Option<Export> {

@@ -5,6 +5,7 @@
 
 use super::latency::Latency;
 use crate::account::AccountLimits;
+use crate::message_trace::TraceDestination;
 use myelin_subject::Mappings;
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub struct AccountConfig {
     pub imports: Vec<Import>,
     /// Under which other subjects its clients' messages go.
     pub mappings: Mappings,
+    /// Where messages are reported that other systems trace.
+    pub trace: Option<TraceDestination>,
 }
 
 impl AccountConfig {

@@ -109,7 +109,7 @@ impl RequestInfo {
 }
 
 /// A time as Go writes it in JSON, in UTC.
-pub(super) fn moment(time: SystemTime) -> String {
+pub(crate) fn moment(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = date(days);

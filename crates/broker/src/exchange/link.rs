@@ -58,6 +58,11 @@ impl StreamLink {
         self.names.outward.is_some()
     }
 
+    /// Whether traces come along.
+    pub(crate) fn allows_trace(&self) -> bool {
+        self.import.allow_trace
+    }
+
     /// Whether it comes of this import.
     pub(super) fn is_of(&self, import: &StreamImport) -> bool {
         self.import == *import
@@ -128,6 +133,11 @@ impl ServiceLink {
     /// Whether the exporting account learns who asks.
     pub(crate) fn shares(&self) -> bool {
         self.import.share
+    }
+
+    /// Whether traces may follow requests.
+    pub(crate) fn allows_trace(&self) -> bool {
+        self.export.allow_trace
     }
 
     /// Whether both lead to one export: a message that has come by one of them does not go by the other.

@@ -21,7 +21,7 @@ pub use config::{
     Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, ResponseType, ServiceExport,
     ServiceImport, StreamExport, StreamImport,
 };
-pub(crate) use info::{HEADER as INFO_HEADER, RequestInfo};
+pub(crate) use info::{HEADER as INFO_HEADER, RequestInfo, moment};
 pub use latency::Latency;
 pub(crate) use latency::{Cause, Measured, Outcome, report};
 pub(crate) use link::{ServiceLink, StreamLink};

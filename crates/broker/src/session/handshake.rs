@@ -160,6 +160,7 @@ impl Session {
         if self.anonymous().is_none() {
             return Some(self.violation(shard));
         }
+        self.take_name_from_certificate();
         self.timers.connected(shard.settings(), now, &self.conn);
         match self.enter_anonymously(shard, now) {
             Verdict::Go => {
@@ -186,7 +187,7 @@ impl Session {
     /// Who a client without credentials is.
     fn anonymous(&self) -> Option<Identity> {
         let via = self.conn.via();
-        self.broker.auth().at(via).anonymous(via)
+        self.broker.auth().at(via).anonymous_with(self.conn.certificate(), via)
     }
 
     pub(super) fn violation(&self, shard: &mut Shard) -> CloseReason {

@@ -8,6 +8,7 @@
 mod handshake;
 mod json;
 mod label;
+mod message_trace;
 mod publish;
 mod redact;
 mod refusal;
@@ -335,7 +336,12 @@ impl Session {
                     self.operate(shard, op, backing, now)
                 }
                 Ok(Next::Need(need)) => return self.pause_at(at, Why::More(need)),
-                Err(error) => Step::Close(self.parse_error(shard, error, &refusal::text(buf, at, error))),
+                Err(error) => {
+                    if let ParseError::PayloadTooLarge { .. } = error {
+                        self.trace_too_large(shard, rest, now);
+                    }
+                    Step::Close(self.parse_error(shard, error, &refusal::text(buf, at, error)))
+                }
             };
             match step {
                 Step::Go => {}

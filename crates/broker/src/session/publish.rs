@@ -2,11 +2,14 @@
 
 use super::{Session, State};
 use crate::log::Level;
+use crate::message_trace::MessageTrace;
 use crate::shard::{Message, Published, Publisher, Shard};
 use bytes::Bytes;
 use myelin_wire::encode;
 use myelin_wire::error::{ErrorText, Quoted};
+use myelin_wire::message_trace;
 use myelin_wire::parser::Pub;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Tails from this size on are not copied per receiver if they stand in memory that can be shared.
@@ -22,6 +25,22 @@ impl Session {
     #[inline]
     pub(super) fn publish(&mut self, shard: &mut Shard, op: &Pub<'_>, backing: Option<&Bytes>, now: Instant) {
         self.timers.heard(now);
+        if op.header_len > 0 && message_trace::may_ask(&op.body[..op.header_len as usize]) {
+            return self.publish_asking(shard, op, backing, now);
+        }
+        self.pass_on(shard, op, backing, now, None);
+    }
+
+    /// The same, where it is known whether the message is traced.
+    #[inline]
+    pub(super) fn pass_on(
+        &mut self,
+        shard: &mut Shard,
+        op: &Pub<'_>,
+        backing: Option<&Bytes>,
+        now: Instant,
+        trace: Option<&Arc<MessageTrace>>,
+    ) {
         let State::Ready(ready) = &self.state else { return };
         self.batch.0 += 1;
         self.batch.1 += op.body.len() as u64;
@@ -51,6 +70,7 @@ impl Session {
             is_service: false,
             is_mapped: true,
             hop: None,
+            trace,
         };
         let message = Message {
             to: &[],
@@ -63,7 +83,12 @@ impl Session {
         };
         match shard.publish(from, message) {
             Published::Done { stalled, .. } => self.stalled |= stalled,
-            Published::Refused(text) => self.refuse_publish(shard, op, &text),
+            Published::Refused(text) => {
+                if let Some(trace) = trace {
+                    trace.refused(text.to_string());
+                }
+                self.refuse_publish(shard, op, &text);
+            }
         }
     }
 

@@ -8,11 +8,13 @@
 //! no lock but those of the table of awaited answers and of the requester's details.
 
 use super::Shard;
+use super::fanout::following::Marked;
 use super::fanout::{self, Message, Published, Publisher};
 use crate::account::Account;
 use crate::exchange::{
     self, Awaited, Cause, INFO_HEADER, Measured, Outcome, RequestInfo, ServiceLink, Ticket, Tracked,
 };
+use crate::message_trace::MessageTrace;
 use crate::parcel::{Letter, Parcel};
 use crate::service::Receiver;
 use crate::trace::Way;
@@ -93,6 +95,9 @@ impl Shard {
             // Compat: there it comes before the payload's line.
             self.broker.trace_line(from.conn, Way::In, format_args!("MAPPING {subject} -> {mapped}"));
         }
+        if let (Some(trace), None) = (from.trace, from.hop) {
+            trace.mapped(&memory.subject);
+        }
         let from = Publisher { is_mapped: false, ..from };
         let published = self.publish(from, message.addressed_to(&memory.subject));
         self.crossings.push(memory);
@@ -127,7 +132,10 @@ impl Shard {
             let published = match receiver {
                 Receiver::Import(link) => self.ask(from, message, link, &mut memory),
                 Receiver::Requesters => self.answer(from, message, &mut memory),
-                Receiver::Service(_) => None,
+                // Only what is traced comes here for one.
+                Receiver::Service(service) => {
+                    from.trace.and_then(|trace| self.hand_followed(from, message, (service, trace)))
+                }
             };
             self.crossings.push(memory);
             if let Some(Published::Done { delivered, stalled }) = published {
@@ -158,7 +166,6 @@ impl Shard {
         memory.render_tail(&reply, header_len, &body);
         let hop = Hop { link, info: Some(info), is_shared, before: from.hop };
         let asked = from.now;
-        let from = abroad(from, &link.exporter, &hop);
         let there = Message {
             reply: &reply,
             header_len,
@@ -167,7 +174,11 @@ impl Shard {
             shared_tail: None,
             ..*message
         };
-        let published = self.publish(from, there.addressed_to(&memory.subject));
+        let from = abroad(from, &link.exporter, &hop);
+        let published = match from.trace {
+            None => self.publish(from, there.addressed_to(&memory.subject)),
+            Some(trace) => self.ask_followed(trace, from, (message.address(), &memory.subject), &there),
+        };
         if let (Some(ticket), Published::Done { delivered: false, .. }) = (ticket, &published)
             && let Some(awaited) = link.exporter.exchange.replies.close(ticket)
         {
@@ -175,6 +186,34 @@ impl Shard {
         }
         (memory.reply, memory.body) = (reply, body);
         Some(published)
+    }
+
+    /// A request that is traced, on its way from `here` to `there`, where it is called so.
+    #[cold]
+    fn ask_followed(
+        &mut self,
+        trace: &Arc<MessageTrace>,
+        there: Publisher<'_>,
+        (subject, called): (&[u8], &[u8]),
+        message: &Message<'_>,
+    ) -> Published {
+        let (exchange, link) = (&there.account.exchange, there.hop.map(|hop| hop.link));
+        let mut mapped = Vec::new();
+        // Where mappings draw, one of those that could be.
+        let is_mapped = exchange.has_mappings() && exchange.map(called, &mut || 0, &mut mapped);
+        trace.imported(there.account.name(), subject, if is_mapped { &mapped } else { called });
+        if !link.is_some_and(ServiceLink::allows_trace) {
+            if trace.is_only() {
+                return Published::Done { delivered: false, stalled: false };
+            }
+            let marked = Marked::untraced(message);
+            return self.publish(Publisher { trace: None, ..there }, marked.of(message).addressed_to(called));
+        }
+        // Who answers the request learns no subject of the account that asks: what is sent there is for other servers,
+        // and there are none yet.
+        let id = self.broker.unique_id();
+        let marked = Marked::toward(message, format!("_R_.{}.{}", &id[..6], &id[6..12]).as_bytes());
+        self.publish(there, marked.of(message).addressed_to(called))
     }
 
     /// What the exporting account learns of the requester.
@@ -242,7 +281,20 @@ impl Shard {
             return None;
         }
         let hop = Hop { link: &link, info: None, is_shared: link.shares(), before: from.hop };
-        let there = abroad(from, &requester, &hop);
+        let there = Publisher { trace: None, ..abroad(from, &requester, &hop) };
+        let (marked, marking);
+        let mut message = message;
+        if let Some(trace) = from.trace {
+            // Compat: traces do not go back with answers.
+            trace.imported(requester.name(), message.address(), &to);
+            if trace.is_only() {
+                account.exchange.replies.close(ticket);
+                return None;
+            }
+            marked = Marked::untraced(message);
+            marking = marked.of(message);
+            message = &marking;
+        }
         let is_kept = message.reply.is_empty() || message.reply.starts_with(ACKNOWLEDGEMENT);
         let published = if is_kept {
             self.publish(there, message.addressed_to(&to))
@@ -327,7 +379,7 @@ fn abroad<'a>(from: &Publisher<'a>, account: &'a Arc<Account>, hop: &'a Hop<'a>)
 
 impl<'a> Message<'a> {
     /// The subject that decides who gets it.
-    fn address(&self) -> &'a [u8] {
+    pub(super) fn address(&self) -> &'a [u8] {
         if self.to.is_empty() { self.subject } else { self.to }
     }
 

@@ -1,6 +1,7 @@
 //! The desk: what this shard has for services, until the next flush.
 
 use crate::conn::Conn;
+use crate::message_trace::MessageTrace;
 use crate::parcel::{Letter, Parcel};
 use crate::service::Service;
 use std::collections::VecDeque;
@@ -45,6 +46,20 @@ impl Desk {
         } else {
             parcel.push(letter)
         }
+        let added = parcel.bytes() - before;
+        self.bytes += added;
+    }
+
+    /// The same for one that is traced.
+    pub(super) fn put_traced(
+        &mut self,
+        service: &Arc<dyn Service>,
+        letter: Letter<'_>,
+        trace: &Arc<MessageTrace>,
+    ) {
+        let parcel = self.parcel(service);
+        let before = parcel.bytes();
+        parcel.push_traced(letter, Some(trace));
         let added = parcel.bytes() - before;
         self.bytes += added;
     }

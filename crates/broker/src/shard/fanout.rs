@@ -2,6 +2,8 @@
 //!
 //! Order within one message: plain subscriptions first, then one member of each queue group.
 
+pub(super) mod following;
+
 use super::Shard;
 use super::crossing::Hop;
 use super::route::{Delivery, Route, Scope, Shared, Target};
@@ -11,12 +13,14 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, lock};
 use crate::log::Level;
+use crate::message_trace::MessageTrace;
 use crate::parcel::Letter;
 use crate::service::Receiver;
 use crate::settings::Settings;
 use crate::subscription::{Admission, Subscription};
 use crate::trace::Way;
 use bytes::Bytes;
+use following::follow_denied;
 use myelin_auth::Permissions;
 use myelin_stdx::rng::Rng;
 use myelin_wire::encode;
@@ -49,7 +53,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    fn letter(&self) -> Letter<'a> {
+    pub(super) fn letter(&self) -> Letter<'a> {
         let (headers, payload) = self.body.split_at(self.header_len);
         Letter { to: self.to, subject: self.subject, reply: self.reply, headers, payload }
     }
@@ -73,6 +77,8 @@ pub(crate) struct Publisher<'a> {
     pub(crate) is_mapped: bool,
     /// How the message came from other accounts, if it did.
     pub(crate) hop: Option<&'a Hop<'a>>,
+    /// The trace of the message, if it has one.
+    pub(crate) trace: Option<&'a Arc<MessageTrace>>,
 }
 
 /// What became of a publish.
@@ -126,6 +132,9 @@ impl Shard {
                 self.broker.trace_line(from.conn, Way::Out, "OK");
             }
         }
+        if let Some(trace) = from.trace {
+            follow_denied(trace, from.account, routed_by, scope.is_imported);
+        }
         if route.is_empty() {
             if from.no_responders && !message.reply.is_empty() {
                 self.say_no_responders(&from, &message);
@@ -151,14 +160,16 @@ impl Shard {
             finished: &mut self.finished,
             outcome: Outcome::default(),
         };
-        if from.tracing {
+        if let Some(trace) = from.trace {
+            fanout.run_followed(trace, route, &mut self.rng);
+        } else if from.tracing {
             fanout.run_traced(route, &mut self.rng);
         } else {
             fanout.run::<false>(route, &mut self.rng);
         }
         let mut outcome = fanout.outcome;
         let pauses = !settings.no_fast_producer_stall;
-        if !route.targets.is_empty() {
+        if !route.targets.is_empty() && !from.trace.is_some_and(|trace| trace.is_only()) {
             self.touched.delivered(route);
         }
         // Perf: most messages have no such receivers, and nothing is made for theirs.
@@ -167,7 +178,7 @@ impl Shard {
             let letter = message.letter();
             for receiver in &route.services {
                 match receiver {
-                    Receiver::Service(service) => {
+                    Receiver::Service(service) if from.trace.is_none() => {
                         self.desk.put(service, letter, from.conn);
                         outcome.delivered = true;
                     }

@@ -163,6 +163,11 @@ impl Route {
         }
     }
 
+    /// The subject, where the route is for one.
+    pub(super) fn subject(&self) -> &[u8] {
+        &self.name
+    }
+
     /// Whether nobody gets anything.
     pub(super) fn is_empty(&self) -> bool {
         self.targets.is_empty() && self.groups.is_empty() && self.services.is_empty()
@@ -550,7 +555,7 @@ fn render_head(heads: &mut Vec<u8>, subject: &[u8], sid: &[u8]) -> Range<u32> {
     start..heads.len() as u32
 }
 
-fn is_careful(sub: &Subscription) -> bool {
+pub(super) fn is_careful(sub: &Subscription) -> bool {
     sub.max() > 0 || sub.conn().rights().is_some_and(|rights| rights.grants.is_some())
 }
 

@@ -66,6 +66,15 @@ pub(super) fn may_receive(sub: &Subscription, subject: &[u8], is_imported: bool)
     }
 }
 
+/// Whether a subscription would receive a subject if no rule denied it.
+pub(super) fn is_denied(sub: &Subscription, subject: &[u8], is_imported: bool) -> bool {
+    let Some(import) = sub.import() else { return !is_permitted(sub, subject) };
+    !is_imported && {
+        let (sub, subject) = (sub.original(), import.naming().name(subject));
+        (import.is_exact() || matches(sub.subject(), &subject)) && !is_permitted(sub, &subject)
+    }
+}
+
 fn is_permitted(sub: &Subscription, subject: &[u8]) -> bool {
     sub.conn().rights().is_none_or(|rights| {
         !rights.permissions.needs_delivery_filter(sub.subject())

@@ -1,8 +1,11 @@
 //! What services publish: acknowledgements, answers, republished messages.
 
+use super::route::Scope;
+use super::rules::{Access, access};
 use super::{Message, Publisher, Shard};
 use crate::account::Account;
 use crate::parcel::{Letter, Parcel};
+use myelin_auth::Permissions;
 use myelin_wire::encode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,6 +43,22 @@ impl Rendering {
 }
 
 impl Shard {
+    /// A number below `below`.
+    pub(crate) fn draw(&mut self, below: u64) -> u64 {
+        self.rng.below(below)
+    }
+
+    /// Whether who has these permissions may publish to `subject`, mapped or not.
+    pub(crate) fn may_publish(
+        &self,
+        account: &Arc<Account>,
+        permissions: Option<&Arc<Permissions>>,
+        subject: &[u8],
+    ) -> bool {
+        let scope = Scope { account, permissions, is_mapped: false, is_imported: false };
+        access(scope, subject) == Access::Allowed
+    }
+
     /// Publishes messages of a service in `account`, in order, and empties the parcel. What subscribers get is staged.
     pub fn send(&mut self, account: &Arc<Account>, parcel: &mut Parcel, now: Instant) {
         let conn = Arc::clone(self.broker.services());
@@ -56,6 +75,7 @@ impl Shard {
             // Compat: mappings are for what clients publish.
             is_mapped: false,
             hop: None,
+            trace: None,
         };
         let mut rendering = std::mem::take(&mut self.rendering);
         for letter in parcel.iter() {

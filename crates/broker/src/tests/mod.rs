@@ -11,6 +11,7 @@ mod exchange_model;
 mod fanout;
 mod letters;
 mod limits;
+mod message_trace;
 mod model;
 mod net;
 mod order;

@@ -278,6 +278,14 @@ mod tests {
         assert_eq!(error, Err("no such file".to_owned()));
     }
 
+    /// CVE-2021-32026: who named certificates by flags was offered other suites than who named them in a file.
+    #[test]
+    fn flags_ask_for_the_same_tls_as_a_file() {
+        let tls = on_defaults(&["-tlscert", "a", "-tlskey", "b"]).expect("options").tls.expect("TLS");
+        let plain = TlsOptions { identity: tls.identity.clone(), ..TlsOptions::default() };
+        assert_eq!(tls, plain);
+    }
+
     #[test]
     fn impossible_addresses_are_refused() {
         for (args, said) in [

@@ -263,12 +263,7 @@ fn trusted_proxies_and_preloads_are_kept() {
 #[test]
 fn what_does_not_exist_yet_stops_the_start() {
     for (text, needs) in [
-        (
-            "accounts { A { exports: [{service: a, allow_trace: true}] } }".to_owned(),
-            "1:38: \"allow_trace\" needs",
-        ),
         ("jetstream { tpm { keys_file: a } }".to_owned(), "1:12: \"tpm\" needs"),
-        ("accounts { A { trace_dest: a } }".to_owned(), "1:15: \"trace_dest\" needs"),
         ("authorization { users: [{user: a, proxy_required: true}] }".to_owned(), "1:34: \"proxy_required\""),
         (
             format!("authorization {{ auth_callout {{ issuer: {ACCOUNT}, users: [a] }} }}"),

@@ -2,7 +2,7 @@
 
 use super::account::AccountStreams;
 use super::request::Request;
-use myelin_broker::{Level, Parcel, Service, Shard};
+use myelin_broker::{Level, Parcel, Role, Service, Shard};
 use myelin_store::Timestamp;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -51,6 +51,10 @@ impl Service for Door {
         if dropped > 0 {
             self.tell(&account, dropped);
         }
+    }
+
+    fn role(&self) -> Role<'_> {
+        Role::System
     }
 
     fn wants_origin(&self) -> bool {

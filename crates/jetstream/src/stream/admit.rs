@@ -74,7 +74,7 @@ impl StreamCore {
     }
 
     /// Looks at one message, and says in `draft` how it is to be stored.
-    fn admit(
+    pub(super) fn admit(
         &mut self,
         letter: Letter<'_>,
         marks: &Marks<'_>,

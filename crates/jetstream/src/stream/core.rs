@@ -118,11 +118,20 @@ impl StreamCore {
         self.drop_run();
         self.ids.tidy(now, IDS_PER_PARCEL + parcel.len());
         let mut intake = Intake { parcel, now, effects, closing: None };
-        for (at, letter) in parcel.iter().enumerate() {
-            self.take(at, letter, &mut intake);
+        if parcel.is_traced() {
+            for (at, letter) in parcel.iter().enumerate() {
+                self.take_traced(at, letter, &mut intake);
+            }
+        } else {
+            for (at, letter) in parcel.iter().enumerate() {
+                self.take(at, letter, &mut intake);
+            }
         }
         self.flush(&mut intake);
         self.drop_run();
+        if parcel.is_traced() {
+            self.end_traces(parcel, effects);
+        }
         self.outcomes.shrink_to(SPARE_MESSAGES);
         self.spare.shrink_to(SPARE_MESSAGES);
         effects.due_changed |= self.next_due().is_some_and(|at| due.is_none_or(|due| at < due));

@@ -1,6 +1,7 @@
 //! What a turn wants from others: run after it by whoever embeds the stream (house.md 3.3).
 
-use myelin_broker::Parcel;
+use myelin_broker::{MessageTrace, Parcel};
+use std::sync::Arc;
 
 use super::batch::Abandoned;
 
@@ -19,6 +20,8 @@ pub struct Effects {
     pub lost: u64,
     /// Whether messages were not taken because the disk is full.
     pub is_full: bool,
+    /// Traces of messages that are complete now: each is to be served on some shard.
+    pub traced: Vec<Arc<MessageTrace>>,
 }
 
 impl Effects {
@@ -31,6 +34,7 @@ impl Effects {
             && self.lost == 0
             && !self.is_full
             && self.abandoned.is_empty()
+            && self.traced.is_empty()
     }
 
     /// Empties it for the next turn.
@@ -41,5 +45,6 @@ impl Effects {
         self.abandoned.clear();
         self.lost = 0;
         self.is_full = false;
+        self.traced.clear();
     }
 }

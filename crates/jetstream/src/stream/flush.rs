@@ -180,6 +180,9 @@ impl StreamCore {
 
     /// Tells each publisher what became of its message, now or when it is released.
     pub(super) fn answer(&mut self, intake: &mut Intake<'_>) {
+        if intake.parcel.is_traced() {
+            self.tell_traces(intake);
+        }
         // What was released meanwhile comes before what follows.
         self.outgoing.release(self.store.release(), &mut intake.effects.out);
         let ticket = self.store.ticket();

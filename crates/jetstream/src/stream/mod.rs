@@ -27,6 +27,7 @@ mod settled;
 mod shape;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod ttl;
 mod upkeep;
 

@@ -2,7 +2,7 @@
 
 use myelin_broker::{
     Access, AccountConfig, AccountLimits, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType,
-    ServiceExport, ServiceImport, StreamExport, StreamImport,
+    ServiceExport, ServiceImport, StreamExport, StreamImport, TraceDestination,
 };
 use myelin_conf::options::{self, GLOBAL_ACCOUNT, MappingOptions, Options};
 use myelin_subject::{MappingError, Mappings, WeightedDestination};
@@ -30,6 +30,10 @@ fn account(from: &options::AccountOptions) -> Result<AccountConfig, MappingError
         exports: from.exports.iter().map(export).collect(),
         imports: from.imports.iter().map(import).collect(),
         mappings: mappings(&from.mappings)?,
+        trace: from.message_trace.as_ref().map(|trace| TraceDestination {
+            subject: trace.destination.clone(),
+            sampling: trace.sampling,
+        }),
     })
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::Places;
 use super::secure::Socket;
+use crate::budget::Budget;
 use crate::fault;
 use crate::tls::{NO_HANDSHAKE, words};
 use rustls::{ServerConfig, ServerConnection};
@@ -33,7 +34,7 @@ const LONGEST: usize = 16 * 1024 + 2048;
 /// How much threads for blocking work give way to shards: they get a quarter of a core that both want.
 const NICENESS: i32 = 5;
 
-/// Does the handshake with `peer`. INFO must be out where it comes first; `ahead` was read already.
+/// Does the handshake with `peer`. INFO must be out where it comes first; `ahead` was read already, and charged.
 ///
 /// # Errors
 /// In words for the log.
@@ -43,13 +44,14 @@ pub(crate) async fn handshake(
     config: Arc<ServerConfig>,
     places: Places,
     ahead: Vec<u8>,
+    budget: &mut Budget,
 ) -> Result<ServerConnection, String> {
     let stream: &TcpStream = (*socket).as_ref();
     // A socket that was reset no longer knows whose it was, and this one may have been already.
     let ends = Ends { ours: stream.local_addr().ok(), peer };
-    let first = first_record(stream, &ends, ahead).await?;
+    let first = first_record(stream, &ends, ahead, budget).await?;
     // Boxed: it is most of the task, and those who have not come so far should not pay for it.
-    Box::pin(converse(stream, &ends, config, &places, &first)).await
+    Box::pin(converse(stream, &ends, config, &places, (&first, budget))).await
 }
 
 /// The handshake itself, from a first record on.
@@ -58,7 +60,7 @@ async fn converse(
     ends: &Ends,
     config: Arc<ServerConfig>,
     places: &Places,
-    first: &[u8],
+    (first, budget): (&[u8], &mut Budget),
 ) -> Result<ServerConnection, String> {
     let closed = |_| "EOF".to_owned();
     let _seat = places.seats.acquire().await.map_err(closed)?;
@@ -83,7 +85,10 @@ async fn converse(
                     continue;
                 }
                 Ok(0) => return Err("EOF".to_owned()),
-                read => drop(read.map_err(|error| ends.words("read", &error))?),
+                read => {
+                    let read = read.map_err(|error| ends.words("read", &error))?;
+                    budget.charge(read).map_err(|spent| spent.to_string())?;
+                }
             }
         } else {
             connection.read_tls(&mut ahead).map_err(|error| error.to_string())?;
@@ -99,7 +104,12 @@ async fn converse(
 }
 
 /// Waits for the first record, so that nothing larger is kept for those who begin one and leave it at that.
-async fn first_record(stream: &TcpStream, ends: &Ends, ahead: Vec<u8>) -> Result<Vec<u8>, String> {
+async fn first_record(
+    stream: &TcpStream,
+    ends: &Ends,
+    ahead: Vec<u8>,
+    budget: &mut Budget,
+) -> Result<Vec<u8>, String> {
     let mut bytes = ahead;
     loop {
         if bytes.first().is_some_and(|first| *first != HANDSHAKE) {
@@ -121,7 +131,10 @@ async fn first_record(stream: &TcpStream, ends: &Ends, ahead: Vec<u8>) -> Result
         match stream.try_read(&mut chunk[..most]) {
             Ok(0) if bytes.is_empty() => return Err("EOF".to_owned()),
             Ok(0) => return Err("unexpected EOF".to_owned()),
-            Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+            Ok(n) => {
+                budget.charge(n).map_err(|spent| spent.to_string())?;
+                bytes.extend_from_slice(&chunk[..n]);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(ends.words("read", &error)),
         }
@@ -176,5 +189,30 @@ fn give_way() {
     if !GIVES_WAY.replace(true) {
         // Where that is not allowed, all are equal. On Linux this is about the calling thread alone.
         let _ = rustix::process::setpriority_process(None, NICENESS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    #[test]
+    fn what_a_handshake_takes_is_charged() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            // A record whose end never comes, behind what was read already.
+            let record = [&[HANDSHAKE, 3, 1, 0x40, 0][..], &[1; 600]].concat();
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+            let mut client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a peer");
+            let (stream, peer) = listener.accept().await.expect("a connection");
+            let ends = Ends { ours: stream.local_addr().ok(), peer };
+            client.write_all(&record[100..]).await.expect("sent");
+            let mut budget = Budget::of(500);
+            let ahead = record[..100].to_vec();
+            let error = first_record(&stream, &ends, ahead, &mut budget).await.expect_err("too much");
+            assert_eq!(error, "too much before authentication");
+        });
     }
 }

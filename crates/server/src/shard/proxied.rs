@@ -3,6 +3,7 @@
 
 use super::handshake::Ends;
 use super::reader::Reader;
+use crate::budget::Budget;
 use myelin_broker::Level;
 use myelin_wire::error::CloseReason;
 use myelin_wire::proxy::{self, Header, Part, Step};
@@ -23,7 +24,7 @@ impl Reader {
         let ends = Ends { ours: self.read.local_addr().ok(), peer: self.link.conn.peer() };
         let mut bytes = Vec::new();
         let outcome = tokio::select! {
-            outcome = read(&mut self.read, &ends, &mut bytes) => outcome,
+            outcome = read((&mut self.read, &mut self.budget), &ends, &mut bytes) => outcome,
             () = self.link.kicked() => {
                 return Err(self.link.conn.close_requested().unwrap_or(CloseReason::ClientClosed));
             }
@@ -46,16 +47,20 @@ impl Reader {
 }
 
 /// Reads the header, if there is one; in `bytes` is then what came behind it.
-async fn read(read: &mut OwnedReadHalf, ends: &Ends, bytes: &mut Vec<u8>) -> Result<Option<Header>, String> {
+async fn read(
+    (read, budget): (&mut OwnedReadHalf, &mut Budget),
+    ends: &Ends,
+    bytes: &mut Vec<u8>,
+) -> Result<Option<Header>, String> {
     let mut part = Part::Version;
     // Compat: the second time begins when it is known what comes, or when the first is over.
-    match timeout(PATIENCE, advance(read, ends, bytes, &mut part, true)).await {
+    match timeout(PATIENCE, advance((&mut *read, &mut *budget), ends, bytes, &mut part, true)).await {
         Ok(probed) => drop(probed?),
         // Compat: who has said nothing by then is taken for somebody who has left.
         Err(_) if bytes.is_empty() => return Err(format!("{part}: EOF")),
         Err(_) => {}
     }
-    match timeout(PATIENCE, advance(read, ends, bytes, &mut part, false)).await {
+    match timeout(PATIENCE, advance((read, budget), ends, bytes, &mut part, false)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(format!("{part}: {}", ends.elapsed("read"))),
     }
@@ -63,7 +68,7 @@ async fn read(read: &mut OwnedReadHalf, ends: &Ends, bytes: &mut Vec<u8>) -> Res
 
 /// Reads on, to the end or only until it is known what comes.
 async fn advance(
-    read: &mut OwnedReadHalf,
+    (read, budget): (&mut OwnedReadHalf, &mut Budget),
     ends: &Ends,
     bytes: &mut Vec<u8>,
     part: &mut Part,
@@ -76,7 +81,7 @@ async fn advance(
             Step::More(most, needed) => {
                 let is_first = *part != needed || bytes.is_empty();
                 *part = needed;
-                let n = more(read, ends, needed, most, bytes).await?;
+                let n = more((&mut *read, &mut *budget), ends, needed, most, bytes).await?;
                 if n == 0 {
                     let is_cut = needed.is_read_whole() && !is_first;
                     return Err(format!("{needed}: {}", if is_cut { "unexpected EOF" } else { "EOF" }));
@@ -85,7 +90,7 @@ async fn advance(
             Step::Whole(_) if is_probe => return Ok(None),
             Step::Whole(header) => {
                 *part = header.part;
-                skip(read, ends, header, bytes).await?;
+                skip((read, budget), ends, header, bytes).await?;
                 return Ok(Some(header));
             }
         }
@@ -94,14 +99,14 @@ async fn advance(
 
 /// Takes the header out of `bytes`, and what of it was not read off the socket.
 async fn skip(
-    read: &mut OwnedReadHalf,
+    (read, budget): (&mut OwnedReadHalf, &mut Budget),
     ends: &Ends,
     header: Header,
     bytes: &mut Vec<u8>,
 ) -> Result<(), String> {
     while bytes.len() < header.length {
         let before = bytes.len();
-        if more(read, ends, header.part, header.length - before, bytes).await? == 0 {
+        if more((&mut *read, &mut *budget), ends, header.part, header.length - before, bytes).await? == 0 {
             let is_cut = header.part.is_read_whole();
             return Err(format!("{}: {}", header.part, if is_cut { "unexpected EOF" } else { "EOF" }));
         }
@@ -111,12 +116,48 @@ async fn skip(
 }
 
 async fn more(
-    read: &mut OwnedReadHalf,
+    (read, budget): (&mut OwnedReadHalf, &mut Budget),
     ends: &Ends,
     part: Part,
     most: usize,
     bytes: &mut Vec<u8>,
 ) -> Result<usize, String> {
     let read = read.take(most as u64).read_buf(bytes).await;
-    read.map_err(|error| format!("{part}: {}", ends.words("read", &error)))
+    let read = read.map_err(|error| format!("{part}: {}", ends.words("read", &error)))?;
+    budget.charge(read).map_err(|spent| format!("{part}: {spent}"))?;
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    /// What comes of a header and `rest` behind it for somebody who may send so much.
+    fn told(header: &[u8], left: usize) -> Result<usize, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+            let mut proxy = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a peer");
+            let (stream, peer) = listener.accept().await.expect("a connection");
+            proxy.write_all(header).await.expect("sent");
+            let ends = Ends { ours: stream.local_addr().ok(), peer };
+            let (mut half, _write) = stream.into_split();
+            let mut budget = Budget::of(left);
+            read((&mut half, &mut budget), &ends, &mut Vec::new()).await.map(|_| budget.left())
+        })
+    }
+
+    #[test]
+    fn what_a_proxy_says_is_charged() {
+        let line = b"PROXY TCP4 1.1.1.1 2.2.2.2 3 4\r\n";
+        assert_eq!(told(line, line.len() + 9).map(|left| left < 10), Ok(true));
+        assert!(told(line, line.len() - 1).is_err_and(|error| error.ends_with("too much before authentication")));
+        let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11".to_vec();
+        binary.extend_from_slice(&1000_u16.to_be_bytes());
+        binary.extend_from_slice(&[1; 1000]);
+        assert!(told(&binary, 2000).is_ok());
+        assert!(told(&binary, 900).is_err_and(|error| error.ends_with("too much before authentication")));
+    }
 }

@@ -10,6 +10,7 @@ use super::socket::{SecureSocket, Socket};
 use super::upgrade::Approach;
 use super::websocket::{Framed, Frames, Incoming, Wish};
 use super::{Local, Mail};
+use crate::budget::Budget;
 use crate::tls::details;
 use crate::websocket::Upgraded;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -70,6 +71,8 @@ pub(super) struct Reader {
     pub(super) read: OwnedReadHalf,
     /// Where it is a WebSocket.
     pub(super) frames: Option<Box<Incoming>>,
+    /// What it may still send before it is known who it is.
+    pub(super) budget: Budget,
     /// The incomplete operation at the end of what was read so far.
     held: BytesMut,
     /// Bytes that the incomplete operation takes at least.
@@ -124,7 +127,8 @@ pub(super) fn open(
     };
     let conn = local.broker.connect(Endpoint { peer, start: SystemTime::now() }, sink);
     let link = Link::new(conn, write, tls, None);
-    begin(local, link, read, None, approach.first_greeting(), approach.steps())
+    let budget = Budget::new(local.shard.borrow().settings().max_control_line);
+    begin(local, link, (read, budget), None, approach.first_greeting(), approach.steps())
 }
 
 /// The same for a connection that has become a WebSocket.
@@ -133,7 +137,7 @@ pub(super) fn open_upgraded(
     stream: TcpStream,
     upgraded: Upgraded,
 ) -> impl Future<Output = ()> + use<> {
-    let Upgraded { peer, security, door, upgrade, .. } = upgraded;
+    let Upgraded { peer, security, budget, door, upgrade, .. } = upgraded;
     // Compat: of certificates INFO says what holds for ordinary clients.
     let greeting = Greeting { tls_verify: local.broker.info().tls_verify, ..Greeting::default() };
     let (read, write) = stream.into_split();
@@ -160,13 +164,13 @@ pub(super) fn open_upgraded(
     let conn = local.broker.connect_by(Some(Box::new(entrance)), endpoint, Box::new(sink));
     let link = Link::new(conn, write, tls, Some(frames));
     let receiver = Receiver::new(upgrade.is_masked, upgrade.taste.compresses);
-    begin(local, link, read, Some(Incoming::new(receiver)), Some(greeting), None)
+    begin(local, link, (read, budget), Some(Incoming::new(receiver)), Some(greeting), None)
 }
 
 fn begin(
     local: &Rc<Local>,
     link: Rc<Link>,
-    read: OwnedReadHalf,
+    (read, budget): (OwnedReadHalf, Budget),
     frames: Option<Box<Incoming>>,
     greeting: Option<Greeting>,
     approach: Option<Box<Approach>>,
@@ -184,6 +188,7 @@ fn begin(
         session,
         read,
         frames,
+        budget,
         held: BytesMut::new(),
         need: 1,
         paused: false,
@@ -293,8 +298,19 @@ impl Reader {
         match ready!(self.poll_content(cx, &mut buffer[HEADROOM..], most)) {
             Err(_) => Poll::Ready(self.failed()),
             Ok(0) => Poll::Ready(Event::End),
-            Ok(n) => Poll::Ready(Event::Read(n)),
+            Ok(n) => Poll::Ready(self.charge(n).unwrap_or(Event::Read(n))),
         }
+    }
+
+    /// Counts what has come from a stranger: an end, if it is too much.
+    #[inline]
+    fn charge(&mut self, n: usize) -> Option<Event> {
+        if self.session.is_ready() {
+            return None;
+        }
+        let spent = self.budget.charge(n).err()?;
+        self.local.broker.log_for(Level::Error, &self.link.conn, format_args!("read error: {spent}"));
+        Some(Event::Failed)
     }
 
     /// Reads what the peer has sent, without encryption and frames, to the front of `buf`: at most so many bytes.
@@ -313,7 +329,7 @@ impl Reader {
             let content = (payload * PAYLOADS_PER_MESSAGE).min(MOST_PER_MESSAGE);
             Allowance { content: content.max(payload + UNKNOWN_PER_MESSAGE), gathered: None }
         } else {
-            Allowance { content: UNKNOWN_PER_MESSAGE, gathered: Some(READ_UNKNOWN) }
+            allowed_to_strangers(self.budget)
         };
         let Some(frames) = &mut self.frames else { return Poll::Pending };
         let (read, link, wish) = (&mut self.read, &self.link, Wish { most, allowed });
@@ -350,7 +366,7 @@ impl Reader {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(_)) => Poll::Ready(Event::Failed),
             Poll::Ready(Ok(0)) => Poll::Ready(Event::End),
-            Poll::Ready(Ok(_)) => Poll::Ready(Event::Filled),
+            Poll::Ready(Ok(n)) => Poll::Ready(self.charge(n).unwrap_or(Event::Filled)),
         }
     }
 
@@ -365,7 +381,7 @@ impl Reader {
             Ok(n) => {
                 self.held.reserve(missing);
                 self.held.extend_from_slice(&buffer[..n]);
-                Poll::Ready(Event::Filled)
+                Poll::Ready(self.charge(n).unwrap_or(Event::Filled))
             }
         }
     }
@@ -566,6 +582,12 @@ impl Reader {
     }
 }
 
+/// What frames may become before it is known who sends them: what is inflated counts like what is sent.
+fn allowed_to_strangers(budget: Budget) -> Allowance {
+    let left = budget.left();
+    Allowance { content: UNKNOWN_PER_MESSAGE.min(left as u64), gathered: Some(READ_UNKNOWN.min(left)) }
+}
+
 /// How a reader goes on after a batch.
 enum Next {
     Continue,
@@ -590,6 +612,15 @@ enum Step {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_inflated_is_bounded_by_what_is_left() {
+        let allowed = |left| allowed_to_strangers(Budget::of(left));
+        let full = allowed(1 << 20);
+        assert_eq!((full.content, full.gathered), (UNKNOWN_PER_MESSAGE, Some(READ_UNKNOWN)));
+        assert_eq!((allowed(5000).content, allowed(5000).gathered), (5000, Some(5000)));
+        assert_eq!(allowed(0).content, 0);
+    }
 
     /// What an idle connection costs is mostly this future; it must not grow unnoticed.
     #[test]

@@ -124,14 +124,14 @@ impl Reader {
         let (peer, ahead) = (self.link.conn.peer(), self.held_back().to_vec());
         self.hold_back(&[]);
         let (limit, places) = (tls.timeout, self.local.places.clone());
-        let revocation = tls.revocation.clone();
+        let (revocation, mut budget) = (tls.revocation.clone(), self.budget);
         let shaking = async move {
-            let connection = handshake(write, peer, config, places, ahead).await?;
+            let connection = handshake(write, peer, config, places, ahead, &mut budget).await?;
             if let Some(revocation) = revocation {
                 // Boxed, because few come so far.
                 Box::pin(revocation.verify(connection.peer_certificates().unwrap_or_default())).await?;
             }
-            Ok::<_, String>(connection)
+            Ok::<_, String>((connection, budget))
         };
         let shaking = async move { timeout(limit, shaking).await };
         let mut shaking = self.local.control.spawn(shaking);
@@ -143,7 +143,10 @@ impl Reader {
             }
         };
         match outcome {
-            Ok(Ok(Ok(connection))) if tls.accepts(&connection) => return Ok(connection),
+            Ok(Ok(Ok((connection, budget)))) if tls.accepts(&connection) => {
+                self.budget = budget;
+                return Ok(connection);
+            }
             Ok(Ok(Ok(_))) => self.log(Level::Error, "TLS handshake error: certificate not pinned"),
             Ok(Ok(Err(error))) => {
                 // Compat: who probes the port, as load balancers do, is no error.

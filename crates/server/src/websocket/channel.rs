@@ -1,5 +1,6 @@
 //! A connection before it is a WebSocket: bytes in and out, encrypted or not.
 
+use crate::budget::Budget;
 use rustls::ServerConnection;
 use std::io::{self, Read, Write};
 use tokio::net::TcpStream;
@@ -11,6 +12,8 @@ const CHUNK: usize = 4096;
 pub(super) struct Channel {
     pub(super) stream: TcpStream,
     pub(super) security: Option<ServerConnection>,
+    /// What may still come.
+    pub(super) budget: Budget,
 }
 
 impl Channel {
@@ -24,6 +27,7 @@ impl Channel {
             };
             match read {
                 Ok(n) => {
+                    self.budget.charge(n).map_err(|spent| io::Error::other(spent.to_string()))?;
                     into.extend_from_slice(&chunk[..n]);
                     return Ok(n);
                 }
@@ -95,5 +99,31 @@ impl Write for Socket<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    #[test]
+    fn what_a_client_asks_for_is_charged() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+            let mut client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a peer");
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let mut channel = Channel { stream, security: None, budget: Budget::of(10) };
+            let mut request = Vec::new();
+            client.write_all(b"GET / HTTP").await.expect("sent");
+            while request.len() < 10 {
+                channel.read(&mut request).await.expect("within the budget");
+            }
+            client.write_all(b"/").await.expect("sent");
+            assert!(channel.read(&mut request).await.is_err());
+            assert_eq!(request.len(), 10);
+        });
     }
 }

@@ -2,6 +2,7 @@
 
 use super::channel::Channel;
 use super::{Security, Site, Upgraded};
+use crate::budget::Budget;
 use crate::shard::{self, HANDSHAKE};
 use crate::tls::details;
 use jiff::Timestamp;
@@ -31,9 +32,10 @@ const NOT_ENCRYPTED: &str = "client sent an HTTP request to an HTTPS server";
 pub(super) async fn shake(stream: TcpStream, peer: SocketAddr, site: &Site) -> Result<Upgraded, Failure> {
     let deadline = Instant::now() + site.timeout;
     let _ = stream.set_nodelay(true);
+    let budget = Budget::new(site.max_control_line);
     let mut channel = match site.security() {
-        None => Channel { stream, security: None },
-        Some(security) => match timeout_at(deadline, encrypt(stream, peer, site, &security)).await {
+        None => Channel { stream, security: None, budget },
+        Some(security) => match timeout_at(deadline, encrypt(stream, peer, site, (&security, budget))).await {
             Ok(channel) => channel?,
             Err(_) => return Err(Failure::Tls("i/o timeout".to_owned())),
         },
@@ -67,9 +69,9 @@ pub(super) async fn shake(stream: TcpStream, peer: SocketAddr, site: &Site) -> R
         channel.close().await;
         return Err(Failure::LeafNode);
     }
-    let Channel { stream, security } = channel;
+    let Channel { stream, security, budget } = channel;
     let stream = stream.into_std().map_err(|_| Failure::Gone)?;
-    Ok(Upgraded { stream: Some(stream), peer, security, door: Arc::clone(&site.door), upgrade })
+    Ok(Upgraded { stream: Some(stream), peer, security, budget, door: Arc::clone(&site.door), upgrade })
 }
 
 /// Does the TLS handshake.
@@ -77,13 +79,13 @@ async fn encrypt(
     stream: TcpStream,
     peer: SocketAddr,
     site: &Site,
-    security: &Security,
+    (security, mut budget): (&Security, Budget),
 ) -> Result<Channel, Failure> {
     let mut first = [0];
     if stream.peek(&mut first).await.is_ok_and(|read| read == 1 && first != [HANDSHAKE])
         && speaks_http(&stream).await
     {
-        let mut channel = Channel { stream, security: None };
+        let mut channel = Channel { stream, security: None, budget };
         let text = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
         let _ = channel.write(text.as_bytes()).await;
         channel.close().await;
@@ -92,11 +94,12 @@ async fn encrypt(
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let config = Arc::clone(&security.config);
-    let shaken = shard::handshake(Arc::clone(&write), peer, config, site.places.clone(), Vec::new()).await;
+    let (places, ahead) = (site.places.clone(), Vec::new());
+    let shaken = shard::handshake(Arc::clone(&write), peer, config, places, ahead, &mut budget).await;
     let stream = Arc::into_inner(write).and_then(|write| read.reunite(write).ok()).ok_or(Failure::Gone)?;
     match shaken {
         Ok(connection) if is_accepted(&connection, security) => {
-            Ok(Channel { stream, security: Some(connection) })
+            Ok(Channel { stream, security: Some(connection), budget })
         }
         Ok(_) => Err(Failure::Tls("certificate not pinned".to_owned())),
         Err(error) => Err(Failure::Tls(error)),

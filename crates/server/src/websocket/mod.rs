@@ -7,6 +7,7 @@
 mod channel;
 mod handshake;
 
+use crate::budget::Budget;
 use crate::fault;
 use crate::listener::{Acceptor, bind, place};
 use crate::logging::Logger;
@@ -38,6 +39,8 @@ pub(crate) struct Upgraded {
     pub(crate) stream: Option<TcpStream>,
     pub(crate) peer: SocketAddr,
     pub(crate) security: Option<ServerConnection>,
+    /// What it may still send before it is known who it is.
+    pub(crate) budget: Budget,
     pub(crate) door: Arc<Door>,
     pub(crate) upgrade: Upgrade,
 }
@@ -75,6 +78,8 @@ struct Site {
     door: Arc<Door>,
     security: Option<RwLock<Arc<Security>>>,
     timeout: Duration,
+    /// The longest CONNECT, as when the server started.
+    max_control_line: usize,
     /// Places for what takes computing, shared with the clients' handshakes.
     places: Places,
     log: Arc<Logger>,
@@ -124,6 +129,7 @@ impl Listening {
             door: door(websocket, address.port(), security.is_some()),
             security: security.map(|(security, _)| RwLock::new(Arc::new(security))),
             timeout: websocket.handshake_timeout.unwrap_or(PATIENCE),
+            max_control_line: options.limits.max_control_line as usize,
             places: places.clone(),
             log: Arc::clone(log),
         });

@@ -174,3 +174,26 @@ fn where_tls_is_optional_nobody_comes_in_without_a_certificate() {
         assert_eq!(entered.as_deref(), Some("e@x"));
     }
 }
+
+/// Who says nothing before it works is whom its certificate names, where somebody stands for those who say nothing.
+#[test]
+fn a_certificate_names_who_sends_no_connect() {
+    let lab = Lab::new();
+    lab.sign_as("known", &params(&["email:e@x"], &[]));
+    lab.sign_as("unknown", &params(&["email:f@x"], &[]));
+    let users = "authorization { users: [ {user: \"e@x\", permissions: {publish: mapped}}, {user: guest, password: p, permissions: {publish: silent}} ] }";
+    let tls = lab.block("verify_and_map: true, ca_file: \"@ca.pem\"");
+    let mapped = "-ERR 'Permissions Violation for Publish to \"silent\"'\r\n+OK\r\n";
+    for program in programs() {
+        for (more, known) in [("no_auth_user: guest", mapped), ("", "-ERR 'Authorization Violation'\r\n")] {
+            let config = format!("{users}\n{more}\n{tls}");
+            let server = Setup::default().program(&program).config(&config).start();
+            for (name, expected) in [("known", known), ("unknown", "-ERR 'Authorization Violation'\r\n")] {
+                let mut client = lab.secure(&server, Some(name));
+                client.send("PUB silent 0\r\n\r\nPUB mapped 0\r\n\r\nPING\r\n");
+                let said = String::from_utf8_lossy(&client.until_pong_or_end()).into_owned();
+                assert_eq!(said.trim_end_matches("PONG\r\n"), expected, "{} {name} {more}", program.display());
+            }
+        }
+    }
+}

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod authentication;
+mod budget;
 mod certificates;
 mod client;
 mod commandline;
@@ -15,6 +16,7 @@ mod identity;
 mod jetstream;
 mod lifecycle;
 mod logging;
+mod message_trace;
 mod monitoring;
 mod order;
 mod process;

@@ -159,6 +159,18 @@ impl Secure {
         Ok(read)
     }
 
+    /// Everything up to the next PONG, or to the end.
+    pub(crate) fn until_pong_or_end(&mut self) -> Vec<u8> {
+        let (mut read, mut chunk) = (Vec::new(), vec![0; 4096]);
+        while !read.ends_with(b"PONG\r\n") {
+            match self.0.read(&mut chunk) {
+                Ok(n) if n > 0 => read.extend_from_slice(&chunk[..n]),
+                _ => break,
+            }
+        }
+        read
+    }
+
     pub(crate) fn serves(mut self) -> bool {
         self.barrier().is_ok()
     }

@@ -20,7 +20,6 @@ pub(super) static ACCOUNT: Block = Block {
             "",
             "Where traced messages are reported.",
         )
-        .missing("message tracing")
         .live(),
     ],
 };

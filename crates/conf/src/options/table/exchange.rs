@@ -31,9 +31,7 @@ pub(super) static EXPORT: Block = Block {
             "The token of the subject that must be the importer's name.",
         )
         .live(),
-        Entry::new(&["allow_trace"], "boolean", "false", "Traces may follow requests into this account.")
-            .missing("message tracing")
-            .live(),
+        Entry::new(&["allow_trace"], "boolean", "false", "Traces may follow requests into this account.").live(),
     ],
 };
 
@@ -53,9 +51,7 @@ pub(super) static IMPORT: Block = Block {
         Entry::new(&["prefix"], "text", "", "What a stream's subjects begin with here.").live(),
         Entry::new(&["to"], "subject", "", "The name here.").live(),
         Entry::new(&["share"], "boolean", "false", "The service's account learns who asks.").live(),
-        Entry::new(&["allow_trace"], "boolean", "false", "Traces may come along with the stream.")
-            .missing("message tracing")
-            .live(),
+        Entry::new(&["allow_trace"], "boolean", "false", "Traces may come along with the stream.").live(),
     ],
 };
 
@@ -80,8 +76,8 @@ pub(super) static MAPPING_DESTINATION: Block = Block {
 pub(super) static MESSAGE_TRACE: Block = Block {
     title: "accounts.NAME.msg_trace",
     entries: &[
-        Entry::new(&["dest"], "subject", "", "Where traces go."),
-        Entry::new(&["sampling"], "percentage", "100", "How many messages are traced."),
+        Entry::new(&["dest"], "subject", "", "Where traces go.").live(),
+        Entry::new(&["sampling"], "percentage", "100", "How many messages are traced.").live(),
     ],
 };
 

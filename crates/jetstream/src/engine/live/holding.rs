@@ -4,12 +4,12 @@ use super::{LiveStream, lock};
 use crate::engine::host::Alarmed;
 use crate::error::ApiError;
 use crate::stream::{Effects, StreamCore};
-use myelin_broker::{Parcel, Shard};
+use myelin_broker::{Parcel, Service, Shard};
 use myelin_stdx::turn::Outcome;
 use myelin_store::{Done, Job, Seq, Timestamp};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::mpsc::SyncSender;
 
@@ -168,7 +168,10 @@ impl LiveStream {
 
     fn drop_work(&self, work: Option<Work>) {
         match work {
-            Some(Work::Publish(parcel)) => self.waiting.forget(&parcel),
+            Some(Work::Publish(parcel)) => {
+                self.waiting.forget(&parcel);
+                self.give_up_traces(&parcel);
+            }
             Some(Work::Look) => {
                 self.has_look.store(false, Release);
                 self.is_woken.store(false, Release);
@@ -268,6 +271,10 @@ impl LiveStream {
         if after.has_letters || self.letters.claim() {
             self.send_letters(shard);
         }
+        for trace in after.effects.traced.drain(..) {
+            let trace: Arc<dyn Service> = trace;
+            shard.wake(&trace);
+        }
         after.spare
     }
 
@@ -282,6 +289,7 @@ impl LiveStream {
     /// The same, on a thread that delivers nothing itself.
     pub(super) fn heed_elsewhere(&self, mut after: Aftermath) {
         self.heed(&mut after);
+        after.effects.traced.drain(..).for_each(|trace| self.host.wake(trace));
         self.tell_consumers(None);
         if after.has_letters {
             self.letters.release();

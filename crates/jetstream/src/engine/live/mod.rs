@@ -19,7 +19,7 @@ use crate::config::{Storage, StreamConfig};
 use crate::read::{Readable, contents};
 use crate::stream::{StreamCore, refuse_overload};
 use holding::{Aftermath, Seat, Work};
-use myelin_broker::{Account, Binding, Letter, Parcel, Service, Shard};
+use myelin_broker::{Account, Binding, Letter, MessageTrace, Parcel, Role, Service, Shard};
 use myelin_stdx::turn::Turn;
 use myelin_store::{OnRelease, Reader, Seq, StreamId, Ticket, Timestamp};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -285,11 +285,14 @@ impl LiveStream {
     fn publish_what_fits(&self, parcel: &Parcel) -> Aftermath {
         let (mut taken, mut refused) = (Parcel::default(), Parcel::default());
         let mut dropped = 0;
-        for letter in parcel.iter() {
+        for (at, letter) in parcel.iter().enumerate() {
             let Letter { subject, reply, headers, payload, .. } = letter;
             if self.has_room(subject.len() + reply.len() + headers.len() + payload.len()) {
-                taken.push(letter);
-            } else if reply.is_empty() {
+                taken.push_traced(letter, parcel.trace(at));
+                continue;
+            }
+            parcel.trace(at).into_iter().for_each(|trace| self.give_up_trace(trace, "too many requests"));
+            if reply.is_empty() {
                 dropped += 1;
             } else {
                 refuse_overload(&self.name, reply, &mut refused);
@@ -307,7 +310,25 @@ impl LiveStream {
     }
 }
 
+impl LiveStream {
+    /// Ends traces of messages that the stream does not look at.
+    #[cold]
+    fn give_up_traces(&self, parcel: &Parcel) {
+        parcel.traces().for_each(|trace| self.give_up_trace(trace, "stream closed"));
+    }
+
+    fn give_up_trace(&self, trace: &Arc<MessageTrace>, why: &str) {
+        if trace.settled(&self.name, Err(why.to_owned())) {
+            self.host.wake(Arc::clone(trace) as Arc<dyn Service>);
+        }
+    }
+}
+
 impl Service for LiveStream {
+    fn role(&self) -> Role<'_> {
+        Role::Stream(&self.name)
+    }
+
     fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
         if parcel.is_empty() || self.is_woken.load(Acquire) {
             // A wake-up may come with messages.

@@ -1,0 +1,303 @@
+//! The trace of one message: what became of it, as it is told to whoever asked.
+//!
+//! Made by the session that publishes a message which asks for one; the shard notes what happens on the way, in order. A
+//! stream learns later what it does with the message, perhaps on another thread. Whoever is the last to know something has
+//! the trace served on some shard, and there it publishes itself, in the account of the publisher.
+//!
+//! Nothing here is made for a message that is not traced.
+
+use crate::account::Account;
+use crate::broker::Broker;
+use crate::conn::{Conn, lock};
+use crate::exchange::moment;
+use crate::parcel::{Letter, Parcel};
+use crate::server_info::ServerInfo;
+use crate::service::Service;
+use crate::shard::Shard;
+use crate::subscription::Subscription;
+use myelin_wire::encoding::{self, Encoding};
+use myelin_wire::json::compact;
+use myelin_wire::message_trace::Asked;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Why somebody who listens does not get the message, in the reference's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Withheld {
+    Echo,
+    Denied,
+    Closed,
+    Exhausted,
+    Slow,
+}
+
+impl Withheld {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Echo => "Not delivered because of no echo",
+            Self::Denied => "Not delivered because subscription denies this subject",
+            Self::Closed => "Not delivered because client is closed",
+            Self::Exhausted => "Not delivered because auto-unsubscribe exceeded",
+            Self::Slow => "Not delivered because fast producer not stalled and consumer is slow",
+        }
+    }
+}
+
+/// Where an account has messages reported that other systems trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceDestination {
+    /// A subject without wildcards.
+    pub subject: String,
+    /// Of a hundred messages, so many; 100 are all.
+    pub sampling: u8,
+}
+
+impl TraceDestination {
+    /// Whether a message is one of those. `drawn` is a number below 100.
+    ///
+    /// Compat: of a hundred it is one more.
+    pub(crate) fn samples(&self, drawn: u64) -> bool {
+        self.sampling >= 100 || drawn <= u64::from(self.sampling)
+    }
+}
+
+/// See the head of this file.
+pub struct MessageTrace {
+    /// The publisher's; its name is that of the first event.
+    account: Arc<Account>,
+    destination: Vec<u8>,
+    is_only: bool,
+    encoding: Option<Encoding>,
+    now: Instant,
+    /// The same moment on the wall.
+    ts: String,
+    story: Mutex<Story>,
+}
+
+/// What is known so far.
+struct Story {
+    request: Request,
+    events: Vec<Event>,
+    /// Who may still have something to say: the publisher, and streams.
+    open: usize,
+}
+
+#[derive(Serialize)]
+struct Request {
+    header: BTreeMap<String, Vec<String>>,
+    msgsize: usize,
+}
+
+#[derive(Serialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    ts: String,
+    #[serde(flatten)]
+    what: What,
+}
+
+/// The fields of each kind, in the reference's order.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum What {
+    Ingress {
+        kind: u8,
+        cid: u64,
+        #[serde(skip_serializing_if = "String::is_empty")]
+        name: String,
+        acc: String,
+        subj: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    Mapping {
+        to: String,
+    },
+    StreamExport {
+        acc: String,
+        to: String,
+    },
+    ServiceImport {
+        acc: String,
+        from: String,
+        to: String,
+    },
+    JetStream {
+        stream: String,
+        #[serde(skip_serializing_if = "String::is_empty")]
+        subject: String,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        nointerest: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// The stream has not said yet what it did.
+        #[serde(skip)]
+        is_open: bool,
+    },
+    Egress {
+        kind: u8,
+        cid: u64,
+        #[serde(skip_serializing_if = "String::is_empty")]
+        name: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        acc: Option<String>,
+        sub: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        queue: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'static str>,
+    },
+}
+
+/// The number of clients among the kinds of connections.
+const CLIENT: u8 = 0;
+
+/// The whole document.
+#[derive(Serialize)]
+struct Report<'a> {
+    server: ServerInfo,
+    request: &'a Request,
+    events: &'a [Event],
+}
+
+impl MessageTrace {
+    /// Begins the trace of a message of `size` bytes that `conn` publishes.
+    pub(crate) fn begin(
+        broker: &Broker,
+        (conn, account): (&Conn, &Arc<Account>),
+        asked: Asked,
+        destination: Vec<u8>,
+        (subject, size): (&[u8], usize),
+        now: Instant,
+    ) -> Arc<Self> {
+        let trace = Self {
+            account: Arc::clone(account),
+            destination,
+            is_only: asked.is_only,
+            encoding: Encoding::accepted(asked.value(encoding::ACCEPT).unwrap_or_default().as_bytes()),
+            now,
+            ts: moment(broker.wall(now)),
+            story: Mutex::new(Story {
+                request: Request { header: asked.headers, msgsize: size },
+                events: Vec::new(),
+                open: 1,
+            }),
+        };
+        let (cid, acc, subj) = (conn.cid(), account.name().to_owned(), text(subject));
+        trace.note("in", What::Ingress { kind: CLIENT, cid, name: name_of(conn), acc, subj, error: None });
+        Arc::new(trace)
+    }
+
+    /// Whether nobody is to get the message.
+    #[must_use]
+    pub fn is_only(&self) -> bool {
+        self.is_only
+    }
+
+    fn note(&self, kind: &'static str, what: What) {
+        lock(&self.story).events.push(Event { kind, ts: self.ts.clone(), what });
+    }
+
+    /// The message is refused.
+    pub(crate) fn refused(&self, why: String) {
+        if let Some(Event { what: What::Ingress { error, .. }, .. }) = lock(&self.story).events.first_mut() {
+            *error = Some(why);
+        }
+    }
+
+    pub(crate) fn mapped(&self, to: &[u8]) {
+        self.note("sm", What::Mapping { to: text(to) });
+    }
+
+    /// It reaches a subscription of another account, under this name.
+    pub(crate) fn exported(&self, sub: &Subscription, to: &[u8]) {
+        self.note("se", What::StreamExport { acc: account_of(sub.conn()), to: text(to) });
+    }
+
+    /// It is a request to another account.
+    pub(crate) fn imported(&self, account: &str, from: &[u8], to: &[u8]) {
+        self.note("si", What::ServiceImport { acc: account.to_owned(), from: text(from), to: text(to) });
+    }
+
+    /// Somebody listens, and gets it or not.
+    pub(crate) fn reached(&self, sub: &Subscription, error: Option<Withheld>) {
+        let acc = Some(account_of(sub.conn())).filter(|name| name != self.account.name());
+        let queue = sub.queue().filter(|queue| !queue.is_empty()).map(text);
+        let (cid, name) = (sub.conn().cid(), name_of(sub.conn()));
+        let (sub, error) = (text(sub.subject()), error.map(Withheld::text));
+        self.note("eg", What::Egress { kind: CLIENT, cid, name, acc, sub, queue, error });
+    }
+
+    /// A stream gets it, and is to say what it does: see [`settled`](Self::settled).
+    pub(crate) fn handed_to(&self, stream: &str) {
+        lock(&self.story).open += 1;
+        let stream = stream.to_owned();
+        let (subject, nointerest, error) = (String::new(), false, None);
+        self.note("js", What::JetStream { stream, subject, nointerest, error, is_open: true });
+    }
+
+    /// What a stream did with the message: stored it under a subject, unless nobody is interested, or refused it. Answers
+    /// whether the trace is complete: then it is to be [served](Service) on some shard.
+    #[must_use]
+    pub fn settled(&self, stream: &str, outcome: Result<(&[u8], bool), String>) -> bool {
+        let mut story = lock(&self.story);
+        let open = story.events.iter_mut().find_map(|event| match &mut event.what {
+            What::JetStream { stream: name, subject, nointerest, error, is_open: is_open @ true }
+                if name == stream =>
+            {
+                *is_open = false;
+                Some((subject, nointerest, error))
+            }
+            _ => None,
+        });
+        let Some((subject, nointerest, error)) = open else { return false };
+        match outcome {
+            Ok((stored, is_unwanted)) => (*subject, *nointerest) = (text(stored), is_unwanted),
+            Err(why) => *error = Some(why),
+        }
+        story.open -= 1;
+        story.open == 0
+    }
+
+    /// The message has been everywhere. Answers what [`settled`](Self::settled) does.
+    #[must_use]
+    pub(crate) fn published(&self) -> bool {
+        let mut story = lock(&self.story);
+        story.open -= 1;
+        story.open == 0
+    }
+
+    fn report(&self, broker: &Broker) -> Vec<u8> {
+        let server = broker.server_info(self.now);
+        let Story { request, events, .. } = &*lock(&self.story);
+        compact(&Report { server, request, events })
+    }
+}
+
+impl Service for MessageTrace {
+    fn serve(&self, _: &mut Parcel, shard: &mut Shard) {
+        let report = self.report(shard.broker());
+        let (headers, payload) = match self.encoding {
+            None => (&b""[..], report),
+            Some(encoding) => (encoding.headers(), encoding.encode(&report)),
+        };
+        let mut parcel = Parcel::default();
+        parcel.push(Letter { subject: &self.destination, headers, payload: &payload, ..Letter::default() });
+        shard.send(&self.account, &mut parcel, self.now);
+    }
+}
+
+fn name_of(conn: &Conn) -> String {
+    conn.with_details(|details| details.name.clone())
+}
+
+fn account_of(conn: &Conn) -> String {
+    conn.with_details(|details| details.account.clone())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

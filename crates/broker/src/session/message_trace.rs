@@ -1,0 +1,134 @@
+//! Messages that ask to be traced: who may ask, and what becomes of those who may not.
+//!
+//! Cold: a message comes here only if its headers seem to ask.
+
+use super::{Session, State, refusal};
+use crate::log::Level;
+use crate::message_trace::MessageTrace;
+use crate::service::Service;
+use crate::shard::Shard;
+use bytes::Bytes;
+use myelin_subject::is_literal;
+use myelin_wire::encode;
+use myelin_wire::error::{ErrorText, Quoted};
+use myelin_wire::header;
+use myelin_wire::message_trace::{Asked, DESTINATION, DISABLED};
+use myelin_wire::parser::{self, Pub};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What becomes of a message that seems to ask for a trace.
+enum Verdict {
+    /// It is published like any other.
+    Plain,
+    /// The same, and nobody behind this server traces it either.
+    Disabled,
+    Traced(Arc<MessageTrace>),
+    /// It is not published at all.
+    Dropped,
+}
+
+impl Session {
+    /// Publishes a message whose headers seem to ask for a trace.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn publish_asking(
+        &mut self,
+        shard: &mut Shard,
+        op: &Pub<'_>,
+        backing: Option<&Bytes>,
+        now: Instant,
+    ) {
+        let headers = &op.body[..op.header_len as usize];
+        match self.judge(shard, headers, (op.subject, op.body.len()), now) {
+            Verdict::Plain => self.pass_on(shard, op, backing, now, None),
+            Verdict::Traced(trace) => {
+                self.pass_on(shard, op, backing, now, Some(&trace));
+                if trace.published() {
+                    let trace: Arc<dyn Service> = trace;
+                    shard.wake(&trace);
+                }
+            }
+            Verdict::Disabled => {
+                let (mut body, mut digits) = (Vec::with_capacity(op.body.len() + 64), [Vec::new(), Vec::new()]);
+                header::replace(&mut body, headers, DESTINATION, DISABLED);
+                let header_len = body.len();
+                body.extend_from_slice(&op.body[headers.len()..]);
+                encode::number(&mut digits[0], header_len);
+                encode::number(&mut digits[1], body.len());
+                let op = Pub {
+                    header_len: header_len as u32,
+                    body: &body,
+                    digits: (&digits[0], &digits[1]),
+                    tail: &[],
+                    ..*op
+                };
+                self.pass_on(shard, &op, None, now, None);
+            }
+            Verdict::Dropped => {
+                if self.tracing {
+                    self.trace_message(op);
+                }
+            }
+        }
+    }
+
+    /// A message that is too large ends the connection; if what has come of it asks for a trace, that says so.
+    #[cold]
+    pub(super) fn trace_too_large(&self, shard: &mut Shard, rest: &[u8], now: Instant) {
+        let Some((b"HPUB", line)) = refusal::control_line(rest) else { return };
+        let words: Vec<_> = line.split(|b| matches!(b, b' ' | b'\t')).filter(|word| !word.is_empty()).collect();
+        let ([subject, header_len, size] | [subject, _, header_len, size]) = words[..] else { return };
+        let (Some(header_len), Some(size)) = (parser::size(header_len), parser::size(size)) else { return };
+        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { return };
+        let headers = &rest[end + 1..];
+        let headers = &headers[..headers.len().min(header_len as usize)];
+        if let Verdict::Traced(trace) = self.judge(shard, headers, (subject, size as usize), now) {
+            trace.refused("maximum payload exceeded".to_owned());
+            if trace.published() {
+                trace.serve(&mut Default::default(), shard);
+            }
+        }
+    }
+
+    /// What becomes of a message with such headers.
+    fn judge(
+        &self,
+        shard: &mut Shard,
+        headers: &[u8],
+        message: (&[u8], usize),
+        now: Instant,
+    ) -> Verdict {
+        let State::Ready(ready) = &self.state else { return Verdict::Dropped };
+        let Some(asked) = Asked::read(headers) else { return Verdict::Plain };
+        if let Some(value) = asked.origin_account() {
+            let value = Quoted(value.as_bytes());
+            let what = "Message tracing disabled because of header \"Nats-Trace-Origin-Account\" with value";
+            self.log(Level::Error, format_args!("{what}={value}"));
+            return if asked.is_only { Verdict::Dropped } else { Verdict::Disabled };
+        }
+        let destination = match &asked.destination {
+            Some(destination) => destination.clone(),
+            None => {
+                let config = ready.account.config();
+                let Some(trace) = &config.trace else { return Verdict::Plain };
+                if !trace.samples(shard.draw(100)) {
+                    return Verdict::Disabled;
+                }
+                trace.subject.clone().into_bytes()
+            }
+        };
+        if !is_literal(&destination) {
+            let what = format_args!("Destination {} is not valid", Quoted(&destination));
+            self.log(Level::Error, format_args!("{what}, won't be able to trace events"));
+            return if asked.is_only { Verdict::Dropped } else { Verdict::Plain };
+        }
+        if !shard.may_publish(&ready.account, ready.permissions.as_ref(), &destination) {
+            self.say_error(shard, &ErrorText::PublishViolation((&destination[..]).into()));
+            self.log(Level::Error, format_args!("Publish Violation - Subject {}", Quoted(&destination)));
+            return Verdict::Dropped;
+        }
+        let publisher = (&*self.conn, &ready.account);
+        Verdict::Traced(MessageTrace::begin(&self.broker, publisher, asked, destination, message, now))
+    }
+}
