@@ -11,6 +11,7 @@
 mod account;
 mod answers;
 mod broker;
+mod callout;
 mod conn;
 mod directory;
 mod ended;
@@ -35,6 +36,7 @@ mod tests;
 
 pub use account::{Account, AccountLimits};
 pub use broker::Broker;
+pub use callout::Asking;
 pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, Sink, TlsDetails};
 pub use directory::{NextDirectory, SetupError};
 pub use ended::{ClosedConn, ClosedSub, PastTraffic};
@@ -47,7 +49,7 @@ pub use log::{Level, Log, Span};
 pub use outbox::{Drained, Segment};
 pub use parcel::{Letter, Parcel};
 pub use service::{Binding, Service};
-pub use session::{AuthTask, Consumed, Greeting, Refreshed, Removal, Session, Verdict, Why};
+pub use session::{AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, Verdict, Why};
 pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;

@@ -253,4 +253,8 @@ impl Accounts for Broker {
     fn account(&self, key: &str, now: SystemTime) -> Result<Arc<TrustedAccount>, String> {
         self.resolve(key, now)
     }
+
+    fn is_configured(&self, name: &str) -> bool {
+        self.configured_account(name).is_some()
+    }
 }

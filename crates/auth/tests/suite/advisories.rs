@@ -68,7 +68,7 @@ impl House {
             peer: [127, 0, 0, 1].into(),
             now: SystemTime::now() + Duration::from_secs(seconds),
         };
-        authenticate(&self.config, &attempt, self)
+        authenticate(&self.config, &attempt, self).settled()
     }
 }
 
@@ -191,11 +191,12 @@ fn sn_2026_16_and_24_nobody_is_somebody_in_operator_mode() {
         peer: [127, 0, 0, 1].into(),
         now: SystemTime::now(),
     };
-    assert_eq!(fault(authenticate(&house.config, &attempt, &house)), ClaimsFault::Missing);
+    assert_eq!(fault(authenticate(&house.config, &attempt, &house).settled()), ClaimsFault::Missing);
     let trust = Trust::new([house.text("@key:O:op@")]);
     let trust = trust.with_sentinel(Some(Secret::new(house.text("@sentinel@"))));
     let config = AuthConfig::new(Method::Operator(Arc::new(trust)));
-    assert!(authenticate(&config, &attempt, &house).is_ok(), "the sentinel, with a CONNECT");
+    let outcome = authenticate(&config, &attempt, &house).settled();
+    assert!(outcome.is_ok(), "the sentinel, with a CONNECT");
     assert!(config.anonymous(ConnectionType::Standard).is_none(), "and without one nobody");
 }
 
