@@ -572,13 +572,12 @@ fn describe(details: &mut ConnDetails, connect: &Connect) {
 
 fn credentials(connect: &Connect, config: &AuthConfig) -> Credentials {
     let given = |s: &String| (!s.is_empty()).then(|| s.clone());
-    let reads_tokens = matches!(config.method, Method::Operator(_)) || config.callout.is_some();
     Credentials {
         user: given(&connect.user),
         pass: given(&connect.pass).map(Secret::new),
         token: given(&connect.auth_token).map(Secret::new),
-        // Compat: outside operator mode a JWT is thrown away unread, unless somebody is asked about it.
-        jwt: given(&connect.jwt).filter(|_| reads_tokens).map(Secret::new),
+        // Compat: outside operator mode a JWT is thrown away unread.
+        jwt: given(&connect.jwt).filter(|_| matches!(config.method, Method::Operator(_))).map(Secret::new),
         nkey: given(&connect.nkey),
         sig: given(&connect.sig),
         proxy_signature: given(&connect.proxy_sig),

@@ -269,12 +269,6 @@ fn what_does_not_exist_yet_stops_the_start() {
         ),
         ("jetstream { tpm { keys_file: a } }".to_owned(), "1:12: \"tpm\" needs"),
         ("accounts { A { trace_dest: a } }".to_owned(), "1:15: \"trace_dest\" needs"),
-        ("authorization { users: [{user: a, proxy_required: true}] }".to_owned(), "1:34: \"proxy_required\""),
-        (
-            format!("authorization {{ auth_callout {{ issuer: {ACCOUNT}, users: [a] }} }}"),
-            "1:16: \"auth_callout\" needs",
-        ),
-        (format!("proxies {{ trusted: [{{key: {USER}}}] }}"), "1:0: \"proxies\" needs"),
         ("resolver_tls { verify: false }".to_owned(), "1:0: \"resolver_tls\" needs"),
     ] {
         let file = ConfigFile::new(&text);
@@ -283,7 +277,7 @@ fn what_does_not_exist_yet_stops_the_start() {
         assert!(error.contains(needs), "{text}: {error}");
     }
     let off =
-        "accounts { A { exports: [], jetstream: false, mappings {} } }, authorization { proxy_required: no }";
+        "accounts { A { exports: [], jetstream: false, mappings {} } }, authorization { proxy_required: yes }";
     assert!(loaded(off).missing.is_empty());
 }
 

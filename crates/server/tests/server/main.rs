@@ -6,6 +6,7 @@
 
 mod accounts;
 mod authentication;
+mod callout;
 mod certificates;
 mod client;
 mod commandline;

@@ -413,6 +413,11 @@ mod tests {
         ("store_dir", "jetstream: true", "jetstream: true, store_dir: x"),
         ("mappings", "", "mappings { a: b }"),
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
+        (
+            "proxies",
+            "",
+            "proxies { trusted: [{key: OCT3BVOPUYX43THNLFDGRESQ3PN2WTZWL35S5GQVU7E7U4242QJBI3NE}] }",
+        ),
     ];
 
     /// Tokens that Go's library has made stand for `@operator@` and the like.

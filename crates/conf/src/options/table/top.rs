@@ -141,7 +141,6 @@ pub(super) static TOP: Block = Block {
             .live(),
         Entry::new(&["proxy_protocol"], "boolean", "false", "Connections may begin with a PROXY header."),
         Entry::new(&["proxies"], "block", "", "Proxies that may connect for users.")
-            .missing("trusted proxies")
             .live(),
         Entry::new(&["feature_flags"], "block", "", "Behaviours that can be switched by name."),
         Entry::new(&["server_tags"], "text or list", "", "Tags of this server, shown by monitoring.").live(),
