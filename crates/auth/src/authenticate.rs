@@ -52,6 +52,8 @@ pub enum Reject {
     ProxyNotTrusted,
     /// The user must come through a trusted proxy.
     ProxyRequired,
+    /// A callout service lets the user in only through a trusted proxy, or was asked about one who must come so.
+    AnswerNeedsProxy,
     /// What a callout service answered lets nobody in, for this reason.
     Callout(String),
     /// A callout service did not answer in time: the account in which it was asked.
@@ -74,13 +76,13 @@ impl Reject {
     /// Whether that line is a warning.
     #[must_use]
     pub fn is_warning(&self) -> bool {
-        matches!(self, Self::Callout(_))
+        matches!(self, Self::Callout(_) | Self::AnswerNeedsProxy)
     }
 
     /// Whether that line is about a callout service and not about the connection. Compat: it does not name that.
     #[must_use]
     pub fn is_about_service(&self) -> bool {
-        matches!(self, Self::Callout(_) | Self::Unanswered(_))
+        matches!(self, Self::Callout(_) | Self::AnswerNeedsProxy | Self::Unanswered(_))
     }
 }
 
@@ -103,6 +105,7 @@ impl fmt::Display for Reject {
             Self::Claims(fault) => fault.fmt(f),
             Self::ProxyNotTrusted => f.write_str("proxy is not trusted"),
             Self::ProxyRequired => f.write_str("proxy connection required"),
+            Self::AnswerNeedsProxy => f.write_str("Proxy connection required"),
             Self::Callout(why) => f.write_str(why),
             Self::Unanswered(account) => {
                 write!(f, "Authorization callout response not received in time on account {account:?}")

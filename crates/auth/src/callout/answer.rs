@@ -141,7 +141,7 @@ impl Question {
 
     fn check_proxy(&self, may: &UserPermissions) -> Result<(), Reject> {
         let is_needed = self.needs_proxy || may.proxy_required;
-        if is_needed && !self.proxy.is_trusted() { Err(Reject::ProxyRequired) } else { Ok(()) }
+        if is_needed && !self.proxy.is_trusted() { Err(Reject::AnswerNeedsProxy) } else { Ok(()) }
     }
 
     /// Where the answer of a configured service puts the user.

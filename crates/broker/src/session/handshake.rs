@@ -227,7 +227,7 @@ impl Session {
         self.log_reject(reject);
         let reason = self.violation(shard);
         match reject {
-            Reject::ProxyRequired => CloseReason::ProxyRequired,
+            Reject::ProxyRequired | Reject::AnswerNeedsProxy => CloseReason::ProxyRequired,
             Reject::ProxyNotTrusted => CloseReason::ProxyNotTrusted,
             _ => reason,
         }

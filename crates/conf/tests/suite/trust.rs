@@ -269,7 +269,6 @@ fn what_does_not_exist_yet_stops_the_start() {
         ),
         ("jetstream { tpm { keys_file: a } }".to_owned(), "1:12: \"tpm\" needs"),
         ("accounts { A { trace_dest: a } }".to_owned(), "1:15: \"trace_dest\" needs"),
-        ("resolver_tls { verify: false }".to_owned(), "1:0: \"resolver_tls\" needs"),
     ] {
         let file = ConfigFile::new(&text);
         assert!(load(&["-t", "-c", &file.path()]).is_ok(), "{text}");

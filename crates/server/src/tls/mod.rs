@@ -14,6 +14,7 @@ mod resolver;
 mod suites;
 #[cfg(test)]
 mod tests;
+mod towards;
 mod verifier;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -29,6 +30,7 @@ use files::{Authorities, Identity};
 pub(crate) use peer::subject;
 use resolver::Certificates;
 pub(crate) use resolver::Staple;
+pub(crate) use towards::towards_servers;
 use rustls::pki_types::CertificateDer;
 
 /// Opens every file that a `tls{}` block names.

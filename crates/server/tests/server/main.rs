@@ -5,6 +5,7 @@
 //! failing test costs.
 
 mod accounts;
+mod advisories;
 mod authentication;
 mod callout;
 mod certificates;
@@ -20,6 +21,7 @@ mod monitoring;
 mod order;
 mod process;
 mod proxied;
+mod proxies;
 mod queues;
 mod raw;
 mod reload;

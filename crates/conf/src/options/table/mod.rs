@@ -406,6 +406,7 @@ mod tests {
         ),
         ("resolver", "", "resolver: MEM"),
         ("resolver_preload", "resolver: MEM", "resolver: MEM, resolver_preload { a: '@account@' }"),
+        ("resolver_tls", "resolver: MEM", "resolver: MEM, resolver_tls { insecure: true }"),
         ("resolver_pinned_accounts", "", "resolver_pinned_accounts: [a]"),
         ("tls", "", "tls { cert_file: a, key_file: b }"),
         ("allow_non_tls", "", "allow_non_tls: true"),

@@ -188,7 +188,6 @@ pub(super) static TOP: Block = Block {
             "Where account JWTs are found.",
         ),
         Entry::new(&["resolver_tls"], "block", "", "TLS for the resolver.")
-            .missing("TLS to the account resolver")
             .live(),
         Entry::new(&["resolver_preload"], "block", "", "Account JWTs to begin with.").live(),
         Entry::new(&["resolver_pinned_accounts"], "list", "", "Accounts to which the resolver is held.")
