@@ -144,6 +144,7 @@ impl Connection {
             Expectation::Message { subject, sid, body } => {
                 self.expect_message(subject, sid, body, remembered)
             }
+            Expectation::Question { sid, claims } => self.expect_question(sid, claims, remembered),
             Expectation::Names { verb, names } => self.expect_line(verb, |value| {
                 let found: Vec<&String> = value.as_object().map(|o| o.keys().collect()).unwrap_or_default();
                 (found != names.iter().collect::<Vec<_>>()).then(|| format!("its names are {found:?}"))
@@ -237,6 +238,27 @@ impl Connection {
                 Ok(actual) => expect::differing(body, &actual, remembered)
                     .map_or(Verdict::Holds(length), Verdict::Fails),
                 Err(e) => Verdict::Fails(format!("not JSON: {e}")),
+            }
+        })
+    }
+
+    fn expect_question(
+        &mut self,
+        sid: &str,
+        claims: &Value,
+        remembered: &mut Remembered,
+    ) -> Result<(), String> {
+        self.await_verdict(&format!("a question {claims}"), |bytes| {
+            let Some(length) = expect::frame(bytes) else { return Verdict::Undecided };
+            match expect::question(&bytes[..length], sid) {
+                Ok((reply, actual)) => match expect::differing(claims, &actual, remembered) {
+                    Some(why) => Verdict::Fails(format!("{why} in {actual}")),
+                    None => {
+                        remembered.insert("reply".to_owned(), reply);
+                        Verdict::Holds(length)
+                    }
+                },
+                Err(reason) => Verdict::Fails(reason),
             }
         })
     }

@@ -2,6 +2,8 @@
 //!
 //! Pure: works on bytes that somebody else read. One file so that the whole matching language fits in view.
 
+use myelin_auth::is_signed;
+use myelin_stdx::digits::{self, BASE64_URL};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -143,6 +145,30 @@ pub(crate) fn message(frame: &[u8]) -> Option<(&str, &str, &[u8])> {
     let (verb, subject, sid) = (words.next()?, words.next()?, words.next()?);
     let body = frame[line..].strip_suffix(b"\r\n")?;
     (verb == "MSG").then_some((subject, sid, body))
+}
+
+/// The question of auth callout in a whole frame: where the answer goes, and the claims. Its signature must be that of the
+/// server that it names.
+///
+/// # Errors
+/// Why it is none.
+pub(crate) fn question(frame: &[u8], sid: &str) -> Result<(String, Value), String> {
+    let (_, found, token) = message(frame).ok_or("no message without headers")?;
+    let reply = String::from_utf8_lossy(frame).split_ascii_whitespace().nth(3).unwrap_or_default().to_owned();
+    if found != sid {
+        return Err("another sid".into());
+    }
+    let token = std::str::from_utf8(token).map_err(|_| "not UTF-8".to_owned())?;
+    let (signed, signature) = token.rsplit_once('.').ok_or("no token")?;
+    let (_, body) = signed.split_once('.').ok_or("no token")?;
+    let part = |text: &str| digits::decode(text, BASE64_URL).ok_or("no base64");
+    let claims: Value = serde_json::from_slice(&part(body)?).map_err(|e| format!("not JSON: {e}"))?;
+    let server = claims["iss"].as_str().unwrap_or_default();
+    if !is_signed(server, signed.as_bytes(), &part(signature)?) || claims["nats"]["server_id"]["id"] != server
+    {
+        return Err("not signed by the server".into());
+    }
+    Ok((reply, claims))
 }
 
 /// The length of the first whole protocol frame in `bytes`: a line, with its payload if it is a message.

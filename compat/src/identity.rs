@@ -113,6 +113,38 @@ impl Identities {
     }
 }
 
+/// Answers a question of auth callout that came for this user from this server.
+///
+/// # Errors
+/// When claims are no JSON, or a key is none.
+pub(crate) fn answer(by: &str, claims: &str, user: &str, server: &str) -> Result<String, String> {
+    let mut claims = object(claims)?;
+    claims.entry("sub").or_insert(json!(user));
+    claims.entry("aud").or_insert(json!(server));
+    signed("authorization_response", by, claims)
+}
+
+/// The same with a user in it, whose claims these are.
+///
+/// # Errors
+/// When claims are no JSON, or a key is none.
+pub(crate) fn admission(
+    by: &str,
+    user_by: &str,
+    claims: &str,
+    user: &str,
+    server: &str,
+) -> Result<String, String> {
+    let mut claims = object(claims)?;
+    claims.entry("sub").or_insert(json!(user));
+    let token = signed("user", user_by, claims)?;
+    answer(by, &json!({"nats": {"jwt": token}}).to_string(), user, server)
+}
+
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|e| format!("bad claims: {e}"))
+}
+
 /// The key called `ROLE:NAME`, where the role is a letter.
 fn seed(text: &str) -> Result<(Role, [u8; 32]), String> {
     let (letter, _) = text.split_once(':').ok_or_else(|| format!("a key is ROLE:NAME, not {text:?}"))?;
@@ -132,7 +164,14 @@ fn pair(text: &str) -> Result<KeyPair, String> {
 }
 
 fn issue(order: &Order, mut claims: Map<String, Value>) -> Result<String, String> {
-    let issuer = pair(&order.issuer)?;
+    claims.entry("jti").or_insert(json!(order.name));
+    claims.entry("sub").or_insert(json!(pair(&order.subject)?.public()));
+    signed(&order.kind, &order.issuer, claims)
+}
+
+/// A token with these claims and what all tokens have.
+fn signed(kind: &str, issuer: &str, mut claims: Map<String, Value>) -> Result<String, String> {
+    let issuer = pair(issuer)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|e| e.to_string())?.as_secs() as i64;
     for name in ["exp", "nbf", "iat"] {
         if let Some(Value::String(text)) = claims.get(name) {
@@ -144,13 +183,12 @@ fn issue(order: &Order, mut claims: Map<String, Value>) -> Result<String, String
     let mut set = |name: &str, value: Value| {
         claims.entry(name).or_insert(value);
     };
-    set("jti", json!(order.name));
+    set("jti", json!(kind));
     set("iat", json!(now));
     set("iss", json!(issuer.public()));
-    set("sub", json!(pair(&order.subject)?.public()));
     set("nats", json!({}));
     if let Some(Value::Object(nats)) = claims.get_mut("nats") {
-        nats.entry("type").or_insert(json!(order.kind));
+        nats.entry("type").or_insert(json!(kind));
         nats.entry("version").or_insert(json!(2));
     }
     let part = |value: &Value| digits::encode(value.to_string().as_bytes(), BASE64_URL);

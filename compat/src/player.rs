@@ -4,10 +4,10 @@
 
 use crate::connection::Connection;
 use crate::expect::{Remembered, recalled};
-use crate::identity::Identities;
+use crate::identity::{self, Identities};
 use crate::implementation::Implementation;
 use crate::server::Server;
-use crate::transcript::{Cut, Expectation, Line, Message, Setup, Step, Transcript};
+use crate::transcript::{Answer, Cut, Expectation, Line, Message, Setup, Step, Transcript};
 use std::collections::BTreeMap;
 
 /// Where a conversation departed from its transcript.
@@ -141,6 +141,7 @@ impl<'a> Player<'a> {
                 self.connection(conn)?.send(bytes, &offsets);
                 Ok(())
             }
+            Step::Answer { conn, answer } => self.answer(conn, answer),
             Step::Publish { conn, message } => {
                 let bytes = published(message, &self.remembered);
                 let offsets = self.offsets(&bytes, &Cut::Whole);
@@ -186,6 +187,27 @@ impl<'a> Player<'a> {
         }
         let nonce = self.connection(name)?.nonce().to_owned();
         let bytes = self.identities.fill_signed(bytes, Some((key, &nonce)))?;
+        let offsets = self.offsets(&bytes, &Cut::Whole);
+        self.connection(name)?.send(&bytes, &offsets);
+        Ok(())
+    }
+
+    /// Answers as a callout service would.
+    fn answer(&mut self, name: &str, answer: &Answer) -> Result<(), String> {
+        let told =
+            |name: &str| self.remembered.get(name).cloned().ok_or_else(|| format!("no {name} is known"));
+        let (user, server, reply) = (told("user")?, told("server")?, told("reply")?);
+        let filled = |claims: &str| {
+            let claims = recalled(claims.as_bytes(), &self.remembered);
+            String::from_utf8(self.identities.fill(&claims)?).map_err(|e| e.to_string())
+        };
+        let token = match answer {
+            Answer::Admit { by, user_by, claims } => {
+                identity::admission(by, user_by, &filled(claims)?, &user, &server)?
+            }
+            Answer::Claims { by, claims } => identity::answer(by, &filled(claims)?, &user, &server)?,
+        };
+        let bytes = format!("PUB {reply} {}\r\n{token}\r\n", token.len()).into_bytes();
         let offsets = self.offsets(&bytes, &Cut::Whole);
         self.connection(name)?.send(&bytes, &offsets);
         Ok(())
@@ -245,6 +267,11 @@ fn expected(what: &Expectation, identities: &Identities) -> Result<Option<Expect
             let fields = identities.fill(fields.to_string().as_bytes())?;
             let fields = serde_json::from_slice(&fields).map_err(|error| error.to_string())?;
             Some(Expectation::Json { verb: verb.clone(), fields })
+        }
+        Expectation::Question { sid, claims } => {
+            let claims = identities.fill(claims.to_string().as_bytes())?;
+            let claims = serde_json::from_slice(&claims).map_err(|error| error.to_string())?;
+            Some(Expectation::Question { sid: sid.clone(), claims })
         }
         _ => None,
     })

@@ -71,6 +71,8 @@ pub(crate) enum Step {
     Send { conn: String, bytes: Vec<u8>, cut: Cut },
     /// Sends bytes in which this key's signature of the nonce stands; on a new connection where it has no name.
     Sign { conn: String, key: String, bytes: Vec<u8> },
+    /// Answers the question of auth callout that was demanded last.
+    Answer { conn: String, answer: Answer },
     /// Publishes one message, its sizes counted.
     Publish { conn: String, message: Message },
     /// Demands what must come next.
@@ -106,6 +108,15 @@ pub(crate) struct Message {
     pub(crate) body: Vec<u8>,
 }
 
+/// What a callout service answers. Keys are `ROLE:NAME`; in claims `%name%` stands for what was remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// An answer of one key with a user of another key in it, whose claims these are.
+    Admit { by: String, user_by: String, claims: String },
+    /// An answer with these claims.
+    Claims { by: String, claims: String },
+}
+
 /// How a send is divided into writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cut {
@@ -130,6 +141,8 @@ pub(crate) enum Expectation {
     Json { verb: String, fields: Value },
     /// A message without headers whose body is this JSON and nothing else, names in the same order.
     Message { subject: String, sid: String, body: Value },
+    /// A question of auth callout on this subscription: a token with exactly these claims, in this order.
+    Question { sid: String, claims: Value },
     /// A line with this verb whose JSON object has exactly these names in this order.
     Names { verb: String, names: Vec<String> },
     /// The end of the connection and nothing before it.
@@ -314,6 +327,16 @@ fn send(conn: &str, rest: &str) -> Result<Step, String> {
         let message = message(text, how == "hpub")?;
         return Ok(Step::Publish { conn: conn.to_owned(), message });
     }
+    if how == "admit" || how == "answer" {
+        let (by, claims) = text.split_once(' ').ok_or("expected a key and claims")?;
+        let (by, user_by) = by.split_once('/').unwrap_or((by, by));
+        let (by, user_by, claims) = (by.to_owned(), user_by.to_owned(), claims.to_owned());
+        let answer = match how {
+            "admit" => Answer::Admit { by, user_by, claims },
+            _ => Answer::Claims { by, claims },
+        };
+        return Ok(Step::Answer { conn: conn.to_owned(), answer });
+    }
     if how == "sign" {
         let (key, text) = text.split_once(' ').ok_or("expected a key and what it signs")?;
         return Ok(Step::Sign { conn: conn.to_owned(), key: key.to_owned(), bytes: bytes(text)? });
@@ -364,6 +387,11 @@ fn expectation(rest: &str) -> Result<Expectation, String> {
             let (subject, sid, body) = (word()?.to_owned(), word()?.to_owned(), word()?);
             let body = serde_json::from_str(body).map_err(|e| format!("bad JSON: {e}"))?;
             Ok(Expectation::Message { subject, sid, body })
+        }
+        "question" => {
+            let (sid, claims) = text.split_once(' ').ok_or("expected a sid and claims")?;
+            let claims = serde_json::from_str(claims).map_err(|e| format!("bad JSON: {e}"))?;
+            Ok(Expectation::Question { sid: sid.to_owned(), claims })
         }
         "names" => {
             let mut words = text.split_whitespace().map(str::to_owned);

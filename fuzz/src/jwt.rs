@@ -63,7 +63,7 @@ pub fn jwt(data: &[u8]) {
         now,
     };
     let config = AuthConfig::new(Method::Operator(Arc::clone(&keys.trust)));
-    if let Ok(identity) = authenticate(&config, &attempt, &Book(Arc::new(account))) {
+    if let Ok(identity) = authenticate(&config, &attempt, &Book(Arc::new(account))).settled() {
         assert!(is_bearer, "nothing was signed");
         assert_eq!(identity.account.as_str(), keys.account.public());
     }

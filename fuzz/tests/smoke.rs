@@ -18,6 +18,16 @@ fn batch() {
 }
 
 #[test]
+fn callout() {
+    smoke("callout", myelin_fuzz::callout);
+}
+
+#[test]
+fn permissions() {
+    smoke("permissions", myelin_fuzz::permissions);
+}
+
+#[test]
 fn client_parser() {
     smoke("client_parser", myelin_fuzz::client_parser);
 }

@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::callout::{self, Question};
 use crate::certificate::ClientCertificate;
 use crate::config::{AuthConfig, Method, NkeyUser, User, Users};
 use crate::credentials::{ConnectionType, Credentials};
 use crate::identity::Identity;
 use crate::operator::{self, Accounts, ClaimsFault};
+use crate::proxy::Proxied;
 use crate::secret::{Secret, StoredSecret};
 use crate::signature::{is_signed, signature_of};
 
@@ -48,6 +50,16 @@ pub enum Reject {
     SignatureWrong,
     /// The token lets nobody in.
     Claims(ClaimsFault),
+    /// The signature of a proxy is not by one that is trusted.
+    ProxyNotTrusted,
+    /// The user must come through a trusted proxy.
+    ProxyRequired,
+    /// A callout service lets the user in only through a trusted proxy, or was asked about one who must come so.
+    AnswerNeedsProxy,
+    /// What a callout service answered lets nobody in, for this reason.
+    Callout(String),
+    /// A callout service did not answer in time: the account in which it was asked.
+    Unanswered(String),
 }
 
 impl Reject {
@@ -61,6 +73,18 @@ impl Reject {
     #[must_use]
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Claims(fault) if fault.is_error())
+    }
+
+    /// Whether that line is a warning.
+    #[must_use]
+    pub fn is_warning(&self) -> bool {
+        matches!(self, Self::Callout(_) | Self::AnswerNeedsProxy)
+    }
+
+    /// Whether that line is about a callout service and not about the connection. Compat: it does not name that.
+    #[must_use]
+    pub fn is_about_service(&self) -> bool {
+        matches!(self, Self::Callout(_) | Self::AnswerNeedsProxy | Self::Unanswered(_))
     }
 }
 
@@ -81,31 +105,95 @@ impl fmt::Display for Reject {
             Self::SignatureEncoding => f.write_str("Signature not valid base64"),
             Self::SignatureWrong => f.write_str("Signature not verified"),
             Self::Claims(fault) => fault.fmt(f),
+            Self::ProxyNotTrusted => f.write_str("proxy is not trusted"),
+            Self::ProxyRequired => f.write_str("proxy connection required"),
+            Self::AnswerNeedsProxy => f.write_str("Proxy connection required"),
+            Self::Callout(why) => f.write_str(why),
+            Self::Unanswered(account) => {
+                write!(f, "Authorization callout response not received in time on account {account:?}")
+            }
         }
     }
 }
 
 impl std::error::Error for Reject {}
 
-/// Says who makes this attempt. `accounts` knows the tokens of accounts, where users come with tokens.
+/// What is known at once.
+#[derive(Debug)]
+pub enum Decision {
+    /// Who it is, or that it is nobody.
+    Settled(Result<Identity, Reject>),
+    /// A service decides.
+    Ask(Box<Question>),
+}
+
+impl Decision {
+    /// Who is let in without asking. Whoever must be asked about is not.
+    ///
+    /// # Errors
+    /// If the credentials are not those of anybody who may connect in this way.
+    pub fn settled(self) -> Result<Identity, Reject> {
+        match self {
+            Self::Settled(outcome) => outcome,
+            Self::Ask(question) => Err(Reject::Unanswered(question.account().as_str().to_owned())),
+        }
+    }
+}
+
+/// Says who makes this attempt, or that a service must be asked. `accounts` knows the tokens of accounts, where users come
+/// with tokens.
 ///
 /// May take long where [`AuthConfig::is_slow`] says so.
-///
-/// # Errors
-/// If the credentials are not those of anybody who may connect in this way.
-pub fn authenticate(
+pub fn authenticate(config: &AuthConfig, attempt: &Attempt<'_>, accounts: &dyn Accounts) -> Decision {
+    let signature = attempt.credentials.proxy_signature.as_deref();
+    let proxy = match Proxied::of(&config.proxies, signature, attempt.nonce) {
+        Ok(proxy) => proxy,
+        // Compat: safer than the reference, which lets a callout decide as if the proxy were trusted.
+        Err(reject) => return Decision::Settled(Err(reject)),
+    };
+    let is_proxied = proxy.is_trusted();
+    let outcome = by_method(config, attempt, is_proxied, accounts);
+    if let Err(Reject::ProxyRequired | Reject::Claims(ClaimsFault::ProxyRequired)) = outcome {
+        return Decision::Settled(Err(Reject::ProxyRequired));
+    }
+    let claims = outcome.as_ref().ok().and_then(|identity| identity.claims.clone());
+    let asked = match (&config.method, &claims) {
+        (Method::Operator(_), Some(user)) => callout::of_account(user.account(), user.subject()),
+        // Compat: the reference asks about those too, in an account where nobody can answer.
+        (Method::Operator(_), None) => None,
+        _ => callout::configured(config, attempt, outcome.as_ref().ok().map(|identity| &identity.account)),
+    };
+    if let Some(asked) = asked {
+        let needs_proxy = config.named(attempt).needs_proxy(config);
+        let question = Question::new(asked, attempt, claims.as_deref(), needs_proxy, proxy);
+        return Decision::Ask(Box::new(question));
+    }
+    Decision::Settled(outcome.map(|identity| {
+        let identity = Identity { proxy: proxy.key(), ..identity };
+        match config.callout.as_ref().map(|callout| &callout.account) {
+            Some(account) => identity.guarded(account),
+            None => identity.guarded_by_token(),
+        }
+    }))
+}
+
+fn by_method(
     config: &AuthConfig,
     attempt: &Attempt<'_>,
+    is_proxied: bool,
     accounts: &dyn Accounts,
 ) -> Result<Identity, Reject> {
-    match &config.method {
-        Method::Operator(trust) => operator::by_claims(trust, accounts, attempt),
+    let outcome = match &config.method {
+        Method::Operator(trust) => return operator::by_claims(trust, accounts, attempt, is_proxied),
         Method::Users(users) if users.have_nkeys() => match nkey_user(config, users, attempt.credentials)? {
             Some(user) => by_nkey(config, user, attempt),
             None => by_secret(config, attempt.credentials, attempt.via),
         },
         _ => by_secret(config, attempt.credentials, attempt.via),
-    }
+    };
+    // Asked last, so that names cannot be probed by time.
+    let needs_proxy = !is_proxied && config.named(attempt).needs_proxy(config);
+    if needs_proxy { Err(Reject::ProxyRequired) } else { outcome }
 }
 
 /// Says who somebody is that says nothing before it begins to work.
@@ -119,11 +207,14 @@ pub(crate) fn anonymous(
 ) -> Result<Identity, Reject> {
     match &config.method {
         Method::Operator(_) => Err(Reject::Missing),
+        // Compat: the reference asks its service also about who does not say CONNECT. Here everybody has to.
+        _ if config.callout.is_some() => Err(Reject::Missing),
         Method::Users(users) if config.maps(via) => {
             let silent = config.no_auth_user().filter(|user| user.connection_types.allow(via));
             silent.ok_or(Reject::Missing)?;
             by_certificate(users, &Credentials { certificate, ..Credentials::default() }, via)
         }
+        _ if config.no_auth_user().is_some_and(|user| user.proxy_required) => Err(Reject::ProxyRequired),
         _ => by_secret(config, &Credentials::default(), via),
     }
 }
@@ -289,6 +380,7 @@ mod tests {
             account: AccountName::new("A"),
             permissions: None,
             connection_types: [].into_iter().collect(),
+            proxy_required: false,
         }
     }
 
@@ -309,7 +401,7 @@ mod tests {
             peer: [127, 0, 0, 1].into(),
             now: SystemTime::UNIX_EPOCH,
         };
-        authenticate(config, &attempt, &())
+        authenticate(config, &attempt, &()).settled()
     }
 
     const NONCE: &str = "a-nonce-of-ours";
@@ -569,6 +661,7 @@ mod tests {
             account: AccountName::new(account),
             permissions: None,
             connection_types: ConnectionTypes::default(),
+            proxy_required: false,
         }
     }
 
@@ -621,7 +714,8 @@ mod tests {
             peer: [127, 0, 0, 1].into(),
             now: SystemTime::UNIX_EPOCH,
         };
-        assert_eq!(authenticate(&config, &attempt, &()).err(), Some(Reject::SignatureWrong));
+        let outcome = authenticate(&config, &attempt, &()).settled();
+        assert_eq!(outcome.err(), Some(Reject::SignatureWrong));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::authenticate::anonymous;
+use crate::authenticate::{Attempt, anonymous};
+use crate::callout::Callout;
 use crate::certificate::{ClientCertificate, Subjects};
 use crate::credentials::{ConnectionType, ConnectionTypes, Credentials};
 use crate::identity::{AccountName, Identity};
@@ -26,6 +27,12 @@ pub struct AuthConfig {
     /// The ways in on which users are those that their certificates name (`verify_and_map`). Only
     /// [`Method::Users`] heeds it.
     pub maps_certificates: Vec<ConnectionType>,
+    /// The service that decides about everybody whom it does not leave out.
+    pub callout: Option<Arc<Callout>>,
+    /// Public keys of proxies whose word about their clients counts.
+    pub proxies: Arc<[String]>,
+    /// The single user, and whoever has the token, must come through one of them.
+    pub proxy_required: bool,
     /// The rules for WebSocket, where those are others.
     pub websocket: Option<Box<AuthConfig>>,
 }
@@ -74,6 +81,8 @@ pub struct User {
     pub permissions: Option<Arc<Permissions>>,
     /// The ways in that it may take.
     pub connection_types: ConnectionTypes,
+    /// It must come through a trusted proxy.
+    pub proxy_required: bool,
 }
 
 /// One configured user who has a key instead of a password.
@@ -87,6 +96,39 @@ pub struct NkeyUser {
     pub permissions: Option<Arc<Permissions>>,
     /// The ways in that it may take.
     pub connection_types: ConnectionTypes,
+    /// It must come through a trusted proxy.
+    pub proxy_required: bool,
+}
+
+/// Of whom credentials speak, whether or not they prove it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Named<'a> {
+    Nkey(&'a NkeyUser),
+    User(&'a User),
+    /// The only one.
+    Single(&'a str),
+    Nobody,
+}
+
+impl<'a> Named<'a> {
+    /// Its name or public key.
+    pub(crate) fn id(self) -> Option<&'a str> {
+        match self {
+            Self::Nkey(user) => Some(&user.nkey),
+            Self::User(user) => Some(&user.name),
+            Self::Single(name) => Some(name),
+            Self::Nobody => None,
+        }
+    }
+
+    /// Whether it must come through a trusted proxy.
+    pub(crate) fn needs_proxy(self, config: &AuthConfig) -> bool {
+        match self {
+            Self::Nkey(user) => user.proxy_required,
+            Self::User(user) => user.proxy_required,
+            Self::Single(_) | Self::Nobody => config.proxy_required && config.is_protected(),
+        }
+    }
 }
 
 impl Users {
@@ -150,6 +192,9 @@ impl AuthConfig {
             no_auth_user: None,
             no_auth_user_implied: false,
             maps_certificates: Vec::new(),
+            callout: None,
+            proxies: Arc::default(),
+            proxy_required: false,
             websocket: None,
         }
     }
@@ -166,6 +211,11 @@ impl AuthConfig {
     /// Whether a connection must authenticate at all, be it as the `no_auth_user`.
     #[must_use]
     pub fn required(&self) -> bool {
+        self.is_protected() || self.callout.is_some()
+    }
+
+    /// Whether a CONNECT must bring anything.
+    fn is_protected(&self) -> bool {
         !matches!(self.method, Method::Open)
     }
 
@@ -190,6 +240,10 @@ impl AuthConfig {
     /// takes where an account has to be asked for.
     #[must_use]
     pub fn is_slow(&self, credentials: &Credentials, via: ConnectionType) -> bool {
+        let has_proxy = !self.proxies.is_empty() && credentials.proxy_signature.is_some();
+        if self.callout.is_some() || has_proxy {
+            return true;
+        }
         match &self.method {
             Method::Operator(_) => true,
             Method::Users(users) if users.have_nkeys() && credentials.nkey().is_some() => {
@@ -228,6 +282,9 @@ impl AuthConfig {
     /// Whether clients must be given something to sign.
     #[must_use]
     pub fn needs_nonce(&self) -> bool {
+        if !self.proxies.is_empty() {
+            return true;
+        }
         match &self.method {
             Method::Operator(_) => true,
             Method::Users(users) => users.have_nkeys(),
@@ -257,6 +314,31 @@ impl AuthConfig {
             Method::Users(users) => users.get(self.no_auth_user.as_deref()?),
             _ => None,
         }
+    }
+
+    /// Of whom the credentials speak.
+    pub(crate) fn named(&self, attempt: &Attempt<'_>) -> Named<'_> {
+        let (credentials, via) = (attempt.credentials, attempt.via);
+        let users = match &self.method {
+            Method::Users(users) => users,
+            Method::SingleUser { name, .. } if credentials.user() == Some(name) => {
+                return Named::Single(name);
+            }
+            _ => return Named::Nobody,
+        };
+        let stands_in = || credentials.is_anonymous().then(|| self.no_auth_user.as_deref()).flatten();
+        if let Some(user) = credentials.nkey().or_else(stands_in).and_then(|key| users.by_nkey(key)) {
+            return Named::Nkey(user);
+        }
+        if credentials.nkey().is_some() && users.have_nkeys() {
+            return Named::Nobody;
+        }
+        let user = if self.maps(via) {
+            credentials.certificate.as_ref().and_then(|certificate| certificate.find(users, via).0)
+        } else {
+            credentials.user().or_else(stands_in).and_then(|name| users.get(name))
+        };
+        user.map_or(Named::Nobody, Named::User)
     }
 
     /// The secret that the credentials would be compared with.

@@ -20,6 +20,8 @@ pub struct Credentials {
     pub nkey: Option<String>,
     /// `sig`: over the nonce, for `jwt` and `nkey`.
     pub sig: Option<String>,
+    /// `proxy_sig`: over the nonce, by the proxy through which the client came.
+    pub proxy_signature: Option<String>,
     /// The certificate that the client has shown in its handshake.
     pub certificate: Option<Arc<ClientCertificate>>,
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::callout::{self, Answered};
 use crate::config::{NkeyUser, User};
 use crate::credentials::Credentials;
 use crate::operator::ClaimedUser;
@@ -57,9 +58,32 @@ pub struct Identity {
     pub issuer_key: Option<String>,
     /// Who came with a token.
     pub claims: Option<Arc<ClaimedUser>>,
+    /// The public key of the trusted proxy through which it came.
+    pub proxy: Option<Box<str>>,
+    /// Who was let in by a callout service.
+    pub answered: Option<Arc<Answered>>,
 }
 
 impl Identity {
+    /// The same, who cannot ask a callout service in the server's stead if it is in that service's account.
+    pub(crate) fn guarded(self, account: &AccountName) -> Self {
+        if self.account != *account {
+            return self;
+        }
+        let permissions = Permissions::without(self.permissions.as_deref(), callout::SUBJECT);
+        Self { permissions: Some(Arc::new(permissions)), ..self }
+    }
+
+    /// The same for who came with a token, if its account has a service.
+    pub(crate) fn guarded_by_token(self) -> Self {
+        let rules = self.claims.as_ref().map(|user| &user.account().claims().nats.authorization);
+        if rules.is_none_or(|rules| rules.auth_users.is_empty()) {
+            return self;
+        }
+        let account = self.account.clone();
+        self.guarded(&account)
+    }
+
     /// Somebody in the global account who may do everything, shown as what they call themselves.
     pub(crate) fn global(credentials: &Credentials) -> Self {
         let token = credentials.token.as_ref().filter(|token| !token.is_empty());
@@ -70,6 +94,8 @@ impl Identity {
             permissions: None,
             issuer_key: None,
             claims: None,
+            proxy: None,
+            answered: None,
         }
     }
 
@@ -81,6 +107,8 @@ impl Identity {
             permissions: user.permissions.clone(),
             issuer_key: None,
             claims: None,
+            proxy: None,
+            answered: None,
         }
     }
 
@@ -92,6 +120,8 @@ impl Identity {
             permissions: user.permissions.clone(),
             issuer_key: Some(user.account.as_str().to_owned()),
             claims: None,
+            proxy: None,
+            answered: None,
         }
     }
 }

@@ -5,9 +5,10 @@
 //! [`ReplyGrants`] is passed in.
 //!
 //! Who comes with a token is let in through [`operator`], which reads it with [`jwt`]; who comes with a certificate may be
-//! the user that it names ([`ClientCertificate`]). Absent, behind the same seams: auth callout.
+//! the user that it names ([`ClientCertificate`]); and a service may be asked about everybody else ([`callout`]).
 
 mod authenticate;
+pub mod callout;
 mod certificate;
 mod config;
 mod credentials;
@@ -16,14 +17,16 @@ mod identity;
 pub mod jwt;
 pub mod operator;
 mod permissions;
+mod proxy;
 mod replies;
 mod rules;
+mod seal;
 mod secret;
 mod signature;
 #[cfg(test)]
 mod twin;
 
-pub use authenticate::{Attempt, Reject, authenticate};
+pub use authenticate::{Attempt, Decision, Reject, authenticate};
 pub use certificate::{ClientCertificate, Tried};
 pub use config::{AuthConfig, Method, NkeyUser, User, Users};
 pub use credentials::{ConnectionType, ConnectionTypes, Credentials};
@@ -32,5 +35,6 @@ pub use identity::{AccountName, Identity};
 pub use permissions::{Permissions, ResponseRule, SubjectRules};
 pub use replies::ReplyGrants;
 pub use rules::InvalidRule;
+pub use seal::{CurveKey, SealFault};
 pub use secret::{Secret, StoredSecret};
 pub use signature::{KeyPair, is_signed};

@@ -109,6 +109,14 @@ impl Permissions {
         Some(Self { publish, subscribe, responses: responses.map(ResponseRule::of_claims) })
     }
 
+    /// What is left of `own` (`None` is everything) when nothing may be published to `subject`.
+    pub(crate) fn without(own: Option<&Self>, subject: &str) -> Self {
+        let all = || Self { publish: Direction::all(), subscribe: Direction::all(), responses: None };
+        let mut left = own.cloned().unwrap_or_else(all);
+        left.publish.deny.deny_also(subject);
+        left
+    }
+
     /// Whether a message may be published to `subject` without being a response.
     ///
     /// Where this says no and there are [`responses`](Self::responses), the connection's
@@ -146,6 +154,10 @@ impl Permissions {
 }
 
 impl Direction {
+    fn all() -> Self {
+        Self { allow: None, deny: Rules::default() }
+    }
+
     fn compile(
         rules: Option<SubjectRules>,
         compile: impl Fn(&[String]) -> Result<Rules, InvalidRule>,

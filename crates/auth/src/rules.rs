@@ -43,6 +43,11 @@ struct QueueRule {
 }
 
 impl Rules {
+    /// One subject more, which is one.
+    pub(crate) fn deny_also(&mut self, subject: &str) {
+        self.add_pattern(subject.as_bytes().into());
+    }
+
     /// Rules that are patterns only.
     pub(crate) fn of_patterns(texts: &[String]) -> Result<Self, InvalidRule> {
         let mut rules = Self::default();

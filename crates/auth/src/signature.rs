@@ -6,6 +6,7 @@ use std::fmt;
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use myelin_stdx::digits::{self, BASE64, BASE64_URL};
+use myelin_stdx::id;
 use myelin_stdx::nkey::{self, Role};
 
 /// Whether `signature` over `message` is by the owner of the public nkey `key`. Takes some 50 us.
@@ -32,6 +33,17 @@ pub struct KeyPair {
 }
 
 impl KeyPair {
+    /// A new one that nobody can guess.
+    ///
+    /// # Panics
+    /// For the role of curve keys, which do not sign.
+    #[must_use]
+    pub fn random(role: Role) -> Self {
+        let mut seed = [0; 32];
+        id::fill(&mut seed);
+        Self::from_bytes(role, &seed).expect("every 32 bytes are a seed of who signs")
+    }
+
     /// From the text of a seed.
     #[must_use]
     pub fn from_seed(text: &str) -> Option<Self> {

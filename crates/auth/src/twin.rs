@@ -3,8 +3,10 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
 
-use crate::{Permissions, SubjectRules};
+use crate::{Permissions, ReplyGrants, ResponseRule, SubjectRules};
 
 /// Whether `pattern` matches `subject`, by recursion over tokens taken literally.
 fn reaches(pattern: &[&str], subject: &[&str]) -> bool {
@@ -123,5 +125,79 @@ proptest! {
                 }
             }
         }
+    }
+
+    /// With `allow_responses` nothing is allowed that is not listed, and deny wins there as well.
+    #[test]
+    fn responses_leave_only_what_is_listed(rules in rules(pattern().boxed()), ways in 0..3_u8) {
+        let responses = Some(ResponseRule::default());
+        let given = (ways > 0).then(|| rules.clone());
+        let permissions = Permissions::new(given.clone(), None, responses).unwrap();
+        let rules = given.unwrap_or_default();
+        for subject in universe() {
+            let listed = plain(&rules.allow, &subject) && !plain(&rules.deny, &subject);
+            prop_assert_eq!(permissions.can_publish(subject.as_bytes()), listed, "{}", subject);
+            prop_assert!(permissions.can_subscribe(subject.as_bytes(), None), "{}", subject);
+        }
+    }
+
+    /// A subject more that is denied takes that subject away and nothing else.
+    #[test]
+    fn what_is_left_without_a_subject(rules in rules(pattern().boxed()), away in "[ab]\\.[ab]", open in any::<bool>()) {
+        let own = (!open).then(|| Permissions::new(Some(rules.clone()), Some(rules), None).unwrap());
+        let left = Permissions::without(own.as_ref(), &away);
+        for subject in universe() {
+            let bytes = subject.as_bytes();
+            let before = own.as_ref().is_none_or(|own| own.can_publish(bytes));
+            prop_assert_eq!(left.can_publish(bytes), before && subject != away, "{}", subject);
+            let before = own.as_ref().is_none_or(|own| own.can_subscribe(bytes, None));
+            prop_assert_eq!(left.can_subscribe(bytes, None), before, "{}", subject);
+        }
+    }
+
+    /// Grants beside a list that is never pruned.
+    #[test]
+    fn grants_agree_with_the_twin(
+        max in proptest::option::of(1..4_u32),
+        ttl in proptest::option::of(1..5_u64),
+        steps in vec((0..3_u8, 0..3_u8), 0..60),
+    ) {
+        let rule = ResponseRule { max: max.and_then(NonZeroU32::new), ttl: ttl.map(Duration::from_secs) };
+        let mut now = Instant::now();
+        let mut grants = ReplyGrants::new(rule, now);
+        let mut twin = Granted { rule, list: Vec::new() };
+        for (step, reply) in steps {
+            let reply = [b'r', reply];
+            match step {
+                0 => now += Duration::from_secs(1),
+                1 => {
+                    grants.grant(&reply, now);
+                    if !twin.may_publish(&reply, now) {
+                        twin.list.push((reply.to_vec(), now, 0));
+                    }
+                }
+                _ => prop_assert_eq!(grants.may_publish(&reply, now), twin.may_publish(&reply, now)),
+            }
+        }
+    }
+}
+
+/// Replies with when they were granted and how often they were used.
+struct Granted {
+    rule: ResponseRule,
+    list: Vec<(Vec<u8>, Instant, u32)>,
+}
+
+impl Granted {
+    fn may_publish(&mut self, reply: &[u8], now: Instant) -> bool {
+        let Some(at) = self.list.iter().position(|(known, ..)| known == reply) else { return false };
+        let (_, given, used) = &mut self.list[at];
+        *used += 1;
+        let is_spent = self.rule.max.is_some_and(|max| *used > max.get());
+        if is_spent || self.rule.ttl.is_some_and(|ttl| now.duration_since(*given) > ttl) {
+            self.list.remove(at);
+            return false;
+        }
+        true
     }
 }

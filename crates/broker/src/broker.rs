@@ -1,6 +1,7 @@
 //! What all shards share: accounts, the rules of authentication, who is connected, counters.
 
 use crate::account::Account;
+use crate::callout::Callouts;
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, NextDirectory, SetupError};
 use crate::ended::{ClosedConn, PastTraffic};
@@ -31,6 +32,7 @@ pub struct Broker {
     settings: ArcSwap<Settings>,
     directory: ArcSwap<Directory>,
     pub(crate) trusted: OnceLock<TrustedAccounts>,
+    pub(crate) callouts: OnceLock<Arc<Callouts>>,
     info: RwLock<Info>,
     pub(crate) registry: Registry,
     commons: Arc<Commons>,
@@ -97,6 +99,7 @@ impl Broker {
             settings: ArcSwap::from_pointee(settings),
             directory: ArcSwap::from_pointee(directory),
             trusted: OnceLock::new(),
+            callouts: OnceLock::new(),
             info: RwLock::new(info),
             registry: Registry::default(),
             services: Conn::of_services(&commons),

@@ -11,8 +11,10 @@ use crate::subscription::Subscription;
 use crate::traffic::Counter;
 use bytes::Bytes;
 use hashbrown::HashTable;
+use myelin_auth::callout::ClientTls;
 use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{ClientCertificate, ConnectionType, Permissions, ReplyGrants};
+use myelin_stdx::digits;
 use myelin_stdx::mem::{Accountant, Kind};
 use myelin_wire::error::CloseReason;
 use std::hash::BuildHasher;
@@ -74,6 +76,8 @@ pub struct ConnDetails {
     pub issuer_key: Option<String>,
     /// Who logged in with a token.
     pub claims: Option<Arc<ClaimedUser>>,
+    /// The public key of the trusted proxy through which it came.
+    pub proxy: Option<Box<str>>,
     /// The account's name.
     pub account: String,
     /// The last measured round trip.
@@ -93,8 +97,38 @@ pub struct TlsDetails {
     pub is_first: bool,
     /// What the peer has shown, its own certificate first.
     pub peer_certs: Vec<PeerCertificate>,
+    /// The same whole, in DER, up to the authority that vouches for it.
+    pub chain: Vec<Box<[u8]>>,
     /// What the first of them says of whose it is.
     pub certificate: Option<Arc<ClientCertificate>>,
+}
+
+impl TlsDetails {
+    /// What a callout service is told. Certificates that were not verified are not taken here.
+    pub(crate) fn for_callout(&self) -> ClientTls {
+        let chain: Vec<String> = self.chain.iter().map(|cert| pem(cert)).collect();
+        ClientTls {
+            version: self.version.to_owned(),
+            cipher: self.cipher_suite.clone(),
+            certs: Vec::new(),
+            verified_chains: if chain.is_empty() { Vec::new() } else { vec![chain] },
+        }
+    }
+}
+
+/// A certificate in PEM, as Go writes it.
+fn pem(der: &[u8]) -> String {
+    let mut digits = digits::encode(der, digits::BASE64);
+    digits.extend(std::iter::repeat_n('=', (4 - digits.len() % 4) % 4));
+    let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    let mut rest = digits.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(64));
+        text.extend([line, "\n"]);
+        rest = after;
+    }
+    text.push_str("-----END CERTIFICATE-----\n");
+    text
 }
 
 /// A certificate in the words of monitoring.

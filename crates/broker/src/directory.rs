@@ -6,7 +6,7 @@ use crate::exchange::AccountConfig;
 use myelin_auth::AuthConfig;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Where everybody is who is in no configured account.
 const GLOBAL_ACCOUNT: &str = "$G";
@@ -33,6 +33,8 @@ pub(crate) struct Directory {
     pub(crate) auth: Arc<AuthConfig>,
     accounts: HashMap<String, Arc<Account>>,
     system_account: Option<String>,
+    /// Accounts that were taken away and that somebody still holds: services, above all. One that comes back is the same.
+    gone: HashMap<String, Weak<Account>>,
     /// Ids are part of the keys of cached routes, so none is given twice.
     next_id: u32,
 }
@@ -53,6 +55,7 @@ impl Directory {
             auth: Arc::new(AuthConfig::open()),
             accounts: HashMap::new(),
             system_account: system_account.map(str::to_owned),
+            gone: HashMap::new(),
             next_id: 0,
         };
         Ok(empty.next(auth, accounts)?.take_effect())
@@ -78,6 +81,7 @@ impl Directory {
             auth: Arc::new(auth),
             accounts: HashMap::with_capacity(wanted.len()),
             system_account: self.system_account.clone(),
+            gone: self.gone.clone(),
             next_id: self.next_id,
         };
         let configs = wanted
@@ -85,12 +89,16 @@ impl Directory {
             .map(|(name, config)| (directory.add(name, &config, self.accounts.get(name)), config))
             .collect();
         let gone = self.accounts.iter().filter(|(name, _)| !directory.accounts.contains_key(*name));
-        let gone = gone.map(|(_, account)| Arc::clone(account)).collect();
+        let gone: Vec<_> = gone.map(|(_, account)| Arc::clone(account)).collect();
+        directory.gone.retain(|name, left| !directory.accounts.contains_key(name) && left.strong_count() > 0);
+        let left = gone.iter().map(|account| (account.name().to_owned(), Arc::downgrade(account)));
+        directory.gone.extend(left);
         Ok(NextDirectory { directory, configs, gone })
     }
 
     fn add(&mut self, name: &str, config: &AccountConfig, present: Option<&Arc<Account>>) -> Arc<Account> {
-        let account = present.cloned().unwrap_or_else(|| {
+        let returned = || self.gone.get(name).and_then(Weak::upgrade);
+        let account = present.cloned().or_else(returned).unwrap_or_else(|| {
             let is_system = self.system_account.as_deref() == Some(name);
             self.next_id += 1;
             Arc::new(Account::new(self.next_id - 1, is_system, config.clone()))
@@ -153,7 +161,14 @@ mod tests {
         assert!(Arc::ptr_eq(a, second.account("A").unwrap()) && Arc::ptr_eq(a, third.account("A").unwrap()));
         assert!(second.account("B").is_none() && second.account("$G").is_some());
         assert!(second.account("$SYS").unwrap().is_system());
-        assert_ne!(first.account("B").unwrap().id, third.account("B").unwrap().id);
+        // Who still holds an account that was taken away finds it again when it comes back.
+        let held = Arc::clone(first.account("B").unwrap());
+        assert!(Arc::ptr_eq(&held, third.account("B").unwrap()));
+        let fourth = third.next(AuthConfig::open(), &named(&["A"])).unwrap().take_effect();
+        let id = held.id;
+        drop((first, second, third, held));
+        let fifth = fourth.next(AuthConfig::open(), &named(&["A", "B"])).unwrap().take_effect();
+        assert_ne!(fifth.account("B").unwrap().id, id);
     }
 
     #[test]

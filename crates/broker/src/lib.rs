@@ -11,6 +11,7 @@
 mod account;
 mod answers;
 mod broker;
+mod callout;
 mod conn;
 mod directory;
 mod ended;
@@ -37,6 +38,7 @@ mod tests;
 
 pub use account::{Account, AccountLimits};
 pub use broker::Broker;
+pub use callout::Asking;
 pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, Sink, TlsDetails};
 pub use directory::{NextDirectory, SetupError};
 pub use ended::{ClosedConn, ClosedSub, PastTraffic};
@@ -51,7 +53,7 @@ pub use outbox::{Drained, Segment};
 pub use parcel::{Letter, Parcel};
 pub use server_info::Labels;
 pub use service::{Binding, Role, Service};
-pub use session::{AuthTask, Consumed, Greeting, Refreshed, Removal, Session, Verdict, Why};
+pub use session::{AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, Verdict, Why};
 pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;

@@ -5,13 +5,14 @@
 
 use crate::account::Account;
 use crate::broker::Broker;
+use crate::conn::lock;
 use crate::exchange::{self, AccountConfig};
 use crate::log::Level;
 use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
 use myelin_wire::error::CloseReason;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime};
 
 /// Where tokens of accounts are found.
@@ -31,6 +32,10 @@ pub struct TrustedAccounts {
     trust: Arc<Trust>,
     resolver: Arc<dyn Resolver>,
     entries: RwLock<HashMap<String, Entry>>,
+    /// Accounts that were taken away and that somebody still holds. One that comes back is the same.
+    gone: Mutex<HashMap<String, Weak<Account>>>,
+    /// By importer, when one of its activations begins or ends next.
+    turns: Mutex<HashMap<String, SystemTime>>,
     /// Held while a token is read and put into force, so that of two the later wins everywhere.
     changing: Mutex<()>,
     observer: OnceLock<Observer>,
@@ -56,6 +61,8 @@ impl TrustedAccounts {
             trust,
             resolver,
             entries: RwLock::default(),
+            gone: Mutex::default(),
+            turns: Mutex::default(),
             changing: Mutex::default(),
             observer: OnceLock::new(),
             next_id: AtomicU32::new(FIRST_ID),
@@ -111,7 +118,8 @@ impl TrustedAccounts {
     /// the system account.
     fn put(&self, key: &str, trusted: TrustedAccount, seat: Option<Arc<Account>>, now: SystemTime) -> Entry {
         let present = self.entry(key);
-        let account = present.map(|entry| entry.account).or(seat).unwrap_or_else(|| {
+        let returned = || lock(&self.gone).remove(key).and_then(|account| account.upgrade());
+        let account = present.map(|entry| entry.account).or(seat).or_else(returned).unwrap_or_else(|| {
             let id = self.next_id.fetch_add(1, Relaxed);
             Arc::new(Account::new(id, false, AccountConfig::named(key)))
         });
@@ -164,8 +172,11 @@ impl Broker {
 
     /// Forgets an account. Nobody is let into it any more; who is there is to be looked at.
     pub fn remove_account(&self, key: &str) {
-        if let Some(trusted) = self.trusted() {
-            trusted.write().remove(key);
+        let Some(trusted) = self.trusted() else { return };
+        if let Some(entry) = trusted.write().remove(key) {
+            let mut gone = lock(&trusted.gone);
+            gone.retain(|_, account| account.strong_count() > 0);
+            gone.insert(key.to_owned(), Arc::downgrade(&entry.account));
         }
     }
 
@@ -212,6 +223,28 @@ impl Broker {
                 .is_some_and(|exporter| exchange::is_activated(import, entry.trusted.key(), &exporter, now))
         });
         self.configure_account(&entry.account, config);
+        let Some(trusted) = self.trusted() else { return };
+        let key = entry.trusted.key();
+        match exchange::next_turn(&entry.trusted, now) {
+            Some(turn) => drop(lock(&trusted.turns).insert(key.to_owned(), turn)),
+            None => drop(lock(&trusted.turns).remove(key)),
+        }
+    }
+
+    /// Has imports begin and end whose activations have done so. To be called about once a second.
+    pub fn heed_activations(&self, now: SystemTime) {
+        let Some(trusted) = self.trusted() else { return };
+        if !lock(&trusted.turns).values().any(|&turn| turn <= now) {
+            return;
+        }
+        let _one = lock(&trusted.changing);
+        let due: Vec<String> = {
+            let mut turns = lock(&trusted.turns);
+            let due = turns.extract_if(|_, turn| *turn <= now);
+            due.map(|(key, _)| key).collect()
+        };
+        let due = due.iter().filter_map(|key| trusted.entry(key));
+        due.for_each(|entry| self.exchange(&entry, now));
     }
 
     /// Ends the connections of an account that are too many.
@@ -252,5 +285,9 @@ impl Broker {
 impl Accounts for Broker {
     fn account(&self, key: &str, now: SystemTime) -> Result<Arc<TrustedAccount>, String> {
         self.resolve(key, now)
+    }
+
+    fn is_configured(&self, name: &str) -> bool {
+        self.configured_account(name).is_some()
     }
 }

@@ -76,6 +76,11 @@ impl Flags {
         self.text(Flag::Signal)
     }
 
+    /// The configuration that a reload would read.
+    pub(crate) fn checks_reload(&self) -> Option<&str> {
+        self.text(Flag::CheckReload)
+    }
+
     /// The first argument that is no flag.
     pub(crate) fn word(&self) -> Option<&str> {
         self.words.first().map(String::as_str)

@@ -36,7 +36,7 @@ pub use host_port::advertised;
 pub use load::{Command, LoadError, Loaded, load, load_inspected, load_text};
 pub use options::Options;
 pub use redaction::redacted_args;
-pub use reload::{Bound, NotReloadable, changes};
+pub use reload::{Bound, CheckedChange, Effect, NotReloadable, changes, check_reload};
 pub use secret::Secret;
 pub use url::Url;
 pub use usage::{help_tls, usage};

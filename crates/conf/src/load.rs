@@ -58,6 +58,9 @@ pub enum Command {
     HelpTls,
     /// Print the version on standard output and exit 0.
     Version,
+    /// Print what a reload would do with each option that the second configuration has changed, and exit: see
+    /// [`check_reload`](crate::check_reload).
+    CheckReload(Box<[Loaded; 2]>),
     /// Send a signal to another server and exit. The text is that of `-sl`: `reload`, `stop=1234`.
     Signal(String),
 }
@@ -151,6 +154,14 @@ pub fn load_inspected(
     if let Some(command) = question(&flags).map_err(LoadError::Command)? {
         return Ok(command);
     }
+    if let Some(new) = flags.checks_reload() {
+        let Some(old) = flags.config_file() else {
+            let message = "must specify [-c, --config] option to check a reload";
+            return Err(LoadError::Command(message.to_owned()));
+        };
+        let load = |path| load_runnable(path, &flags, env, inspect);
+        return Ok(Command::CheckReload(Box::new([load(old)?, load(new)?])));
+    }
     let Some(path) = flags.config_file() else {
         if flags.asks_test() {
             let message = "must specify [-c, --config] option to check configuration file syntax";
@@ -168,6 +179,19 @@ pub fn load_inspected(
         }
         _ => run(&flags, loaded, inspect),
     }
+}
+
+/// A file with what the flags say beside it, such as a server would run with.
+fn load_runnable(
+    path: &str,
+    flags: &Flags,
+    env: Env<'_>,
+    inspect: InspectTls<'_>,
+) -> Result<Loaded, LoadError> {
+    let mut options = Options::default();
+    flags.apply(&mut options).map_err(LoadError::Command)?;
+    let loaded = load_file(path, options, false, env, inspect)?;
+    finished(flags, loaded, inspect)
 }
 
 /// What the command line asks for other than running or testing.
@@ -247,7 +271,12 @@ fn read(root: &Map, path: &str, mut options: Options, inspect: InspectTls<'_>) -
     Ok(Loaded { options, warnings, notes, missing, config_file: None, config_digest })
 }
 
-fn run(flags: &Flags, mut loaded: Loaded, inspect: InspectTls<'_>) -> Result<Command, LoadError> {
+fn run(flags: &Flags, loaded: Loaded, inspect: InspectTls<'_>) -> Result<Command, LoadError> {
+    Ok(Command::Run(Box::new(finished(flags, loaded, inspect)?)))
+}
+
+/// Flags over the file, both checked against each other.
+fn finished(flags: &Flags, mut loaded: Loaded, inspect: InspectTls<'_>) -> Result<Loaded, LoadError> {
     flags.apply(&mut loaded.options).map_err(LoadError::Command)?;
     flags.apply_combined(&mut loaded.options, inspect).map_err(LoadError::Command)?;
     loaded.options.check().map_err(LoadError::Command)?;
@@ -256,7 +285,7 @@ fn run(flags: &Flags, mut loaded: Loaded, inspect: InspectTls<'_>) -> Result<Com
     if !loaded.missing.is_empty() {
         return Err(LoadError::Missing(loaded.missing));
     }
-    Ok(Command::Run(Box::new(loaded)))
+    Ok(loaded)
 }
 
 impl Loaded {

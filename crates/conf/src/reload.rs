@@ -55,54 +55,130 @@ pub struct Bound {
 /// # Errors
 /// When an option changed that needs a restart: the first in the reference's order.
 pub fn changes(old: &Options, new: &Options, bound: Bound) -> Result<Vec<String>, NotReloadable> {
-    let mut changes = Changes { old, new, lines: Vec::new() };
-    changes.identity(bound.client)?;
-    changes.logging_levels()?;
-    changes.connections()?;
-    changes.security()?;
-    changes.protocol()?;
-    changes.websocket(bound.websocket)?;
-    changes.files()?;
-    changes.rest()?;
-    Ok(changes.lines)
+    let said = compare(old, new, bound);
+    said.into_iter().map(|change| change.told).collect()
+}
+
+/// What a reload would do about every option that is another in the new configuration, in the reference's order.
+pub fn check_reload(old: &Options, new: &Options, bound: Bound) -> Vec<CheckedChange> {
+    let said = compare(old, new, bound).into_iter().filter(|change| change.is_change);
+    said.map(|change| CheckedChange {
+        effect: change.effect,
+        text: match change.told {
+            Ok(line) => ["Reloaded: ", "Reload: ", "Reloaded "]
+                .iter()
+                .find_map(|begin| line.strip_prefix(begin))
+                .unwrap_or(&line)
+                .to_owned(),
+            Err(refusal) => refusal.to_string(),
+        },
+    })
+    .collect()
+}
+
+fn compare(old: &Options, new: &Options, bound: Bound) -> Vec<Change> {
+    let mut changes = Changes { old, new, said: Vec::new() };
+    changes.identity(bound.client);
+    changes.logging_levels();
+    changes.connections();
+    changes.security();
+    changes.protocol();
+    changes.websocket(bound.websocket);
+    changes.files();
+    changes.rest();
+    changes.said
+}
+
+/// What becomes of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It holds at once, and nobody notices.
+    Live,
+    /// It holds at once; clients whose login, place or number it concerns have to connect again.
+    Reconnect,
+    /// A reload is refused; the server must be started anew.
+    Restart,
+}
+
+impl Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Live => "live",
+            Self::Reconnect => "reconnect",
+            Self::Restart => "restart",
+        })
+    }
+}
+
+/// One change that a reload would meet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedChange {
+    /// What becomes of it.
+    pub effect: Effect,
+    /// What the log would say: the option with its new value, or the refusal.
+    pub text: String,
+}
+
+/// One thing that is told of a reload.
+struct Change {
+    effect: Effect,
+    /// Some lines are said in any case.
+    is_change: bool,
+    told: Result<String, NotReloadable>,
 }
 
 struct Changes<'o> {
     old: &'o Options,
     new: &'o Options,
-    lines: Vec<String>,
+    said: Vec<Change>,
 }
-
-type Checked = Result<(), NotReloadable>;
 
 impl Changes<'_> {
     /// An option that needs a restart.
-    fn fixed<T: PartialEq + Display>(&self, field: &'static str, get: impl Fn(&Options) -> T) -> Checked {
+    fn fixed<T: PartialEq + Display>(&mut self, field: &'static str, get: impl Fn(&Options) -> T) {
         let (old, new) = (get(self.old), get(self.new));
-        if old == new {
-            return Ok(());
+        if old != new {
+            self.refuse(NotReloadable::Field { field, old: old.to_string(), new: new.to_string() });
         }
-        Err(NotReloadable::Field { field, old: old.to_string(), new: new.to_string() })
+    }
+
+    fn refuse(&mut self, refusal: NotReloadable) {
+        self.said.push(Change { effect: Effect::Restart, is_change: true, told: Err(refusal) });
+    }
+
+    fn say(&mut self, line: String) {
+        self.say_of(Effect::Live, true, line);
+    }
+
+    fn say_of(&mut self, effect: Effect, is_change: bool, line: String) {
+        self.said.push(Change { effect, is_change, told: Ok(line) });
+    }
+
+    /// An option whose value is nobody's business, and that may end connections.
+    fn quiet_to_clients<T: PartialEq>(&mut self, line: &str, get: impl Fn(&Options) -> T) {
+        if get(self.old) != get(self.new) {
+            self.say_of(Effect::Reconnect, true, format!("Reloaded: {line}"));
+        }
     }
 
     /// An option that is changed in the running server.
     fn live<T: PartialEq + Display>(&mut self, name: &str, get: impl Fn(&Options) -> T) {
         let (old, new) = (get(self.old), get(self.new));
         if old != new {
-            self.lines.push(format!("Reloaded: {name} = {new}"));
+            self.say(format!("Reloaded: {name} = {new}"));
         }
     }
 
     /// An option that is changed in the running server and whose value is nobody's business.
     fn quiet<T: PartialEq>(&mut self, line: &str, get: impl Fn(&Options) -> T) {
         if get(self.old) != get(self.new) {
-            self.lines.push(format!("Reloaded: {line}"));
+            self.say(format!("Reloaded: {line}"));
         }
     }
 
-    fn identity(&mut self, bound: u16) -> Checked {
-        self.fixed("ServerName", |o| text(o.server.name.as_ref()))?;
-        self.fixed("Host", |o| o.server.host.clone())?;
+    fn identity(&mut self, bound: u16) {
+        self.fixed("ServerName", |o| text(o.server.name.as_ref()));
+        self.fixed("Host", |o| o.server.host.clone());
         // A port that the system chose stays what it is.
         if self.new.server.port != Port::Random {
             let new = self.new.server.port.to_bind();
@@ -112,108 +188,115 @@ impl Changes<'_> {
             };
             if old != new {
                 let (old, new) = (old.to_string(), new.to_string());
-                return Err(NotReloadable::Field { field: "Port", old, new });
+                self.refuse(NotReloadable::Field { field: "Port", old, new });
             }
         }
         let advertise = |o: &Options| text(o.server.client_advertise.as_ref());
         if advertise(self.old) != advertise(self.new) {
             // Compat: a line that begins differently.
-            self.lines.push(format!("Reload: client_advertise = {}", advertise(self.new)));
+            self.say(format!("Reload: client_advertise = {}", advertise(self.new)));
         }
-        Ok(())
     }
 
-    fn logging_levels(&mut self) -> Checked {
+    fn logging_levels(&mut self) {
         self.live("trace", |o| o.logging.trace);
         self.live("debug", |o| o.logging.debug);
         self.live("trace_verbose", |o| o.logging.trace_verbose);
         self.live("trace_headers", |o| o.logging.trace_headers);
-        self.fixed("NoHeaderSupport", |o| o.limits.no_header_support)?;
+        self.fixed("NoHeaderSupport", |o| o.limits.no_header_support);
         self.live("logtime", |o| o.logging.logtime);
         self.live("logtime_utc", |o| o.logging.logtime_utc);
-        Ok(())
     }
 
-    fn connections(&mut self) -> Checked {
-        self.live("max_connections", |o| max_connections(&o.limits));
-        self.fixed("MaxSubs", |o| o.limits.max_subscriptions.unwrap_or(0))?;
-        self.fixed("MaxSubTokens", |o| o.limits.max_sub_tokens.map_or(0, std::num::NonZero::get))
+    fn connections(&mut self) {
+        let max = |o: &Options| max_connections(&o.limits);
+        if max(self.old) != max(self.new) {
+            let is_less = self.new.limits.max_connections < self.old.limits.max_connections;
+            let effect = if is_less { Effect::Reconnect } else { Effect::Live };
+            self.say_of(effect, true, format!("Reloaded: max_connections = {}", max(self.new)));
+        }
+        self.fixed("MaxSubs", |o| o.limits.max_subscriptions.unwrap_or(0));
+        self.fixed("MaxSubTokens", |o| o.limits.max_sub_tokens.map_or(0, std::num::NonZero::get));
     }
 
-    fn security(&mut self) -> Checked {
+    fn security(&mut self) {
         // Compat: said in any case, for the reference cannot tell.
-        self.lines.push("Reloaded: authorization users".to_owned());
-        self.lines.push("Reloaded: accounts".to_owned());
-        self.no_auth_user()?;
-        self.fixed("SystemAccount", |o| text(o.accounts.configured_system_account.as_ref()))?;
-        self.fixed("NoSystemAccount", |o| o.accounts.no_system_account)?;
-        self.quiet("authorization username", |o| o.authorization.user.clone());
-        self.quiet("authorization password", |o| o.authorization.password.clone());
-        self.fixed("ProxyProtocol", |o| o.server.proxy_protocol)?;
-        self.quiet("authorization token", |o| o.authorization.token.clone());
-        Ok(())
+        let users = |o: &Options| {
+            let from = &o.authorization;
+            (from.users.clone(), from.nkeys.clone(), from.callout.clone(), from.proxy_required)
+        };
+        let are_others = users(self.old) != users(self.new);
+        self.say_of(Effect::Reconnect, are_others, "Reloaded: authorization users".to_owned());
+        let accounts = |o: &Options| (o.accounts.clone(), o.resolver.preload.clone());
+        let are_others = accounts(self.old) != accounts(self.new);
+        self.say_of(Effect::Reconnect, are_others, "Reloaded: accounts".to_owned());
+        self.no_auth_user();
+        self.fixed("SystemAccount", |o| text(o.accounts.configured_system_account.as_ref()));
+        self.fixed("NoSystemAccount", |o| o.accounts.no_system_account);
+        self.quiet_to_clients("authorization username", |o| o.authorization.user.clone());
+        self.quiet_to_clients("authorization password", |o| o.authorization.password.clone());
+        self.fixed("ProxyProtocol", |o| o.server.proxy_protocol);
+        self.quiet_to_clients("authorization token", |o| o.authorization.token.clone());
     }
 
     /// Compat: said whenever there is a block, for the files behind it may have changed.
-    fn tls(&mut self) -> Checked {
+    fn tls(&mut self) {
         self.live_as("tls timeout = ", |o| o.tls_timeout().as_secs_f64());
         let (old, new) = (self.old.tls.as_ref(), self.new.tls.as_ref());
         if old.is_some() || new.is_some() {
-            self.lines
-                .push(format!("Reloaded: tls = {}", if new.is_some() { "enabled" } else { "disabled" }));
+            let state = if new.is_some() { "enabled" } else { "disabled" };
+            self.say_of(Effect::Live, old != new, format!("Reloaded: tls = {state}"));
         }
         let pinned = |o: &Options| o.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default();
         if pinned(self.old) != pinned(self.new) {
-            self.lines.push(format!("Reloaded: {} pinned_certs", pinned(self.new).len()));
+            let line = format!("Reloaded: {} pinned_certs", pinned(self.new).len());
+            self.say_of(Effect::Reconnect, true, line);
         }
-        self.fixed("AllowNonTLS", |o| o.allow_non_tls)?;
+        self.fixed("AllowNonTLS", |o| o.allow_non_tls);
         let first = |o: &Options| o.tls.as_ref().map_or(HandshakeFirst::No, |tls| tls.handshake_first);
         self.live_as("Client TLS handshake first: ", |o| first(o) != HandshakeFirst::No);
         self.live_as("Client TLS handshake first fallback delay: ", |o| match first(o) {
             HandshakeFirst::Within(delay) => duration::format(delay),
             _ => duration::format(Duration::ZERO),
         });
-        Ok(())
     }
 
     fn live_as<T: PartialEq + Display>(&mut self, what: &str, get: impl Fn(&Options) -> T) {
         let (old, new) = (get(self.old), get(self.new));
         if old != new {
-            self.lines.push(format!("Reloaded: {what}{new}"));
+            self.say(format!("Reloaded: {what}{new}"));
         }
     }
 
     /// The user for clients without credentials may only disappear together with its name.
-    fn no_auth_user(&self) -> Checked {
+    fn no_auth_user(&mut self) {
         let name = |o: &Options| text(o.authorization.no_auth_user.as_ref());
         let gone = name(self.old);
         let is_gone = !gone.is_empty() && name(self.new).is_empty();
-        if is_gone && !self.new.authorization.users.iter().any(|user| user.name == gone) {
-            return Ok(());
+        if !is_gone || self.new.authorization.users.iter().any(|user| user.name == gone) {
+            self.fixed("NoAuthUser", name);
         }
-        self.fixed("NoAuthUser", name)
     }
 
-    fn protocol(&mut self) -> Checked {
+    fn protocol(&mut self) {
         self.live("ping_interval", |o| Shown(o.limits.ping_interval));
         self.live("ping_max", |o| o.limits.ping_max);
-        self.fixed("HTTPHost", |o| o.monitoring_host().to_owned())?;
-        self.fixed("HTTPPort", |o| o.monitoring.port.map_or(0, Port::to_number))?;
-        self.fixed("HTTPBasePath", |o| o.monitoring.shown_base_path().to_owned())?;
-        self.fixed("HTTPSPort", |o| o.monitoring.https_port.map_or(0, Port::to_number))?;
+        self.fixed("HTTPHost", |o| o.monitoring_host().to_owned());
+        self.fixed("HTTPPort", |o| o.monitoring.port.map_or(0, Port::to_number));
+        self.fixed("HTTPBasePath", |o| o.monitoring.shown_base_path().to_owned());
+        self.fixed("HTTPSPort", |o| o.monitoring.https_port.map_or(0, Port::to_number));
         self.live("authorization timeout", |o| o.auth_timeout().as_secs_f64());
         self.live("max_control_line", |o| o.limits.max_control_line);
         self.live("max_payload", |o| o.limits.shown_max_payload());
-        self.fixed("MaxPending", |o| o.limits.max_pending)?;
+        self.fixed("MaxPending", |o| o.limits.max_pending);
         if self.old.limits.no_fast_producer_stall != self.new.limits.no_fast_producer_stall {
             let not = if self.new.limits.no_fast_producer_stall { "not " } else { "" };
-            self.lines.push(format!("Reloaded: fast producers will {not}be stalled"));
+            self.say(format!("Reloaded: fast producers will {not}be stalled"));
         }
-        Ok(())
     }
 
     /// Compat: nothing but the certificates may change. The reference shows what did, passwords included.
-    fn websocket(&self, bound: Option<u16>) -> Checked {
+    fn websocket(&mut self, bound: Option<u16>) {
         let compared = |o: &Options| {
             let mut websocket = o.websocket.clone();
             websocket.tls = None;
@@ -227,66 +310,82 @@ impl Changes<'_> {
         if compared(self.old) == compared(self.new)
             && self.old.websocket.tls.is_some() == self.new.websocket.tls.is_some()
         {
-            return Ok(());
+            return;
         }
         let shown = |o: &Options| {
             let listener = &o.websocket.listener;
             format!("{{{} {}}}", listener.host, listener.port.map_or(0, Port::to_number))
         };
-        Err(NotReloadable::Field { field: "Websocket", old: shown(self.old), new: shown(self.new) })
+        self.refuse(NotReloadable::Field { field: "Websocket", old: shown(self.old), new: shown(self.new) });
     }
 
-    fn files(&mut self) -> Checked {
-        self.jetstream()?;
+    fn files(&mut self) {
+        self.jetstream();
         if self.new.server.pid_file.is_some() {
             self.live("pid_file", |o| path(o.server.pid_file.as_ref()));
         }
         self.live("ports_file_dir", |o| path(o.server.ports_file_dir.as_ref()));
         self.live("log_file", |o| path(o.logging.log_file.as_ref()));
-        self.fixed("LogSizeLimit", |o| o.logging.log_size_limit.unwrap_or(0))?;
-        self.fixed("LogMaxFiles", |o| o.logging.log_max_num.unwrap_or(0))?;
+        self.fixed("LogSizeLimit", |o| o.logging.log_size_limit.unwrap_or(0));
+        self.fixed("LogMaxFiles", |o| o.logging.log_max_num.unwrap_or(0));
         self.live("syslog", |o| o.logging.syslog);
         self.live("remote_syslog", |o| text(o.logging.remote_syslog.as_ref()));
-        Ok(())
     }
 
     /// Compat: safer than the reference, which logs the token that makes anybody its user.
-    fn operators(&mut self) -> Checked {
+    fn operators(&mut self) {
         let keys =
             |o: &Options| o.operators.list.iter().map(|operator| operator.key.clone()).collect::<Vec<_>>();
-        self.quiet("default_sentinel", |o| o.operators.default_sentinel.clone());
+        self.quiet_to_clients("default_sentinel", |o| o.operators.default_sentinel.clone());
         if self.old.operators.list.is_empty() {
-            self.fixed("TrustedKeys", |o| format!("[{}]", o.operators.trusted_keys.join(" ")))?;
+            self.fixed("TrustedKeys", |o| format!("[{}]", o.operators.trusted_keys.join(" ")));
         }
-        self.fixed("TrustedOperators", |o| format!("[{}]", keys(o).join(" ")))?;
+        self.fixed("TrustedOperators", |o| format!("[{}]", keys(o).join(" ")));
         let (old, new) = (&self.old.resolver.resolver, &self.new.resolver.resolver);
         if old == new {
-            return Ok(());
+            return;
         }
         let (old, new) = (resolver(old.as_ref()).to_owned(), resolver(new.as_ref()).to_owned());
-        Err(NotReloadable::Field { field: "AccountResolver", old, new })
+        self.refuse(NotReloadable::Field { field: "AccountResolver", old, new });
     }
 
-    fn rest(&mut self) -> Checked {
-        self.tls()?;
+    fn rest(&mut self) {
+        self.tls();
         self.live("write_deadline", |o| Shown(o.limits.write_deadline));
-        self.fixed("WriteTimeout", |o| o.limits.write_timeout.name())?;
-        self.fixed("MaxClosedClients", |o| o.limits.max_closed_clients)?;
-        self.fixed("LameDuckDuration", |o| Shown(o.server.lame_duck_duration))?;
-        self.fixed("LameDuckGracePeriod", |o| Shown(o.server.lame_duck_grace_period))?;
+        self.fixed("WriteTimeout", |o| o.limits.write_timeout.name());
+        self.fixed("MaxClosedClients", |o| o.limits.max_closed_clients);
+        self.fixed("LameDuckDuration", |o| Shown(o.server.lame_duck_duration));
+        self.fixed("LameDuckGracePeriod", |o| Shown(o.server.lame_duck_grace_period));
         self.live("max_traced_msg_len", |o| o.logging.max_traced_msg_len.unwrap_or(0));
         self.live("connect_error_reports", |o| o.logging.connect_error_reports);
         self.live("reconnect_error_reports", |o| o.logging.reconnect_error_reports);
-        self.operators()?;
+        self.operators();
         self.quiet("tags", |o| o.identity.tags.clone());
         self.quiet("metadata", |o| o.identity.metadata.clone());
-        self.fixed("FeatureFlags", |o| map(&o.identity.feature_flags.0))?;
+        self.fixed("FeatureFlags", |o| map(&o.identity.feature_flags.0));
         self.quiet("OCSP", |o| o.ocsp.stapling.clone());
         if self.old.ocsp.cache != self.new.ocsp.cache {
             // Compat: the other line that begins differently.
-            self.lines.push("Reloaded OCSP peer cache".to_owned());
+            self.say("Reloaded OCSP peer cache".to_owned());
         }
-        Ok(())
+        self.proxies();
+    }
+
+    /// Clients that came through a proxy which is trusted no more have to go.
+    fn proxies(&mut self) {
+        let (old, new) = (&self.old.proxies.trusted, &self.new.proxies.trusted);
+        let without = |keys: &[String], others: &[String]| {
+            let left = keys.iter().filter(|key| !others.contains(key));
+            left.map(|key| format!("{key:?}")).collect::<Vec<_>>().join(" ")
+        };
+        let (gone, added) = (without(old, new), without(new, old));
+        if !gone.is_empty() {
+            let line = format!("Reloaded: proxies trusted keys [{gone}] were removed");
+            self.say_of(Effect::Reconnect, true, line);
+        }
+        if !added.is_empty() {
+            self.say(format!("Reloaded: proxies trusted keys [{added}] were added"));
+        }
     }
 }
 
@@ -349,6 +448,34 @@ mod tests {
         let always = ["Reloaded: authorization users", "Reloaded: accounts"];
         let lines: Vec<_> = lines.iter().filter(|line| !always.contains(&line.as_str())).cloned().collect();
         Ok(lines.join("; "))
+    }
+
+    #[test]
+    fn a_check_tells_of_all_changes_what_becomes_of_them() {
+        let checked = |old: &str, new: &str| {
+            let told = check_reload(&options(old), &options(new), BOUND);
+            told.iter().map(|change| format!("{:<9} {}", change.effect, change.text)).collect::<Vec<_>>()
+        };
+        assert_eq!(checked("max_payload: 5", "max_payload: 5"), [""; 0]);
+        assert_eq!(
+            checked(
+                "max_connections: 9, authorization { users: [{user: a, password: b}] }",
+                "port: 5, max_payload: 5, max_connections: 8, max_pending: 2048, server_name: x, \
+                 authorization { users: [{user: a, password: c}] }",
+            ),
+            [
+                "restart   config reload not supported for ServerName: old=, new=x",
+                "restart   config reload not supported for Port: old=4222, new=5",
+                "reconnect max_connections = 8",
+                "reconnect authorization users",
+                "live      max_payload = 5",
+                "restart   config reload not supported for MaxPending: old=67108864, new=2048",
+            ]
+        );
+        assert_eq!(checked("max_connections: 8", "max_connections: 9"), ["live      max_connections = 9"]);
+        assert_eq!(checked("", "accounts { A {} }"), ["reconnect accounts"]);
+        let tls = "tls { cert_file: a, key_file: b }";
+        assert_eq!(checked(tls, tls), [""; 0]);
     }
 
     /// As nats-server 2.15.2 wrote them.

@@ -23,6 +23,8 @@ Server Options:
     -ms,--https_port <port>          Port for monitoring over HTTPS
     -c, --config <file>              Read a configuration file
     -t                               Check the configuration file and exit
+        --check-reload <file>        Say what a reload would do if this were the configuration file, and exit:
+                                     0 it would take it, 1 it could not read it, 2 a restart is needed
     -sl,--signal <signal>[=<pid>]    Signal a running server: ldm, stop, quit, term, reopen, reload
                                      <pid> is a process id, the path of a pid file, or the beginning of ids
                                      followed by *; without it the only server that runs is meant

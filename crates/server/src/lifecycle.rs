@@ -10,6 +10,7 @@ use crate::shard::{LOOKUPS, Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::tls::{ClientOffer, ClientTls};
 use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, resolver, setup, tls, websocket};
+use myelin_auth::callout::ServerKeys;
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, LoggingOptions, Options};
@@ -139,13 +140,14 @@ impl Server {
     fn start(loaded: Loaded, log: &Arc<Logger>, control: &Runtime) -> Result<Self, StartError> {
         let _inside = control.enter();
         let options = &loaded.options;
-        let id = myelin_stdx::id::server_id();
+        let keys = ServerKeys::random();
+        let id = keys.signing.public();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
         if let Some(path) = &options.server.pid_file {
             pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
         }
-        let broker = new_broker(options, id, name, log)?;
+        let broker = new_broker(options, keys, name, log)?;
         let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
@@ -304,14 +306,14 @@ impl Server {
 
 fn new_broker(
     options: &Options,
-    id: String,
+    keys: ServerKeys,
     name: String,
     log: &Arc<Logger>,
 ) -> Result<Arc<Broker>, StartError> {
     let settings = setup::settings(options);
     let auth = setup::auth(options).map_err(failed("invalid permissions"))?;
     let info = Info {
-        server_id: id,
+        server_id: keys.signing.public(),
         server_name: name,
         version: REFERENCE_VERSION.to_owned(),
         proto: 1,
@@ -320,7 +322,7 @@ fn new_broker(
         headers: settings.headers,
         max_payload: settings.max_payload,
         api_lvl: API_LEVEL,
-        xkey: myelin_stdx::id::curve_key(),
+        xkey: keys.curve.public(),
         ..Info::default()
     };
     let system = options.accounts.system_account();
@@ -328,6 +330,8 @@ fn new_broker(
     let accounts = setup::accounts(options).map_err(failed("mappings"))?;
     let broker = Broker::new(settings, auth, &accounts, system, info, sink).map_err(failed("accounts"))?;
     broker.set_labels(setup::labels(options));
+    broker.set_keys(keys);
+    setup::check_callout(options).iter().for_each(|complaint| log.error(complaint));
     Ok(broker)
 }
 

@@ -1,6 +1,10 @@
 //! `myelin-server`: the command line.
 
-use myelin_conf::{Command, LoadError, Loaded, help_tls, load_inspected, usage};
+use myelin_conf::options::Port;
+use myelin_conf::{
+    Bound, Command, Effect, LoadError, Loaded, check_reload as check_reload_of, help_tls, load_inspected,
+    usage,
+};
 use myelin_server::ReadAgain;
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -60,6 +64,7 @@ fn perform(command: Command, read_again: ReadAgain<'_>) -> ExitCode {
                 .iter()
                 .for_each(|option| complain(format_args!("myelin-server: would not start: {option}")));
         }
+        Command::CheckReload(pair) => return check_reload(&pair),
         Command::Signal(order) => return signal(&order),
         Command::Run(loaded) => {
             for warning in &loaded.warnings {
@@ -74,6 +79,23 @@ fn perform(command: Command, read_again: ReadAgain<'_>) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// What a server that runs with the first configuration would do with the second. Compat: there is no such thing there.
+fn check_reload([old, new]: &[Loaded; 2]) -> ExitCode {
+    new.warnings.iter().for_each(complain);
+    let port = |port: Option<Port>| port.map(Port::to_bind);
+    let bound = Bound {
+        client: old.options.server.port.to_bind(),
+        websocket: port(old.options.websocket.listener.port),
+    };
+    let changes = check_reload_of(&old.options, &new.options, bound);
+    if changes.is_empty() {
+        say("nothing changes");
+    }
+    changes.iter().for_each(|change| say(format_args!("{:<9}  {}", change.effect, change.text)));
+    let needs_restart = changes.iter().any(|change| change.effect == Effect::Restart);
+    if needs_restart { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
 fn signal(order: &str) -> ExitCode {

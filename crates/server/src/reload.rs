@@ -74,7 +74,13 @@ impl Server {
         let same_rules = old.authorization == AuthorizationOptions { timeout, ..new.authorization.clone() };
         let maps = |options: &Options| options.tls.as_ref().is_some_and(|tls| tls.verify_and_map);
         let same_operators = old.operators == new.operators && old.resolver == new.resolver;
-        if same_rules && same_operators && old.accounts == new.accounts && maps(old) == maps(new) {
+        let same_proxies = old.proxies == new.proxies;
+        if same_rules
+            && same_operators
+            && same_proxies
+            && old.accounts == new.accounts
+            && maps(old) == maps(new)
+        {
             return Ok(None);
         }
         let auth = setup::auth(new).map_err(|error| error.to_string())?;
@@ -142,6 +148,7 @@ impl Server {
         if let Some(next) = directory {
             self.broker.set_directory(next);
         }
+        setup::check_callout(new).iter().for_each(|complaint| self.log.error(complaint));
         self.broker.update_info(|info| info.max_payload = new.limits.max_payload);
         if new.limits.max_connections < old.limits.max_connections {
             let closed = self.broker.shed(new.limits.max_connections as usize);

@@ -4,6 +4,7 @@ mod accounts;
 
 pub(crate) use accounts::accounts;
 
+use myelin_auth::callout::Callout;
 use myelin_auth::operator::Trust;
 use myelin_auth::{
     AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, NkeyUser, Permissions,
@@ -55,8 +56,42 @@ pub(crate) fn labels(options: &Options) -> Labels {
 /// # Errors
 /// When a permission is no valid pattern; the configuration has checked that already.
 pub(crate) fn auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
-    let config = client_auth(options)?;
+    let config = AuthConfig {
+        callout: options.authorization.callout.as_ref().map(|from| Arc::new(callout(from))),
+        proxies: options.proxies.trusted.clone().into(),
+        proxy_required: options.authorization.proxy_required,
+        ..client_auth(options)?
+    };
     Ok(AuthConfig { websocket: websocket_auth(options, &config).map(Box::new), ..config })
+}
+
+fn callout(from: &options::AuthCalloutOptions) -> Callout {
+    Callout {
+        issuer: from.issuer.clone(),
+        account: AccountName::new(&from.account),
+        auth_users: from.auth_users.clone(),
+        xkey: from.xkey.clone(),
+        allowed_accounts: from.allowed_accounts.clone(),
+    }
+}
+
+/// What the operator should know of a callout that nobody can answer.
+pub(crate) fn check_callout(options: &Options) -> Vec<String> {
+    let Some(callout) = &options.authorization.callout else { return Vec::new() };
+    let from = &options.authorization;
+    let is_account = callout.account == options::GLOBAL_ACCOUNT
+        || options.accounts.system_account() == Some(callout.account.as_str())
+        || options.accounts.list.iter().any(|account| account.name == callout.account);
+    let is_user = |name: &String| {
+        let single = [&from.user, &options.websocket.authorization.user];
+        single.contains(&&Some(name.clone()))
+            || from.users.iter().any(|user| user.name == *name)
+            || from.nkeys.iter().any(|user| user.nkey == *name)
+    };
+    let account = format!("Authorization callout account {:?} not valid", callout.account);
+    let users = callout.auth_users.iter().filter(|name| !is_user(name));
+    let users = users.map(|name| format!("Authorization callout user {name:?} not valid: user not found"));
+    (!is_account).then_some(account).into_iter().chain(users).collect()
 }
 
 /// The rules for WebSocket, if its block has any of its own. Compat: then none of the clients' count, but for the users.
@@ -107,6 +142,7 @@ fn client_auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
             account: AccountName::global(),
             permissions: None,
             connection_types: ConnectionTypes::default(),
+            proxy_required: false,
         });
     }
     config.method = Method::Users(Users::new(users).with_nkeys(nkeys));
@@ -137,6 +173,7 @@ fn user(user: &options::UserOptions) -> Result<User, InvalidRule> {
         account: user.account.as_deref().map_or_else(AccountName::global, AccountName::new),
         permissions: user.permissions.as_ref().map(permissions).transpose()?.map(Arc::new),
         connection_types: user.connection_types.iter().copied().map(connection_type).collect(),
+        proxy_required: user.proxy_required,
     })
 }
 
@@ -146,6 +183,7 @@ fn nkey_user(user: &options::NkeyUserOptions) -> Result<NkeyUser, InvalidRule> {
         account: user.account.as_deref().map_or_else(AccountName::global, AccountName::new),
         permissions: user.permissions.as_ref().map(permissions).transpose()?.map(Arc::new),
         connection_types: user.connection_types.iter().copied().map(connection_type).collect(),
+        proxy_required: user.proxy_required,
     })
 }
 

@@ -25,6 +25,7 @@ pub struct Connect {
     pub jwt: String,
     pub nkey: String,
     pub sig: String,
+    pub proxy_sig: String,
     /// `account` is not empty.
     pub names_account: bool,
     pub new_account: bool,
@@ -50,6 +51,7 @@ impl Default for Connect {
             jwt: String::new(),
             nkey: String::new(),
             sig: String::new(),
+            proxy_sig: String::new(),
             names_account: false,
             new_account: false,
         }
@@ -95,6 +97,7 @@ impl Connect {
             "jwt" => set_text(&mut self.jwt, fields),
             "nkey" => set_text(&mut self.nkey, fields),
             "sig" => set_text(&mut self.sig, fields),
+            "proxy_sig" => set_text(&mut self.proxy_sig, fields),
             "account" => {
                 if let Some(Text(text)) = fields.next_value::<Option<Text>>()? {
                     self.names_account = !text.is_empty();
@@ -104,7 +107,7 @@ impl Connect {
             // Of no use to a client of this server: only their types are checked.
             "tls_required" => fields.next_value::<Option<bool>>().map(drop),
             "import" | "export" => fields.next_value::<Option<Map<String, Value>>>().map(drop),
-            "remote_account" | "proxy_sig" => fields.next_value::<Option<Text>>().map(drop),
+            "remote_account" => fields.next_value::<Option<Text>>().map(drop),
             // Skipped whatever it holds, at any depth, without recursion.
             _ => fields.next_value::<IgnoredAny>().map(drop),
         }

@@ -183,6 +183,8 @@ pub enum CloseReason {
     Revocation,
     /// The user must come through a trusted proxy.
     ProxyRequired,
+    /// Its proxy's signature is not by one that is trusted.
+    ProxyNotTrusted,
     /// Queued more than `max_pending` bytes.
     SlowConsumerPendingBytes,
     /// A write made no progress within `write_deadline`.
@@ -229,6 +231,7 @@ impl CloseReason {
             Self::AuthenticationExpired => "Authentication Expired",
             Self::Revocation => "Credentials Revoked",
             Self::ProxyRequired => "Proxy Required",
+            Self::ProxyNotTrusted => "Proxy Not Trusted",
             Self::SlowConsumerPendingBytes => "Slow Consumer (Pending Bytes)",
             Self::SlowConsumerWriteDeadline => "Slow Consumer (Write Deadline)",
             Self::WriteError => "Write Error",

@@ -5,6 +5,7 @@
 //! itself. Whether an issuer is to be trusted is decided in [`operator`](crate::operator).
 
 mod account;
+mod authorization;
 mod exchange;
 mod issues;
 mod network;
@@ -16,6 +17,10 @@ mod user;
 pub use account::{
     Account, AccountClaims, ExternalAuthorization, JetStreamLimits, Limits, MessageTrace, SigningKey,
     UserScope,
+};
+pub use authorization::ClientTls;
+pub(crate) use authorization::{
+    AuthorizationRequest, AuthorizationResponseClaims, ClientInformation, ConnectOptions, ServerId,
 };
 pub(crate) use exchange::is_revoked;
 pub use exchange::{
@@ -79,6 +84,19 @@ pub fn user(token: &str) -> Result<UserClaims, String> {
     let (version, old_issuer) = (claims.version(), std::mem::take(&mut claims.old_issuer_account));
     claims.nats.settle(version, old_issuer);
     Ok(claims)
+}
+
+/// Reads what a callout service answers.
+///
+/// # Errors
+/// What is wrong with it, in the reference's words.
+pub(crate) fn authorization_response(token: &str) -> Result<AuthorizationResponseClaims, String> {
+    let claims = token::decode(token, authorization::RESPONSE, &[Role::Account]);
+    // Compat: the library calls one by the name of the other.
+    claims.map_err(|error| match error.as_str() {
+        "not authorization_response claim" => "not an authorization request claim".to_owned(),
+        _ => error,
+    })
 }
 
 /// Reads the token by which one account lets another have an export.

@@ -13,6 +13,7 @@ pub use user::{ClaimedUser, Withdrawn};
 
 use std::collections::HashSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
@@ -87,6 +88,11 @@ pub trait Accounts: Send + Sync {
     /// # Errors
     /// Why there is none, in the reference's words.
     fn account(&self, key: &str, now: SystemTime) -> Result<Arc<TrustedAccount>, String>;
+
+    /// Whether the configuration has an account of this name.
+    fn is_configured(&self, _name: &str) -> bool {
+        false
+    }
 }
 
 /// Nobody has an account: for servers that trust no operator.
@@ -174,9 +180,10 @@ pub(crate) fn by_claims(
     trust: &Trust,
     accounts: &dyn Accounts,
     attempt: &Attempt<'_>,
+    is_proxied: bool,
 ) -> Result<Identity, Reject> {
     let (token, mut claims) = user_claims(trust, attempt)?;
-    if claims.nats.permissions.proxy_required {
+    if claims.nats.permissions.proxy_required && !is_proxied {
         return Err(ClaimsFault::ProxyRequired.into());
     }
     let issues = claims.issues(seconds(attempt.now));
@@ -185,7 +192,7 @@ pub(crate) fn by_claims(
         return Err(ClaimsFault::NoLongerValid(why).into());
     }
     let account = account_of(trust, accounts, &claims, attempt.now)?;
-    apply_scope(&account, &mut claims)?;
+    apply_scope(&account, &mut claims, is_proxied)?;
     let may = &claims.nats.permissions;
     if account.is_expired(attempt.now) {
         return Err(ClaimsFault::AccountExpired.into());
@@ -200,7 +207,7 @@ pub(crate) fn by_claims(
     if account.has_revoked(&claims.subject, claims.issued_at) {
         return Err(ClaimsFault::Revoked.into());
     }
-    check_source(may, attempt)?;
+    check_source(may, attempt.peer)?;
     let left = time_left(may, attempt.now)?;
     let expires = end(&claims, attempt.now, left);
     Ok(identity(token, &claims, account, expires, attempt))
@@ -238,7 +245,11 @@ fn account_of(
 }
 
 /// Whether the issuer signs for the account, and what its scope makes of the user.
-fn apply_scope(account: &TrustedAccount, claims: &mut UserClaims) -> Result<(), ClaimsFault> {
+pub(crate) fn apply_scope(
+    account: &TrustedAccount,
+    claims: &mut UserClaims,
+    is_proxied: bool,
+) -> Result<(), ClaimsFault> {
     let Some(scope) = account.signer(&claims.issuer) else { return Err(ClaimsFault::UnknownIssuer) };
     let Some(scope) = scope else { return Ok(()) };
     if !claims.nats.permissions.are_empty() {
@@ -247,11 +258,12 @@ fn apply_scope(account: &TrustedAccount, claims: &mut UserClaims) -> Result<(), 
     let permissions =
         template::applied(&scope.template, claims, account).map_err(|_| ClaimsFault::Template)?;
     claims.nats.permissions = permissions;
-    if claims.nats.permissions.proxy_required { Err(ClaimsFault::ProxyRequired) } else { Ok(()) }
+    let needs_proxy = claims.nats.permissions.proxy_required && !is_proxied;
+    if needs_proxy { Err(ClaimsFault::ProxyRequired) } else { Ok(()) }
 }
 
 /// Unknown ways in do not matter beside known ones; alone they are no ways at all.
-fn check_way_in(names: &[String], via: ConnectionType) -> Result<(), ClaimsFault> {
+pub(crate) fn check_way_in(names: &[String], via: ConnectionType) -> Result<(), ClaimsFault> {
     let known: ConnectionTypes = names.iter().filter_map(|name| ConnectionType::parse(name)).collect();
     if known == ConnectionTypes::default() && !names.is_empty() {
         let shown: Vec<_> = names.iter().map(|name| format!("{:?}", name.to_uppercase())).collect();
@@ -260,21 +272,21 @@ fn check_way_in(names: &[String], via: ConnectionType) -> Result<(), ClaimsFault
     if known.allow(via) { Ok(()) } else { Err(ClaimsFault::ConnectionType) }
 }
 
-fn check_source(may: &UserPermissions, attempt: &Attempt<'_>) -> Result<(), ClaimsFault> {
+pub(crate) fn check_source(may: &UserPermissions, peer: IpAddr) -> Result<(), ClaimsFault> {
     let mut networks = may.src.iter().filter_map(|text| Network::parse(text));
-    if may.src.is_empty() || networks.any(|network| network.contains(attempt.peer)) {
+    if may.src.is_empty() || networks.any(|network| network.contains(peer)) {
         return Ok(());
     }
-    Err(ClaimsFault::Source(attempt.peer.to_canonical().to_string()))
+    Err(ClaimsFault::Source(peer.to_canonical().to_string()))
 }
 
-fn time_left(may: &UserPermissions, now: SystemTime) -> Result<Option<Duration>, ClaimsFault> {
+pub(crate) fn time_left(may: &UserPermissions, now: SystemTime) -> Result<Option<Duration>, ClaimsFault> {
     let now = jiff::Timestamp::try_from(now).map_err(|_| ClaimsFault::Times)?;
     crate::jwt::time_left(&may.times, &may.times_location, now).ok_or(ClaimsFault::Times)
 }
 
 /// When the connection ends: with the token, or with the time of the day.
-fn end(claims: &UserClaims, now: SystemTime, left: Option<Duration>) -> Option<SystemTime> {
+pub(crate) fn end(claims: &UserClaims, now: SystemTime, left: Option<Duration>) -> Option<SystemTime> {
     let by_token = u64::try_from(claims.expires).ok().filter(|&seconds| seconds > 0);
     let by_token = by_token.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
     [by_token, left.map(|left| now + left)].into_iter().flatten().min()
@@ -296,6 +308,8 @@ fn identity(
         permissions: user.permissions(),
         issuer_key: Some(user.issuer().to_owned()),
         claims: Some(Arc::new(user)),
+        proxy: None,
+        answered: None,
     }
 }
 

@@ -67,6 +67,11 @@ impl ClaimedUser {
         if self.is_bearer { None } else { self.token.text() }
     }
 
+    /// The token, for who may see it: a service that decides about the user.
+    pub(crate) fn token(&self) -> &Secret {
+        &self.token
+    }
+
     /// The public key.
     #[must_use]
     pub fn subject(&self) -> &str {

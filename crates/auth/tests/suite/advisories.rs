@@ -2,7 +2,8 @@
 
 use myelin_auth::operator::{Accounts, ClaimsFault, Trust, TrustedAccount};
 use myelin_auth::{
-    Attempt, AuthConfig, ConnectionType, Credentials, Identity, Method, Reject, Secret, authenticate, jwt,
+    Attempt, AuthConfig, ConnectionType, ConnectionTypes, Credentials, DistinguishedName, Identity, Method,
+    Permissions, Reject, Secret, StoredSecret, SubjectRules, authenticate, jwt,
 };
 use myelin_compat::identity::{Identities, Order};
 use std::sync::Arc;
@@ -68,7 +69,7 @@ impl House {
             peer: [127, 0, 0, 1].into(),
             now: SystemTime::now() + Duration::from_secs(seconds),
         };
-        authenticate(&self.config, &attempt, self)
+        authenticate(&self.config, &attempt, self).settled()
     }
 }
 
@@ -191,11 +192,12 @@ fn sn_2026_16_and_24_nobody_is_somebody_in_operator_mode() {
         peer: [127, 0, 0, 1].into(),
         now: SystemTime::now(),
     };
-    assert_eq!(fault(authenticate(&house.config, &attempt, &house)), ClaimsFault::Missing);
+    assert_eq!(fault(authenticate(&house.config, &attempt, &house).settled()), ClaimsFault::Missing);
     let trust = Trust::new([house.text("@key:O:op@")]);
     let trust = trust.with_sentinel(Some(Secret::new(house.text("@sentinel@"))));
     let config = AuthConfig::new(Method::Operator(Arc::new(trust)));
-    assert!(authenticate(&config, &attempt, &house).is_ok(), "the sentinel, with a CONNECT");
+    let outcome = authenticate(&config, &attempt, &house).settled();
+    assert!(outcome.is_ok(), "the sentinel, with a CONNECT");
     assert!(config.anonymous(ConnectionType::Standard).is_none(), "and without one nobody");
 }
 
@@ -232,4 +234,100 @@ fn what_is_taken_back_is_taken_back_at_once() {
     let (key, token) = (house.text("@key:A:app@"), String::from_utf8(token).unwrap());
     let strict = TrustedAccount::read(&key, &token, &house.trust, SystemTime::now()).unwrap();
     assert!(bearer.under(&Arc::new(strict)).is_err());
+}
+
+fn permissions(allow: &[&str], deny: &[&str]) -> Permissions {
+    let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+    let rules = || Some(SubjectRules { allow: owned(allow), deny: owned(deny) });
+    Permissions::new(None, rules(), None).unwrap()
+}
+
+/// CVE-2022-29946 and SN 2026-18: what was denied could be had as a member of a queue.
+#[test]
+fn cve_2022_29946_and_sn_2026_18_a_queue_is_no_way_around() {
+    for deny in ["secret", "secret.>", "*", ">", "secret.*"] {
+        let denied = permissions(&[], &[deny]);
+        for subject in ["secret", "secret.a", "*", "secret.*", "secret.>", ">"] {
+            for queue in [&b"q"[..], b"*", b">", b"secret"] {
+                let plain = denied.can_subscribe(subject.as_bytes(), None);
+                let grouped = denied.can_subscribe(subject.as_bytes(), Some(queue));
+                assert!(plain || !grouped, "{deny}: {subject} {queue:?}");
+                let plain = denied.can_deliver(subject.as_bytes(), None);
+                assert_eq!(denied.can_deliver(subject.as_bytes(), Some(queue)), plain, "{deny}: {subject}");
+            }
+        }
+    }
+    // A rule for queues denies these, also where the queue of the rule has wildcards.
+    let queues = permissions(&["a"], &["a q.*", "a dead"]);
+    for (queue, allowed) in [("q.a", false), ("dead", false), ("q", true), ("alive", true)] {
+        assert_eq!(queues.can_subscribe(b"a", Some(queue.as_bytes())), allowed, "{queue}");
+        assert_eq!(queues.can_deliver(b"a", Some(queue.as_bytes())), allowed, "{queue}");
+    }
+    assert!(queues.can_subscribe(b"a", None));
+}
+
+/// SN 2026-17: a subscription with wildcards that overlaps with a deny rule got what the rule denies.
+#[test]
+fn sn_2026_17_what_overlaps_with_a_deny_rule_is_filtered() {
+    for (pattern, deny, subject) in [
+        ("*.b", "a.*", "a.b"),
+        ("a.*", "*.b", "a.b"),
+        (">", "a.*.c", "a.b.c"),
+        ("a.>", "*.b.>", "a.b.c"),
+        ("*.*.c", "a.>", "a.b.c"),
+        ("*", "a", "a"),
+    ] {
+        let rules = permissions(&[], &[deny]);
+        assert!(rules.can_subscribe(pattern.as_bytes(), None), "{pattern} {deny}");
+        assert!(rules.needs_delivery_filter(pattern.as_bytes()), "{pattern} {deny}");
+        assert!(!rules.can_deliver(subject.as_bytes(), None), "{pattern} {deny}");
+    }
+}
+
+/// SN 2026-13: a certificate was taken for a user whose name only resembles its own.
+#[test]
+fn sn_2026_13_a_distinguished_name_is_one_as_a_whole() {
+    let name = |text: &str| DistinguishedName::parse(text);
+    let user = name("CN=bob,OU=ops,O=acme").unwrap();
+    assert_eq!(name("CN=bob, OU=ops, O=acme").as_ref(), Some(&user));
+    for other in [
+        "CN=bob",
+        "CN=bob,OU=ops",
+        "CN=bob,OU=ops,O=acme,C=DE",
+        "CN=bob,OU=ops,O=acme,O=acme",
+        "CN=bob,OU=ops\\,O=acme",
+        "CN=bob\\,OU=ops,O=acme",
+        "CN=bobby,OU=ops,O=acme",
+        "CN=ops,OU=bob,O=acme",
+        "CN=bob+OU=ops,O=acme",
+    ] {
+        assert_ne!(name(other).as_ref(), Some(&user), "{other}");
+    }
+}
+
+/// Finding 2 of the audit: copies shared a map of connection types, so that one user's change was another's.
+#[test]
+fn tob_nats_2_ways_in_are_each_users_own() {
+    let standard: ConnectionTypes = [ConnectionType::Standard].into_iter().collect();
+    let copy = standard;
+    let both: ConnectionTypes = [ConnectionType::Standard, ConnectionType::Mqtt].into_iter().collect();
+    assert!(copy.allow(ConnectionType::Standard) && !copy.allow(ConnectionType::Mqtt));
+    assert!(both.allow(ConnectionType::Mqtt) && !standard.allow(ConnectionType::Mqtt));
+}
+
+/// Finding 3 of the audit: passwords were compared byte by byte. Here by digests of one length, whatever was sent.
+#[test]
+fn tob_nats_3_secrets_agree_as_a_whole_or_not() {
+    let stored = StoredSecret::parse("correct horse");
+    for (given, agrees) in [
+        ("correct horse", true),
+        ("correct hors", false),
+        ("correct horse ", false),
+        ("Correct horse", false),
+        ("", false),
+        ("correct horse\0", false),
+    ] {
+        assert_eq!(stored.agrees_with(&Secret::new(given)), agrees, "{given:?}");
+    }
+    assert!(!format!("{stored:?}").contains("horse"));
 }

@@ -127,6 +127,16 @@ fn mappings(from: &HashMap<String, Vec<jwt::WeightedMapping>>) -> Mappings {
     mappings
 }
 
+/// When an activation of one of the account's imports begins or ends next.
+pub(crate) fn next_turn(importer: &TrustedAccount, now: SystemTime) -> Option<SystemTime> {
+    let imports = importer.claims().nats.imports.iter().filter(|import| !import.token.is_empty());
+    let activations = imports.filter_map(|import| jwt::activation(&import.token).ok());
+    let seconds = activations.flat_map(|activation| [activation.not_before, activation.expires]);
+    let moments = seconds.filter_map(|second| u64::try_from(second).ok().filter(|&second| second > 0));
+    let moments = moments.filter_map(|second| UNIX_EPOCH.checked_add(Duration::from_secs(second)));
+    moments.filter(|&moment| moment > now).min()
+}
+
 /// Whether the activation that comes with an import is worth something to `importer` now: it is `exporter`'s, of this
 /// subject, and has neither ended nor been taken back.
 pub(crate) fn is_activated(

@@ -16,7 +16,7 @@ mod link;
 mod naming;
 mod replies;
 
-pub(crate) use claims::is_activated;
+pub(crate) use claims::{is_activated, next_turn};
 pub use config::{
     Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, ResponseType, ServiceExport,
     ServiceImport, StreamExport, StreamImport,

@@ -5,13 +5,16 @@ use super::label::{Login, label};
 use super::{Ready, Session, State, Step, Verdict};
 use crate::account::Account;
 use crate::broker::Broker;
+use crate::callout::Asking;
 use crate::conn::{ConnDetails, TlsDetails};
 use crate::log::Level;
 use crate::settings::Settings;
 use crate::shard::Shard;
-use myelin_auth::operator::{ClaimedUser, ClaimsFault};
+use myelin_auth::callout::{Answered, Caller};
+use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{
-    Attempt, AuthConfig, ConnectionType, Credentials, Identity, Method, Reject, Secret, authenticate,
+    Attempt, AuthConfig, ConnectionType, Credentials, Decision, Identity, Method, Reject, Secret,
+    authenticate,
 };
 use myelin_wire::connect::Connect;
 use myelin_wire::error::{CloseReason, ErrorText, Quoted};
@@ -31,6 +34,17 @@ pub struct AuthTask {
     peer: IpAddr,
     now: SystemTime,
     via: ConnectionType,
+    /// What a callout service is told beside the credentials.
+    caller: Caller,
+}
+
+/// What comes of checking credentials.
+#[derive(Debug)]
+pub enum Checked {
+    /// Who it is, or why nobody: for [`Session::authenticated`].
+    Settled(Result<Identity, Reject>),
+    /// A callout service decides: see [`Asking`].
+    Ask(Box<Asking>),
 }
 
 impl AuthTask {
@@ -50,10 +64,7 @@ impl AuthTask {
     }
 
     /// Checks the credentials.
-    ///
-    /// # Errors
-    /// When they are not those of anybody who may connect.
-    pub fn run(self) -> Result<Identity, Reject> {
+    pub fn run(self) -> Checked {
         let attempt = Attempt {
             credentials: &self.credentials,
             via: self.via,
@@ -61,7 +72,21 @@ impl AuthTask {
             peer: self.peer,
             now: self.now,
         };
-        authenticate(self.rules(), &attempt, &*self.broker)
+        match authenticate(self.rules(), &attempt, &*self.broker) {
+            Decision::Settled(outcome) => Checked::Settled(outcome),
+            Decision::Ask(question) => match Asking::new(&self.broker, question, self.caller, self.now) {
+                Ok(asking) => Checked::Ask(Box::new(asking)),
+                Err(reject) => Checked::Settled(Err(reject)),
+            },
+        }
+    }
+
+    /// The same where it takes no longer than a look into a table, and so nobody is to be asked.
+    pub(super) fn run_at_once(self) -> Result<Identity, Reject> {
+        match self.run() {
+            Checked::Settled(outcome) => outcome,
+            Checked::Ask(asking) => asking.judge(None, Duration::ZERO),
+        }
     }
 }
 
@@ -204,7 +229,8 @@ impl Session {
         self.log_reject(reject);
         let reason = self.violation(shard);
         match reject {
-            Reject::Claims(ClaimsFault::ProxyRequired) => CloseReason::ProxyRequired,
+            Reject::ProxyRequired | Reject::AnswerNeedsProxy => CloseReason::ProxyRequired,
+            Reject::ProxyNotTrusted => CloseReason::ProxyNotTrusted,
             _ => reason,
         }
     }
@@ -229,7 +255,7 @@ impl Session {
             self.timers.expect_verdict(shard.settings(), now, &self.conn);
             return Step::Authenticate(task);
         }
-        match self.authenticated(shard, task.run(), now) {
+        match self.authenticated(shard, task.run_at_once(), now) {
             Verdict::Go => Step::Go,
             Verdict::Close(reason) => Step::Close(reason),
         }
@@ -251,7 +277,25 @@ impl Session {
             via: self.conn.via(),
             peer: self.conn.endpoint().peer.ip(),
             now: self.clock(now),
+            caller: self.caller(),
         })
+    }
+
+    /// What a callout service is told of this client, if there is any.
+    fn caller(&self) -> Caller {
+        let rules = self.auth.at(self.conn.via());
+        if rules.callout.is_none() && rules.trust().is_none() {
+            return Caller::default();
+        }
+        let tls = self.conn.with_details(|details| details.tls.as_ref().map(TlsDetails::for_callout));
+        Caller {
+            id: self.conn.cid(),
+            name: self.connect.name.clone(),
+            lang: self.connect.lang.clone(),
+            version: self.connect.version.clone(),
+            protocol: self.connect.protocol,
+            tls,
+        }
     }
 
     /// Where certificates name users, the client is from here on called by the name in its own.
@@ -298,18 +342,27 @@ impl Session {
 
     /// Says why somebody is not let in, where the reference does.
     pub(super) fn log_reject(&self, reject: &Reject) {
-        if reject.is_reported() {
+        if reject.is_about_service() {
+            let level = if reject.is_warning() { Level::Warn } else { Level::Debug };
+            self.broker.log().write(level, format_args!("{reject}"));
+        } else if reject.is_reported() {
             let level = if reject.is_error() { Level::Error } else { Level::Debug };
             self.log(level, format_args!("{reject}"));
         }
     }
 
     /// When the credentials come to their end: the user's own, or those of its account.
-    pub(super) fn expiry_of(&self, claims: Option<&ClaimedUser>, now: Instant) -> Option<Instant> {
+    pub(super) fn expiry_of(
+        &self,
+        claims: Option<&ClaimedUser>,
+        answered: Option<&Answered>,
+        now: Instant,
+    ) -> Option<Instant> {
         let wall = self.clock(now);
         let left = |end: SystemTime| now + end.duration_since(wall).unwrap_or_default().min(FOREVER);
         let ends = claims.into_iter().flat_map(|claims| [claims.expires(), claims.account().expires()]);
-        ends.flatten().map(left).min()
+        let ends = ends.flatten().chain(answered.and_then(|answered| answered.expires));
+        ends.map(left).min()
     }
 
     /// Notes for monitoring what the client says of itself, whether it is let in or not.
@@ -383,14 +436,18 @@ impl Session {
         }
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
         self.show(&account, &identity);
-        let expiry = self.expiry_of(identity.claims.as_deref(), now);
-        let has_key = identity.issuer_key.is_some() && identity.claims.is_none();
+        let expiry = self.expiry_of(identity.claims.as_deref(), identity.answered.as_deref(), now);
+        let has_key = match &identity.answered {
+            Some(answered) => answered.has_key,
+            None => identity.issuer_key.is_some() && identity.claims.is_none(),
+        };
         let ready = Ready {
             account,
             permissions: identity.permissions,
             user: identity.user,
             has_key,
             claims: identity.claims,
+            answered: identity.answered,
             expiry,
             connected: false,
             first_ping_done: self.timers.first_ping_done,
@@ -408,6 +465,7 @@ impl Session {
             details.account = account.name().to_owned();
             details.issuer_key.clone_from(&identity.issuer_key);
             details.claims.clone_from(&identity.claims);
+            details.proxy.clone_from(&identity.proxy);
         });
         if let Some(user) = &identity.claims {
             let (of, by) = (user.account(), user.issuer());
@@ -524,6 +582,7 @@ fn credentials(connect: &Connect, config: &AuthConfig) -> Credentials {
         jwt: given(&connect.jwt).filter(|_| matches!(config.method, Method::Operator(_))).map(Secret::new),
         nkey: given(&connect.nkey),
         sig: given(&connect.sig),
+        proxy_signature: given(&connect.proxy_sig),
         certificate: None,
     }
 }

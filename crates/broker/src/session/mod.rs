@@ -27,6 +27,7 @@ use crate::shard::Shard;
 use crate::subscription::Subscription;
 use bytes::Bytes;
 use label::Login;
+use myelin_auth::callout::Answered;
 use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{AuthConfig, Permissions};
 use myelin_wire::connect::Connect;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timers::Timers;
 
-pub use handshake::{AuthTask, Greeting};
+pub use handshake::{AuthTask, Checked, Greeting};
 pub use reload::Refreshed;
 
 /// Characters of a nonce.
@@ -90,6 +91,8 @@ struct Ready {
     has_key: bool,
     /// Who came with a token.
     claims: Option<Arc<ClaimedUser>>,
+    /// Who was let in by a callout service.
+    answered: Option<Arc<Answered>>,
     /// When what it came with comes to its end.
     expiry: Option<Instant>,
     /// CONNECT has come; without, a session lives on the defaults.
@@ -117,12 +120,14 @@ impl Ready {
     /// The largest payload that it may send.
     fn max_payload(&self, settings: &Settings) -> u32 {
         let own = self.claims.as_ref().and_then(|claims| claims.max_payload());
-        own.into_iter().fold(handshake::max_payload(settings, &self.account), u32::min)
+        let answered = self.answered.as_ref().and_then(|answered| answered.max_payload);
+        own.into_iter().chain(answered).fold(handshake::max_payload(settings, &self.account), u32::min)
     }
 
     /// How many subscriptions it may have, by its account and by itself.
     fn max_subscriptions(&self) -> [Option<usize>; 2] {
         let own = self.claims.as_ref().and_then(|claims| claims.max_subscriptions());
+        let own = own.or_else(|| self.answered.as_ref().and_then(|answered| answered.max_subscriptions));
         [self.account.limits().max_subscriptions, own.map(|max| max as usize)]
     }
 }

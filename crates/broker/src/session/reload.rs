@@ -58,7 +58,7 @@ impl Session {
                     self.is_rechecked = true;
                     return Refreshed::Authenticate(task);
                 }
-                self.admitted_again(shard, task.run(), now).into()
+                self.admitted_again(shard, task.run_at_once(), now).into()
             }
             // Who is being checked by the old rules is looked at again when that is done.
             State::AwaitConnect | State::Authenticating | State::Closed => Refreshed::Go,
@@ -78,6 +78,9 @@ impl Session {
     /// where the rules are others (`is_same` is false), which may be under way.
     fn refresh_claims(&mut self, shard: &mut Shard, is_same: bool, now: Instant) -> Verdict {
         let State::Ready(ready) = &self.state else { return Verdict::Go };
+        if ready.answered.is_some() && self.is_account_gone(ready.account.name()) {
+            return self.expired(shard, Expiry::Account, now);
+        }
         let Some(claims) = ready.claims.clone() else { return Verdict::Go };
         let current = self.broker.trusted().and_then(|trusted| trusted.get(claims.account().key()));
         let Some(current) = current else {
@@ -104,8 +107,13 @@ impl Session {
         }
     }
 
+    /// Whether the account came from a token and is no more.
+    fn is_account_gone(&self, name: &str) -> bool {
+        self.broker.trusted().is_some() && self.broker.account(name).is_none()
+    }
+
     fn replace_claims(&mut self, shard: &mut Shard, claims: Arc<ClaimedUser>, now: Instant) {
-        let expiry = self.expiry_of(Some(&claims), now);
+        let expiry = self.expiry_of(Some(&claims), None, now);
         self.conn.update_details(|details| details.claims = Some(Arc::clone(&claims)));
         let permissions = claims.permissions();
         let State::Ready(ready) = &mut self.state else { return };
@@ -125,6 +133,10 @@ impl Session {
 
     /// Whether the user is in another account now or in none. Compat: such clients are closed without a word.
     fn has_moved(&self, account: &str, auth: &AuthConfig) -> bool {
+        // Who was let in by a service is asked about again.
+        if matches!(&self.state, State::Ready(ready) if ready.answered.is_some()) {
+            return false;
+        }
         let Method::Users(users) = &auth.at(self.conn.via()).method else { return false };
         let (key, name) = (&self.connect.nkey, &self.connect.user);
         if !key.is_empty() && users.have_nkeys() {
@@ -150,17 +162,19 @@ impl Session {
         if account.is_none_or(|account| !Arc::ptr_eq(&account, &ready.account)) {
             return Verdict::Close(CloseReason::ClientClosed);
         }
-        let expiry = self.expiry_of(identity.claims.as_deref(), now);
+        let expiry = self.expiry_of(identity.claims.as_deref(), identity.answered.as_deref(), now);
         let State::Ready(ready) = &mut self.state else { return Verdict::Go };
         if ready.user != identity.user {
             ready.user.clone_from(&identity.user);
             self.conn.update_details(|details| details.user.clone_from(&identity.user));
         }
         ready.claims.clone_from(&identity.claims);
+        ready.answered.clone_from(&identity.answered);
         ready.expiry = expiry;
         self.conn.update_details(|details| {
             details.claims.clone_from(&identity.claims);
             details.issuer_key.clone_from(&identity.issuer_key);
+            details.proxy.clone_from(&identity.proxy);
         });
         self.refresh_limits(shard);
         let State::Ready(ready) = &mut self.state else { return Verdict::Go };

@@ -6,7 +6,7 @@ use crate::conn::{Conn, Endpoint};
 use crate::exchange::AccountConfig;
 use crate::log::{Level, Log};
 use crate::outbox::Drained;
-use crate::session::{Refreshed, Removal, Session, Verdict, Why};
+use crate::session::{Checked, Refreshed, Removal, Session, Verdict, Why};
 use crate::settings::Settings;
 use crate::shard::Shard;
 use bytes::Bytes;
@@ -216,7 +216,7 @@ impl Peer {
                 Why::Flush => self.pauses += 1,
                 Why::Stall => self.stalls += 1,
                 Why::Authenticate(task) => {
-                    let outcome = task.run();
+                    let Checked::Settled(outcome) = task.run() else { panic!("nobody is asked here") };
                     let verdict = self.session.authenticated(&mut self.shard.borrow_mut(), outcome, now);
                     self.obey(verdict);
                     continue;

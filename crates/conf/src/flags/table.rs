@@ -1,4 +1,4 @@
-//! Every flag of nats-server 2.15.2 by each of its names, and what it takes.
+//! Every flag of nats-server 2.15.2 by each of its names, and what it takes; and those that only Myelin has.
 
 use super::Kind::{self, Number, Switch, Text};
 
@@ -45,6 +45,7 @@ pub(super) enum Flag {
     TlsCaCert,
     Profile,
     Signal,
+    CheckReload,
     Version,
     Help,
     HelpTls,
@@ -91,6 +92,8 @@ const FLAGS: &[(&[&str], Kind, Flag)] = &[
     (&["tlscacert"], Text, Flag::TlsCaCert),
     (&["profile"], Number, Flag::Profile),
     (&["sl", "signal"], Text, Flag::Signal),
+    // Ours.
+    (&["check-reload"], Text, Flag::CheckReload),
     (&["v", "version"], Switch, Flag::Version),
     (&["h", "help"], Switch, Flag::Help),
     (&["help_tls"], Switch, Flag::HelpTls),
@@ -113,7 +116,7 @@ mod tests {
         let mut seen = HashSet::new();
         let twice: Vec<_> = names.filter(|name| !seen.insert(**name)).collect();
         assert!(twice.is_empty(), "{twice:?}");
-        // What nats-server 2.15.2 defines.
-        assert_eq!(seen.len(), 64);
+        // What nats-server 2.15.2 defines, and one of ours.
+        assert_eq!(seen.len(), 64 + 1);
     }
 }

@@ -1,6 +1,6 @@
 //! What a reload may change of JetStream: limits of the server, and more room, not less.
 
-use super::{Changes, Checked, NotReloadable, Shown, path, text};
+use super::{Changes, NotReloadable, Shown, path, text};
 use crate::bytes::Bytes;
 use crate::options::{JetStreamOptions, Options, StoreCipher, SyncInterval};
 use crate::secret::Secret;
@@ -8,60 +8,59 @@ use std::fmt::{self, Display};
 use std::time::Duration;
 
 impl Changes<'_> {
-    pub(super) fn jetstream(&mut self) -> Checked {
-        self.fixed("JetStream", |o| o.jetstream.enabled)?;
-        self.fixed("NoJetStreamStrict", |o| !o.jetstream.strict)?;
-        self.room("max_mem_store", |o| o.max_memory_store)?;
-        self.room("max_file_store", |o| o.max_file_store)?;
-        self.fixed("JetStreamDomain", |o| text(o.jetstream.domain.as_ref()))?;
-        self.fixed("JetStreamExtHint", |o| o.jetstream.extension_hint.clone())?;
-        self.hidden("JetStreamKey", |o| o.encryption_key.as_ref())?;
-        self.hidden("JetStreamOldKey", |o| o.prev_encryption_key.as_ref())?;
-        self.fixed("JetStreamCipher", |o| cipher(&o.jetstream))?;
-        self.fixed("JetStreamUniqueTag", |o| text(o.jetstream.unique_tag.as_ref()))?;
+    pub(super) fn jetstream(&mut self) {
+        self.fixed("JetStream", |o| o.jetstream.enabled);
+        self.fixed("NoJetStreamStrict", |o| !o.jetstream.strict);
+        self.room("max_mem_store", |o| o.max_memory_store);
+        self.room("max_file_store", |o| o.max_file_store);
+        self.fixed("JetStreamDomain", |o| text(o.jetstream.domain.as_ref()));
+        self.fixed("JetStreamExtHint", |o| o.jetstream.extension_hint.clone());
+        self.hidden("JetStreamKey", |o| o.encryption_key.as_ref());
+        self.hidden("JetStreamOldKey", |o| o.prev_encryption_key.as_ref());
+        self.fixed("JetStreamCipher", |o| cipher(&o.jetstream));
+        self.fixed("JetStreamUniqueTag", |o| text(o.jetstream.unique_tag.as_ref()));
         self.quiet("JetStream limits", |o| o.jetstream.limits.clone());
-        self.fixed("JetStreamMaxCatchup", |o| o.jetstream.max_outstanding_catchup)?;
-        self.fixed("JetStreamRequestQueueLimit", |o| o.jetstream.request_queue_limit)?;
-        self.fixed("JetStreamInfoQueueLimit", |o| o.jetstream.info_queue_limit.unwrap_or(0))?;
-        self.fixed("JetStreamConcurrentIOs", |o| o.jetstream.max_concurrent_io)?;
-        self.fixed("StreamMaxBufferedMsgs", |o| o.jetstream.max_buffered_msgs)?;
-        self.fixed("StreamMaxBufferedSize", |o| o.jetstream.max_buffered_size)?;
-        self.store_dir()?;
-        self.fixed("SyncInterval", |o| Shown(interval(&o.jetstream)))?;
-        self.fixed("SyncAlways", |o| o.jetstream.sync_interval == SyncInterval::Always)
+        self.fixed("JetStreamMaxCatchup", |o| o.jetstream.max_outstanding_catchup);
+        self.fixed("JetStreamRequestQueueLimit", |o| o.jetstream.request_queue_limit);
+        self.fixed("JetStreamInfoQueueLimit", |o| o.jetstream.info_queue_limit.unwrap_or(0));
+        self.fixed("JetStreamConcurrentIOs", |o| o.jetstream.max_concurrent_io);
+        self.fixed("StreamMaxBufferedMsgs", |o| o.jetstream.max_buffered_msgs);
+        self.fixed("StreamMaxBufferedSize", |o| o.jetstream.max_buffered_size);
+        self.store_dir();
+        self.fixed("SyncInterval", |o| Shown(interval(&o.jetstream)));
+        self.fixed("SyncAlways", |o| o.jetstream.sync_interval == SyncInterval::Always);
     }
 
     /// Bytes that may be stored, `None` as many as the machine has.
-    fn room(&mut self, name: &str, get: impl Fn(&JetStreamOptions) -> Option<u64>) -> Checked {
+    fn room(&mut self, name: &str, get: impl Fn(&JetStreamOptions) -> Option<u64>) {
         let is_served = self.old.jetstream.enabled;
         match (get(&self.old.jetstream), get(&self.new.jetstream)) {
-            (old, new) if old == new || !is_served => Ok(()),
+            (old, new) if old == new || !is_served => {}
             (Some(old), Some(new)) if new > old => {
-                self.lines.push(format!("Reloaded: JetStream {name} = {}", Bytes(new)));
-                Ok(())
+                self.say(format!("Reloaded: JetStream {name} = {}", Bytes(new)));
             }
-            (Some(_), None) => Err(NotReloadable::Change("jetstream max memory and max store")),
-            (None, _) => Err(NotReloadable::Change("jetstream dynamic max memory and store")),
-            _ => Err(NotReloadable::Change("decreasing jetstream max memory and store")),
+            (Some(_), None) => self.refuse(NotReloadable::Change("jetstream max memory and max store")),
+            (None, _) => self.refuse(NotReloadable::Change("jetstream dynamic max memory and store")),
+            _ => self.refuse(NotReloadable::Change("decreasing jetstream max memory and store")),
         }
     }
 
     /// Compat: the reference writes both keys to the log.
-    fn hidden(&self, field: &'static str, get: fn(&JetStreamOptions) -> Option<&Secret>) -> Checked {
+    fn hidden(&mut self, field: &'static str, get: fn(&JetStreamOptions) -> Option<&Secret>) {
         let key = |o: &Options| Hidden(get(&o.jetstream).cloned());
-        self.fixed(field, key)
+        self.fixed(field, key);
     }
 
-    fn store_dir(&self) -> Checked {
+    fn store_dir(&mut self) {
         let directory = |o: &Options| path(o.jetstream.store_dir.as_ref());
         let (old, new) = (directory(self.old), directory(self.new));
         if old == new || !self.old.jetstream.enabled {
-            return Ok(());
+            return;
         }
-        Err(NotReloadable::Change(match new.is_empty() {
+        self.refuse(NotReloadable::Change(match new.is_empty() {
             true => "jetstream storage dir",
             false => "jetstream storage directory",
-        }))
+        }));
     }
 }
 

@@ -36,6 +36,7 @@ fn snapshot(cid: u64, via: ConnectionType, endpoint: &Endpoint, details: ConnDet
         authorized_user: details.user.unwrap_or_default(),
         account_tag,
         claims,
+        proxy_key: details.proxy.map(String::from).unwrap_or_default(),
         account: details.account,
         ..ConnSnapshot::default()
     }

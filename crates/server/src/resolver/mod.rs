@@ -22,6 +22,8 @@ use url::UrlResolver;
 const SLOW: Duration = Duration::from_secs(1);
 /// How often a system account that cannot be had is asked for again.
 const BOOTSTRAP: Duration = Duration::from_secs(1);
+/// How often it is looked whether an activation has begun or ended.
+const ACTIVATIONS: Duration = Duration::from_millis(500);
 
 /// Where tokens of accounts are found. What the system account asks of a directory
 /// (`$SYS.REQ.CLAIMS.*`) is to be answered from here: [`Source::Directory`] has a method for each.
@@ -45,7 +47,9 @@ impl Tokens {
         let source = match &options.resolver.resolver {
             None => Source::None,
             Some(AccountResolver::Memory) => Source::Memory(Mutex::default()),
-            Some(AccountResolver::Url(url)) => Source::Url(UrlResolver::new(url, control.clone())),
+            Some(AccountResolver::Url(url)) => {
+                Source::Url(UrlResolver::new(url, options.resolver.tls.as_ref(), control.clone())?)
+            }
             Some(AccountResolver::Full(full)) => Source::Directory(Directory::open(
                 &full.dir,
                 Limits { most: full.limit, evicts: false, ttl: None },
@@ -142,7 +146,20 @@ pub(crate) fn start(
     running.seat_system_account(options, broker, control, log)?;
     running.announce(log);
     running.expire_files(control);
+    heed_activations(broker, control);
     Ok(Some(running))
+}
+
+/// Has activations of imports begin and end in their second.
+fn heed_activations(broker: &Arc<Broker>, control: &Handle) {
+    let broker = Arc::downgrade(broker);
+    control.spawn(async move {
+        loop {
+            tokio::time::sleep(ACTIVATIONS).await;
+            let Some(broker) = broker.upgrade() else { return };
+            broker.heed_activations(SystemTime::now());
+        }
+    });
 }
 
 fn greet(options: &Options, log: &Logger) {

@@ -6,6 +6,7 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper::{Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use myelin_conf::options::TlsOptions;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,6 +22,7 @@ const MAX_SIZE: usize = 1024 * 1024;
 pub(super) struct UrlResolver {
     /// Ends with a slash.
     base: String,
+    tls: Arc<rustls::ClientConfig>,
     control: Handle,
 }
 
@@ -35,9 +37,12 @@ struct Target {
 }
 
 impl UrlResolver {
-    pub(super) fn new(url: &str, control: Handle) -> Self {
+    /// # Errors
+    /// When the files of `resolver_tls` are no good.
+    pub(super) fn new(url: &str, tls: Option<&TlsOptions>, control: Handle) -> Result<Self, String> {
         let slash = if url.ends_with('/') { "" } else { "/" };
-        Self { base: format!("{url}{slash}"), control }
+        let tls = Arc::new(crate::tls::towards_servers(tls)?);
+        Ok(Self { base: format!("{url}{slash}"), tls, control })
     }
 
     /// The token of an account, or whatever stands at the URL itself for an empty key. Waits: not for threads of the
@@ -49,7 +54,7 @@ impl UrlResolver {
         let get = |error: String| format!("Get {shown}: {error}");
         let target = Target::parse(&url).map_err(|error| failed(get(error)))?;
         let answer = self.control.block_on(async {
-            match tokio::time::timeout(TIMEOUT, target.get()).await {
+            match tokio::time::timeout(TIMEOUT, target.get(&self.tls)).await {
                 Ok(answer) => answer,
                 Err(_) => {
                     Err("context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
@@ -108,13 +113,13 @@ impl Target {
         Ok(Self { is_secure, host, port, path, login: login.map(basic) })
     }
 
-    async fn get(&self) -> Result<(StatusCode, Vec<u8>), String> {
+    async fn get(&self, tls: &Arc<rustls::ClientConfig>) -> Result<(StatusCode, Vec<u8>), String> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
             let place = crate::fault::with_port(&self.host, self.port);
             format!("dial tcp {place}: connect: {}", myelin_stdx::fault::words(&error))
         })?;
         if self.is_secure {
-            self.ask(secured(stream, &self.host).await?).await
+            self.ask(secured(stream, &self.host, tls).await?).await
         } else {
             self.ask(stream).await
         }
@@ -150,21 +155,14 @@ fn basic(login: &str) -> String {
     format!("Basic {text}{padding}")
 }
 
-/// TLS with the system's authorities.
+/// TLS as `resolver_tls` has it, else with the system's authorities.
 async fn secured(
     stream: TcpStream,
     host: &str,
+    tls: &Arc<rustls::ClientConfig>,
 ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, String> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
     let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let connector = tokio_rustls::TlsConnector::from(Arc::clone(tls));
     connector.connect(name, stream).await.map_err(|error| format!("tls: {error}"))
 }
 

@@ -9,12 +9,15 @@ use super::secure::Tls;
 use super::socket::{SecureSocket, Socket};
 use super::upgrade::Approach;
 use super::websocket::{Framed, Frames, Incoming, Wish};
-use super::{Local, Mail};
+use super::{Local, Mail, Mailbox};
 use crate::budget::Budget;
 use crate::tls::details;
 use crate::websocket::Upgraded;
 use bytes::{BufMut, Bytes, BytesMut};
-use myelin_broker::{AuthTask, Endpoint, Entrance, Greeting, Level, Refreshed, Session, Sink, Verdict, Why};
+use myelin_auth::{Identity, Reject};
+use myelin_broker::{
+    Asking, AuthTask, Checked, Endpoint, Entrance, Greeting, Level, Refreshed, Session, Sink, Verdict, Why,
+};
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::{Allowance, Receiver, Sender};
 use std::cell::RefMut;
@@ -30,6 +33,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Room in front of a read for what was left of the last one.
 const HEADROOM: usize = 64 * 1024;
@@ -501,13 +505,21 @@ impl Reader {
         let places = &self.local.places;
         let places = Arc::clone(if task.may_wait() { &places.lookups } else { &places.logins });
         self.local.control.spawn(async move {
-            let Ok(_place) = places.acquire().await else { return };
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             if conn.close_requested().is_some() {
                 return;
             }
-            if let Ok(outcome) = tokio::task::spawn_blocking(|| task.run()).await {
-                mailbox.post(Mail::Authenticated(conn.cid(), outcome));
-            }
+            let checked = tokio::task::spawn_blocking(|| task.run()).await;
+            drop(place);
+            let outcome = match checked {
+                Ok(Checked::Settled(outcome)) => outcome,
+                Ok(Checked::Ask(asking)) => match ask(asking, &mailbox, places).await {
+                    Some(outcome) => outcome,
+                    None => return,
+                },
+                Err(_) => return,
+            };
+            mailbox.post(Mail::Authenticated(conn.cid(), outcome));
         });
     }
 
@@ -586,6 +598,31 @@ impl Reader {
 fn allowed_to_strangers(budget: Budget) -> Allowance {
     let left = budget.left();
     Allowance { content: UNKNOWN_PER_MESSAGE.min(left as u64), gathered: Some(READ_UNKNOWN.min(left)) }
+}
+
+/// Has a callout service decide. While it thinks nothing is held but the question; a place is taken again for the answer.
+async fn ask(
+    mut asking: Box<Asking>,
+    mailbox: &Mailbox,
+    places: Arc<Semaphore>,
+) -> Option<Result<Identity, Reject>> {
+    let (sender, answer) = oneshot::channel();
+    let heard = move |bytes| {
+        // Who asked may have lost patience.
+        let _ = sender.send(bytes);
+    };
+    let publish = move || (asking.publish(heard), asking);
+    let (published, mut asking) = tokio::task::spawn_blocking(publish).await.ok()?;
+    match published {
+        Ok((account, parcel)) => mailbox.post(Mail::Publish(account, parcel)),
+        Err(reject) => return Some(Err(reject)),
+    }
+    let began = Instant::now();
+    let answer = tokio::time::timeout(asking.timeout(), answer).await.ok().and_then(Result::ok);
+    asking.forget();
+    let _place = places.acquire_owned().await.ok()?;
+    let judge = move || asking.judge(answer, began.elapsed());
+    tokio::task::spawn_blocking(judge).await.ok()
 }
 
 /// How a reader goes on after a batch.

@@ -137,6 +137,7 @@ pub(crate) fn details(connection: &ServerConnection, is_first: bool) -> TlsDetai
             .map_or_else(String::new, |suite| suite_name(suite.suite())),
         is_first,
         peer_certs: connection.peer_certificates().into_iter().flatten().filter_map(describe).collect(),
+        chain: connection.peer_certificates().into_iter().flatten().map(|cert| (**cert).into()).collect(),
         certificate: connection.peer_certificates().and_then(|chain| names(chain.first()?)).map(Arc::new),
     }
 }

@@ -14,6 +14,7 @@ mod resolver;
 mod suites;
 #[cfg(test)]
 mod tests;
+mod towards;
 mod verifier;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -30,6 +31,7 @@ pub(crate) use peer::subject;
 use resolver::Certificates;
 pub(crate) use resolver::Staple;
 use rustls::pki_types::CertificateDer;
+pub(crate) use towards::towards_servers;
 
 /// Opens every file that a `tls{}` block names.
 ///

@@ -16,7 +16,8 @@ fn proxied(more: usize) -> Vec<u8> {
 /// CONNECT of so many bytes.
 fn connect(length: usize) -> String {
     let empty = r#"CONNECT {"verbose":false,"auth_token":"t","name":""}"#.len();
-    format!(r#"CONNECT {{"verbose":false,"auth_token":"t","name":"{}"}}"#, "n".repeat(length - empty)) + "\r\n"
+    format!(r#"CONNECT {{"verbose":false,"auth_token":"t","name":"{}"}}"#, "n".repeat(length - empty))
+        + "\r\n"
 }
 
 #[test]

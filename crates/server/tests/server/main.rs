@@ -5,8 +5,10 @@
 //! failing test costs.
 
 mod accounts;
+mod advisories;
 mod authentication;
 mod budget;
+mod callout;
 mod certificates;
 mod client;
 mod commandline;
@@ -21,6 +23,7 @@ mod monitoring;
 mod order;
 mod process;
 mod proxied;
+mod proxies;
 mod queues;
 mod raw;
 mod reload;

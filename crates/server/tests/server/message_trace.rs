@@ -28,7 +28,8 @@ accounts {
 fn command() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = std::env::split_paths(&paths).chain([home.join("go/bin"), PathBuf::from("/root/go/bin")]);
+    let mut places =
+        std::env::split_paths(&paths).chain([home.join("go/bin"), PathBuf::from("/root/go/bin")]);
     let found = places.find_map(|place| Some(place.join("nats")).filter(|path| path.is_file()));
     if found.is_none() {
         eprintln!("not compared: there is no nats command");
@@ -72,7 +73,8 @@ fn paths(nats: &PathBuf, program: &PathBuf) -> String {
         let mut told = Command::new(nats);
         told.args(["--server", &url, "trace"]).args(&arguments).env("NO_COLOR", "1").stdin(Stdio::null());
         let told = told.output().expect("the command runs");
-        let text = String::from_utf8_lossy(&told.stdout).into_owned() + &String::from_utf8_lossy(&told.stderr);
+        let text =
+            String::from_utf8_lossy(&told.stdout).into_owned() + &String::from_utf8_lossy(&told.stderr);
         shown.push_str(&without_numbers(&text));
     }
     shown

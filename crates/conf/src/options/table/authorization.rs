@@ -18,10 +18,8 @@ pub(super) static AUTHORIZATION: Block = Block {
         )
         .live(),
         Entry::new(&["auth_callout", "auth_hook"], "block", "", "A service that decides who may connect.")
-            .missing("auth callout")
             .live(),
         Entry::new(&["proxy_required"], "boolean", "false", "Users must come through a trusted proxy.")
-            .missing("trusted proxies")
             .live(),
     ],
 };
@@ -53,7 +51,6 @@ pub(super) static USER: Block = Block {
         )
         .live(),
         Entry::new(&["proxy_required"], "boolean", "false", "The user must come through a trusted proxy.")
-            .missing("trusted proxies")
             .live(),
     ],
 };

@@ -406,6 +406,7 @@ mod tests {
         ),
         ("resolver", "", "resolver: MEM"),
         ("resolver_preload", "resolver: MEM", "resolver: MEM, resolver_preload { a: '@account@' }"),
+        ("resolver_tls", "resolver: MEM", "resolver: MEM, resolver_tls { insecure: true }"),
         ("resolver_pinned_accounts", "", "resolver_pinned_accounts: [a]"),
         ("tls", "", "tls { cert_file: a, key_file: b }"),
         ("allow_non_tls", "", "allow_non_tls: true"),
@@ -413,6 +414,11 @@ mod tests {
         ("store_dir", "jetstream: true", "jetstream: true, store_dir: x"),
         ("mappings", "", "mappings { a: b }"),
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
+        (
+            "proxies",
+            "",
+            "proxies { trusted: [{key: OCT3BVOPUYX43THNLFDGRESQ3PN2WTZWL35S5GQVU7E7U4242QJBI3NE}] }",
+        ),
     ];
 
     /// Tokens that Go's library has made stand for `@operator@` and the like.

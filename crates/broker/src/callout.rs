@@ -1,0 +1,187 @@
+//! The way to a callout service and back: a question is published in the service's account, its answer comes to a subject
+//! of its own.
+//!
+//! Nothing here waits. A shell runs an [`AuthTask`](crate::AuthTask), publishes the [`Asking`] that may come of it, waits
+//! as long as [it says](Asking::timeout), and has the answer judged. What an answer is worth is `auth`'s.
+
+use crate::account::Account;
+use crate::broker::Broker;
+use crate::conn::lock;
+use crate::parcel::{Letter, Parcel};
+use crate::service::Service;
+use crate::shard::Shard;
+use hashbrown::{HashMap, HashSet};
+use myelin_auth::callout::{Asker, Caller, Question, Request, SUBJECT, ServerKeys};
+use myelin_auth::{Identity, Reject};
+use myelin_stdx::id;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+/// Takes what was answered.
+type Heard = Box<dyn FnOnce(Vec<u8>) + Send>;
+
+/// Questions of this server that wait for their answers.
+pub(crate) struct Callouts {
+    keys: ServerKeys,
+    /// What all subjects of answers begin with.
+    inbox: String,
+    pending: Mutex<HashMap<Box<[u8]>, Heard>>,
+    /// Accounts in which answers are listened for, by number.
+    listening: Mutex<HashSet<u32>>,
+}
+
+impl Callouts {
+    pub(crate) fn new(keys: ServerKeys) -> Arc<Self> {
+        Arc::new(Self {
+            keys,
+            inbox: format!("$SYS._INBOX.{}.", id::unique(8)),
+            pending: Mutex::default(),
+            listening: Mutex::default(),
+        })
+    }
+
+    /// Listens for answers in `account`, from now on.
+    fn listen(self: &Arc<Self>, account: &Account) {
+        if lock(&self.listening).insert(account.id) {
+            let pattern = format!("{}*", self.inbox);
+            account.bind(pattern.as_bytes(), Arc::clone(self) as Arc<dyn Service>);
+        }
+    }
+}
+
+impl Service for Callouts {
+    /// An answer that nobody waits for any more is worth nothing, and so is a second one.
+    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
+        for letter in parcel.iter() {
+            let heard = lock(&self.pending).remove(letter.subject);
+            if let Some(heard) = heard {
+                heard(letter.payload.to_vec());
+            }
+        }
+    }
+}
+
+/// A question about one client, on its way.
+pub struct Asking {
+    broker: Arc<Broker>,
+    callouts: Arc<Callouts>,
+    account: Arc<Account>,
+    question: Box<Question>,
+    caller: Caller,
+    /// When the client came with its credentials.
+    began: SystemTime,
+    timeout: Duration,
+    reply: String,
+}
+
+impl Asking {
+    /// Whom to ask is known; that there is such an account is not.
+    pub(crate) fn new(
+        broker: &Arc<Broker>,
+        question: Box<Question>,
+        caller: Caller,
+        now: SystemTime,
+    ) -> Result<Self, Reject> {
+        let name = question.account();
+        let account = broker.account(name.as_str());
+        let missing = || {
+            let name = name.as_str();
+            Reject::Callout(format!("No valid account {name:?} for auth callout request: account missing"))
+        };
+        let account = account.ok_or_else(missing)?;
+        let callouts = broker.callouts().ok_or_else(missing)?;
+        callouts.listen(&account);
+        Ok(Self {
+            timeout: broker.settings().auth_timeout,
+            reply: format!("{}{}", callouts.inbox, id::unique(22)),
+            broker: Arc::clone(broker),
+            callouts: Arc::clone(callouts),
+            account,
+            question,
+            caller,
+            began: now,
+        })
+    }
+
+    /// How long to wait for the answer.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The question as it is to be published, and where. What comes back is given to `heard`, once, on a shard's thread.
+    /// Takes some 200 us.
+    ///
+    /// # Errors
+    /// When it cannot be sealed for the service.
+    pub fn publish(
+        &mut self,
+        heard: impl FnOnce(Vec<u8>) + Send + 'static,
+    ) -> Result<(Arc<Account>, Parcel), Reject> {
+        let info = self.broker.info();
+        let asker = Asker {
+            name: info.server_name,
+            host: info.host,
+            version: info.version,
+            cluster: String::new(),
+            tags: self.broker.labels().tags.clone(),
+        };
+        let caller = std::mem::take(&mut self.caller);
+        let request = self.question.request(&self.callouts.keys, asker, caller, self.began, self.timeout);
+        let Request { headers, payload } = request.map_err(|fault| {
+            let account = self.account.name();
+            let what = "Error encrypting auth request claim on account";
+            Reject::Callout(format!("{what} {account:?}: {fault}"))
+        })?;
+        lock(&self.callouts.pending).insert(self.reply.as_bytes().into(), Box::new(heard));
+        let mut parcel = Parcel::default();
+        parcel.push(Letter {
+            subject: SUBJECT.as_bytes(),
+            reply: self.reply.as_bytes(),
+            headers: &headers,
+            payload: &payload,
+            ..Letter::default()
+        });
+        Ok((Arc::clone(&self.account), parcel))
+    }
+
+    /// Nothing is waited for any more.
+    pub fn forget(&mut self) {
+        lock(&self.callouts.pending).remove(self.reply.as_bytes());
+    }
+
+    /// Judges what was heard so much later; `None` is nothing in time. Takes some 200 us, and as long as it takes where
+    /// another account has to be asked for.
+    ///
+    /// # Errors
+    /// Why nobody is let in.
+    pub fn judge(self, answer: Option<Vec<u8>>, elapsed: Duration) -> Result<Identity, Reject> {
+        let Some(answer) = answer else {
+            return Err(Reject::Unanswered(self.account.name().to_owned()));
+        };
+        self.question.judge(&answer, &self.callouts.keys, &*self.broker, self.began + elapsed)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Asking({})", self.account.name())
+    }
+}
+
+impl Broker {
+    /// The keys of this server, with which it asks callout services. Once, before the first connection.
+    pub fn set_keys(&self, keys: ServerKeys) {
+        let _ = self.callouts.set(Callouts::new(keys));
+    }
+
+    pub(crate) fn callouts(&self) -> Option<&Arc<Callouts>> {
+        self.callouts.get()
+    }
+}

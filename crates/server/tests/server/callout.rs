@@ -1,0 +1,364 @@
+//! Auth callout with services that are real clients: configuration and operator mode, sealed and open, slow and silent.
+
+use crate::eventually;
+use crate::process::{Server, Setup};
+use crate::raw::Raw;
+use myelin_auth::{CurveKey, KeyPair};
+use myelin_compat::identity::{Identities, Order};
+use myelin_stdx::digits::{self, BASE64_URL};
+use myelin_stdx::nkey::{self, Role};
+use serde_json::{Value, json};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const OPEN: &str = r#""limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1}"#;
+
+fn key(role: Role, n: u8) -> KeyPair {
+    KeyPair::from_bytes(role, &[n; 32]).expect("a role that signs")
+}
+
+/// A token of this kind with these claims.
+fn signed(kind: &str, by: &KeyPair, mut claims: Value) -> String {
+    claims["iss"] = json!(by.public());
+    claims["nats"]["type"] = json!(kind);
+    claims["nats"]["version"] = json!(2);
+    let part = |value: Value| digits::encode(value.to_string().as_bytes(), BASE64_URL);
+    let signed = format!("{}.{}", part(json!({"typ": "JWT", "alg": "ed25519-nkey"})), part(claims));
+    let signature = by.sign(signed.as_bytes());
+    format!("{signed}.{signature}")
+}
+
+/// A question as a service hears it.
+struct Question {
+    reply: String,
+    claims: Value,
+    xkey: Option<String>,
+}
+
+impl Question {
+    fn user(&self) -> Value {
+        self.claims["nats"]["user_nkey"].clone()
+    }
+
+    /// The answer that lets in a user with these claims.
+    fn admit(&self, by: &KeyPair, user_by: &KeyPair, mut claims: Value) -> String {
+        claims["sub"] = self.user();
+        let token = signed("user", user_by, claims);
+        let server = self.claims["nats"]["server_id"]["id"].clone();
+        signed(
+            "authorization_response",
+            by,
+            json!({"sub": self.user(), "aud": server, "nats": {"jwt": token}}),
+        )
+    }
+}
+
+/// Hears the next question; sealed ones are opened with `curve`.
+fn hear(service: &mut Raw, curve: Option<&CurveKey>) -> Question {
+    let message = service.message();
+    let has_headers = message.body.starts_with(b"NATS/1.0\r\n");
+    let end = message.body.windows(4).position(|end| end == b"\r\n\r\n").filter(|_| has_headers);
+    let (headers, body) = message.body.split_at(end.map_or(0, |end| end + 4));
+    let headers = String::from_utf8_lossy(headers).into_owned();
+    let xkey = headers.split_once("Nats-Server-Xkey: ").map(|(_, key)| key.trim().to_owned());
+    let token = match (curve, &xkey) {
+        (Some(curve), Some(sender)) => curve.open(body, sender).expect("sealed for us"),
+        _ => body.to_vec(),
+    };
+    let token = String::from_utf8(token).expect("a token");
+    let claims = digits::decode(token.split('.').nth(1).expect("a token"), BASE64_URL).expect("base64");
+    let claims = serde_json::from_slice(&claims).expect("JSON");
+    Question { reply: message.reply.expect("a reply"), claims, xkey }
+}
+
+fn publish(service: &mut Raw, reply: &str, body: &[u8]) {
+    let head = format!("PUB {reply} {}\r\n", body.len());
+    service.send_bytes(&[head.as_bytes(), body, b"\r\n"].concat());
+}
+
+fn raw(server: &Server) -> Raw {
+    Raw::open(server.address())
+}
+
+/// A service that has connected as a user with this CONNECT.
+fn service(server: &Server, login: &str) -> Raw {
+    let mut raw = raw(server);
+    raw.send(&format!(
+        "CONNECT {{{login},\"verbose\":false,\"headers\":true}}\r\nSUB $SYS.REQ.USER.AUTH 1\r\nPING\r\n"
+    ));
+    assert_eq!(raw.line(), "PONG");
+    raw
+}
+
+fn configured(more: &str, timeout: u32) -> String {
+    let issuer = key(Role::Account, 1).public();
+    format!(
+        "accounts {{ AUTH {{ users: [ {{user: auth, password: pwd}} ] }}, APP {{ users: [ {{user: app, password: pwd}} ] }} }}
+         authorization {{ timeout: {timeout}, auth_callout {{ issuer: {issuer}, account: AUTH, auth_users: [auth, app] {more} }} }}"
+    )
+}
+
+const AUTH: &str = "\"user\":\"auth\",\"pass\":\"pwd\"";
+
+/// Questions are sealed for the service's key, and it may answer sealed or open.
+#[test]
+fn questions_and_answers_are_sealed() {
+    let curve = CurveKey::from_seed(&nkey::encode_seed(Role::Curve, &[5; 32])).expect("a curve key");
+    let server = Server::with_config(&configured(&format!(", xkey: {}", curve.public()), 5));
+    let issuer = key(Role::Account, 1);
+    let mut service = service(&server, AUTH);
+    for is_sealed in [true, false] {
+        let mut client = raw(&server);
+        client.send("CONNECT {\"user\":\"bob\",\"pass\":\"secret\",\"verbose\":false}\r\nPING\r\n");
+        let question = hear(&mut service, Some(&curve));
+        let own = question.claims["nats"]["server_id"]["xkey"].clone();
+        assert_eq!(question.xkey.as_deref(), own.as_str());
+        assert_eq!(question.claims["nats"]["connect_opts"]["pass"], "secret");
+        let answer = question.admit(&issuer, &issuer, json!({"aud": "APP", "name": "b"}));
+        let own = question.xkey.clone().expect("a key");
+        let body =
+            if is_sealed { curve.seal(answer.as_bytes(), &own).expect("a key") } else { answer.into_bytes() };
+        publish(&mut service, &question.reply, &body);
+        assert_eq!(client.line(), "PONG");
+    }
+    // Sealed by somebody else, or broken.
+    let stranger = CurveKey::random();
+    for n in 0..3 {
+        let mut client = raw(&server);
+        client.send("CONNECT {\"user\":\"bob\",\"verbose\":false}\r\nPING\r\n");
+        let question = hear(&mut service, Some(&curve));
+        let answer = question.admit(&issuer, &issuer, json!({"aud": "APP"}));
+        let own = question.xkey.clone().expect("a key");
+        let mut body = if n == 0 { &stranger } else { &curve }.seal(answer.as_bytes(), &own).expect("a key");
+        match n {
+            1 => body[40] ^= 1,
+            2 => body.truncate(20),
+            _ => {}
+        }
+        publish(&mut service, &question.reply, &body);
+        assert_eq!(client.line(), "-ERR 'Authorization Violation'");
+    }
+    server.wait_for_log(
+        "Error decrypting auth callout response on account \"AUTH\": nkeys: could not decrypt input",
+    );
+    server.wait_for_log("nkeys: encrypted input is not valid");
+}
+
+/// Whoever waits for an answer holds up nobody else, however many they are.
+#[test]
+fn a_silent_service_costs_nobody_else_anything() {
+    let server = Server::with_config(&configured("", 30));
+    let mut service = service(&server, AUTH);
+    let issuer = key(Role::Account, 1);
+    let mut waiting: Vec<Raw> = (0..200)
+        .map(|n| {
+            let mut client = raw(&server);
+            client.send(&format!("CONNECT {{\"user\":\"u{n}\",\"verbose\":false}}\r\nPING\r\n"));
+            client
+        })
+        .collect();
+    let questions: Vec<Question> = waiting.iter().map(|_| hear(&mut service, None)).collect();
+    let mut app = raw(&server);
+    app.send("CONNECT {\"user\":\"app\",\"pass\":\"pwd\",\"verbose\":false}\r\nSUB a 1\r\nPUB a 1\r\nx\r\nPING\r\n");
+    assert_eq!(app.line(), "MSG a 1 1");
+    // Those who leave are forgotten; late answers to them do no harm.
+    waiting.truncate(100);
+    for question in questions.iter().rev() {
+        let answer = question.admit(&issuer, &issuer, json!({"aud": "APP", "nats": {}}));
+        publish(&mut service, &question.reply, answer.as_bytes());
+        publish(&mut service, &question.reply, answer.as_bytes());
+    }
+    for client in &mut waiting {
+        assert_eq!(client.line(), "PONG");
+    }
+    eventually("only those who stay are there", || server.page("/connz")["num_connections"] == 102);
+}
+
+/// What an answer says is what holds: name, account, limits, end, and monitoring shows it.
+#[test]
+fn an_answer_says_who_it_is() {
+    let server = Server::with_config(&configured("", 5));
+    let mut service = service(&server, AUTH);
+    let issuer = key(Role::Account, 1);
+    let mut client = raw(&server);
+    client.send("CONNECT {\"auth_token\":\"t\",\"verbose\":false,\"pedantic\":false}\r\nPING\r\n");
+    let question = hear(&mut service, None);
+    assert_eq!(question.claims["nats"]["connect_opts"]["auth_token"], "t");
+    assert_eq!(question.claims["nats"]["client_info"]["user"], "[REDACTED]");
+    let user = json!({"aud": "APP", "name": "bob", "nats": {"payload": 5, "subs": 1}});
+    let answer = question.admit(&issuer, &issuer, user);
+    publish(&mut service, &question.reply, answer.as_bytes());
+    assert_eq!(client.line(), "PONG");
+    let page = server.page("/connz?auth=1&acc=APP");
+    let row = &page["connections"][0];
+    assert_eq!((&row["authorized_user"], &row["account"]), (&json!("bob"), &json!("APP")));
+    assert!(row["jwt"].is_null() && row["issuer_key"] == "APP", "{row}");
+    client.send("SUB a 1\r\nSUB b 2\r\nPING\r\n");
+    assert_eq!(client.line(), "-ERR 'maximum subscriptions exceeded'");
+    assert_eq!(client.line(), "PONG");
+    client.send("PUB a 6\r\n123456\r\n");
+    assert_eq!(client.line(), "-ERR 'Maximum Payload Violation'");
+    // Nothing of what the client keeps secret is in the log.
+    let mut other = raw(&server);
+    other.send("CONNECT {\"user\":\"u\",\"pass\":\"very-secret\",\"verbose\":false}\r\n");
+    let question = hear(&mut service, None);
+    publish(&mut service, &question.reply, b"");
+    assert_eq!(other.line(), "-ERR 'Authorization Violation'");
+    server.wait_for_log("no reason supplied");
+    assert!(!server.log().contains("very-secret"));
+}
+
+/// A reload asks again about those whom a service has let in.
+#[test]
+fn a_reload_asks_again() {
+    let server = Setup::default().config(&configured("", 5)).start();
+    let mut service = service(&server, AUTH);
+    let issuer = key(Role::Account, 1);
+    let mut clients: Vec<Raw> = ["stays", "goes"]
+        .iter()
+        .map(|name| {
+            let mut client = raw(&server);
+            client.send(&format!("CONNECT {{\"user\":\"{name}\",\"verbose\":false}}\r\nPING\r\n"));
+            let question = hear(&mut service, None);
+            let answer = question.admit(&issuer, &issuer, json!({"aud": "APP", "name": "x"}));
+            publish(&mut service, &question.reply, answer.as_bytes());
+            assert_eq!(client.line(), "PONG");
+            client
+        })
+        .collect();
+    let more = configured("", 5).replace("APP {", "MORE {}, APP {");
+    let asked = std::thread::scope(|scope| {
+        let reload = scope.spawn(|| server.reload(&more));
+        for _ in 0..2 {
+            let question = hear(&mut service, None);
+            let name = question.claims["nats"]["connect_opts"]["user"].clone();
+            let answer = question.admit(&issuer, &issuer, json!({"aud": "APP", "name": "x"}));
+            let body = if name == "stays" { answer } else { String::new() };
+            publish(&mut service, &question.reply, body.as_bytes());
+        }
+        reload.join().expect("the reload ends")
+    });
+    assert!(asked.iter().any(|line| line.contains("Reloaded server configuration")), "{asked:?}");
+    let goes = clients.pop().expect("two clients");
+    assert!(goes.rest().contains("-ERR 'Authorization Violation'"));
+    clients[0].barrier();
+}
+
+fn issued(orders: &[String]) -> Identities {
+    let orders: Vec<_> =
+        orders.iter().map(|order| Order::parse(order).expect("a test is well made")).collect();
+    Identities::issue(&orders).expect("a test is well made")
+}
+
+fn text(ids: &Identities, text: &str) -> String {
+    String::from_utf8(ids.fill(text.as_bytes()).expect("a test is well made")).expect("a test is well made")
+}
+
+fn pair(ids: &Identities, name: &str) -> KeyPair {
+    KeyPair::from_seed(&text(ids, &format!("@seed:{name}@"))).expect("a seed")
+}
+
+/// Operator mode: an account's token names its service, and into which accounts that may put users.
+#[test]
+fn an_account_with_a_token_has_a_service_of_its_own() {
+    let scope = r#"{"kind":"user_scope","key":"@key:A:scoped@","role":"r","template":{"pub":{"allow":["x.{{name()}}"]},"subs":-1,"data":-1,"payload":-1}}"#;
+    let ids = issued(&[
+        r#"op operator by O:op for O:op {"name":"op","nats":{"system_account":"@key:A:sys@"}}"#.to_owned(),
+        format!(r#"sys account by O:op for A:sys {{"name":"SYS","nats":{{{OPEN}}}}}"#),
+        format!(r#"app account by O:op for A:app {{"name":"APP","nats":{{{OPEN},"signing_keys":["@key:A:appsk@",{scope}]}}}}"#),
+        format!(r#"alien account by O:op for A:alien {{"nats":{{{OPEN}}}}}"#),
+        format!(
+            r#"auth account by O:op for A:auth {{"name":"AUTH","nats":{{{OPEN},"authorization":{{"auth_users":["@key:U:svc@"],"allowed_accounts":["@key:A:app@"]}}}}}}"#
+        ),
+        r#"svc user by A:auth for U:svc {"nats":{"subs":-1,"data":-1,"payload":-1}}"#.to_owned(),
+        r#"sentinel user by A:auth for U:sentinel {"name":"sentinel","nats":{"bearer_token":true,"subs":-1,"data":-1,"payload":-1}}"#.to_owned(),
+    ]);
+    let server = Setup::default().config(&text(
+        &ids,
+        "operator: \"@op@\"\nresolver: MEM\nauthorization { timeout: 5 }\nresolver_preload {\n@key:A:sys@: \"@sys@\"\n@key:A:app@: \"@app@\"\n@key:A:auth@: \"@auth@\"\n@key:A:alien@: \"@alien@\"\n}\n",
+    )).start();
+    let mut service = {
+        let mut raw = Raw::over(TcpStream::connect(server.address()).expect("the server listens"));
+        let info: Value =
+            serde_json::from_str(raw.line().strip_prefix("INFO ").expect("INFO")).expect("JSON");
+        let nonce = info["nonce"].as_str().expect("a nonce");
+        let connect = "CONNECT {\"jwt\":\"@svc@\",\"sig\":\"@sig@\",\"verbose\":false,\"pedantic\":false}\r\nSUB $SYS.REQ.USER.AUTH 1\r\nPUB $SYS.REQ.USER.AUTH 0\r\n\r\nPING\r\n";
+        let bytes = ids.fill_signed(connect.as_bytes(), Some(("U:svc", nonce))).expect("a test is well made");
+        raw.send_bytes(&bytes);
+        assert!(raw.line().contains("Permissions Violation for Publish"));
+        assert_eq!(raw.line(), "PONG");
+        raw
+    };
+    let mut login = |claims: Value, by: &str, user_by: &str| {
+        let mut client = raw(&server);
+        let connect = "CONNECT {\"jwt\":\"@sentinel@\",\"user\":\"bob\",\"pass\":\"p\",\"verbose\":false,\"pedantic\":false}\r\nPING\r\n";
+        client.send(&text(&ids, connect));
+        let question = hear(&mut service, None);
+        assert_eq!(question.claims["sub"], text(&ids, "@key:A:auth@"));
+        assert_eq!(question.claims["nats"]["connect_opts"]["jwt"], text(&ids, "@sentinel@"));
+        assert_eq!(question.claims["nats"]["client_info"]["name_tag"], "sentinel");
+        let answer = question.admit(&pair(&ids, by), &pair(&ids, user_by), claims);
+        publish(&mut service, &question.reply, answer.as_bytes());
+        let answer = client.line();
+        (client, answer)
+    };
+    let app = text(&ids, "@key:A:app@");
+    let free = json!({"subs": -1, "data": -1, "payload": -1});
+    let in_app = |extra: &str| {
+        let mut nats = free.clone();
+        nats["issuer_account"] = json!(app);
+        json!({"name": extra, "nats": nats})
+    };
+    let (_own, answer) = login(json!({"name": "own", "nats": free}), "A:auth", "A:auth");
+    assert_eq!(answer, "PONG");
+    let (_bob, answer) = login(in_app("bob"), "A:auth", "A:appsk");
+    assert_eq!(answer, "PONG");
+    let page = server.page(&format!("/connz?auth=1&acc={app}"));
+    assert_eq!(page["connections"][0]["authorized_user"], "bob", "{page}");
+    assert_eq!(page["connections"][0]["issuer_key"], text(&ids, "@key:A:appsk@"));
+    let (_app, answer) = login(json!({"name": "direct", "nats": free}), "A:auth", "A:app");
+    assert_eq!(answer, "PONG");
+    // A scoped key gives what its scope says.
+    let (mut scoped, answer) =
+        login(json!({"name": "carl", "nats": {"issuer_account": app}}), "A:auth", "A:scoped");
+    assert_eq!(answer, "PONG");
+    scoped.send("PUB x.carl 0\r\n\r\nPUB x.bob 0\r\n\r\nPING\r\n");
+    assert!(scoped.line().contains("Permissions Violation for Publish to \"x.bob\""));
+    assert_eq!(scoped.line(), "PONG");
+    for (claims, by, user_by, log) in [
+        (
+            in_app("eve"),
+            "A:auth",
+            "A:scoped",
+            "User JWT is not valid: scoped users require no permissions or limits set",
+        ),
+        (in_app("eve"), "A:auth", "A:eve", "is not known"),
+        (
+            json!({"nats": free}),
+            "A:auth",
+            "A:alien",
+            "not permitted as valid account option for auth callout",
+        ),
+        (in_app("eve"), "A:app", "A:appsk", "Auth callout signing key is unknown"),
+    ] {
+        let (_, answer) = login(claims, by, user_by);
+        assert_eq!(answer, "-ERR 'Authorization Violation'", "{log}");
+        server.wait_for_log(log);
+    }
+}
+
+/// Nobody answers: the client is told when the time is over, not earlier and not much later.
+#[test]
+fn no_answer_is_none() {
+    let server = Setup::default().config(&configured("", 1)).flags(&["-D"]).start();
+    let began = Instant::now();
+    let mut client = raw(&server);
+    client.send("CONNECT {\"user\":\"bob\",\"verbose\":false}\r\n");
+    assert_eq!(client.line(), "-ERR 'Authorization Violation'");
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    server.wait_for_log("Authorization callout response not received in time on account \"AUTH\"");
+    // Everybody else must say CONNECT.
+    let mut other = raw(&server);
+    other.send("PING\r\n");
+    assert_eq!(other.line(), "-ERR 'Authorization Violation'");
+}
