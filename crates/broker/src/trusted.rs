@@ -206,11 +206,12 @@ impl Broker {
     /// Puts what a token says of limits, exports, imports and mappings into force.
     fn exchange(&self, entry: &Entry, now: SystemTime) {
         let exporter = |key: &str| self.trusted().and_then(|trusted| trusted.get(key));
-        let config = AccountConfig::of_claims(&entry.trusted, &|import| {
+        let mut config = AccountConfig::of_claims(&entry.trusted, &|import| {
             let exporter = exporter(&import.account);
             exporter
                 .is_some_and(|exporter| exchange::is_activated(import, entry.trusted.key(), &exporter, now))
         });
+        exchange::furnish(&mut config, self.system_name().as_deref());
         self.configure_account(&entry.account, config);
     }
 

@@ -20,6 +20,7 @@ mod reload;
 mod resolver;
 mod setup;
 mod shard;
+mod system;
 mod signals;
 mod tls;
 mod websocket;

@@ -9,6 +9,7 @@ use crate::reload::ReadAgain;
 use crate::shard::{LOOKUPS, Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::tls::{ClientOffer, ClientTls};
+use crate::system::{self, Reloaded};
 use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, resolver, setup, tls, websocket};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
@@ -122,6 +124,9 @@ pub(crate) struct Server {
     /// Operator mode.
     pub(crate) resolver: Option<resolver::Running>,
     pub(crate) websocket: Option<websocket::Listening>,
+    system: Option<system::Running>,
+    /// Reloads that the system account asks for.
+    orders: UnboundedReceiver<Reloaded>,
     accepting: JoinHandle<()>,
 }
 
@@ -164,6 +169,17 @@ impl Server {
         jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
         heed_accounts(&broker, jetstream.as_ref(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+        let (order, orders) = unbounded_channel();
+        let system = system::Running::start(system::Parts {
+            broker: Arc::clone(&broker),
+            monitor: Arc::clone(&monitor),
+            log: Arc::clone(log),
+            mailboxes: mailboxes.clone(),
+            orders: order,
+            tokens: resolver.as_ref().map(|resolver| Arc::clone(resolver.tokens())),
+        })
+        .map_err(failed("cannot start threads"))?;
+        system.iter().for_each(|running| ocsp.tell(running.system()));
         let websocket =
             websocket::Listening::start(options, mailboxes.clone(), &places, log).map_err(StartError::new)?;
         let websocket_address = websocket.as_ref().map(|listening| listening.address);
@@ -200,6 +216,8 @@ impl Server {
             jetstream,
             resolver,
             websocket,
+            system,
+            orders,
             accepting,
         };
         server.write_ports_file();
@@ -226,6 +244,10 @@ impl Server {
             loop {
                 let signal = tokio::select! {
                     signal = signals.next() => signal,
+                    Some(tell) = self.orders.recv() => {
+                        tell(self.reload(read_again));
+                        continue;
+                    }
                     () = revoked.notified() => return,
                 };
                 self.trapped(signal);
@@ -233,7 +255,7 @@ impl Server {
                     Signal::Shutdown(_) => return,
                     Signal::LameDuck => return self.lame_duck(&mut signals, read_again).await,
                     Signal::Reopen => self.log.reopen(),
-                    Signal::Reload => self.reload(read_again),
+                    Signal::Reload => drop(self.reload(read_again)),
                 }
             }
         });
@@ -254,6 +276,7 @@ impl Server {
         }
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
+        self.system.iter().for_each(system::Running::enter_lame_duck);
         self.broker.enter_lame_duck();
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
         let (broker, log) = (Arc::clone(&self.broker), Arc::clone(&self.log));
@@ -269,7 +292,7 @@ impl Server {
                     match signal {
                         Signal::Shutdown(Stop::Interrupt) => return,
                         Signal::Reopen => self.log.reopen(),
-                        Signal::Reload => self.reload(read_again),
+                        Signal::Reload => drop(self.reload(read_again)),
                         Signal::Shutdown(Stop::Terminate) | Signal::LameDuck => {}
                     }
                 }
@@ -282,6 +305,9 @@ impl Server {
             jetstream.take_leave();
         }
         self.log.info("Initiating Shutdown...");
+        if let Some(system) = self.system {
+            system.stop();
+        }
         self.websocket.iter().for_each(websocket::Listening::abort);
         if !self.accepting.is_finished() {
             self.accepting.abort();

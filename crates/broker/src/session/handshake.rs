@@ -169,6 +169,7 @@ impl Session {
                 }
                 // Compat: and so a CONNECT that comes later does not name the client in the log.
                 self.conn.set_label("");
+                self.tell_of_arrival();
                 None
             }
             Verdict::Close(reason) => Some(reason),
@@ -189,23 +190,35 @@ impl Session {
         self.broker.auth().at(via).anonymous(via)
     }
 
+    /// Tells the witness of a client that CONNECT has let in.
+    fn tell_of_arrival(&self) {
+        if let (State::Ready(ready), Some(witness)) = (&self.state, self.broker.witness()) {
+            witness.came(&self.conn, &ready.account);
+        }
+    }
+
     pub(super) fn violation(&self, shard: &mut Shard) -> CloseReason {
+        self.turn_away(shard, CloseReason::AuthenticationFailure)
+    }
+
+    fn turn_away(&self, shard: &mut Shard, reason: CloseReason) -> CloseReason {
         match Login::of(&self.connect, self.login()).blame() {
             None => self.log(Level::Error, format_args!("authentication error")),
             Some(login) => self.log(Level::Error, format_args!("authentication error - {login}")),
         }
         self.say_error(shard, &ErrorText::AuthorizationViolation);
-        CloseReason::AuthenticationFailure
+        self.broker.witness().into_iter().for_each(|witness| witness.refused(&self.conn, reason));
+        reason
     }
 
     /// Compat: who had to come through a proxy is told nothing else, only counted as something else.
     pub(super) fn rejected(&self, shard: &mut Shard, reject: &Reject) -> CloseReason {
         self.log_reject(reject);
-        let reason = self.violation(shard);
-        match reject {
+        let reason = match reject {
             Reject::Claims(ClaimsFault::ProxyRequired) => CloseReason::ProxyRequired,
-            _ => reason,
-        }
+            _ => CloseReason::AuthenticationFailure,
+        };
+        self.turn_away(shard, reason)
     }
 
     pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> Step {
@@ -326,7 +339,7 @@ impl Session {
             let subs = self.conn.take_subscriptions();
             self.trace_ends(&subs);
             subs.iter().for_each(|sub| _ = ready.account.unsubscribe(sub, Some(&mut *shard)));
-            ready.account.leave();
+            self.leave(&ready.account);
             self.keep_ping_state(&ready);
         }
     }
@@ -359,6 +372,7 @@ impl Session {
         if let Verdict::Close(reason) = self.enter(shard, identity, now) {
             return Verdict::Close(reason);
         }
+        self.tell_of_arrival();
         self.accept(shard)
     }
 
@@ -379,6 +393,9 @@ impl Session {
             self.log_end(reason);
             self.log(Level::Error, format_args!("{text}"));
             return verdict;
+        }
+        if !is_there {
+            self.broker.witness().into_iter().for_each(|witness| witness.counted(&account));
         }
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
         self.show(&account, &identity);

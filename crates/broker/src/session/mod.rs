@@ -403,6 +403,7 @@ impl Session {
             return;
         }
         if self.connect.protocol >= 1 {
+            self.conn.set_hears_news();
             let line = self.personal_info().line();
             shard.say(&self.conn, &line);
         }
@@ -459,6 +460,15 @@ impl Session {
         }
     }
 
+    /// Tells this client alone that the server is in lame duck mode, so that it goes elsewhere.
+    pub fn send_away(&mut self, shard: &mut Shard) {
+        if self.is_ready() && self.conn.hears_news() {
+            self.log(Level::Debug, format_args!("Sending Lame Duck Mode info to client"));
+            let line = myelin_wire::info::Info { ldm: true, ..self.personal_info() }.line();
+            shard.say(&self.conn, &line);
+        }
+    }
+
     /// Ends the session: its subscriptions, its place in the account, its entry in the registry. What is
     /// staged or queued stays for the shell to flush.
     ///
@@ -481,7 +491,7 @@ impl Session {
         }
         let removal = match state {
             State::Ready(ready) => {
-                ready.account.leave();
+                self.leave(&ready.account);
                 Removal { account: ready.account, subs }.at_once_if_small(shard)
             }
             _ => None,
@@ -500,8 +510,15 @@ impl Session {
             subs: kept,
             stalls: self.conn.stalls(),
         };
+        self.broker.witness().into_iter().for_each(|witness| witness.went(&record));
         self.broker.registry.remove(record, shard.settings().max_closed_clients);
         removal
+    }
+
+    /// Gives the account its place back.
+    fn leave(&self, account: &Arc<Account>) {
+        account.leave();
+        self.broker.witness().into_iter().for_each(|witness| witness.counted(account));
     }
 
     fn log(&self, level: Level, line: std::fmt::Arguments<'_>) {
