@@ -74,8 +74,7 @@ impl Rules {
     pub(crate) fn texts(&self) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let plain = self.literals.iter().chain(&self.wildcards).map(|pattern| text(pattern));
-        let queues =
-            self.queues.iter().map(|rule| format!("{} {}", text(&rule.pattern), text(&rule.queue)));
+        let queues = self.queues.iter().map(|rule| format!("{} {}", text(&rule.pattern), text(&rule.queue)));
         let mut texts: Vec<_> = plain.chain(queues).collect();
         texts.sort_unstable();
         texts

@@ -9,8 +9,8 @@ use crate::answer::Answer;
 use crate::query::{BadQuery, Query, quoted};
 use crate::snapshot::{Health, Source};
 use assets::Assets;
-use myelin_wire::json::is_zero;
 use failure::{Failure, Kind};
+use myelin_wire::json::is_zero;
 
 pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
     source.count_request("/healthz");

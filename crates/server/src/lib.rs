@@ -20,8 +20,8 @@ mod reload;
 mod resolver;
 mod setup;
 mod shard;
-mod system;
 mod signals;
+mod system;
 mod tls;
 mod websocket;
 

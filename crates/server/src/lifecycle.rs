@@ -8,8 +8,8 @@ use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
 use crate::shard::{LOOKUPS, Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
-use crate::tls::{ClientOffer, ClientTls};
 use crate::system::{self, Reloaded};
+use crate::tls::{ClientOffer, ClientTls};
 use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, resolver, setup, tls, websocket};
 use myelin_broker::{Broker, Level, Log};
 use myelin_conf::Loaded;
@@ -287,6 +287,7 @@ impl Server {
         loop {
             tokio::select! {
                 () = &mut leaving => return,
+                Some(tell) = self.orders.recv() => tell(self.reload(read_again)),
                 signal = signals.next() => {
                     self.trapped(signal);
                     match signal {

@@ -66,7 +66,8 @@ fn take(config: &mut AccountConfig, system: &str) {
         share,
         is_activated: false,
     };
-    let of_account = OF_ACCOUNT.map(|(to, what)| import(to, format!("$SYS.REQ.ACCOUNT.{name}.{what}"), false));
+    let of_account =
+        OF_ACCOUNT.map(|(to, what)| import(to, format!("$SYS.REQ.ACCOUNT.{name}.{what}"), false));
     let of_user = import(USER_INFO, format!("$SYS.REQ.USER.{name}.INFO"), true);
     for import in of_account.into_iter().chain([of_user]) {
         let has_it = |other: &Import| match other {

@@ -151,6 +151,17 @@ impl Session {
         }
     }
 
+    /// Tells this client alone that the server is in lame duck mode, so that it goes elsewhere.
+    pub fn send_away(&self, shard: &mut Shard) {
+        if self.is_ready() && self.conn.hears_news() {
+            self.log(Level::Debug, format_args!("Sending Lame Duck Mode info to client"));
+            let auth_required = self.broker.auth().at(self.conn.via()).required();
+            // Compat: without what else only a connected client learns.
+            let line = Info { ldm: true, auth_required, ..self.info() }.line();
+            shard.say(&self.conn, &line);
+        }
+    }
+
     /// Looks at the first byte of a client that has not authenticated. Anything but CONNECT ends it,
     /// unless there is a user for clients without credentials.
     pub(super) fn gate(&mut self, shard: &mut Shard, first: u8, now: Instant) -> Option<CloseReason> {

@@ -460,15 +460,6 @@ impl Session {
         }
     }
 
-    /// Tells this client alone that the server is in lame duck mode, so that it goes elsewhere.
-    pub fn send_away(&mut self, shard: &mut Shard) {
-        if self.is_ready() && self.conn.hears_news() {
-            self.log(Level::Debug, format_args!("Sending Lame Duck Mode info to client"));
-            let line = myelin_wire::info::Info { ldm: true, ..self.personal_info() }.line();
-            shard.say(&self.conn, &line);
-        }
-    }
-
     /// Ends the session: its subscriptions, its place in the account, its entry in the registry. What is
     /// staged or queued stays for the shell to flush.
     ///

@@ -258,7 +258,10 @@ impl Options {
             (_, other) => return Err((other.name().to_owned(), kind.name())),
         };
         let text = match kind {
-            Type::State => ["open", "closed", "any"].iter().zip(0..).find(|(_, n): &(_, i64)| n.to_string() == text)
+            Type::State => ["open", "closed", "any"]
+                .iter()
+                .zip(0..)
+                .find(|(_, n): &(_, i64)| n.to_string() == text)
                 .map_or("open", |(state, _)| *state)
                 .to_owned(),
             _ => text,

@@ -33,8 +33,8 @@ pub(crate) use base64::encode as to_base64;
 use cache::Cache;
 pub(crate) use cache::Stats;
 pub(crate) use certificate::fingerprint;
-pub(crate) use peer::{Finding, PeerCheck};
 use peer::Advise;
+pub(crate) use peer::{Finding, PeerCheck};
 use staple::{Monitor, Stapling};
 
 /// OCSP in a running server.

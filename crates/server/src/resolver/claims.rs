@@ -153,7 +153,8 @@ impl Tokens {
         if is_known(broker, key)
             && let Err(error) = broker.update_account(key, token, now)
         {
-            self.log.error(format_args!("DirResolver - Update for account {key:?} resulted in error {error}"));
+            self.log
+                .error(format_args!("DirResolver - Update for account {key:?} resulted in error {error}"));
         }
         Ok(())
     }
@@ -207,9 +208,7 @@ impl Tokens {
         }
         let (message, error) = match faults.len() {
             0 => (format!("deleted {done} accounts"), None),
-            failed => {
-                (format!("deleted {done} accounts, failed for {failed}"), Some(faults.join("\n")))
-            }
+            failed => (format!("deleted {done} accounts, failed for {failed}"), Some(faults.join("\n"))),
         };
         Updated { has_removed: done > 0, ..Updated::new("", message, error) }
     }

@@ -107,7 +107,8 @@ fn subscribers(account: &Account, subject: &[u8], queue: Option<&[u8]>) -> usize
     let is_pattern = has_wildcard(subject);
     let mut count = 0;
     account.for_each_subscription(|sub| {
-        let fits = if is_pattern { is_subset(sub.subject(), subject) } else { matches(sub.subject(), subject) };
+        let fits =
+            if is_pattern { is_subset(sub.subject(), subject) } else { matches(sub.subject(), subject) };
         count += usize::from(fits && queue.is_none_or(|queue| sub.queue() == Some(queue)));
     });
     count

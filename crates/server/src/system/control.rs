@@ -1,11 +1,14 @@
 //! Requests to do something: read the configuration again, end a client, have it look for another server.
 
 use super::System;
-use super::envelope::Fault;
+use super::envelope::{Fault, Response};
 use super::front::Ask;
+use super::tell::send;
 use crate::shard::Mail;
+use myelin_broker::Letter;
 use myelin_monitor::request::{Request, Topic};
 use myelin_wire::error::CloseReason;
+use myelin_wire::json::compact;
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
@@ -47,12 +50,10 @@ impl System {
         let server = self.server_info();
         let done = move |outcome: Result<(), String>| {
             let error = outcome.err().map(Fault::of_server);
-            let body = myelin_wire::json::compact(&super::envelope::Response { server, data: None, error });
-            let mut parcel = myelin_broker::Parcel::default();
-            let letter =
-                myelin_broker::Letter { subject: &reply, payload: &body, ..myelin_broker::Letter::default() };
-            parcel.push(letter);
-            mailbox.into_iter().for_each(|mailbox| mailbox.post(Mail::Publish(account, parcel)));
+            let body = compact(&Response { server, data: None, error });
+            if let Some(mailbox) = mailbox {
+                send(&mailbox, &account, Letter { subject: &reply, payload: &body, ..Letter::default() });
+            }
         };
         // A server that ends has no configuration to read.
         let _ = self.orders.send(Box::new(done));
@@ -83,9 +84,7 @@ impl System {
     fn send_away(&self, cid: u64) -> Result<(), &'static str> {
         let conn = self.broker.connection(cid).ok_or("no such client id")?;
         if !conn.hears_news() {
-            return Err(
-                "client does not support Lame Duck Mode or is not ready to receive the notification",
-            );
+            return Err("client does not support Lame Duck Mode or is not ready to receive the notification");
         }
         // Its shard knows it, the others do not.
         self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::SendAway(cid)));

@@ -226,7 +226,8 @@ impl Witness for System {
     /// Compat: who owns accounts is told in the account where the client was before: the global one.
     fn refused(&self, conn: &Arc<Conn>, reason: CloseReason) {
         let to_account = self.broker.account(GLOBAL_ACCOUNT).filter(|global| {
-            conn.with_details(|details| details.account.is_empty()) && global.has_interest(AUTH_ERROR.as_bytes())
+            conn.with_details(|details| details.account.is_empty())
+                && global.has_interest(AUTH_ERROR.as_bytes())
         });
         if let Some(global) = to_account {
             self.note(Job::Refused(global, AUTH_ERROR.to_owned(), Box::new(Departed::of(conn, reason))));

@@ -100,7 +100,9 @@ mod tests {
             minlz::Reader::new(&Packing::Snappy.pack(body.clone())[..]).read_to_end(&mut read).unwrap();
             assert!(read == body);
             read.clear();
-            flate2::read::GzDecoder::new(&Packing::Gzip.pack(body.clone())[..]).read_to_end(&mut read).unwrap();
+            flate2::read::GzDecoder::new(&Packing::Gzip.pack(body.clone())[..])
+                .read_to_end(&mut read)
+                .unwrap();
             assert!(read == body);
             assert!(Packing::Snappy.pack(body.clone()).len() < body.len() / 10 + 32);
         }

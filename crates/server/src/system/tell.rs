@@ -1,7 +1,7 @@
 //! The way to those who listen: messages are posted to one shard, so that they keep their order.
 
 use super::System;
-use crate::shard::Mail;
+use crate::shard::{Mail, Mailbox};
 use myelin_broker::{Account, Letter, Parcel};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -19,10 +19,8 @@ impl System {
     }
 
     fn publish(&self, account: &Arc<Account>, letter: Letter<'_>) {
-        let mut parcel = Parcel::default();
-        parcel.push(letter);
         if let Some(mailbox) = self.mailboxes.first() {
-            mailbox.post(Mail::Publish(Arc::clone(account), parcel));
+            send(mailbox, account, letter);
         }
     }
 
@@ -35,4 +33,11 @@ impl System {
             let _ = told.recv_timeout(longest);
         }
     }
+}
+
+/// Has a shard publish one message.
+pub(super) fn send(to: &Mailbox, account: &Arc<Account>, letter: Letter<'_>) {
+    let mut parcel = Parcel::default();
+    parcel.push(letter);
+    to.post(Mail::Publish(Arc::clone(account), parcel));
 }

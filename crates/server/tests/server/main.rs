@@ -26,6 +26,7 @@ mod resources;
 mod responder;
 mod revocation;
 mod slow;
+mod system;
 mod tls;
 mod websocket;
 
