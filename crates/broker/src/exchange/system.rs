@@ -19,13 +19,13 @@ const OF_ACCOUNT: [(&str, &str); 3] = [
 /// Where a user asks about itself.
 const USER_INFO: &str = "$SYS.REQ.USER.INFO";
 
-/// Adds to `config` what is not said in it: exports to the system account, imports to all others.
+/// Adds to `config` what is not said in it: exports to the system account, imports to all.
 pub(crate) fn furnish(config: &mut AccountConfig, system: Option<&str>) {
-    match system {
-        None => {}
-        Some(system) if system == config.name => offer(config),
-        Some(system) => take(config, system),
+    let Some(system) = system else { return };
+    if system == config.name {
+        offer(config);
     }
+    take(config, system);
 }
 
 /// Compat: what the account itself exports comes first.
@@ -54,29 +54,34 @@ fn offer(config: &mut AccountConfig) {
 }
 
 fn take(config: &mut AccountConfig, system: &str) {
-    let name = &config.name;
+    let name = config.name.clone();
     // A name that is more than a token cannot stand in a subject.
     if name.is_empty() || name.contains(['.', ' ', '\t', '*', '>']) {
         return;
     }
-    let import = |to: &str, subject: String, share| ServiceImport {
-        account: system.to_owned(),
-        subject,
-        to: to.to_owned(),
-        share,
-        is_activated: false,
-    };
-    let of_account =
-        OF_ACCOUNT.map(|(to, what)| import(to, format!("$SYS.REQ.ACCOUNT.{name}.{what}"), false));
-    let of_user = import(USER_INFO, format!("$SYS.REQ.USER.{name}.INFO"), true);
-    for import in of_account.into_iter().chain([of_user]) {
-        let has_it = |other: &Import| match other {
-            Import::Service(other) => other.account == system && other.to == import.to,
-            Import::Stream(_) => false,
-        };
-        if !config.imports.iter().any(has_it) {
-            config.imports.push(Import::Service(import));
+    if name != system {
+        for (to, what) in OF_ACCOUNT {
+            import(config, system, to, format!("$SYS.REQ.ACCOUNT.{name}.{what}"), false);
         }
+    }
+    // Compat: by this one the system account asks itself.
+    import(config, system, USER_INFO, format!("$SYS.REQ.USER.{name}.INFO"), true);
+}
+
+/// Adds an import unless there is one of that name.
+fn import(config: &mut AccountConfig, system: &str, to: &str, subject: String, share: bool) {
+    let is_there = |other: &Import| match other {
+        Import::Service(other) => other.account == system && other.to == to,
+        Import::Stream(_) => false,
+    };
+    if !config.imports.iter().any(is_there) {
+        config.imports.push(Import::Service(ServiceImport {
+            account: system.to_owned(),
+            subject,
+            to: to.to_owned(),
+            share,
+            is_activated: false,
+        }));
     }
 }
 
@@ -90,7 +95,7 @@ mod tests {
         furnish(&mut account, Some("S"));
         furnish(&mut system, Some("S"));
         assert_eq!((account.exports.len(), account.imports.len()), (0, 4));
-        assert_eq!((system.exports.len(), system.imports.len()), (4, 0));
+        assert_eq!((system.exports.len(), system.imports.len()), (4, 1));
         let again = account.clone();
         furnish(&mut account, Some("S"));
         assert_eq!(account.imports, again.imports, "it is there already");

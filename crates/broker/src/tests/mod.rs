@@ -26,3 +26,4 @@ mod timers;
 mod trace;
 mod twin;
 mod watches;
+mod witnesses;

@@ -13,6 +13,8 @@ pub(super) struct Ask {
     pub(super) body: Vec<u8>,
     /// Who asks.
     pub(super) origin: Option<Arc<Conn>>,
+    /// The asker is no member of the system account.
+    pub(super) is_guest: bool,
 }
 
 impl Ask {
@@ -55,7 +57,6 @@ fn subjects(system: &System) -> Vec<String> {
     let id = &system.id;
     let mut subjects = vec![
         requests::PING.to_owned(),
-        "$SYS.REQ.USER.INFO".to_owned(),
         "$SYS.REQ.USER.*.INFO".to_owned(),
         "$SYS.DEBUG.SUBSCRIBERS".to_owned(),
         "$SYS.REQ.ACCOUNT.NSUBS".to_owned(),
@@ -75,15 +76,19 @@ impl Service for Front {
     fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
         if let Some(system) = self.0.upgrade() {
             for (at, letter) in parcel.iter().enumerate() {
+                let origin = parcel.origin(at).cloned();
+                let is_member =
+                    |conn: &Arc<Conn>| conn.with_details(|details| details.account == system.account.name());
                 let ask = Ask {
                     subject: String::from_utf8_lossy(letter.subject).into_owned(),
                     reply: letter.reply.to_vec(),
                     headers: letter.headers.to_vec(),
                     body: letter.payload.to_vec(),
-                    origin: parcel.origin(at).cloned(),
+                    is_guest: !origin.as_ref().is_some_and(is_member),
+                    origin,
                 };
                 let to = if ask.is_quick() { &system.events } else { &system.pages };
-                system.post(to, Job::Ask(ask));
+                system.ask(to, ask);
             }
         }
         parcel.clear();

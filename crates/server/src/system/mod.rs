@@ -30,7 +30,7 @@ use myelin_broker::{Account, Broker, Conn};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -39,6 +39,8 @@ pub(crate) use control::{Orders, Reloaded};
 
 /// Requests and events that wait, at most: more are dropped.
 const QUEUED: usize = 16_384;
+/// Of these, requests of other accounts: their number must not keep the system account's own waiting.
+const GUESTS: usize = 1024;
 /// How often it is told how many connections accounts have.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// How often the server tells of itself in the end; it begins with more.
@@ -79,6 +81,7 @@ pub(crate) struct System {
     events: Sender<Job>,
     pages: Sender<Job>,
     queued: AtomicUsize,
+    guests: AtomicUsize,
     dropped: AtomicU64,
     /// The second of the last complaint about that.
     complained: AtomicI64,
@@ -122,6 +125,7 @@ impl Running {
             events,
             pages,
             queued: AtomicUsize::new(0),
+            guests: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
             complained: AtomicI64::new(0),
             broker,
@@ -176,15 +180,35 @@ impl System {
         self.post(&self.events, job);
     }
 
+    /// Puts a request before a thread.
+    fn ask(&self, to: &Sender<Job>, ask: Ask) {
+        if ask.is_guest && self.guests.fetch_add(1, Relaxed) >= GUESTS {
+            self.guests.fetch_sub(1, Relaxed);
+            return self.drop_one();
+        }
+        self.post(to, Job::Ask(ask));
+    }
+
     fn post(&self, to: &Sender<Job>, job: Job) {
-        if self.queued.fetch_add(1, Relaxed) >= QUEUED {
-            self.queued.fetch_sub(1, Relaxed);
+        let is_too_much = self.queued.fetch_add(1, Relaxed) >= QUEUED;
+        if is_too_much {
+            self.taken(&job);
             self.drop_one();
-            return;
+        } else if let Err(SendError(job)) = to.send(job) {
+            self.taken(&job);
         }
-        if to.send(job).is_err() {
-            self.queued.fetch_sub(1, Relaxed);
+    }
+
+    /// Counts what waits no longer.
+    fn taken(&self, job: &Job) {
+        match job {
+            Job::Stop | Job::LameDuck => return,
+            Job::Ask(ask) if ask.is_guest => {
+                self.guests.fetch_sub(1, Relaxed);
+            }
+            _ => {}
         }
+        self.queued.fetch_sub(1, Relaxed);
     }
 
     /// Says that something was dropped, once a second at most.
@@ -223,9 +247,7 @@ impl System {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let is_last = matches!(job, Job::Stop);
-            if !matches!(job, Job::Stop | Job::LameDuck) {
-                self.queued.fetch_sub(1, Relaxed);
-            }
+            self.taken(&job);
             self.caught("an event", || self.work(job, &mut pace));
             if is_last {
                 return;
@@ -235,9 +257,12 @@ impl System {
 
     /// The thread that renders pages.
     fn answer_all(&self, jobs: &Receiver<Job>) {
-        while let Ok(Job::Ask(ask)) = jobs.recv() {
-            self.queued.fetch_sub(1, Relaxed);
-            self.caught("a request", || self.answer(&ask));
+        while let Ok(job) = jobs.recv() {
+            self.taken(&job);
+            match job {
+                Job::Ask(ask) => self.caught("a request", || self.answer(&ask)),
+                _ => return,
+            }
         }
     }
 
