@@ -1,6 +1,6 @@
 //! The front desk: takes requests on shards and puts them before a thread.
 
-use super::{Job, System, requests};
+use super::{System, requests};
 use myelin_broker::{Conn, Parcel, Service, Shard};
 use myelin_monitor::request::Topic;
 use std::sync::{Arc, Weak};

@@ -18,7 +18,7 @@ system_account: SYS
 ";
 
 fn login(server: &Server, user: &str) -> Raw {
-    let mut raw = Raw::over(TcpStream::connect(server.address()).unwrap());
+    let mut raw = Raw::over(TcpStream::connect(server.address()).expect("the server listens"));
     raw.line();
     raw.send(&format!(
         "CONNECT {{\"user\":\"{user}\",\"pass\":\"p\",\"verbose\":false,\"headers\":true}}\r\n"
@@ -44,7 +44,7 @@ fn json(message: &Message) -> Value {
 }
 
 fn id(raw: &mut Raw) -> String {
-    ask(raw, "$SYS.REQ.SERVER.PING.IDZ", "")["id"].as_str().unwrap().to_owned()
+    ask(raw, "$SYS.REQ.SERVER.PING.IDZ", "")["id"].as_str().expect("an id").to_owned()
 }
 
 #[test]
