@@ -11,7 +11,7 @@ use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
 use myelin_wire::error::CloseReason;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime};
 
 /// Where tokens of accounts are found.
@@ -31,6 +31,8 @@ pub struct TrustedAccounts {
     trust: Arc<Trust>,
     resolver: Arc<dyn Resolver>,
     entries: RwLock<HashMap<String, Entry>>,
+    /// Accounts that are no more, for as long as anybody holds them: one that comes back is the same.
+    gone: Mutex<HashMap<String, Weak<Account>>>,
     /// Held while a token is read and put into force, so that of two the later wins everywhere.
     changing: Mutex<()>,
     observer: OnceLock<Observer>,
@@ -56,6 +58,7 @@ impl TrustedAccounts {
             trust,
             resolver,
             entries: RwLock::default(),
+            gone: Mutex::default(),
             changing: Mutex::default(),
             observer: OnceLock::new(),
             next_id: AtomicU32::new(FIRST_ID),
@@ -111,13 +114,30 @@ impl TrustedAccounts {
     /// the system account.
     fn put(&self, key: &str, trusted: TrustedAccount, seat: Option<Arc<Account>>, now: SystemTime) -> Entry {
         let present = self.entry(key);
-        let account = present.map(|entry| entry.account).or(seat).unwrap_or_else(|| {
+        let known = present.map(|entry| entry.account).or(seat).or_else(|| self.returning(key));
+        let account = known.unwrap_or_else(|| {
             let id = self.next_id.fetch_add(1, Relaxed);
             Arc::new(Account::new(id, false, AccountConfig::named(key)))
         });
         let entry = Entry { account, trusted: Arc::new(trusted), updated: now };
         self.write().insert(key.to_owned(), entry.clone());
         entry
+    }
+}
+
+impl TrustedAccounts {
+    /// An account that was taken away and that somebody still holds: its streams, say.
+    fn returning(&self, key: &str) -> Option<Arc<Account>> {
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.remove(key)?.upgrade()
+    }
+
+    fn remove(&self, key: &str) {
+        if let Some(entry) = self.write().remove(key) {
+            let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+            gone.retain(|_, account| account.strong_count() > 0);
+            gone.insert(key.to_owned(), Arc::downgrade(&entry.account));
+        }
     }
 }
 
@@ -165,7 +185,7 @@ impl Broker {
     /// Forgets an account. Nobody is let into it any more; who is there is to be looked at.
     pub fn remove_account(&self, key: &str) {
         if let Some(trusted) = self.trusted() {
-            trusted.write().remove(key);
+            trusted.remove(key);
         }
     }
 

@@ -220,3 +220,38 @@ fn tokens_in_memory_can_be_replaced() {
     admin.send("PUB $SYS.REQ.CLAIMS.LIST r 0\r\n\r\n");
     assert!(admin.barrier().is_empty(), "nobody answers");
 }
+
+/// What an account has stored is there when the account comes back.
+#[test]
+fn an_account_that_comes_back_has_its_streams() {
+    let ids = Issued::with(&[
+        "admin user by A:sys for U:admin {\"nats\":{FREE}}",
+        r#"js account by O:op for A:js {"nats":{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1,"mem_storage":10000,"disk_storage":10000,"streams":2,"consumer":-1}}}"#,
+        "jim user by A:js for U:jim {\"nats\":{FREE}}",
+        "gone generic by O:op for O:op {\"nats\":{\"accounts\":[\"@key:A:js@\"]}}",
+    ]);
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::with_config(&ids.text(&format!(
+        "operator: \"@op@\"\nresolver {{ type: full, dir: \"{0}/jwt\", allow_delete: true }}\n\
+         resolver_preload {{ @key:A:sys@: \"@sys@\", @key:A:js@: \"@js@\" }}\njetstream {{ store_dir: \"{0}/js\" }}",
+        place.path().display()
+    )));
+    let (mut admin, _) = ids.login(&server, "admin", "U:admin");
+    admin.subscribe("r", 1);
+    let (mut jim, answer) = ids.login(&server, "jim", "U:jim");
+    assert_eq!(answer, "PONG");
+    jim.subscribe("r", 1);
+    let made = ask(&mut jim, "$JS.API.STREAM.CREATE.S", r#"{"name":"S","subjects":["s"],"max_bytes":1000}"#);
+    assert_eq!(made["config"]["name"], "S", "{made}");
+    assert_eq!(ask(&mut jim, "s", "hi")["seq"], 1);
+    let answer = ask(&mut admin, "$SYS.REQ.CLAIMS.DELETE", &ids.text("@gone@"));
+    assert_eq!(answer["data"]["code"], 200, "{answer}");
+    assert!(jim.rest().contains("-ERR"));
+    assert!(ids.login(&server, "jim", "U:jim").1.starts_with("-ERR"));
+    let answer = ask(&mut admin, "$SYS.REQ.CLAIMS.UPDATE", &ids.text("@js@"));
+    assert_eq!(answer["data"]["code"], 200, "{answer}");
+    let (mut jim, answer) = ids.login(&server, "jim", "U:jim");
+    assert_eq!(answer, "PONG");
+    jim.subscribe("r", 1);
+    assert_eq!(ask(&mut jim, "s", "ho")["seq"], 2);
+}
