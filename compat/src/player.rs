@@ -143,7 +143,7 @@ impl<'a> Player<'a> {
             }
             Step::Answer { conn, answer } => self.answer(conn, answer),
             Step::Publish { conn, message } => {
-                let bytes = published(message, &self.remembered);
+                let bytes = published(&addressed(message, &self.identities)?, &self.remembered);
                 let offsets = self.offsets(&bytes, &Cut::Whole);
                 self.connection(conn)?.send(&bytes, &offsets);
                 Ok(())
@@ -273,6 +273,15 @@ fn expected(what: &Expectation, identities: &Identities) -> Result<Option<Expect
             let claims = serde_json::from_slice(&claims).map_err(|error| error.to_string())?;
             Some(Expectation::Question { sid: sid.clone(), claims })
         }
+        Expectation::Message { subject, sid, body } => {
+            let body = identities.fill(body.to_string().as_bytes())?;
+            let subject = identities.fill(subject.as_bytes())?;
+            Some(Expectation::Message {
+                subject: String::from_utf8(subject).map_err(|error| error.to_string())?,
+                sid: sid.clone(),
+                body: serde_json::from_slice(&body).map_err(|error| error.to_string())?,
+            })
+        }
         _ => None,
     })
 }
@@ -282,6 +291,15 @@ fn filled(setup: &Setup, identities: &Identities) -> Result<Setup, String> {
     let config = setup.config.as_ref().map(|config| identities.fill(config.as_bytes())).transpose()?;
     let config = config.map(String::from_utf8).transpose().map_err(|error| error.to_string())?;
     Ok(Setup { config, greeting: identities.fill(&setup.greeting)?, ..setup.clone() })
+}
+
+/// The same message with what `@…@` stands for in its subject and its body.
+fn addressed(message: &Message, identities: &Identities) -> Result<Message, String> {
+    Ok(Message {
+        subject: identities.fill(&message.subject)?,
+        body: identities.fill(&message.body)?,
+        ..message.clone()
+    })
 }
 
 /// The bytes that publish `message`, with what it takes from `remembered`.

@@ -146,6 +146,18 @@ impl Permissions {
         !self.subscribe.denies(subject, queue)
     }
 
+    /// The rules for publishing, as they were written.
+    #[must_use]
+    pub fn publish_rules(&self) -> SubjectRules {
+        self.publish.texts()
+    }
+
+    /// The rules for subscribing, as they were written.
+    #[must_use]
+    pub fn subscribe_rules(&self) -> SubjectRules {
+        self.subscribe.texts()
+    }
+
     /// Whether delivered messages may be answered, and how often.
     #[must_use]
     pub fn responses(&self) -> Option<ResponseRule> {
@@ -174,6 +186,11 @@ impl Direction {
             compile(&texts).unwrap_or_default()
         };
         Self { allow: (!from.allow.is_empty()).then(|| valid(&from.allow)), deny: valid(&from.deny) }
+    }
+
+    fn texts(&self) -> SubjectRules {
+        let allow = self.allow.as_ref().map(Rules::texts).unwrap_or_default();
+        SubjectRules { allow, deny: self.deny.texts() }
     }
 
     /// A rule for queues decides for queues: it overrules plain rules for the same subject.

@@ -75,6 +75,16 @@ impl Rules {
         Ok(rules)
     }
 
+    /// The rules as they were written, in the order of the alphabet.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let plain = self.literals.iter().chain(&self.wildcards).map(|pattern| text(pattern));
+        let queues = self.queues.iter().map(|rule| format!("{} {}", text(&rule.pattern), text(&rule.queue)));
+        let mut texts: Vec<_> = plain.chain(queues).collect();
+        texts.sort_unstable();
+        texts
+    }
+
     fn add_pattern(&mut self, pattern: Box<[u8]>) {
         if has_wildcard(&pattern) {
             self.wildcards.push(pattern);

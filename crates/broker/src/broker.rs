@@ -14,6 +14,7 @@ use crate::service::Receiver;
 use crate::settings::Settings;
 use crate::traffic::{Counters, RouteCounts, Traffic};
 use crate::trusted::TrustedAccounts;
+use crate::witness::Witness;
 use arc_swap::ArcSwap;
 use hashbrown::{HashMap, HashSet};
 use myelin_auth::AuthConfig;
@@ -33,6 +34,7 @@ pub struct Broker {
     directory: ArcSwap<Directory>,
     pub(crate) trusted: OnceLock<TrustedAccounts>,
     pub(crate) callouts: OnceLock<Arc<Callouts>>,
+    witness: OnceLock<Arc<dyn Witness>>,
     info: RwLock<Info>,
     pub(crate) registry: Registry,
     commons: Arc<Commons>,
@@ -100,6 +102,7 @@ impl Broker {
             directory: ArcSwap::from_pointee(directory),
             trusted: OnceLock::new(),
             callouts: OnceLock::new(),
+            witness: OnceLock::new(),
             info: RwLock::new(info),
             registry: Registry::default(),
             services: Conn::of_services(&commons),
@@ -158,6 +161,30 @@ impl Broker {
     /// An account that does not come from a token, be it that it has one besides.
     pub(crate) fn configured_account(&self, name: &str) -> Option<Arc<Account>> {
         self.directory.load().account(name).cloned()
+    }
+
+    /// The system account, if there is one.
+    pub fn system_account(&self) -> Option<Arc<Account>> {
+        let directory = self.directory.load();
+        directory.system_account().and_then(|name| directory.account(name)).cloned()
+    }
+
+    pub(crate) fn system_name(&self) -> Option<String> {
+        self.directory.load().system_account().map(str::to_owned)
+    }
+
+    /// Has `witness` told of who comes and goes from now on. Once.
+    pub fn set_witness(&self, witness: Arc<dyn Witness>) {
+        let _ = self.witness.set(witness);
+    }
+
+    pub(crate) fn witness(&self) -> Option<&dyn Witness> {
+        self.witness.get().map(|witness| &**witness)
+    }
+
+    /// A living connection.
+    pub fn connection(&self, cid: u64) -> Option<Arc<Conn>> {
+        self.registry.get(cid)
     }
 
     /// All accounts, in no order.

@@ -157,6 +157,8 @@ pub struct Conn {
     headers: AtomicBool,
     /// Whether it wants to know when nobody receives its requests.
     no_responders: AtomicBool,
+    /// Whether it has shown that it takes an INFO out of turn.
+    hears_news: AtomicBool,
     closing: Mutex<Option<CloseReason>>,
     is_closing: AtomicBool,
     details: Mutex<ConnDetails>,
@@ -225,6 +227,7 @@ impl Conn {
             sink,
             headers: AtomicBool::new(false),
             no_responders: AtomicBool::new(false),
+            hears_news: AtomicBool::new(false),
             closing: Mutex::new(None),
             is_closing: AtomicBool::new(false),
             details: Mutex::new(ConnDetails { tls, ..ConnDetails::default() }),
@@ -319,6 +322,15 @@ impl Conn {
         self.no_responders.store(on, Relaxed);
     }
 
+    /// Whether it has shown that it takes an INFO out of turn: by its protocol and a first PING.
+    pub fn hears_news(&self) -> bool {
+        self.hears_news.load(Relaxed)
+    }
+
+    pub(crate) fn set_hears_news(&self) {
+        self.hears_news.store(true, Relaxed);
+    }
+
     /// Bytes that wait to be written.
     pub fn pending(&self) -> usize {
         self.outbox.pending()
@@ -375,6 +387,11 @@ impl Conn {
     /// Compat: only the first CONNECT names a client, whatever a later one says.
     pub(crate) fn set_label(&self, label: &str) {
         let _ = self.label.set(label.into());
+    }
+
+    /// What it may do; `None` is everything.
+    pub fn permissions(&self) -> Option<Arc<Permissions>> {
+        Some(Arc::clone(&self.rights()?.permissions))
     }
 
     pub(crate) fn rights(&self) -> Option<Arc<Rights>> {

@@ -2,7 +2,7 @@
 //! one, so that nobody is let in by the new rules into the old accounts.
 
 use crate::account::Account;
-use crate::exchange::AccountConfig;
+use crate::exchange::{AccountConfig, furnish};
 use myelin_auth::AuthConfig;
 use std::collections::HashMap;
 use std::fmt;
@@ -77,6 +77,8 @@ impl Directory {
         for name in [Some(GLOBAL_ACCOUNT), self.system_account.as_deref()].into_iter().flatten() {
             wanted.entry(name).or_insert_with(|| AccountConfig::named(name));
         }
+        let system = self.system_account.as_deref();
+        wanted.values_mut().for_each(|config| furnish(config, system));
         let mut directory = Self {
             auth: Arc::new(auth),
             accounts: HashMap::with_capacity(wanted.len()),
@@ -109,6 +111,11 @@ impl Directory {
 
     pub(crate) fn account(&self, name: &str) -> Option<&Arc<Account>> {
         self.accounts.get(name)
+    }
+
+    /// The name of the system account, if there is one.
+    pub(crate) fn system_account(&self) -> Option<&str> {
+        self.system_account.as_deref()
     }
 
     pub(crate) fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {

@@ -32,6 +32,7 @@ mod trace;
 mod traffic;
 mod trusted;
 mod watch;
+mod witness;
 
 #[cfg(test)]
 mod tests;
@@ -60,3 +61,4 @@ pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};
 pub use trusted::{Resolver, TrustedAccounts};
 pub use watch::{Watch, Watcher};
+pub use witness::Witness;

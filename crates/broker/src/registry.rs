@@ -54,6 +54,10 @@ impl Registry {
         lock(&self.ended).add(record, keep);
     }
 
+    pub(crate) fn get(&self, cid: u64) -> Option<Arc<Conn>> {
+        lock(self.part(cid)).open.get(&cid).cloned()
+    }
+
     pub(crate) fn open(&self) -> Vec<Arc<Conn>> {
         let mut open = Vec::with_capacity(self.open.load(Relaxed));
         self.parts.iter().for_each(|part| open.extend(lock(part).open.values().cloned()));

@@ -32,7 +32,7 @@ pub struct TrustedAccounts {
     trust: Arc<Trust>,
     resolver: Arc<dyn Resolver>,
     entries: RwLock<HashMap<String, Entry>>,
-    /// Accounts that were taken away and that somebody still holds. One that comes back is the same.
+    /// Accounts that are no more, for as long as anybody holds them: one that comes back is the same.
     gone: Mutex<HashMap<String, Weak<Account>>>,
     /// By importer, when one of its activations begins or ends next.
     turns: Mutex<HashMap<String, SystemTime>>,
@@ -118,14 +118,29 @@ impl TrustedAccounts {
     /// the system account.
     fn put(&self, key: &str, trusted: TrustedAccount, seat: Option<Arc<Account>>, now: SystemTime) -> Entry {
         let present = self.entry(key);
-        let returned = || lock(&self.gone).remove(key).and_then(|account| account.upgrade());
-        let account = present.map(|entry| entry.account).or(seat).or_else(returned).unwrap_or_else(|| {
+        let known = present.map(|entry| entry.account).or(seat).or_else(|| self.returning(key));
+        let account = known.unwrap_or_else(|| {
             let id = self.next_id.fetch_add(1, Relaxed);
             Arc::new(Account::new(id, false, AccountConfig::named(key)))
         });
         let entry = Entry { account, trusted: Arc::new(trusted), updated: now };
         self.write().insert(key.to_owned(), entry.clone());
         entry
+    }
+}
+
+impl TrustedAccounts {
+    /// An account that was taken away and that somebody still holds: its streams, say.
+    fn returning(&self, key: &str) -> Option<Arc<Account>> {
+        lock(&self.gone).remove(key)?.upgrade()
+    }
+
+    fn remove(&self, key: &str) {
+        if let Some(entry) = self.write().remove(key) {
+            let mut gone = lock(&self.gone);
+            gone.retain(|_, account| account.strong_count() > 0);
+            gone.insert(key.to_owned(), Arc::downgrade(&entry.account));
+        }
     }
 }
 
@@ -172,11 +187,8 @@ impl Broker {
 
     /// Forgets an account. Nobody is let into it any more; who is there is to be looked at.
     pub fn remove_account(&self, key: &str) {
-        let Some(trusted) = self.trusted() else { return };
-        if let Some(entry) = trusted.write().remove(key) {
-            let mut gone = lock(&trusted.gone);
-            gone.retain(|_, account| account.strong_count() > 0);
-            gone.insert(key.to_owned(), Arc::downgrade(&entry.account));
+        if let Some(trusted) = self.trusted() {
+            trusted.remove(key);
         }
     }
 
@@ -217,11 +229,12 @@ impl Broker {
     /// Puts what a token says of limits, exports, imports and mappings into force.
     fn exchange(&self, entry: &Entry, now: SystemTime) {
         let exporter = |key: &str| self.trusted().and_then(|trusted| trusted.get(key));
-        let config = AccountConfig::of_claims(&entry.trusted, &|import| {
+        let mut config = AccountConfig::of_claims(&entry.trusted, &|import| {
             let exporter = exporter(&import.account);
             exporter
                 .is_some_and(|exporter| exchange::is_activated(import, entry.trusted.key(), &exporter, now))
         });
+        exchange::furnish(&mut config, self.system_name().as_deref());
         self.configure_account(&entry.account, config);
         let Some(trusted) = self.trusted() else { return };
         let key = entry.trusted.key();

@@ -29,6 +29,12 @@ pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQu
     }))
 }
 
+/// One account alone.
+pub(crate) fn detail(name: &str, source: &dyn Source) -> Result<Answer, BadQuery> {
+    let account = source.account(name).ok_or_else(|| BadQuery::Account(name.to_owned()))?;
+    Ok(Answer::page(&Detail::of(&account, &source.stamp())))
+}
+
 #[derive(Serialize)]
 struct Accountz<'a> {
     server_id: &'a str,

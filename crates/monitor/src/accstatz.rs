@@ -6,18 +6,31 @@ use crate::answer::Answer;
 use crate::query::{BadQuery, Query};
 use crate::snapshot::{AccountSnapshot, Source, Volume};
 use crate::text::utc;
+use myelin_wire::json::compact;
 
 pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+    page(query, source).map(|(answer, _)| answer)
+}
+
+/// The same, and whether no account is shown.
+pub(crate) fn page(query: &Query, source: &dyn Source) -> Result<(Answer, bool), BadQuery> {
     source.count_request("/accstatz");
     let unused = query.flag("unused")?;
     let stamp = source.stamp();
-    let accounts = source.accounts();
+    let accounts = match &query.accounts[..] {
+        [] => source.accounts(),
+        named => named.iter().filter_map(|name| source.account(name)).collect(),
+    };
     let shown = accounts.iter().filter(|account| unused || account.is_in_use());
-    Ok(Answer::page(&Accstatz {
-        server_id: &stamp.server_id,
-        now: utc(stamp.now),
-        account_statz: shown.map(Row::of).collect(),
-    }))
+    let account_statz: Vec<_> = shown.map(Row::of).collect();
+    let is_empty = account_statz.is_empty();
+    let page = Accstatz { server_id: &stamp.server_id, now: utc(stamp.now), account_statz };
+    Ok((Answer::page(&page), is_empty))
+}
+
+/// One account on one line, without the head of a page.
+pub(crate) fn row(account: &AccountSnapshot) -> Vec<u8> {
+    compact(&Row::of(account))
 }
 
 impl AccountSnapshot {

@@ -11,8 +11,9 @@ use serde::Serialize;
 
 use crate::answer::Answer;
 use crate::query::{BadQuery, Query};
-use crate::snapshot::{ConnSnapshot, Source};
+use crate::snapshot::{ConnSnapshot, Source, SubSnapshot};
 use crate::text::utc;
+use myelin_subject::overlaps;
 use options::Options;
 use row::{Row, rows};
 
@@ -25,7 +26,11 @@ pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQu
     if !options.account.is_empty() && !source.has_account(&options.account) {
         return Ok(Answer::page(&Connz::of_unknown_account(utc(stamp.now), &options)));
     }
-    let (found, total) = select(&options, source);
+    if !query.filter_subject.is_empty() && options.account.is_empty() && query.filter_subject != ">" {
+        return Err(BadQuery::FilterWithoutAccount);
+    }
+    let (mut found, total) = select(&options, source);
+    keep_listeners(&mut found, &query.filter_subject, source);
     // Perf: snapshots are large, so it is their places that are sorted.
     let mut found: Vec<&ConnSnapshot> = found.iter().collect();
     order.apply(&mut found, stamp.now);
@@ -79,6 +84,19 @@ fn select(options: &Options, source: &dyn Source) -> (Vec<ConnSnapshot>, usize) 
     closed.retain(|conn| options.wants(conn));
     open.append(&mut closed);
     (open, total)
+}
+
+/// Keeps of the open connections those with a subscription that may hear what `pattern` matches.
+fn keep_listeners(found: &mut Vec<ConnSnapshot>, pattern: &str, source: &dyn Source) {
+    if pattern.is_empty() || pattern == ">" {
+        return;
+    }
+    let cids: Vec<u64> = found.iter().map(|conn| conn.cid).collect();
+    let subscriptions = source.subscriptions_of(&cids);
+    found.retain(|conn| {
+        let listens = |sub: &SubSnapshot| overlaps(pattern.as_bytes(), sub.subject.as_bytes());
+        conn.closed.is_some() || subscriptions.get(&conn.cid).is_some_and(|subs| subs.iter().any(listens))
+    });
 }
 
 /// Compat: the reference does not keep the name of the default account with a closed connection, so that

@@ -21,6 +21,17 @@ pub(crate) fn answer(source: &dyn Source) -> Answer {
     ))
 }
 
+/// The same as the answer to a message.
+pub(crate) fn message(source: &dyn Source) -> Answer {
+    #[derive(Serialize)]
+    struct Vars<'a> {
+        memstats: MemStats,
+        cmdline: &'a [String],
+    }
+    let runtime = source.runtime();
+    Answer::line(200, &Vars { memstats: MemStats::of(&runtime), cmdline: &runtime.command_line })
+}
+
 /// The sizes of Go's classes of small objects.
 const CLASSES: [u32; 61] = [
     0, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256, 288, 320, 352, 384,

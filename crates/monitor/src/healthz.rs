@@ -10,24 +10,25 @@ use crate::query::{BadQuery, Query, quoted};
 use crate::snapshot::{Health, Source};
 use assets::Assets;
 use failure::{Failure, Kind};
+use myelin_wire::json::is_zero;
 
 pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
     source.count_request("/healthz");
     let options = Options::read(query, source)?;
     let failures = options.check(source);
     let Some(first) = failures.first() else {
-        return Ok(Answer::line(200, &Report { status: "ok", error: None, errors: &[] }));
+        return Ok(Report { status: "ok", code: 200, error: None, errors: &[] }.answer(query));
     };
     let (code, word) = first.status();
     // Compat: with details the status is `error` whatever is wrong.
     let report = if options.details {
         source.warn(format!("Healthcheck failed: {} errors", failures.len()));
-        Report { status: "error", error: None, errors: &failures }
+        Report { status: "error", code, error: None, errors: &failures }
     } else {
         source.warn(format!("Healthcheck failed: {}", quoted(&first.error)));
-        Report { status: word, error: Some(&first.error), errors: &[] }
+        Report { status: word, code, error: Some(&first.error), errors: &[] }
     };
-    Ok(Answer::line(code, &report))
+    Ok(report.answer(query))
 }
 
 /// What to look at.
@@ -79,8 +80,19 @@ impl<'a> Options<'a> {
 #[derive(Serialize)]
 struct Report<'a> {
     status: &'static str,
+    /// Left out where it is the answer's own.
+    #[serde(rename = "status_code", skip_serializing_if = "is_zero")]
+    code: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "<[Failure]>::is_empty")]
     errors: &'a [Failure],
+}
+
+impl Report<'_> {
+    fn answer(self, query: &Query) -> Answer {
+        let status = self.code;
+        let code = if query.is_message { status } else { 0 };
+        Answer::line(status, &Self { code, ..self })
+    }
 }

@@ -5,7 +5,7 @@ mod detail;
 use serde::Serialize;
 
 use crate::answer::Answer;
-use crate::query::{BadQuery, Query};
+use crate::query::{BadQuery, Query, quoted};
 use crate::snapshot::{
     JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, Source, Stamp,
     StreamParts,
@@ -28,6 +28,26 @@ pub(crate) fn answer(query: &Query, source: &dyn Source) -> Result<Answer, BadQu
     let shown = options.shown(&accounts);
     page.account_details = shown.iter().map(|account| options.detail(account, &stamp, source)).collect();
     Ok(Answer::page(&page))
+}
+
+/// One account alone.
+///
+/// # Errors
+/// When there is none of this name, or it has no JetStream, in the reference's words.
+pub(crate) fn of_account(query: &Query, source: &dyn Source) -> Result<Answer, String> {
+    let options = Options::read(query).map_err(|bad| bad.to_string())?;
+    let name = options.account;
+    if source.jetstream().is_none() {
+        return Err("jetstream not enabled".to_owned());
+    }
+    if !source.has_account(name) {
+        return Err(format!("account {} not found", quoted(name)));
+    }
+    let accounts = source.jetstream_accounts();
+    match accounts.iter().find(|account| account.name == name) {
+        None => Err(format!("account {} not jetstream enabled", quoted(name))),
+        Some(account) => Ok(Answer::page(&options.detail(account, &source.stamp(), source))),
+    }
 }
 
 /// Compat: a server without JetStream shows zeros, those of a configuration too.

@@ -20,6 +20,7 @@ mod leafz;
 mod page;
 mod query;
 mod raftz;
+pub mod request;
 mod routez;
 mod snapshot;
 mod stacksz;

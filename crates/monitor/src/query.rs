@@ -4,8 +4,16 @@ use std::fmt;
 use std::num::IntErrorKind;
 
 /// The decoded options of a request. Of an option given twice the first counts.
-#[derive(Debug)]
-pub(crate) struct Query(Vec<(String, String)>);
+#[derive(Debug, Default)]
+pub(crate) struct Query {
+    pairs: Vec<(String, String)>,
+    /// It came by a message, and so does the answer go.
+    pub(crate) is_message: bool,
+    /// Only by a message: these accounts, if any are named.
+    pub(crate) accounts: Vec<String>,
+    /// Only by a message: clients that listen to what this matches.
+    pub(crate) filter_subject: String,
+}
 
 impl Query {
     /// Reads what follows the `?`.
@@ -13,12 +21,23 @@ impl Query {
     /// Compat: a pair with a `;` or a broken percent escape is passed over, as Go does.
     pub(crate) fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
-        Self(pairs.filter_map(decode_pair).collect())
+        Self { pairs: pairs.filter_map(decode_pair).collect(), ..Self::default() }
+    }
+
+    /// No options yet.
+    pub(crate) fn of_message() -> Self {
+        Self { is_message: true, ..Self::default() }
+    }
+
+    /// Gives an option a value, instead of the one that it had.
+    pub(crate) fn set(&mut self, name: &str, value: String) {
+        self.pairs.retain(|(key, _)| key != name);
+        self.pairs.push((name.to_owned(), value));
     }
 
     /// The text of an option, empty when it was not given.
     pub(crate) fn text(&self, name: &str) -> &str {
-        self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+        self.pairs.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
     /// A switch, off when it was not given.
@@ -134,6 +153,8 @@ pub(crate) enum BadQuery {
     Account(String),
     /// Only the leader was asked.
     NotLeader,
+    /// Of no account, and so of no subscriptions.
+    FilterWithoutAccount,
 }
 
 /// What is wrong with a number.
@@ -190,6 +211,7 @@ impl fmt::Display for BadQuery {
             }
             Self::Account(name) => write!(f, "Account {name} does not exist"),
             Self::NotLeader => f.write_str("filtered response: not leader"),
+            Self::FilterWithoutAccount => f.write_str("filter by subject only valid with account filtering"),
         }
     }
 }

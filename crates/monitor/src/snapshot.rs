@@ -146,6 +146,8 @@ pub struct ServerSnapshot {
     pub stale_connections: LinkCounts,
     /// Requests by page, as counted through [`Source::count_request`].
     pub http_req_stats: BTreeMap<String, u64>,
+    /// Accounts that somebody is connected to.
+    pub active_accounts: usize,
     /// Where authorities' answers about the certificates of clients are kept.
     pub ocsp_peer_cache: Option<OcspPeerCache>,
 }

@@ -8,6 +8,7 @@ use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
 use crate::shard::{LOOKUPS, Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
+use crate::system::{self, Reloaded};
 use crate::tls::{ClientOffer, ClientTls};
 use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, resolver, setup, tls, websocket};
 use myelin_auth::callout::ServerKeys;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
@@ -123,6 +125,9 @@ pub(crate) struct Server {
     /// Operator mode.
     pub(crate) resolver: Option<resolver::Running>,
     pub(crate) websocket: Option<websocket::Listening>,
+    system: Option<system::Running>,
+    /// Reloads that the system account asks for.
+    orders: UnboundedReceiver<Reloaded>,
     accepting: JoinHandle<()>,
 }
 
@@ -166,6 +171,17 @@ impl Server {
         jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
         heed_accounts(&broker, jetstream.as_ref(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+        let (order, orders) = unbounded_channel();
+        let system = system::Running::start(system::Parts {
+            broker: Arc::clone(&broker),
+            monitor: Arc::clone(&monitor),
+            log: Arc::clone(log),
+            mailboxes: mailboxes.clone(),
+            orders: order,
+            tokens: resolver.as_ref().map(|resolver| Arc::clone(resolver.tokens())),
+        })
+        .map_err(failed("cannot start threads"))?;
+        system.iter().for_each(|running| ocsp.tell(running.system()));
         let websocket =
             websocket::Listening::start(options, mailboxes.clone(), &places, log).map_err(StartError::new)?;
         let websocket_address = websocket.as_ref().map(|listening| listening.address);
@@ -202,6 +218,8 @@ impl Server {
             jetstream,
             resolver,
             websocket,
+            system,
+            orders,
             accepting,
         };
         server.write_ports_file();
@@ -228,6 +246,10 @@ impl Server {
             loop {
                 let signal = tokio::select! {
                     signal = signals.next() => signal,
+                    Some(tell) = self.orders.recv() => {
+                        tell(self.reload(read_again));
+                        continue;
+                    }
                     () = revoked.notified() => return,
                 };
                 self.trapped(signal);
@@ -235,7 +257,7 @@ impl Server {
                     Signal::Shutdown(_) => return,
                     Signal::LameDuck => return self.lame_duck(&mut signals, read_again).await,
                     Signal::Reopen => self.log.reopen(),
-                    Signal::Reload => self.reload(read_again),
+                    Signal::Reload => drop(self.reload(read_again)),
                 }
             }
         });
@@ -256,6 +278,7 @@ impl Server {
         }
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
+        self.system.iter().for_each(system::Running::enter_lame_duck);
         self.broker.enter_lame_duck();
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Announce));
         let (broker, log) = (Arc::clone(&self.broker), Arc::clone(&self.log));
@@ -266,12 +289,13 @@ impl Server {
         loop {
             tokio::select! {
                 () = &mut leaving => return,
+                Some(tell) = self.orders.recv() => tell(self.reload(read_again)),
                 signal = signals.next() => {
                     self.trapped(signal);
                     match signal {
                         Signal::Shutdown(Stop::Interrupt) => return,
                         Signal::Reopen => self.log.reopen(),
-                        Signal::Reload => self.reload(read_again),
+                        Signal::Reload => drop(self.reload(read_again)),
                         Signal::Shutdown(Stop::Terminate) | Signal::LameDuck => {}
                     }
                 }
@@ -284,6 +308,9 @@ impl Server {
             jetstream.take_leave();
         }
         self.log.info("Initiating Shutdown...");
+        if let Some(system) = self.system {
+            system.stop();
+        }
         self.websocket.iter().for_each(websocket::Listening::abort);
         if !self.accepting.is_finished() {
             self.accepting.abort();

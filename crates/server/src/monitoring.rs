@@ -27,7 +27,7 @@ use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
     WebSocketConfig,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -36,6 +36,15 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 pub(crate) struct Addresses {
     pub(crate) client: u16,
     pub(crate) websocket: Option<u16>,
+}
+
+/// What the configuration calls this server, beside its name.
+pub(crate) struct Labels {
+    pub(crate) tags: Vec<String>,
+    pub(crate) metadata: BTreeMap<String, String>,
+    pub(crate) feature_flags: BTreeMap<String, bool>,
+    /// JetStream's domain.
+    pub(crate) domain: String,
 }
 
 /// See the head of this file.
@@ -93,6 +102,18 @@ impl Monitor {
     /// Shows the cache of OCSP from now on.
     pub(crate) fn set_ocsp(&self, cache: Arc<ocsp::Current>) {
         let _ = self.ocsp.set(cache);
+    }
+
+    /// What the configuration says of this server, for those who look for servers by it.
+    pub(crate) fn labels(&self) -> Labels {
+        let configured = self.configured();
+        let settings = &configured.settings;
+        Labels {
+            tags: settings.tags.clone(),
+            metadata: settings.metadata.clone(),
+            feature_flags: settings.feature_flags.clone(),
+            domain: configured.jetstream.domain.clone(),
+        }
     }
 
     fn account_snapshot(
@@ -202,6 +223,7 @@ impl Source for Monitor {
             slow_consumers: clients(&counters.slow_consumers),
             stale_connections: clients(&counters.stale_connections),
             http_req_stats: self.requests.snapshot(),
+            active_accounts: self.broker.accounts().iter().filter(|a| a.connections() > 0).count(),
             ocsp_peer_cache: self.ocsp_peer_cache(),
         }
     }
@@ -211,8 +233,7 @@ impl Source for Monitor {
     }
 
     fn system_account(&self) -> Option<String> {
-        let accounts = self.broker.accounts();
-        accounts.iter().find(|account| account.is_system()).map(|account| account.name().to_owned())
+        self.broker.system_account().map(|account| account.name().to_owned())
     }
 
     fn account_names(&self) -> Vec<String> {

@@ -23,10 +23,13 @@ type NewTls = (Option<ClientOffer>, Option<rustls::ServerConfig>, ocsp::Next);
 
 impl Server {
     /// Takes over the configuration that `read` finds, or logs why it cannot.
-    pub(crate) fn reload(&mut self, read: ReadAgain<'_>) {
-        if let Err(error) = self.try_reload(read) {
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn reload(&mut self, read: ReadAgain<'_>) -> Result<(), String> {
+        self.try_reload(read).inspect_err(|error| {
             self.log.error(format_args!("Failed to reload server configuration: {error}"));
-        }
+        })
     }
 
     fn try_reload(&mut self, read: ReadAgain<'_>) -> Result<(), String> {

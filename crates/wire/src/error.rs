@@ -217,6 +217,8 @@ pub enum CloseReason {
     NoRespondersRequiresHeaders,
     /// The TLS handshake failed, or did not come in time.
     TlsHandshake,
+    /// Somebody in the system account has asked for it.
+    Kicked,
     /// A bug: a panic while handling this connection's bytes.
     InternalError,
 }
@@ -248,6 +250,7 @@ impl CloseReason {
             Self::MessageHeaderViolation => "Message Header Violation",
             Self::NoRespondersRequiresHeaders => "No Responders Requires Headers",
             Self::TlsHandshake => "TLS Handshake Failure",
+            Self::Kicked => "Kicked",
             Self::InternalError => "Internal Error",
         }
     }

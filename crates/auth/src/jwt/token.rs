@@ -13,6 +13,8 @@ use crate::signature::is_signed;
 
 /// Bytes of the longest token.
 const MAX_SIZE: usize = 1024 * 1024;
+/// The algorithm of version 2.
+const ALGORITHM: &str = "ed25519-nkey";
 /// How every token begins, for its header is a JSON object.
 pub const PREFIX: &str = "eyJ";
 /// The newest version of claims that is understood.
@@ -137,36 +139,74 @@ pub(super) fn decode<T>(token: &str, kind: &str, issuers: &[Role]) -> Result<Cla
 where
     T: DeserializeOwned + Default,
 {
-    if token.len() > MAX_SIZE {
-        let size = token.len();
-        return Err(format!("token size {size} exceeds maximum of {MAX_SIZE} bytes: token too large"));
-    }
-    let parts: Vec<&str> = token.split('.').take(4).collect();
-    let &[header, body, signature] = &parts[..] else { return Err("expected 3 chunks".to_owned()) };
-    check_header(&part(header)?)?;
-    let mut raw: Value = serde_json::from_slice(&part(body)?).map_err(|error| error.to_string())?;
-    drop_nulls(&mut raw);
-    let said: Identifier = read(&raw)?;
-    let (found, version) = kind_and_version(&said)?;
-    let signature = part(signature)?;
-    // Compat: version 1 signed the body without the header.
-    let (signed, version) = match version {
-        2 => (&token[..header.len() + 1 + body.len()], 2),
-        _ => (body, 1),
-    };
-    if !is_signed(&said.iss, signed.as_bytes(), &signature) {
-        return Err(format!("claim failed V{version} signature verification"));
-    }
+    let parts = Parts::of(token)?;
+    let (found, version) = kind_and_version(&parts.said)?;
+    parts.verify(version)?;
     if found != kind {
         return Err(format!("not {kind} claim"));
     }
-    if !issuers.iter().any(|role| role.owns(&said.iss)) {
+    let issuer = &parts.said.iss;
+    if !issuers.iter().any(|role| role.owns(issuer)) {
         let expected: Vec<_> = issuers.iter().map(|role| role.name()).collect();
         return Err(format!("unable to validate expected prefixes - [{}]", expected.join(" ")));
     }
+    claims(parts.raw, version)
+}
+
+/// Reads a token of any kind, whoever has signed it: what is in it is for the caller to judge.
+pub(super) fn decode_any(token: &str) -> Result<Claims<Value>, String> {
+    let parts = Parts::of(token)?;
+    // Compat: what says no version is of that in which its algorithm came up.
+    let version = if parts.algorithm == ALGORITHM { 2 } else { 1 };
+    parts.verify(version)?;
+    claims(parts.raw, version)
+}
+
+fn claims<T: DeserializeOwned + Default>(raw: Value, version: i64) -> Result<Claims<T>, String> {
     let mut claims: Claims<T> = read(&raw)?;
     (claims.version, claims.raw) = (version, raw);
     Ok(claims)
+}
+
+/// A token that is taken apart and not believed yet.
+struct Parts<'a> {
+    algorithm: String,
+    /// What is signed: in version 2, and in version 1, which signed the body without the header.
+    signed: [&'a str; 2],
+    signature: Vec<u8>,
+    raw: Value,
+    said: Identifier,
+}
+
+impl<'a> Parts<'a> {
+    fn of(token: &'a str) -> Result<Self, String> {
+        if token.len() > MAX_SIZE {
+            let size = token.len();
+            return Err(format!("token size {size} exceeds maximum of {MAX_SIZE} bytes: token too large"));
+        }
+        let parts: Vec<&str> = token.split('.').take(4).collect();
+        let &[header, body, signature] = &parts[..] else { return Err("expected 3 chunks".to_owned()) };
+        let algorithm = algorithm(&part(header)?)?;
+        let mut raw: Value = serde_json::from_slice(&part(body)?).map_err(|error| error.to_string())?;
+        drop_nulls(&mut raw);
+        let said = read(&raw)?;
+        let signed = [&token[..header.len() + 1 + body.len()], body];
+        // Its fault is told behind those of what it says.
+        let signature = part(signature);
+        kind_and_version(&said)?;
+        Ok(Self { algorithm, signed, signature: signature?, raw, said })
+    }
+
+    /// Whether its issuer has signed it.
+    fn verify(&self, version: i64) -> Result<(), String> {
+        let [second, first] = self.signed;
+        let (signed, version) = if version == 2 { (second, 2) } else { (first, 1) };
+        if is_signed(&self.said.iss, signed.as_bytes(), &self.signature) {
+            Ok(())
+        } else {
+            Err(format!("claim failed V{version} signature verification"))
+        }
+    }
 }
 
 fn part(text: &str) -> Result<Vec<u8>, String> {
@@ -189,16 +229,17 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-fn check_header(text: &[u8]) -> Result<(), String> {
+/// The algorithm that the header names, if it is one that is understood.
+fn algorithm(text: &[u8]) -> Result<String, String> {
     let header: Header = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     if !header.typ.eq_ignore_ascii_case("JWT") {
         return Err(format!("not supported type {:?}", header.typ));
     }
     let algorithm = header.alg.to_ascii_lowercase();
-    if algorithm != "ed25519" && algorithm != "ed25519-nkey" {
+    if algorithm != "ed25519" && algorithm != ALGORITHM {
         return Err(format!("unexpected {:?} algorithm", header.alg));
     }
-    Ok(())
+    Ok(algorithm)
 }
 
 fn kind_and_version(said: &Identifier) -> Result<(&str, i64), String> {

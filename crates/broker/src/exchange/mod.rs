@@ -15,6 +15,7 @@ mod latency;
 mod link;
 mod naming;
 mod replies;
+mod system;
 
 pub(crate) use claims::{is_activated, next_turn};
 pub use config::{
@@ -26,6 +27,7 @@ pub use latency::Latency;
 pub(crate) use latency::{Cause, Measured, Outcome, report};
 pub(crate) use link::{ServiceLink, StreamLink};
 pub(crate) use replies::{Awaited, Ended, Replies, Ticket, Tracked};
+pub(crate) use system::furnish;
 
 use crate::account::Account;
 use crate::conn::lock;

@@ -176,6 +176,17 @@ impl Session {
         }
     }
 
+    /// Tells this client alone that the server is in lame duck mode, so that it goes elsewhere.
+    pub fn send_away(&self, shard: &mut Shard) {
+        if self.is_ready() && self.conn.hears_news() {
+            self.log(Level::Debug, format_args!("Sending Lame Duck Mode info to client"));
+            let auth_required = self.broker.auth().at(self.conn.via()).required();
+            // Compat: without what else only a connected client learns.
+            let line = Info { ldm: true, auth_required, ..self.info() }.line();
+            shard.say(&self.conn, &line);
+        }
+    }
+
     /// Looks at the first byte of a client that has not authenticated. Anything but CONNECT ends it,
     /// unless there is a user for clients without credentials.
     pub(super) fn gate(&mut self, shard: &mut Shard, first: u8, now: Instant) -> Option<CloseReason> {
@@ -195,6 +206,7 @@ impl Session {
                 }
                 // Compat: and so a CONNECT that comes later does not name the client in the log.
                 self.conn.set_label("");
+                self.tell_of_arrival();
                 None
             }
             Verdict::Close(reason) => Some(reason),
@@ -215,24 +227,38 @@ impl Session {
         self.broker.auth().at(via).anonymous_with(self.conn.certificate(), via)
     }
 
+    /// Tells the witness of a client that CONNECT has let in.
+    fn tell_of_arrival(&self) {
+        if let (State::Ready(ready), Some(witness)) = (&self.state, self.broker.witness()) {
+            witness.came(&self.conn, &ready.account);
+        }
+    }
+
     pub(super) fn violation(&self, shard: &mut Shard) -> CloseReason {
+        self.turn_away(shard, CloseReason::AuthenticationFailure)
+    }
+
+    fn turn_away(&self, shard: &mut Shard, reason: CloseReason) -> CloseReason {
         match Login::of(&self.connect, self.login()).blame() {
             None => self.log(Level::Error, format_args!("authentication error")),
             Some(login) => self.log(Level::Error, format_args!("authentication error - {login}")),
         }
         self.say_error(shard, &ErrorText::AuthorizationViolation);
-        CloseReason::AuthenticationFailure
+        self.broker.witness().into_iter().for_each(|witness| witness.refused(&self.conn, reason));
+        reason
     }
 
     /// Compat: who had to come through a proxy is told nothing else, only counted as something else.
     pub(super) fn rejected(&self, shard: &mut Shard, reject: &Reject) -> CloseReason {
         self.log_reject(reject);
-        let reason = self.violation(shard);
-        match reject {
-            Reject::ProxyRequired | Reject::AnswerNeedsProxy => CloseReason::ProxyRequired,
+        let reason = match reject {
+            Reject::ProxyRequired
+            | Reject::AnswerNeedsProxy
+            | Reject::Claims(ClaimsFault::ProxyRequired) => CloseReason::ProxyRequired,
             Reject::ProxyNotTrusted => CloseReason::ProxyNotTrusted,
-            _ => reason,
-        }
+            _ => CloseReason::AuthenticationFailure,
+        };
+        self.turn_away(shard, reason)
     }
 
     pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> Step {
@@ -380,7 +406,7 @@ impl Session {
             let subs = self.conn.take_subscriptions();
             self.trace_ends(&subs);
             subs.iter().for_each(|sub| _ = ready.account.unsubscribe(sub, Some(&mut *shard)));
-            ready.account.leave();
+            self.leave(&ready.account);
             self.keep_ping_state(&ready);
         }
     }
@@ -413,6 +439,7 @@ impl Session {
         if let Verdict::Close(reason) = self.enter(shard, identity, now) {
             return Verdict::Close(reason);
         }
+        self.tell_of_arrival();
         self.accept(shard)
     }
 
@@ -433,6 +460,9 @@ impl Session {
             self.log_end(reason);
             self.log(Level::Error, format_args!("{text}"));
             return verdict;
+        }
+        if !is_there {
+            self.broker.witness().into_iter().for_each(|witness| witness.counted(&account));
         }
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
         self.show(&account, &identity);

@@ -414,6 +414,7 @@ impl Session {
             return;
         }
         if self.connect.protocol >= 1 {
+            self.conn.set_hears_news();
             let line = self.personal_info().line();
             shard.say(&self.conn, &line);
         }
@@ -492,7 +493,7 @@ impl Session {
         }
         let removal = match state {
             State::Ready(ready) => {
-                ready.account.leave();
+                self.leave(&ready.account);
                 Removal { account: ready.account, subs }.at_once_if_small(shard)
             }
             _ => None,
@@ -511,8 +512,15 @@ impl Session {
             subs: kept,
             stalls: self.conn.stalls(),
         };
+        self.broker.witness().into_iter().for_each(|witness| witness.went(&record));
         self.broker.registry.remove(record, shard.settings().max_closed_clients);
         removal
+    }
+
+    /// Gives the account its place back.
+    fn leave(&self, account: &Arc<Account>) {
+        account.leave();
+        self.broker.witness().into_iter().for_each(|witness| witness.counted(account));
     }
 
     fn log(&self, level: Level, line: std::fmt::Arguments<'_>) {

@@ -27,3 +27,4 @@ mod timers;
 mod trace;
 mod twin;
 mod watches;
+mod witnesses;

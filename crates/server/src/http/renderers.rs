@@ -5,15 +5,12 @@
 
 use std::io;
 
+use crate::process;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
 /// Pages that are rendered at once.
 const MAX_RENDERINGS: usize = 2;
-
-/// How far the threads step back: between 0, not at all, and 19. At full load of all cores they still get a
-/// tenth of one, so that pages arrive and whoever waits for a lock of theirs does not wait long.
-const NICENESS: i32 = 10;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -30,7 +27,7 @@ impl Renderers {
         let threads = Builder::new_current_thread()
             .max_blocking_threads(MAX_RENDERINGS)
             .thread_name("pages")
-            .on_thread_start(step_back)
+            .on_thread_start(process::step_back)
             .build()?;
         Ok(Self { places: Semaphore::new(MAX_RENDERINGS), threads: Some(threads) })
     }
@@ -51,10 +48,4 @@ impl Drop for Renderers {
             threads.shutdown_background();
         }
     }
-}
-
-/// On Linux a priority belongs to a thread. Without the right to change it, or elsewhere, all is as before.
-fn step_back() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, NICENESS);
 }

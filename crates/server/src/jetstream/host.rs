@@ -223,7 +223,7 @@ impl Host for Threads {
     }
 
     fn system_account(&self) -> Option<Arc<Account>> {
-        self.broker.accounts().into_iter().find(|account| account.is_system())
+        self.broker.system_account()
     }
 
     fn unique_id(&self) -> String {

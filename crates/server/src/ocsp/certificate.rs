@@ -158,7 +158,7 @@ pub(super) fn question(cert: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// What the cache and the log call a certificate.
-pub(super) fn fingerprint(cert: &[u8]) -> String {
+pub(crate) fn fingerprint(cert: &[u8]) -> String {
     base64::encode(digest(&SHA256, cert).as_ref())
 }
 

@@ -19,7 +19,7 @@ mod staple;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use myelin_conf::options::Options;
 use tokio::runtime::Handle;
@@ -27,13 +27,14 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::logging::Logger;
+use crate::system::System;
 use crate::tls::{ClientOffer, authorities};
-#[cfg(test)]
 pub(crate) use base64::encode as to_base64;
 use cache::Cache;
 pub(crate) use cache::Stats;
-pub(crate) use peer::PeerCheck;
-use peer::{Advise, Finding};
+pub(crate) use certificate::fingerprint;
+use peer::Advise;
+pub(crate) use peer::{Finding, PeerCheck};
 use staple::{Monitor, Stapling};
 
 /// OCSP in a running server.
@@ -41,6 +42,8 @@ pub(crate) struct Ocsp {
     log: Arc<Logger>,
     control: Handle,
     advise: Advise,
+    /// Where findings are told, once it is there.
+    system: Arc<OnceLock<Arc<System>>>,
     /// Told when the server has to end, because its certificate was revoked.
     end: Arc<Notify>,
     cache: Arc<Current>,
@@ -77,18 +80,27 @@ pub(crate) struct Next {
 
 impl Ocsp {
     pub(crate) fn new(log: &Arc<Logger>, control: &Handle) -> Self {
-        let lines = Arc::clone(log);
-        // The seam for advisories: when there is a system account to publish them in, this is where they go.
-        let advise = Arc::new(move |finding: &Finding| lines.debug(finding));
+        let (lines, system) = (Arc::clone(log), Arc::new(OnceLock::<Arc<System>>::new()));
+        let listener = Arc::clone(&system);
+        let advise = Arc::new(move |finding: &Finding| {
+            lines.debug(finding);
+            listener.get().into_iter().for_each(|system| system.advise(finding));
+        });
         Self {
             log: Arc::clone(log),
             control: control.clone(),
             advise,
+            system,
             end: Arc::new(Notify::new()),
             cache: Arc::default(),
             monitors: Vec::new(),
             saving: None,
         }
+    }
+
+    /// Has findings told in the system account from now on.
+    pub(crate) fn tell(&self, system: &Arc<System>) {
+        let _ = self.system.set(Arc::clone(system));
     }
 
     /// Told when the server has to end.

@@ -168,8 +168,6 @@ impl Directory {
     }
 
     /// Takes a token away. What is not there is gone already.
-    // Asked for by the system account, which does not exist yet.
-    #[cfg_attr(not(test), expect(dead_code))]
     pub(super) fn delete(&self, key: &str) -> Result<(), String> {
         let file = self.file_of(key)?;
         let mut index = self.index();
@@ -190,6 +188,32 @@ impl Directory {
         }
         index.items.remove(key);
         Ok(())
+    }
+
+    /// Whether tokens can be taken away.
+    pub(super) fn deletes(&self) -> bool {
+        self.deletes != DeleteMode::Refused
+    }
+
+    /// The keys of all accounts whose tokens are kept, in the order of the alphabet.
+    pub(super) fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self.index().items.keys().cloned().collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Tells one set of tokens from another: the digests of all, one over the other.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        let mut sum = [0; 32];
+        for item in self.index().items.values() {
+            sum.iter_mut().zip(item.hash).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        sum
+    }
+
+    /// The token of an account as another server may have it: looking at it is no use of it.
+    pub(super) fn peek(&self, key: &str) -> Result<String, String> {
+        read(&self.file_of(key)?).map_err(|error| myelin_stdx::fault::words(&error))
     }
 
     /// Reads the directory again; answers the keys whose tokens are others now.

@@ -2,10 +2,13 @@
 //!
 //! Owns the start of operator mode: who is trusted, what is preloaded, and the system account.
 
+mod claims;
 mod directory;
 mod url;
 
 use crate::logging::Logger;
+use claims::Operator;
+pub(crate) use claims::Updated;
 use directory::{Directory, Limits};
 use myelin_auth::jwt;
 use myelin_auth::operator::Accounts;
@@ -25,8 +28,7 @@ const BOOTSTRAP: Duration = Duration::from_secs(1);
 /// How often it is looked whether an activation has begun or ended.
 const ACTIVATIONS: Duration = Duration::from_millis(500);
 
-/// Where tokens of accounts are found. What the system account asks of a directory
-/// (`$SYS.REQ.CLAIMS.*`) is to be answered from here: [`Source::Directory`] has a method for each.
+/// Where tokens of accounts are found.
 enum Source {
     /// Nowhere.
     None,
@@ -38,6 +40,8 @@ enum Source {
 /// The resolver that the options ask for.
 pub(crate) struct Tokens {
     source: Source,
+    /// The first operator, who may say what is kept.
+    operator: Option<Operator>,
     log: Arc<Logger>,
 }
 
@@ -61,7 +65,8 @@ impl Tokens {
                 DeleteMode::Removed,
             )?),
         };
-        let tokens = Self { source, log: Arc::clone(log) };
+        let operator = options.operators.list.first().map(Operator::of);
+        let tokens = Self { source, operator, log: Arc::clone(log) };
         tokens.preload(options)?;
         Ok(tokens)
     }
@@ -208,6 +213,11 @@ fn check_preloads(options: &Options, log: &Logger) {
 }
 
 impl Running {
+    /// What the system account asks.
+    pub(crate) fn tokens(&self) -> &Arc<Tokens> {
+        &self.tokens
+    }
+
     /// The system account comes from its token. Where tokens come from elsewhere one that cannot be had is stood in for,
     /// so that it can be brought by the system account itself.
     fn seat_system_account(

@@ -27,6 +27,8 @@ pub(super) enum Notice {
     Authenticated(Result<Identity, Reject>),
     /// Tell the client the new INFO.
     Announce,
+    /// Tell this client to look for another server.
+    SendAway,
     /// The broker's configuration was replaced.
     Refresh,
     /// The session's deadline has passed.
@@ -44,6 +46,7 @@ pub(super) struct Link {
     waker: RefCell<Option<Waker>>,
     kicked: Cell<bool>,
     announce: Cell<bool>,
+    send_away: Cell<bool>,
     refresh: Cell<bool>,
     due: Cell<bool>,
     authenticated: RefCell<Option<Result<Identity, Reject>>>,
@@ -67,6 +70,7 @@ impl Link {
             waker: RefCell::default(),
             kicked: Cell::default(),
             announce: Cell::default(),
+            send_away: Cell::default(),
             refresh: Cell::default(),
             due: Cell::default(),
             authenticated: RefCell::default(),
@@ -83,6 +87,11 @@ impl Link {
 
     pub(super) fn announce(&self) {
         self.announce.set(true);
+        self.wake();
+    }
+
+    pub(super) fn send_away(&self) {
+        self.send_away.set(true);
         self.wake();
     }
 
@@ -179,6 +188,9 @@ impl Link {
         // News before the end: a lame duck server says so before it closes.
         if self.announce.take() {
             return Some(Notice::Announce);
+        }
+        if self.send_away.take() {
+            return Some(Notice::SendAway);
         }
         if self.kicked.take() {
             return Some(Notice::Kicked);

@@ -52,6 +52,10 @@ pub(crate) enum Mail {
     Serve(Arc<dyn Service>),
     /// Publish what a service has to say.
     Publish(Arc<Account>, Parcel),
+    /// Flush, and say so.
+    Flushed(std::sync::mpsc::Sender<()>),
+    /// Tell this client what all are told in lame duck mode.
+    SendAway(u64),
     /// Someone has asked for the end of this connection.
     Kick(u64),
     /// The answer to an authentication that ran elsewhere.
@@ -298,6 +302,12 @@ impl Local {
                 self.shard.borrow_mut().send(&account, &mut parcel, Instant::now());
                 self.flush_soon();
             }
+            Mail::Flushed(told) => {
+                self.flush();
+                // Who does not wait any more need not know.
+                let _ = told.send(());
+            }
+            Mail::SendAway(cid) => self.with_link(cid, |link| link.send_away()),
             Mail::Kick(cid) => self.with_link(cid, |link| link.kick()),
             Mail::Authenticated(cid, outcome) => self.with_link(cid, |link| link.authenticated(outcome)),
             Mail::Announce => self.links.borrow().values().for_each(|link| link.announce()),

@@ -542,6 +542,10 @@ impl Reader {
                     self.session.announce(&mut shard);
                     Verdict::Go
                 }
+                Notice::SendAway => {
+                    self.session.send_away(&mut shard);
+                    Verdict::Go
+                }
                 Notice::Due => self.due(&mut shard),
             }
         };

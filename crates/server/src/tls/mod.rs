@@ -27,7 +27,7 @@ use rustls::version::{TLS12, TLS13};
 
 pub(crate) use clients::{ClientOffer, ClientTls, NO_HANDSHAKE, details, words};
 use files::{Authorities, Identity};
-pub(crate) use peer::subject;
+pub(crate) use peer::{issuer, subject};
 use resolver::Certificates;
 pub(crate) use resolver::Staple;
 use rustls::pki_types::CertificateDer;

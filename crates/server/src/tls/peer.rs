@@ -43,6 +43,12 @@ pub(crate) fn subject(cert: &[u8]) -> String {
     parsed.map_or_else(|_| String::new(), |(_, cert)| known(&attributes(cert.subject())).join(","))
 }
 
+/// Who has signed a certificate, in the same form; empty for what is none.
+pub(crate) fn issuer(cert: &[u8]) -> String {
+    let parsed = X509Certificate::from_der(cert);
+    parsed.map_or_else(|_| String::new(), |(_, cert)| known(&attributes(cert.issuer())).join(","))
+}
+
 fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }

@@ -19,11 +19,11 @@ const OPEN: &str = r#""limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"e
 const FREE: &str = r#""subs":-1,"data":-1,"payload":-1"#;
 
 /// Keys and tokens of one test.
-struct Issued(Identities);
+pub(crate) struct Issued(Identities);
 
 impl Issued {
     /// An operator with a system account, and what else is ordered.
-    fn with(orders: &[&str]) -> Self {
+    pub(crate) fn with(orders: &[&str]) -> Self {
         let base = [
             r#"op operator by O:op for O:op {"name":"op","nats":{"system_account":"@key:A:sys@"}}"#
                 .to_owned(),
@@ -37,7 +37,7 @@ impl Issued {
         Self(Identities::issue(&orders).expect("a test is well made"))
     }
 
-    fn text(&self, text: &str) -> String {
+    pub(crate) fn text(&self, text: &str) -> String {
         String::from_utf8(self.0.fill(text.as_bytes()).expect("a test is well made"))
             .expect("a test is well made")
     }
@@ -61,7 +61,7 @@ impl Issued {
     }
 
     /// Logs in over a raw socket and gives what the server answers to the first PING.
-    fn login(&self, server: &Server, token: &str, key: &str) -> (Raw, String) {
+    pub(crate) fn login(&self, server: &Server, token: &str, key: &str) -> (Raw, String) {
         let mut raw = Raw::over(TcpStream::connect(server.address()).expect("a test is well made"));
         let info = raw.line();
         let info: Value = serde_json::from_str(info.strip_prefix("INFO ").expect("a test is well made"))

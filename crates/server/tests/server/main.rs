@@ -31,6 +31,7 @@ mod resources;
 mod responder;
 mod revocation;
 mod slow;
+mod system;
 mod tls;
 mod websocket;
 

@@ -111,13 +111,13 @@ fn a_server_without_accounts_shows_the_global_one() {
     });
 }
 
-/// What accounts let each other have. The reference lists it in no order, and imports of its own services beside it.
+/// What accounts let each other have, and what the system account lets them. The reference lists it in no order.
 fn exchange(page: &Value, account: &str) -> Value {
     let detail = &page["account_detail"];
     let sorted = |list: &Value, keep: &dyn Fn(&Value) -> bool| {
         let mut list: Vec<Value> = list.as_array().cloned().unwrap_or_default();
         list.retain(keep);
-        list.sort_by_key(|item| (item["type"].to_string(), item["subject"].to_string()));
+        list.sort_by_key(|item| ["type", "subject", "to"].map(|name| item[name].to_string()));
         list
     };
     let responses = detail["responses"].as_object().cloned().unwrap_or_default();
@@ -137,7 +137,7 @@ fn exchange(page: &Value, account: &str) -> Value {
     serde_json::json!({
         "mappings": detail["mappings"],
         "exports": sorted(&detail["exports"], &|_| true),
-        "imports": sorted(&detail["imports"], &|import| import["account"] == account),
+        "imports": sorted(&detail["imports"], &|import| import["account"] == account || import["account"] == "$SYS"),
         "responses": responses,
     })
 }
@@ -169,7 +169,7 @@ fn what_accounts_let_each_other_have_is_told_as_by_the_reference() {
     let Some(pair) = Pair::start(config) else { return };
     let _a = pair.client(r#""user":"a","pass":"a""#, "SUB svc.> 1\r\n");
     let _b = pair.client(r#""user":"b","pass":"b""#, "SUB in 1\r\nPUB svc.x in 0\r\n\r\n");
-    for account in ["A", "B"] {
+    for account in ["A", "B", "$SYS"] {
         pair.agree(&format!("/accountz?acc={account}"), |answers| {
             let [ours, reference] = [&answers.ours, &answers.reference].map(|answer| {
                 let page = serde_json::from_str(&answer.body).unwrap_or_default();

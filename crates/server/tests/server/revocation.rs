@@ -266,6 +266,68 @@ fn clients_are_asked_about() {
     }
 }
 
+/// What is between a message's head and its end.
+fn bodies(text: &[u8]) -> Vec<serde_json::Value> {
+    let text = String::from_utf8_lossy(text);
+    let lines = text.split("\r\n").filter(|line| line.starts_with('{'));
+    lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+#[test]
+fn what_is_found_is_told_to_the_system_account() {
+    for program in programs() {
+        let lab = Lab::new(false);
+        let more = "accounts { SYS { users: [ {user: sys, password: p} ] } }\nsystem_account: SYS\nno_auth_user: sys";
+        let server = lab.start(&program, "verify: true, ocsp_peer: true", more);
+        lab.responder.say(6, Says::Revoked);
+        let (mut sys, _) = connect(&server, Some(&lab.client(5)));
+        sys.send("CONNECT {\"verbose\":false}\r\nSUB $SYS.SERVER.*.OCSP.> 1\r\n");
+        sys.barrier().expect("is good");
+        let revoked = lab.client(6);
+        let (mut client, _) = connect(&server, Some(&revoked));
+        assert!(client.barrier().is_err());
+        let mut heard = Vec::new();
+        crate::eventually("both events", || {
+            heard.extend(bodies(&sys.barrier().expect("is good")));
+            heard.len() == 2
+        });
+        let [link, rejected] = &heard[..] else { panic!("{heard:?}") };
+        let raw = in_base64(revoked.cert.der());
+        for (event, kind, names) in [
+            (
+                link,
+                "ocsp_peer_link_invalid",
+                vec!["type", "id", "timestamp", "link", "peer", "server", "reason"],
+            ),
+            (
+                rejected,
+                "ocsp_peer_reject",
+                vec!["type", "id", "timestamp", "kind", "peer", "server", "reason"],
+            ),
+        ] {
+            let fields = event.as_object().expect("an object");
+            assert_eq!(fields.keys().collect::<Vec<_>>(), names, "{}", program.display());
+            assert_eq!(event["type"], format!("io.nats.server.advisory.v1.{kind}"));
+            let peer = &event["peer"];
+            let shown = [&peer["subject"], &peer["issuer"]].map(|name| name.as_str().unwrap_or_default());
+            assert_eq!(shown, ["CN=client", "CN=authority"], "{}: {peer}", program.display());
+            assert_eq!(peer["raw"], raw, "{}", program.display());
+        }
+        assert_eq!(rejected["kind"], "Client", "{}", program.display());
+    }
+}
+
+/// Base64 as Go writes bytes in JSON.
+fn in_base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let group = |chunk: &[u8]| {
+        let sum = (0..3).fold(0_u32, |sum, at| sum << 8 | u32::from(chunk.get(at).copied().unwrap_or(0)));
+        let digit = |at: u32| char::from(DIGITS[(sum >> (18 - 6 * at) & 63) as usize]);
+        (0..4).map(|at| if at as usize <= chunk.len() { digit(at) } else { '=' }).collect::<String>()
+    };
+    bytes.chunks(3).map(group).collect()
+}
+
 #[test]
 fn who_only_warns_lets_them_in() {
     for program in programs() {

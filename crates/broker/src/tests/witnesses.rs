@@ -1,0 +1,79 @@
+//! Who comes and goes, as a witness is told.
+
+use super::net::{Net, login, user};
+use crate::account::Account;
+use crate::conn::Conn;
+use crate::ended::ClosedConn;
+use crate::witness::Witness;
+use myelin_wire::error::CloseReason;
+use std::sync::{Arc, Mutex};
+
+#[derive(Default)]
+struct Diary(Mutex<Vec<String>>);
+
+impl Diary {
+    fn write(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn read(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Witness for Diary {
+    fn came(&self, conn: &Arc<Conn>, account: &Arc<Account>) {
+        let user = conn.details().user.unwrap_or_default();
+        self.write(format!("{user} came to {}", account.name()));
+    }
+
+    fn went(&self, record: &ClosedConn) {
+        self.write(format!("{} went: {}", record.details.account, record.reason.text()));
+    }
+
+    fn refused(&self, _: &Arc<Conn>, reason: CloseReason) {
+        self.write(format!("refused: {}", reason.text()));
+    }
+
+    fn counted(&self, account: &Arc<Account>) {
+        self.write(format!("{} has {}", account.name(), account.connections()));
+    }
+}
+
+fn net() -> (Net, Arc<Diary>) {
+    let net = Net::with(|setup| setup.users([user("ann", "A", None), user("bob", "B", None)]));
+    let diary = Arc::new(Diary::default());
+    net.broker.set_witness(Arc::clone(&diary) as Arc<dyn Witness>);
+    (net, diary)
+}
+
+#[test]
+fn who_comes_is_told_and_who_goes() {
+    let (net, diary) = net();
+    let mut ann = net.peer_as(0, &login("ann"));
+    assert_eq!(diary.read(), ["A has 1", "ann came to A"]);
+    // Somebody else over the same connection.
+    ann.connect(&login("bob"));
+    assert_eq!(diary.read(), ["A has 0", "B has 1", "bob came to B"]);
+    ann.leave();
+    assert_eq!(diary.read(), ["B has 0", "B went: Client Closed"]);
+}
+
+#[test]
+fn who_is_turned_away_was_never_there() {
+    let (net, diary) = net();
+    let mut eve = net.stranger(0);
+    eve.connect(r#""user":"ann","pass":"wrong""#);
+    assert_eq!(diary.read(), ["refused: Authentication Failure", " went: Authentication Failure"]);
+}
+
+#[test]
+fn without_authentication_a_connection_counts_before_its_client_has_come() {
+    let net = Net::new();
+    let diary = Arc::new(Diary::default());
+    net.broker.set_witness(Arc::clone(&diary) as Arc<dyn Witness>);
+    let mut peer = net.stranger(0);
+    assert_eq!(diary.read(), ["$G has 1"]);
+    peer.connect(r#""lang":"test""#);
+    assert_eq!(diary.read(), [" came to $G"]);
+}

@@ -1,0 +1,193 @@
+//! The pages as answers to messages: what the system account is asked (`$SYS.REQ.…`).
+//!
+//! A [`Request`] is read from a message's body; its answer is the page's JSON on one line, without the envelope. What is
+//! shown is decided by the pages themselves; here stands only what differs: options come as JSON, nothing is counted in
+//! `http_req_stats`, and a few answers have another form.
+
+mod options;
+mod statsz;
+mod uncounted;
+
+pub use options::Filter;
+pub use statsz::statsz;
+
+use crate::answer::Answer;
+use crate::query::{BadQuery, Query, quoted};
+use crate::snapshot::Source;
+use crate::{
+    accountz, accstatz, connz, expvar, gatewayz, healthz, ipqueuesz, jsz, leafz, routez, subsz, varz,
+};
+use myelin_wire::json;
+use options::Options;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use uncounted::Uncounted;
+
+/// What can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Topic {
+    Statsz,
+    Varz,
+    Subsz,
+    Connz,
+    Routez,
+    Gatewayz,
+    Leafz,
+    Accountz,
+    Accstatz,
+    /// One account in detail.
+    AccountInfo,
+    Jsz,
+    Healthz,
+    Profilez,
+    Expvarz,
+    Ipqueuesz,
+    Raftz,
+    /// Not to be told something but to have something done.
+    Control,
+}
+
+/// Topics by the last token of their subjects.
+const TOPICS: [(&str, Topic); 14] = [
+    ("VARZ", Topic::Varz),
+    ("SUBSZ", Topic::Subsz),
+    ("CONNZ", Topic::Connz),
+    ("ROUTEZ", Topic::Routez),
+    ("GATEWAYZ", Topic::Gatewayz),
+    ("LEAFZ", Topic::Leafz),
+    ("ACCOUNTZ", Topic::Accountz),
+    ("JSZ", Topic::Jsz),
+    ("HEALTHZ", Topic::Healthz),
+    ("PROFILEZ", Topic::Profilez),
+    ("EXPVARZ", Topic::Expvarz),
+    ("IPQUEUESZ", Topic::Ipqueuesz),
+    ("RAFTZ", Topic::Raftz),
+    ("STATSZ", Topic::Statsz),
+];
+
+impl Topic {
+    /// Those that a server is asked for, with the last token of their subjects.
+    pub fn of_server() -> impl Iterator<Item = (&'static str, Self)> {
+        TOPICS.into_iter()
+    }
+}
+
+/// JSON on one line.
+pub type Page = Box<RawValue>;
+
+/// A request that could be read.
+#[derive(Debug)]
+pub struct Request {
+    topic: Topic,
+    options: Options,
+}
+
+impl Request {
+    /// Reads the body of a message.
+    ///
+    /// # Errors
+    /// Why it is none, in Go's words.
+    pub fn read(topic: Topic, body: &[u8]) -> Result<Self, String> {
+        Ok(Self { topic, options: Options::read(topic, body)? })
+    }
+
+    /// Which servers are asked.
+    #[must_use]
+    pub fn filter(&self) -> &Filter {
+        &self.options.filter
+    }
+
+    /// Asks about one account only, whatever the body says.
+    #[must_use]
+    pub fn of_account(mut self, account: &str) -> Self {
+        match self.topic {
+            Topic::Accstatz => self.options.query.accounts = vec![account.to_owned()],
+            Topic::Subsz => {
+                self.options.query.set("subs", "1".to_owned());
+                self.options.query.set("acc", account.to_owned());
+            }
+            _ => self.options.query.set("acc", account.to_owned()),
+        }
+        self
+    }
+
+    /// The answer; nothing where silence is one.
+    ///
+    /// # Errors
+    /// What the reference says for status 500.
+    pub fn answer(&self, source: &dyn Source) -> Result<Option<Page>, String> {
+        let (query, source) = (&self.options.query, &Uncounted(source));
+        if let Topic::Accstatz = self.topic {
+            let (page, is_empty) = accstatz::page(query, source).map_err(|bad| bad.to_string())?;
+            let is_unused_wanted = query.flag("unused").unwrap_or(false);
+            return if is_empty && !is_unused_wanted { Ok(None) } else { self::page(page).map(Some) };
+        }
+        self::page(self.render(query, source).map_err(|bad| bad.to_string())?).map(Some)
+    }
+
+    fn render(&self, query: &Query, source: &dyn Source) -> Result<Answer, BadQuery> {
+        match self.topic {
+            Topic::Varz => Ok(varz::answer(source)),
+            Topic::Subsz => subsz::answer(query, source),
+            Topic::Connz => connz::answer(query, source),
+            Topic::Routez => routez::answer(query, source),
+            Topic::Gatewayz => gatewayz::answer(query, source),
+            Topic::Leafz => leafz::answer(query, source),
+            Topic::Accountz => accountz::answer(query, source),
+            Topic::Accstatz => accstatz::answer(query, source),
+            Topic::AccountInfo => accountz::detail(query.text("acc"), source),
+            Topic::Jsz => jsz::answer(query, source),
+            Topic::Healthz => healthz::answer(query, source),
+            Topic::Profilez => Ok(profile(query)),
+            Topic::Expvarz => Ok(expvar::message(source)),
+            Topic::Ipqueuesz => ipqueuesz::answer(query, source),
+            // There are no groups yet.
+            Topic::Raftz | Topic::Statsz | Topic::Control => Ok(Answer::line(200, &Nothing {})),
+        }
+    }
+
+    /// JetStream of one account: what `$SYS.REQ.ACCOUNT.<account>.JSZ` asks.
+    ///
+    /// # Errors
+    /// When there is no such account, or it has no JetStream.
+    pub fn answer_for_jetstream(&self, source: &dyn Source) -> Result<Page, String> {
+        self::page(jsz::of_account(&self.options.query, &Uncounted(source))?)
+    }
+}
+
+/// What these accounts have moved, one JSON object each; without those that are gone.
+pub fn account_stats(names: &[String], source: &dyn Source) -> Vec<(String, Vec<u8>)> {
+    // Perf: what an account has moved is summed up over all connections: once for many accounts.
+    let accounts = match names {
+        [name] => source.account(name).into_iter().collect(),
+        _ => source.accounts(),
+    };
+    let asked = accounts.iter().filter(|account| names.contains(&account.name));
+    asked.map(|account| (account.name.clone(), accstatz::row(account))).collect()
+}
+
+#[derive(Serialize)]
+struct Nothing {}
+
+/// Lays a page out on one line.
+fn page(answer: Answer) -> Result<Page, String> {
+    let text = String::from_utf8(answer.body).map_err(|error| error.to_string())?;
+    let laid_out = RawValue::from_string(text).map_err(|error| error.to_string())?;
+    let line = String::from_utf8(json::compact(&laid_out)).map_err(|error| error.to_string())?;
+    RawValue::from_string(line).map_err(|error| error.to_string())
+}
+
+/// Profiles are those of Go programs, and this is none.
+fn profile(query: &Query) -> Answer {
+    #[derive(Serialize)]
+    struct Profile {
+        profile: Option<()>,
+        error: String,
+    }
+    let error = match query.text("name") {
+        "" => "Profile name not specified".to_owned(),
+        name => format!("Profile {} not found", quoted(name)),
+    };
+    Answer::line(200, &Profile { profile: None, error })
+}

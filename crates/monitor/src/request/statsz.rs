@@ -1,0 +1,100 @@
+//! What a server tells of itself again and again: `$SYS.SERVER.<id>.STATSZ`, and when it is pinged.
+
+use super::{Page, page};
+use crate::answer::Answer;
+use crate::snapshot::{
+    JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, LinkCounts, ServerSnapshot, Source,
+    Volume,
+};
+use crate::text::utc;
+use myelin_wire::json::is_zero;
+use serde::Serialize;
+
+/// The numbers, without the envelope.
+///
+/// # Errors
+/// None that could be: they are JSON.
+pub fn statsz(source: &dyn Source) -> Result<Page, String> {
+    let (server, jetstream) = (source.server(), source.jetstream());
+    let shown = jetstream.as_ref().map(|jetstream| JetStreamConfig {
+        // Compat: where it lies is nobody else's business.
+        store_dir: String::new(),
+        ..jetstream.config.clone()
+    });
+    let jetstream = jetstream.as_ref().zip(shown.as_ref());
+    page(Answer::line(200, &Statsz::of(&server, jetstream)))
+}
+
+#[derive(Serialize)]
+struct Statsz<'a> {
+    start: String,
+    mem: i64,
+    cores: usize,
+    cpu: f64,
+    connections: usize,
+    total_connections: u64,
+    active_accounts: usize,
+    subscriptions: u32,
+    sent: Volume,
+    sent_to_clients: Volume,
+    received: Volume,
+    received_from_clients: Volume,
+    slow_consumers: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slow_consumer_stats: Option<LinkCounts>,
+    #[serde(skip_serializing_if = "is_zero")]
+    stale_connections: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stale_connection_stats: Option<LinkCounts>,
+    #[serde(skip_serializing_if = "is_zero")]
+    stalled_clients: u64,
+    active_servers: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jetstream: Option<JetStream<'a>>,
+    #[serde(skip_serializing_if = "is_zero")]
+    gomaxprocs: usize,
+}
+
+#[derive(Serialize)]
+struct JetStream<'a> {
+    config: &'a JetStreamConfig,
+    stats: &'a JetStreamStats,
+    limits: &'a JetStreamLimits,
+}
+
+impl<'a> Statsz<'a> {
+    fn of(
+        server: &'a ServerSnapshot,
+        jetstream: Option<(&'a JetStreamSnapshot, &'a JetStreamConfig)>,
+    ) -> Self {
+        let (process, traffic) = (&server.process, &server.traffic);
+        let some = |counts: LinkCounts| (counts.total() > 0).then_some(counts);
+        Self {
+            start: utc(server.clocks.start),
+            mem: process.mem,
+            cores: process.cores,
+            cpu: process.cpu,
+            connections: traffic.connections,
+            total_connections: traffic.total_connections,
+            active_accounts: server.active_accounts,
+            subscriptions: traffic.subscriptions,
+            sent: Volume { msgs: traffic.out_msgs, bytes: traffic.out_bytes },
+            sent_to_clients: Volume { msgs: traffic.out_client_msgs, bytes: traffic.out_client_bytes },
+            received: Volume { msgs: traffic.in_msgs, bytes: traffic.in_bytes },
+            received_from_clients: Volume { msgs: traffic.in_client_msgs, bytes: traffic.in_client_bytes },
+            slow_consumers: server.slow_consumers.total(),
+            slow_consumer_stats: some(server.slow_consumers),
+            stale_connections: server.stale_connections.total(),
+            stale_connection_stats: some(server.stale_connections),
+            stalled_clients: traffic.stalled_clients,
+            // There are no others yet.
+            active_servers: 1,
+            jetstream: jetstream.map(|(snapshot, config)| JetStream {
+                config,
+                stats: &snapshot.stats,
+                limits: &snapshot.limits,
+            }),
+            gomaxprocs: process.gomaxprocs,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A source that counts no requests: those that come by messages are none of `http_req_stats`.
+
+use crate::snapshot::{
+    AccountSnapshot, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamSnapshot,
+    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Source, Stamp, StoredAccount, StreamParts,
+    StreamSnapshot, SubSnapshot, ThreadSnapshot,
+};
+use std::collections::HashMap;
+
+/// See the head of this file.
+pub(super) struct Uncounted<'a>(pub(super) &'a dyn Source);
+
+impl Source for Uncounted<'_> {
+    fn stamp(&self) -> Stamp {
+        self.0.stamp()
+    }
+
+    fn server(&self) -> ServerSnapshot {
+        self.0.server()
+    }
+
+    fn has_account(&self, name: &str) -> bool {
+        self.0.has_account(name)
+    }
+
+    fn system_account(&self) -> Option<String> {
+        self.0.system_account()
+    }
+
+    fn account_names(&self) -> Vec<String> {
+        self.0.account_names()
+    }
+
+    fn account(&self, name: &str) -> Option<AccountSnapshot> {
+        self.0.account(name)
+    }
+
+    fn accounts(&self) -> Vec<AccountSnapshot> {
+        self.0.accounts()
+    }
+
+    fn open_connections(&self) -> Vec<ConnSnapshot> {
+        self.0.open_connections()
+    }
+
+    fn closed_connections(&self) -> Vec<ConnSnapshot> {
+        self.0.closed_connections()
+    }
+
+    fn subscriptions_of(&self, cids: &[u64]) -> HashMap<u64, Vec<SubSnapshot>> {
+        self.0.subscriptions_of(cids)
+    }
+
+    fn visit_subscriptions(&self, account: Option<&str>, visit: &mut dyn FnMut(SubSnapshot)) {
+        self.0.visit_subscriptions(account, visit);
+    }
+
+    fn interest(&self, account: Option<&str>) -> InterestSnapshot {
+        self.0.interest(account)
+    }
+
+    fn health(&self) -> Health {
+        self.0.health()
+    }
+
+    fn jetstream(&self) -> Option<JetStreamSnapshot> {
+        self.0.jetstream()
+    }
+
+    fn jetstream_accounts(&self) -> Vec<JetStreamAccount> {
+        self.0.jetstream_accounts()
+    }
+
+    fn streams(&self, account: &str, parts: StreamParts) -> Vec<StreamSnapshot> {
+        self.0.streams(account, parts)
+    }
+
+    fn stored_accounts(&self, account: Option<&str>) -> Vec<StoredAccount> {
+        self.0.stored_accounts(account)
+    }
+
+    fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
+        self.0.has_consumer(account, stream, consumer)
+    }
+
+    fn queues(&self) -> Vec<QueueSnapshot> {
+        self.0.queues()
+    }
+
+    fn threads(&self) -> Vec<ThreadSnapshot> {
+        self.0.threads()
+    }
+
+    fn runtime(&self) -> RuntimeSnapshot {
+        self.0.runtime()
+    }
+
+    fn count_request(&self, _: &'static str) {}
+
+    fn warn(&self, text: String) {
+        self.0.warn(text);
+    }
+}

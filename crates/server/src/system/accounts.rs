@@ -1,0 +1,115 @@
+//! Requests about one account: of the system account's members about any, of others about their own.
+
+use super::System;
+use super::envelope::Fault;
+use super::front::Ask;
+use myelin_broker::Account;
+use myelin_monitor::request::{self, Topic};
+use myelin_subject::{has_wildcard, is_subset, matches};
+use serde::Deserialize;
+
+/// Where every account is asked at once.
+const PING: &str = "PING";
+
+impl System {
+    /// `$SYS.REQ.ACCOUNT.<account>.<what>`.
+    pub(super) fn answer_of_account(&self, ask: &Ask) {
+        let account = ask.token(3);
+        let topic = match ask.last() {
+            "SUBSZ" => Topic::Subsz,
+            "CONNZ" => Topic::Connz,
+            "LEAFZ" => Topic::Leafz,
+            "JSZ" => Topic::Jsz,
+            "INFO" => Topic::AccountInfo,
+            "STATZ" => Topic::Accstatz,
+            "CONNS" => return self.answer_connections(ask, account),
+            _ => return,
+        };
+        self.respond(ask, topic, |request| {
+            let request = if topic == Topic::Accstatz && account == PING {
+                request
+            } else {
+                request.of_account(account)
+            };
+            match topic {
+                Topic::Jsz => request.answer_for_jetstream(&*self.monitor).map(Some),
+                _ => request.answer(&*self.monitor),
+            }
+            .map_err(Fault::of_server)
+        });
+    }
+
+    /// How many connections an account has, in the form of the event. Compat: silence where there are none.
+    fn answer_connections(&self, ask: &Ask, name: &str) {
+        #[derive(Deserialize, Default)]
+        struct Body {
+            acc: Option<String>,
+        }
+        let body = match ask.body.is_empty() {
+            true => Ok(Body::default()),
+            false => serde_json::from_slice(&ask.body),
+        };
+        let body: Body = match body {
+            Ok(body) => body,
+            Err(error) => {
+                let what = "Error unmarshalling account connections request message";
+                return self.log.error(format_args!("{what}: {error}"));
+            }
+        };
+        if body.acc.is_some_and(|acc| acc != name) {
+            return self.log.error("Error unmarshalled account does not match subject");
+        }
+        let has_any = self.broker.account(name).is_some_and(|account| account.connections() > 0);
+        if has_any && !ask.reply.is_empty() {
+            for (_, stat) in request::account_stats(&[name.to_owned()], &*self.monitor) {
+                self.reply(&ask.reply, &[], &self.connections(&stat));
+            }
+        }
+    }
+
+    /// `$SYS.DEBUG.SUBSCRIBERS`: how many of the asker's account listen to a subject, or to anything inside of a pattern;
+    /// a queue group may follow.
+    pub(super) fn answer_subscribers(&self, ask: &Ask) {
+        let Some(origin) = &ask.origin else { return };
+        let account = origin.with_details(|details| self.broker.account(&details.account));
+        let (Some(account), false) = (account, ask.reply.is_empty()) else { return };
+        let body = String::from_utf8_lossy(&ask.body);
+        let mut words = body.trim().split(' ');
+        let (subject, queue) = (words.next().unwrap_or_default(), words.next());
+        let count = subscribers(&account, subject.as_bytes(), queue.map(str::as_bytes));
+        self.reply(&ask.reply, &[], count.to_string().as_bytes());
+    }
+
+    /// `$SYS.REQ.ACCOUNT.NSUBS`: the same, as servers ask each other.
+    pub(super) fn answer_subscriptions(&self, ask: &Ask) {
+        #[derive(Deserialize)]
+        struct Body {
+            acc: String,
+            subject: String,
+        }
+        let body: Body = match serde_json::from_slice(&ask.body) {
+            Ok(body) => body,
+            Err(error) => {
+                let what = "Error unmarshalling account nsubs request message";
+                return self.log.error(format_args!("{what}: {error}"));
+            }
+        };
+        let account = self.broker.account(&body.acc).filter(|account| account.connections() > 0);
+        if let (Some(account), false) = (account, ask.reply.is_empty()) {
+            let count = subscribers(&account, body.subject.as_bytes(), None);
+            self.reply(&ask.reply, &[], count.to_string().as_bytes());
+        }
+    }
+}
+
+/// Subscriptions that hear `subject`, or lie inside of it if it is a pattern.
+fn subscribers(account: &Account, subject: &[u8], queue: Option<&[u8]>) -> usize {
+    let is_pattern = has_wildcard(subject);
+    let mut count = 0;
+    account.for_each_subscription(|sub| {
+        let fits =
+            if is_pattern { is_subset(sub.subject(), subject) } else { matches(sub.subject(), subject) };
+        count += usize::from(fits && queue.is_none_or(|queue| sub.queue() == Some(queue)));
+    });
+    count
+}

@@ -1,0 +1,93 @@
+//! Requests to do something: read the configuration again, end a client, have it look for another server.
+
+use super::System;
+use super::envelope::{Fault, Response};
+use super::front::Ask;
+use super::tell::send;
+use crate::shard::Mail;
+use myelin_broker::Letter;
+use myelin_monitor::request::{Request, Topic};
+use myelin_wire::error::CloseReason;
+use myelin_wire::json::compact;
+use serde::Deserialize;
+use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// To be told what came of a reload.
+pub(crate) type Reloaded = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+/// The way to the server's own thread: each order is a reload.
+pub(crate) type Orders = UnboundedSender<Reloaded>;
+
+#[derive(Deserialize)]
+struct Client {
+    #[serde(default)]
+    cid: u64,
+}
+
+impl System {
+    /// The filter of an order; `None` where it is not for this server, or has been answered.
+    fn heed(&self, ask: &Ask) -> Option<()> {
+        if ask.reply.is_empty() {
+            return None;
+        }
+        match Request::read(Topic::Control, &ask.body) {
+            Ok(request) => self.is_meant(request.filter()).then_some(()),
+            Err(why) => {
+                self.reply_with(ask, None, Some(Fault::of_request(why)));
+                None
+            }
+        }
+    }
+
+    /// The configuration is read again elsewhere, and answered when that is done.
+    pub(super) fn answer_reload(&self, ask: &Ask) {
+        if self.heed(ask).is_none() {
+            return;
+        }
+        let (reply, mailbox, account) =
+            (ask.reply.clone(), self.mailboxes.first().cloned(), Arc::clone(&self.account));
+        let server = self.server_info();
+        let done = move |outcome: Result<(), String>| {
+            let error = outcome.err().map(Fault::of_server);
+            let body = compact(&Response { server, data: None, error });
+            if let Some(mailbox) = mailbox {
+                send(&mailbox, &account, Letter { subject: &reply, payload: &body, ..Letter::default() });
+            }
+        };
+        // A server that ends has no configuration to read.
+        let _ = self.orders.send(Box::new(done));
+    }
+
+    /// `KICK` and `LDM`.
+    pub(super) fn answer_about_client(&self, ask: &Ask) {
+        let client: Client = match serde_json::from_slice(&ask.body) {
+            Ok(client) => client,
+            Err(error) => {
+                return self.log.error(format_args!("Error unmarshalling kick client request: {error}"));
+            }
+        };
+        if self.heed(ask).is_none() {
+            return;
+        }
+        let done = if ask.last() == "KICK" { self.kick(client.cid) } else { self.send_away(client.cid) };
+        self.reply_with(ask, None, done.err().map(|why| Fault::of_server(why.to_owned())));
+    }
+
+    fn kick(&self, cid: u64) -> Result<(), &'static str> {
+        let conn = self.broker.connection(cid).ok_or("no such client or leafnode id")?;
+        conn.close(CloseReason::Kicked);
+        Ok(())
+    }
+
+    /// Tells one client what all are told in lame duck mode.
+    fn send_away(&self, cid: u64) -> Result<(), &'static str> {
+        let conn = self.broker.connection(cid).ok_or("no such client id")?;
+        if !conn.hears_news() {
+            return Err("client does not support Lame Duck Mode or is not ready to receive the notification");
+        }
+        // Its shard knows it, the others do not.
+        self.mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::SendAway(cid)));
+        Ok(())
+    }
+}

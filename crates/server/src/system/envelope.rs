@@ -1,0 +1,98 @@
+//! How the server names itself in everything that it says, and the form of its answers.
+
+use super::System;
+use jiff::Timestamp;
+use myelin_wire::json::compact;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a server with JetStream can: it runs, sends snapshots in pieces, and keeps its groups out of the system account.
+const WITH_JETSTREAM: u64 = 1 | 2 | 4;
+
+/// Who says something, in the reference's order.
+#[derive(Debug, Serialize)]
+pub(super) struct ServerInfo {
+    pub(super) name: String,
+    pub(super) host: String,
+    pub(super) id: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    domain: String,
+    ver: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    metadata: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    feature_flags: BTreeMap<String, bool>,
+    jetstream: bool,
+    flags: u64,
+    seq: u64,
+    time: String,
+}
+
+/// What went wrong with a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Fault {
+    pub(super) code: u16,
+    pub(super) description: String,
+}
+
+impl Fault {
+    /// The request cannot be read.
+    pub(super) fn of_request(description: String) -> Self {
+        Self { code: 400, description }
+    }
+
+    /// What it asks for cannot be done.
+    pub(super) fn of_server(description: String) -> Self {
+        Self { code: 500, description }
+    }
+}
+
+/// An answer; without data and fault it says that something was done.
+#[derive(Debug, Serialize)]
+pub(super) struct Response<'a> {
+    pub(super) server: ServerInfo,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) data: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<Fault>,
+}
+
+impl System {
+    /// The server, as it speaks now: each time with the next number.
+    pub(super) fn server_info(&self) -> ServerInfo {
+        let (info, labels) = (self.broker.info(), self.monitor.labels());
+        ServerInfo {
+            name: info.server_name,
+            host: info.host,
+            id: info.server_id,
+            domain: info.domain,
+            ver: info.version,
+            tags: labels.tags,
+            metadata: labels.metadata,
+            feature_flags: labels.feature_flags,
+            jetstream: info.jetstream,
+            flags: if info.jetstream { WITH_JETSTREAM } else { 0 },
+            seq: self.seq.fetch_add(1, Relaxed) + 1,
+            time: now(),
+        }
+    }
+
+    /// The bytes of an answer.
+    pub(super) fn response(&self, data: Option<&RawValue>, error: Option<Fault>) -> Vec<u8> {
+        compact(&Response { server: self.server_info(), data, error })
+    }
+}
+
+/// A moment as the reference writes it.
+pub(super) fn moment(at: Timestamp) -> String {
+    at.to_string()
+}
+
+/// This moment.
+pub(super) fn now() -> String {
+    moment(Timestamp::now())
+}

@@ -1,0 +1,380 @@
+//! What the server tells without being asked: who came, who went, who was turned away, how many there are.
+//!
+//! On shards it is only looked whether anybody in the system account listens; the rest happens on the room's own thread.
+
+use super::envelope::{ServerInfo, moment, now};
+use super::{Job, System};
+use crate::ocsp::Finding;
+use jiff::Timestamp;
+use myelin_broker::{Account, ClosedConn, Conn, ConnDetails, Endpoint, Witness};
+use myelin_conf::options::GLOBAL_ACCOUNT;
+use myelin_monitor::request;
+use myelin_wire::error::CloseReason;
+use myelin_wire::json::{compact, is_zero};
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+const CONNECT: &str = "io.nats.server.advisory.v1.client_connect";
+const DISCONNECT: &str = "io.nats.server.advisory.v1.client_disconnect";
+const CONNECTIONS: &str = "io.nats.server.advisory.v1.account_connections";
+const OCSP_REJECT: &str = "io.nats.server.advisory.v1.ocsp_peer_reject";
+const OCSP_LINK: &str = "io.nats.server.advisory.v1.ocsp_peer_link_invalid";
+
+/// What every event begins with.
+#[derive(Serialize)]
+pub(super) struct Head {
+    r#type: &'static str,
+    id: String,
+    timestamp: String,
+    server: ServerInfo,
+}
+
+/// The client that an event is about, in the reference's order.
+#[derive(Serialize, Default)]
+struct Client {
+    start: String,
+    host: String,
+    id: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    acc: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    user: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    lang: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    ver: String,
+    #[serde(skip_serializing_if = "is_zero")]
+    rtt: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    stop: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    jwt: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    issuer_key: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name_tag: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    kind: &'static str,
+    client_type: &'static str,
+}
+
+#[derive(Serialize)]
+struct Moved {
+    msgs: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Connected {
+    #[serde(flatten)]
+    head: Head,
+    client: Client,
+}
+
+#[derive(Serialize)]
+struct Disconnected {
+    #[serde(flatten)]
+    head: Head,
+    client: Client,
+    sent: Moved,
+    received: Moved,
+    reason: &'static str,
+}
+
+/// A certificate in an event.
+#[derive(Serialize)]
+struct Certificate {
+    subject: String,
+    issuer: String,
+    fingerprint: String,
+    raw: String,
+}
+
+#[derive(Serialize)]
+struct Rejected {
+    r#type: &'static str,
+    id: String,
+    timestamp: String,
+    kind: &'static str,
+    peer: Certificate,
+    server: ServerInfo,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct LinkInvalid {
+    r#type: &'static str,
+    id: String,
+    timestamp: String,
+    link: Certificate,
+    peer: Certificate,
+    server: ServerInfo,
+    reason: String,
+}
+
+/// A client whose connection is over or about to be, as it was then.
+pub(super) struct Departed {
+    cid: u64,
+    endpoint: Endpoint,
+    details: ConnDetails,
+    client_type: &'static str,
+    stop: SystemTime,
+    reason: CloseReason,
+    /// Messages and bytes: from it, to it.
+    moved: [(u64, u64); 2],
+}
+
+impl Departed {
+    fn of(conn: &Conn, reason: CloseReason) -> Self {
+        Self {
+            cid: conn.cid(),
+            endpoint: conn.endpoint(),
+            details: conn.details(),
+            client_type: client_type(conn.via()),
+            stop: SystemTime::now(),
+            reason,
+            moved: [conn.received(), conn.sent()],
+        }
+    }
+
+    fn client(&self, account: &str) -> Client {
+        Client {
+            rtt: self.details.rtt.map_or(0, |rtt| rtt.as_nanos() as u64),
+            stop: written(self.stop),
+            ..client(self.cid, &self.endpoint, &self.details, self.client_type, account)
+        }
+    }
+}
+
+impl From<&ClosedConn> for Departed {
+    fn from(record: &ClosedConn) -> Self {
+        Self {
+            cid: record.cid,
+            endpoint: record.endpoint,
+            details: record.details.clone(),
+            client_type: client_type(record.via),
+            stop: record.stop,
+            reason: record.reason,
+            moved: [record.received, record.sent],
+        }
+    }
+}
+
+fn client_type(via: myelin_auth::ConnectionType) -> &'static str {
+    match via {
+        myelin_auth::ConnectionType::Websocket => "websocket",
+        _ => "nats",
+    }
+}
+
+fn written(at: SystemTime) -> String {
+    moment(Timestamp::try_from(at).unwrap_or_default())
+}
+
+/// Compat: who belongs to no account is said to be in the global one.
+fn account_of(details: &ConnDetails) -> &str {
+    if details.account.is_empty() { GLOBAL_ACCOUNT } else { &details.account }
+}
+
+fn client(
+    cid: u64,
+    endpoint: &Endpoint,
+    details: &ConnDetails,
+    client_type: &'static str,
+    account: &str,
+) -> Client {
+    let user = details.claims.as_ref();
+    let tag = user.map_or(account, |user| user.account().name_tag());
+    Client {
+        start: written(endpoint.start),
+        host: endpoint.peer.ip().to_string(),
+        id: cid,
+        acc: account.to_owned(),
+        user: details.user.clone().unwrap_or_default(),
+        name: details.name.clone(),
+        lang: details.lang.clone(),
+        ver: details.version.clone(),
+        jwt: user.and_then(|user| user.shown_token()).unwrap_or_default().to_owned(),
+        issuer_key: details.issuer_key.clone().unwrap_or_default(),
+        name_tag: tag.to_owned(),
+        tags: user.map(|user| user.tags().to_vec()).unwrap_or_default(),
+        kind: "Client",
+        client_type,
+        ..Client::default()
+    }
+}
+
+impl Witness for System {
+    fn came(&self, conn: &Arc<Conn>, account: &Arc<Account>) {
+        let subject = format!("$SYS.ACCOUNT.{}.CONNECT", account.name());
+        if self.is_heard(&subject) {
+            self.note(Job::Came(subject, Arc::clone(conn)));
+        }
+    }
+
+    fn went(&self, record: &ClosedConn) {
+        let subject = format!("$SYS.ACCOUNT.{}.DISCONNECT", account_of(&record.details));
+        if self.is_heard(&subject) {
+            self.note(Job::Went(subject, Box::new(record.into())));
+        }
+    }
+
+    /// Compat: who owns accounts is told in the account where the client was before: the global one.
+    fn refused(&self, conn: &Arc<Conn>, reason: CloseReason) {
+        let to_account = self.broker.account(GLOBAL_ACCOUNT).filter(|global| {
+            conn.with_details(|details| details.account.is_empty())
+                && global.has_interest(AUTH_ERROR.as_bytes())
+        });
+        if let Some(global) = to_account {
+            self.note(Job::Refused(global, AUTH_ERROR.to_owned(), Box::new(Departed::of(conn, reason))));
+        }
+        let subject = format!("$SYS.SERVER.{}.CLIENT.AUTH.ERR", self.id);
+        if self.is_heard(&subject) {
+            let departed = Box::new(Departed::of(conn, reason));
+            self.note(Job::Refused(Arc::clone(&self.account), subject, departed));
+        }
+    }
+
+    fn counted(&self, account: &Arc<Account>) {
+        let name = account.name();
+        if name == GLOBAL_ACCOUNT || !connection_subjects(name).iter().any(|subject| self.is_heard(subject)) {
+            return;
+        }
+        if self.mark_changed(name) {
+            self.note(Job::Count);
+        }
+    }
+}
+
+/// In an account: one of its clients was turned away.
+const AUTH_ERROR: &str = "$SYS.ACCOUNT.CLIENT.AUTH.ERR";
+
+/// Compat: the first is the older form.
+fn connection_subjects(account: &str) -> [String; 2] {
+    [format!("$SYS.SERVER.ACCOUNT.{account}.CONNS"), format!("$SYS.ACCOUNT.{account}.SERVER.CONNS")]
+}
+
+impl System {
+    fn head(&self, kind: &'static str) -> Head {
+        Head { r#type: kind, id: myelin_stdx::id::unique(22), timestamp: now(), server: self.server_info() }
+    }
+
+    pub(super) fn tell_came(&self, subject: &str, conn: &Conn) {
+        let details = conn.details();
+        let via = client_type(conn.via());
+        let client = client(conn.cid(), &conn.endpoint(), &details, via, account_of(&details));
+        self.tell(&self.account, subject, &compact(&Connected { head: self.head(CONNECT), client }));
+    }
+
+    pub(super) fn tell_departed(&self, to: &Arc<Account>, subject: &str, departed: &Departed) {
+        let [(sent, sent_bytes), (received, received_bytes)] = departed.moved;
+        let event = Disconnected {
+            head: self.head(DISCONNECT),
+            client: departed.client(account_of(&departed.details)),
+            sent: Moved { msgs: sent, bytes: sent_bytes },
+            received: Moved { msgs: received, bytes: received_bytes },
+            reason: departed.reason.text(),
+        };
+        self.tell(to, subject, &compact(&event));
+    }
+
+    /// Tells of the accounts whose connections have changed. Compat: the reference tells of each change; here those that
+    /// come together are told as one.
+    pub(super) fn tell_changed(&self) {
+        let names = self.take_changed();
+        self.tell_connections(&names);
+    }
+
+    /// Tells again how many there are, of all accounts that have connections: who has just begun to listen learns it.
+    pub(super) fn tell_all_connections(&self) {
+        let is_shown = |account: &Arc<Account>| {
+            account.connections() > 0
+                && account.name() != GLOBAL_ACCOUNT
+                && connection_subjects(account.name()).iter().any(|subject| self.is_heard(subject))
+        };
+        let accounts = self.broker.accounts().into_iter().filter(is_shown);
+        let names: Vec<String> = accounts.map(|account| account.name().to_owned()).collect();
+        if !names.is_empty() {
+            self.tell_connections(&names);
+        }
+    }
+
+    fn tell_connections(&self, names: &[String]) {
+        for (name, stat) in request::account_stats(names, &*self.monitor) {
+            let body = self.connections(&stat);
+            for subject in connection_subjects(&name) {
+                if self.is_heard(&subject) {
+                    self.tell(&self.account, &subject, &body);
+                }
+            }
+        }
+    }
+
+    /// How many connections an account has, as an event; `stat` is a JSON object.
+    pub(super) fn connections(&self, stat: &[u8]) -> Vec<u8> {
+        let mut body = compact(&self.head(CONNECTIONS));
+        body.pop();
+        body.push(b',');
+        body.extend_from_slice(&stat[1..]);
+        body
+    }
+
+    /// The server itself: what it says at its end.
+    pub(super) fn tell_of_self(&self, what: &str) {
+        let subject = format!("$SYS.SERVER.{}.{what}", self.id);
+        if self.is_heard(&subject) {
+            self.tell(&self.account, &subject, &compact(&self.server_info()));
+        }
+    }
+
+    /// What was found about the certificate of a client.
+    pub(crate) fn advise(&self, finding: &Finding) {
+        let what = match finding {
+            Finding::Rejected(..) => "OCSP.PEER.CONN.REJECT",
+            Finding::LinkInvalid(..) => "OCSP.PEER.LINK.INVALID",
+        };
+        let subject = format!("$SYS.SERVER.{}.{what}", self.id);
+        if self.is_heard(&subject) {
+            self.note(Job::Ocsp(subject, finding.clone()));
+        }
+    }
+
+    pub(super) fn tell_ocsp(&self, subject: &str, finding: Finding) {
+        let (id, timestamp) = (myelin_stdx::id::unique(22), now());
+        let server = self.server_info();
+        let body = match finding {
+            Finding::Rejected(peer, reason) => compact(&Rejected {
+                r#type: OCSP_REJECT,
+                id,
+                timestamp,
+                kind: "Client",
+                peer: certificate(&peer),
+                server,
+                reason,
+            }),
+            Finding::LinkInvalid(peer, link, reason) => compact(&LinkInvalid {
+                r#type: OCSP_LINK,
+                id,
+                timestamp,
+                link: certificate(&link),
+                peer: certificate(&peer),
+                server,
+                reason,
+            }),
+        };
+        self.tell(&self.account, subject, &body);
+    }
+}
+
+fn certificate(der: &[u8]) -> Certificate {
+    Certificate {
+        subject: crate::tls::subject(der),
+        issuer: crate::tls::issuer(der),
+        fingerprint: crate::ocsp::fingerprint(der),
+        raw: crate::ocsp::to_base64(der),
+    }
+}

@@ -1,0 +1,330 @@
+//! The system account: what it is asked, and what it is told.
+//!
+//! Owns the bindings on `$SYS.>` and two threads. *system* tells events and answers what takes no time; *sys-pages* renders
+//! what takes longer, and steps back when shards have work. Both post what they have to say to a shard. On shards only two
+//! things happen: a request is copied into a queue, and before an event is even noted it is looked whether anybody listens.
+//!
+//! Nothing here is known to anybody outside of the system account, but for what `broker` lets every account import.
+
+mod accounts;
+mod claims;
+mod control;
+mod envelope;
+mod events;
+mod front;
+mod packing;
+mod requests;
+mod tell;
+mod user;
+
+use crate::logging::Logger;
+use crate::monitoring::Monitor;
+use crate::ocsp::Finding;
+use crate::process;
+use crate::resolver::Tokens;
+use crate::shard::Mailbox;
+use events::Departed;
+use front::{Ask, Front};
+use jiff::Timestamp;
+use myelin_broker::{Account, Broker, Conn};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub(crate) use control::{Orders, Reloaded};
+
+/// Requests and events that wait, at most: more are dropped.
+const QUEUED: usize = 16_384;
+/// Of these, requests of other accounts: their number must not keep the system account's own waiting.
+const GUESTS: usize = 1024;
+/// How often it is told how many connections accounts have.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+/// How often the server tells of itself in the end; it begins with more.
+const STATSZ: Duration = Duration::from_secs(10);
+const FIRST_STATSZ: Duration = Duration::from_millis(250);
+/// How long the end of the server waits for its own announcement.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Work for one of the threads.
+enum Job {
+    Ask(Ask),
+    Came(String, Arc<Conn>),
+    Went(String, Box<Departed>),
+    Refused(Arc<Account>, String, Box<Departed>),
+    Count,
+    Ocsp(String, Finding),
+    /// The server enters lame duck mode.
+    LameDuck,
+    /// The server ends: say so, then end as well.
+    Stop,
+}
+
+/// See the head of this file.
+pub(crate) struct System {
+    broker: Arc<Broker>,
+    monitor: Arc<Monitor>,
+    log: Arc<Logger>,
+    account: Arc<Account>,
+    id: String,
+    mailboxes: Vec<Mailbox>,
+    orders: Orders,
+    /// Where tokens of accounts are kept, in operator mode.
+    tokens: Option<Arc<Tokens>>,
+    /// Of what was said last.
+    seq: AtomicU64,
+    /// Accounts whose connections have changed since it was told.
+    changed: Mutex<BTreeSet<String>>,
+    events: Sender<Job>,
+    pages: Sender<Job>,
+    queued: AtomicUsize,
+    guests: AtomicUsize,
+    dropped: AtomicU64,
+    /// The second of the last complaint about that.
+    complained: AtomicI64,
+}
+
+/// A running system account.
+pub(crate) struct Running {
+    system: Arc<System>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What the room needs of the server.
+pub(crate) struct Parts {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) monitor: Arc<Monitor>,
+    pub(crate) log: Arc<Logger>,
+    pub(crate) mailboxes: Vec<Mailbox>,
+    pub(crate) orders: Orders,
+    pub(crate) tokens: Option<Arc<Tokens>>,
+}
+
+impl Running {
+    /// Answers and tells from now on; nothing without a system account.
+    ///
+    /// # Errors
+    /// The operating system gives no threads.
+    pub(crate) fn start(parts: Parts) -> std::io::Result<Option<Self>> {
+        let Parts { broker, monitor, log, mailboxes, orders, tokens } = parts;
+        let Some(account) = broker.system_account() else { return Ok(None) };
+        let ((events, told), (pages, asked)) = (channel(), channel());
+        let system = Arc::new(System {
+            id: broker.info().server_id,
+            account,
+            monitor,
+            log,
+            mailboxes,
+            orders,
+            tokens,
+            seq: AtomicU64::new(0),
+            changed: Mutex::default(),
+            events,
+            pages,
+            queued: AtomicUsize::new(0),
+            guests: AtomicUsize::new(0),
+            dropped: AtomicU64::new(0),
+            complained: AtomicI64::new(0),
+            broker,
+        });
+        let (teller, renderer) = (Arc::clone(&system), Arc::clone(&system));
+        let threads = vec![
+            std::thread::Builder::new().name("system".to_owned()).spawn(move || teller.tell_all(&told))?,
+            std::thread::Builder::new().name("sys-pages".to_owned()).spawn(move || {
+                process::step_back();
+                renderer.answer_all(&asked);
+            })?,
+        ];
+        Front::open(&system);
+        system.broker.set_witness(Arc::clone(&system) as Arc<dyn myelin_broker::Witness>);
+        Ok(Some(Self { system, threads }))
+    }
+
+    /// Where findings about certificates go.
+    pub(crate) fn system(&self) -> &Arc<System> {
+        &self.system
+    }
+
+    /// Tells that the server enters lame duck mode.
+    pub(crate) fn enter_lame_duck(&self) {
+        let _ = self.system.events.send(Job::LameDuck);
+    }
+
+    /// Tells that the server ends, and ends. Shards must still run.
+    pub(crate) fn stop(self) {
+        let _ = self.system.events.send(Job::Stop);
+        let _ = self.system.pages.send(Job::Stop);
+        for thread in self.threads {
+            if thread.join().is_err() {
+                self.system.log.error("a thread of the system account ended in a panic");
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl System {
+    /// Whether anybody in the system account listens.
+    fn is_heard(&self, subject: &str) -> bool {
+        self.account.has_interest(subject.as_bytes())
+    }
+
+    /// Puts work before the thread that tells events.
+    fn note(&self, job: Job) {
+        self.post(&self.events, job);
+    }
+
+    /// Puts a request before a thread.
+    fn ask(&self, to: &Sender<Job>, ask: Ask) {
+        if ask.is_guest && self.guests.fetch_add(1, Relaxed) >= GUESTS {
+            self.guests.fetch_sub(1, Relaxed);
+            return self.drop_one();
+        }
+        self.post(to, Job::Ask(ask));
+    }
+
+    fn post(&self, to: &Sender<Job>, job: Job) {
+        let is_too_much = self.queued.fetch_add(1, Relaxed) >= QUEUED;
+        if is_too_much {
+            self.taken(&job);
+            self.drop_one();
+        } else if let Err(SendError(job)) = to.send(job) {
+            self.taken(&job);
+        }
+    }
+
+    /// Counts what waits no longer.
+    fn taken(&self, job: &Job) {
+        match job {
+            Job::Stop | Job::LameDuck => return,
+            Job::Ask(ask) if ask.is_guest => {
+                self.guests.fetch_sub(1, Relaxed);
+            }
+            _ => {}
+        }
+        self.queued.fetch_sub(1, Relaxed);
+    }
+
+    /// Says that something was dropped, once a second at most.
+    #[cold]
+    fn drop_one(&self) {
+        self.dropped.fetch_add(1, Relaxed);
+        let now = Timestamp::now().as_second();
+        if self.complained.swap(now, Relaxed) != now {
+            let all = self.dropped.swap(0, Relaxed);
+            self.log.warn(format_args!("System account queue limit reached, dropping {all} messages"));
+        }
+    }
+
+    /// Notes an account whose connections have changed; true if nobody is on the way to tell of any.
+    fn mark_changed(&self, account: &str) -> bool {
+        let mut changed = lock(&self.changed);
+        let is_first = changed.is_empty();
+        changed.insert(account.to_owned());
+        is_first
+    }
+
+    fn take_changed(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.changed)).into_iter().collect()
+    }
+
+    /// The thread that tells events.
+    fn tell_all(&self, jobs: &Receiver<Job>) {
+        let mut pace = Pace::new(Instant::now());
+        loop {
+            let job = match jobs.recv_timeout(pace.left(Instant::now())) {
+                Ok(job) => job,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.caught("a heartbeat", || self.beat(&mut pace, Instant::now()));
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let is_last = matches!(job, Job::Stop);
+            self.taken(&job);
+            self.caught("an event", || self.work(job, &mut pace));
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// The thread that renders pages.
+    fn answer_all(&self, jobs: &Receiver<Job>) {
+        while let Ok(job) = jobs.recv() {
+            self.taken(&job);
+            match job {
+                Job::Ask(ask) => self.caught("a request", || self.answer(&ask)),
+                _ => return,
+            }
+        }
+    }
+
+    /// Does one thing of many: a panic in it costs nobody else's.
+    fn caught(&self, what: &str, act: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(act)).is_err() {
+            self.log.error(format_args!("System account: a panic in {what}"));
+        }
+    }
+
+    fn work(&self, job: Job, pace: &mut Pace) {
+        match job {
+            Job::Ask(ask) if ask.is_statsz() => self.answer_statsz(&ask, pace),
+            Job::Ask(ask) => self.answer(&ask),
+            Job::Came(subject, conn) => self.tell_came(&subject, &conn),
+            Job::Went(subject, departed) => self.tell_departed(&self.account, &subject, &departed),
+            Job::Refused(account, subject, departed) => self.tell_departed(&account, &subject, &departed),
+            Job::Count => self.tell_changed(),
+            Job::Ocsp(subject, finding) => self.tell_ocsp(&subject, finding),
+            Job::LameDuck => self.tell_of_self("LAMEDUCK"),
+            Job::Stop => self.take_leave(),
+        }
+    }
+
+    fn take_leave(&self) {
+        self.tell_of_self("SHUTDOWN");
+        self.wait_until_told(FAREWELL);
+    }
+
+    /// What is told without a reason.
+    fn beat(&self, pace: &mut Pace, now: Instant) {
+        if pace.statsz <= now {
+            pace.next_statsz(now);
+            self.tell_statsz();
+        }
+        if pace.connections <= now {
+            pace.connections = now + HEARTBEAT;
+            self.tell_all_connections();
+        }
+    }
+}
+
+/// When something is told without a reason.
+struct Pace {
+    statsz: Instant,
+    statsz_every: Duration,
+    connections: Instant,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        let first = FIRST_STATSZ;
+        Self { statsz: now + first, statsz_every: first, connections: now + HEARTBEAT }
+    }
+
+    fn left(&self, now: Instant) -> Duration {
+        self.statsz.min(self.connections).saturating_duration_since(now)
+    }
+
+    /// Compat: twice as long each time, up to the full time.
+    fn next_statsz(&mut self, now: Instant) {
+        self.statsz_every = (self.statsz_every * 2).min(STATSZ);
+        self.statsz = now + self.statsz_every;
+    }
+}

@@ -1,0 +1,141 @@
+//! Requests for pages, and which server they mean.
+
+use super::envelope::Fault;
+use super::front::Ask;
+use super::packing::Packing;
+use super::{Pace, System};
+use myelin_monitor::request::{self, Filter, Page, Request, Topic};
+use myelin_wire::json::compact;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::time::Instant;
+
+/// The old general call: every server tells of itself.
+pub(super) const PING: &str = "$SYS.REQ.SERVER.PING";
+
+/// What comes of a request: a page, nothing that anybody is told, or a fault.
+pub(super) type Outcome = Result<Option<Page>, Fault>;
+
+impl System {
+    /// Answers a request, whatever it is.
+    pub(super) fn answer(&self, ask: &Ask) {
+        match (ask.token(1), ask.token(2)) {
+            ("DEBUG", _) => self.answer_subscribers(ask),
+            (_, "USER") => self.answer_user(ask),
+            (_, "CLAIMS") => self.answer_claims(ask),
+            ("ACCOUNT", _) => self.answer_claims(ask),
+            (_, "ACCOUNT") if ask.token(4) == "CLAIMS" => self.answer_claims(ask),
+            (_, "ACCOUNT") if ask.last() == "NSUBS" => self.answer_subscriptions(ask),
+            (_, "ACCOUNT") => self.answer_of_account(ask),
+            (_, "SERVER") => self.answer_of_server(ask),
+            _ => {}
+        }
+    }
+
+    fn answer_of_server(&self, ask: &Ask) {
+        match ask.last() {
+            "IDZ" => self.answer_id(ask),
+            "RELOAD" => self.answer_reload(ask),
+            "KICK" | "LDM" => self.answer_about_client(ask),
+            last => {
+                let topic = Topic::of_server().find(|(name, _)| *name == last);
+                if let Some((_, topic)) = topic {
+                    self.respond(ask, topic, |request| {
+                        request.answer(&*self.monitor).map_err(Fault::of_server)
+                    });
+                }
+            }
+        }
+    }
+
+    /// Reads a request that means this server, and answers it with what `act` makes of it.
+    pub(super) fn respond(&self, ask: &Ask, topic: Topic, act: impl FnOnce(Request) -> Outcome) {
+        if ask.reply.is_empty() {
+            return;
+        }
+        let request = match Request::read(topic, &ask.body) {
+            Ok(request) if self.is_meant(request.filter()) => request,
+            Ok(_) => return,
+            Err(why) => return self.reply_with(ask, None, Some(Fault::of_request(why))),
+        };
+        match act(request) {
+            Ok(Some(page)) => {
+                let packing = Packing::accepted(&ask.headers);
+                let body = packing.pack(self.response(Some(&page), None));
+                self.reply(&ask.reply, &packing.headers(), &body);
+            }
+            Ok(None) => {}
+            // Compat: where there could have been data it is said that there is none.
+            Err(fault) => self.reply_with(ask, Some(RawValue::NULL), Some(fault)),
+        }
+    }
+
+    pub(super) fn reply_with(&self, ask: &Ask, data: Option<&RawValue>, fault: Option<Fault>) {
+        if !ask.reply.is_empty() {
+            self.reply(&ask.reply, &[], &self.response(data, fault));
+        }
+    }
+
+    /// Whether a request is for this server.
+    pub(super) fn is_meant(&self, filter: &Filter) -> bool {
+        if *filter == Filter::default() {
+            return true;
+        }
+        let (info, labels) = (self.broker.info(), self.monitor.labels());
+        let fits = |wanted: &str, has: &str| {
+            wanted.is_empty() || if filter.exact { wanted == has } else { has.contains(wanted) }
+        };
+        fits(&filter.name, &info.server_name)
+            && fits(&filter.host, &info.host)
+            // There are no clusters yet.
+            && fits(&filter.cluster, "")
+            && filter.tags.iter().all(|tag| labels.tags.iter().any(|own| own.eq_ignore_ascii_case(tag)))
+            && (filter.domain.is_empty() || filter.domain == labels.domain)
+    }
+
+    /// Who this is; without an envelope.
+    fn answer_id(&self, ask: &Ask) {
+        #[derive(Serialize)]
+        struct Id {
+            name: String,
+            host: String,
+            id: String,
+        }
+        if !ask.reply.is_empty() {
+            let info = self.broker.info();
+            let id = Id { name: info.server_name, host: info.host, id: info.server_id };
+            self.reply(&ask.reply, &[], &compact(&id));
+        }
+    }
+
+    /// Tells of the server to whoever asks; without a reply, to everybody who listens.
+    pub(super) fn answer_statsz(&self, ask: &Ask, pace: &mut Pace) {
+        match Request::read(Topic::Statsz, &ask.body) {
+            Err(why) => self.reply_with(ask, None, Some(Fault::of_request(why))),
+            Ok(request) if !self.is_meant(request.filter()) => {}
+            Ok(_) if ask.reply.is_empty() => {
+                pace.statsz = Instant::now() + pace.statsz_every;
+                self.tell_statsz();
+            }
+            Ok(_) => self.reply(&ask.reply, &[], &self.statsz()),
+        }
+    }
+
+    /// Tells everybody who listens.
+    pub(super) fn tell_statsz(&self) {
+        let subject = format!("$SYS.SERVER.{}.STATSZ", self.id);
+        if self.is_heard(&subject) {
+            self.tell(&self.account, &subject, &self.statsz());
+        }
+    }
+
+    fn statsz(&self) -> Vec<u8> {
+        #[derive(Serialize)]
+        struct Statsz<'a> {
+            server: super::envelope::ServerInfo,
+            statsz: Option<&'a RawValue>,
+        }
+        let statsz = request::statsz(&*self.monitor).ok();
+        compact(&Statsz { server: self.server_info(), statsz: statsz.as_deref() })
+    }
+}
