@@ -347,6 +347,8 @@ impl AccountStreams {
             live.reconcile();
         }
         self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&live));
+        live.origins().set(&live, &config, &self.jetstream);
+        jetstream.seek_origins();
         live
     }
 
@@ -378,6 +380,7 @@ impl AccountStreams {
         }
         drop(loan);
         live.bind();
+        live.origins().set(live, &live.config(), &self.jetstream);
         if retention != old.retention {
             live.consumers().set_retention(retention);
             live.reconcile();
@@ -421,6 +424,8 @@ impl AccountStreams {
         }
         drop(loan.keep());
         self.streams.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
+        live.origins().end();
+        live.followers().scatter();
         Ok(())
     }
 }

@@ -14,7 +14,8 @@ use super::consumers::StreamConsumers;
 use super::direct::DirectGets;
 use super::host::Host;
 use super::letters::Letters;
-use crate::api::info::StreamState;
+use super::origins::{Followers, Origins, identity};
+use crate::api::info::{SourceInfo, StreamState};
 use crate::config::{Storage, StreamConfig};
 use crate::read::{Readable, contents};
 use crate::stream::{StreamCore, refuse_overload};
@@ -65,6 +66,9 @@ pub struct LiveStream {
     bindings: Mutex<Vec<Arc<Binding>>>,
     direct: Arc<DirectGets>,
     consumers: Arc<StreamConsumers>,
+    /// The streams that it copies, and those that copy it.
+    origins: Origins,
+    followers: Followers,
     letters: Letters,
     /// Why the stream takes no messages, and whether it was opened anew before.
     failure: Mutex<Option<String>>,
@@ -140,6 +144,8 @@ impl LiveStream {
             bindings: Mutex::default(),
             direct: DirectGets::new(account, host, readable),
             consumers: Arc::clone(consumers),
+            origins: Origins::default(),
+            followers: Followers::default(),
             domain: domain.into(),
             server_name: server.name.into(),
             server_id: server.id.into(),
@@ -186,15 +192,51 @@ impl LiveStream {
         &self.consumers
     }
 
+    /// Whose it is.
+    pub(super) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    pub(super) fn host(&self) -> &Arc<dyn Host> {
+        &self.host
+    }
+
+    /// What it copies.
+    pub(super) fn origins(&self) -> &Origins {
+        &self.origins
+    }
+
+    /// Who copies it.
+    pub(super) fn followers(&self) -> &Followers {
+        &self.followers
+    }
+
+    /// What tells it from another stream of its name.
+    pub(super) fn identity(&self) -> String {
+        identity(self.created)
+    }
+
+    /// How far its mirror is, and its sources.
+    pub(super) fn origins_info(&self) -> (Option<SourceInfo>, Vec<SourceInfo>) {
+        self.origins.info(&self.config())
+    }
+
+    /// Whether it was deleted.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Acquire)
+    }
+
     /// The last message that can be read.
     pub(super) fn released(&self) -> Seq {
         lock(&self.reader).release().seq()
     }
 
     /// Tells consumers what can be read now.
-    fn tell_consumers(&self, shard: Option<&mut Shard>) {
+    fn tell_consumers(&self, mut shard: Option<&mut Shard>) {
         let reader = self.reader();
-        self.consumers.tell(reader.release().seq(), &reader, shard);
+        self.consumers.tell(reader.release().seq(), &reader, shard.as_deref_mut());
+        // Behind the fence of what came before.
+        self.followers.tell(shard);
     }
 
     /// A reader of what is released.
