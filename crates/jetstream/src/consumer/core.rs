@@ -323,6 +323,14 @@ impl ConsumerCore {
         self.hands.record.read(|state| state.ack_floor().stream)
     }
 
+    /// Whether another stream of this server reads the log itself and tells what it has stored. Meanwhile nothing is pushed.
+    pub fn set_read(&mut self, is_read: bool, turn: &mut Turn<'_>) {
+        if let Mode::Push(push) = &mut self.hands.mode {
+            push.is_read = is_read;
+        }
+        self.listen(turn);
+    }
+
     /// Another stream has read these messages, which are this consumer's, and has stored them: as if they were delivered and
     /// acknowledged.
     pub fn sourced(&mut self, seqs: Vec<Seq>, turn: &mut Turn<'_>) {
@@ -435,7 +443,7 @@ impl ConsumerCore {
     /// Looks whether anybody listens to what it pushes.
     pub fn listen(&mut self, turn: &mut Turn<'_>) {
         let Mode::Push(push) = &mut self.hands.mode else { return };
-        let is_active = is_listened_to(&self.hands.config, turn.world);
+        let is_active = !push.is_read && is_listened_to(&self.hands.config, turn.world);
         if is_active {
             push.inactive_since = None;
         } else if push.is_active {

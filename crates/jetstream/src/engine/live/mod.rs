@@ -217,7 +217,7 @@ impl LiveStream {
     }
 
     /// How far its mirror is, and its sources.
-    pub(super) fn origins_info(&self) -> (Option<SourceInfo>, Vec<SourceInfo>) {
+    pub fn origins_info(&self) -> (Option<SourceInfo>, Vec<SourceInfo>) {
         self.origins.info(&self.config())
     }
 
@@ -284,7 +284,7 @@ impl LiveStream {
         let mut new: Vec<_> = config.subjects.iter().map(|subject| bind(subject, &service)).collect();
         if config.allow_direct {
             let direct: Arc<dyn Service> = Arc::clone(&self.direct) as Arc<dyn Service>;
-            new.extend(self.direct_subjects().iter().map(|subject| bind(subject, &direct)));
+            new.extend(self.direct_subjects(&self.name).iter().map(|subject| bind(subject, &direct)));
         }
         // The old ones go when the new ones are there: no message may fall between. One that meets both is for one
         // service, which is called once.
@@ -292,14 +292,21 @@ impl LiveStream {
         old.iter().for_each(|binding| self.account.unbind(binding));
     }
 
-    /// Where direct gets are asked for.
-    fn direct_subjects(&self) -> Vec<String> {
+    /// Answers direct gets that are for its origin, as a mirror may.
+    pub(super) fn bind_as_mirror(&self, origin: &str) -> Vec<Arc<Binding>> {
+        let direct: Arc<dyn Service> = Arc::clone(&self.direct) as Arc<dyn Service>;
+        let bind = |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&direct));
+        self.direct_subjects(origin).iter().map(bind).collect()
+    }
+
+    /// Where direct gets from `stream` are asked for.
+    fn direct_subjects(&self, stream: &str) -> Vec<String> {
         let mut prefixes = vec!["$JS.API".to_owned()];
         if !self.domain.is_empty() {
             prefixes.push(format!("$JS.{}.API", self.domain));
         }
         let both = |prefix: &String| {
-            let subject = format!("{prefix}.DIRECT.GET.{}", self.name);
+            let subject = format!("{prefix}.DIRECT.GET.{stream}");
             [format!("{subject}.>"), subject]
         };
         prefixes.iter().flat_map(both).collect()

@@ -104,7 +104,8 @@ impl Durable {
             _ => "$JS",
         };
         let sign = if owner.is_mirror { "M" } else { "S" };
-        let subject = format!("{deliver}.{sign}.{}", jetstream.host.unique_id()).replace("..", ".");
+        let token: String = jetstream.host.unique_id().chars().rev().take(8).collect();
+        let subject = format!("{deliver}.{sign}.{token}").replace("..", ".");
         let filters: Vec<String> = match source.subject_transforms.as_slice() {
             [] => Some(source.filter_subject.clone()).filter(|filter| !filter.is_empty()).into_iter().collect(),
             pairs => pairs.iter().map(|pair| pair.source.clone()).collect(),
@@ -160,9 +161,12 @@ impl Durable {
         Ok(Self { origin: Arc::downgrade(origin), consumer, is_given: false })
     }
 
-    /// What it has had, and what it wants. Waits for its turn.
+    /// What it has had, and what it wants. From now on nothing is pushed. Waits for its turn.
     pub(super) fn place(&self) -> Option<(Seq, Filter)> {
-        self.consumer.ask(|core, _| (core.acknowledged_through(), core.filter().clone()))
+        self.consumer.ask(|core, turn| {
+            core.set_read(true, turn);
+            (core.acknowledged_through(), core.filter().clone())
+        })
     }
 
     /// Messages up to `through` were stored here before; the consumer may not know. Only for threads that may wait.
@@ -194,7 +198,11 @@ impl Durable {
 
     /// It is needed no more: goes, unless a client made it.
     pub(super) fn end(&self) {
-        if let Some(origin) = self.origin.upgrade().filter(|_| !self.is_given) {
+        if self.is_given {
+            self.consumer.act(|core, turn| core.set_read(false, turn));
+            return;
+        }
+        if let Some(origin) = self.origin.upgrade() {
             let mut out = Parcel::default();
             if origin.consumers().delete(&self.consumer, &mut out) {
                 origin.host().publish(origin.account(), out);

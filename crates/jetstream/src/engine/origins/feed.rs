@@ -18,7 +18,7 @@ use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
 use crate::error::ApiError;
 use crate::stream::{Copied, Copies, Effects, StreamCore};
-use myelin_broker::{Account, Parcel, Service, Shard};
+use myelin_broker::{Account, Binding, Parcel, Service, Shard};
 use myelin_stdx::rng::Rng;
 use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
 use std::collections::VecDeque;
@@ -56,6 +56,10 @@ pub(in crate::engine) struct Feed {
     is_over: AtomicBool,
     /// When the host will ring; `i64::MAX`: never.
     alarm: AtomicI64,
+    /// What the stream receives for its origin, as a mirror that may.
+    direct: Mutex<Vec<Arc<Binding>>>,
+    /// Whether it was at the origin's end, or nearly.
+    is_current: AtomicBool,
     me: Weak<Self>,
 }
 
@@ -111,6 +115,8 @@ impl Feed {
             is_seeking: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             alarm: AtomicI64::new(i64::MAX),
+            direct: Mutex::default(),
+            is_current: AtomicBool::new(false),
             me: Weak::clone(me),
         })
     }
@@ -130,6 +136,7 @@ impl Feed {
     /// It is not wanted any more: the stream copies something else, or is gone.
     pub(super) fn end(&self) {
         self.is_over.store(true, Release);
+        self.answer_no_gets();
         let link = lock(&self.seat).link.take();
         if let Some(durable) = link.and_then(|link| link.durable) {
             self.host.run(Box::new(move || durable.end()));
@@ -220,14 +227,40 @@ impl Feed {
                 standing.connected(now);
                 self.is_seeking.store(false, Release);
                 drop(standing);
+                self.settle_gets();
                 self.wake();
             }
             Err(error) => {
                 standing.failed(error);
                 let pause = SECOND << standing.failures.min(5).saturating_sub(1);
                 drop(standing);
+                self.settle_gets();
                 self.ring_at(now + pause.min(LONGEST));
             }
+        }
+    }
+
+    /// Sees to it that a mirror that is as its origin answers direct gets for it where that does not.
+    ///
+    /// Compat: the reference has both answer in turn. Where the origin is at hand, nothing is won by that.
+    pub(super) fn settle_gets(&self) {
+        let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else { return };
+        let account = jetstream.account(self.account.name());
+        let origin = account.and_then(|account| account.stream(&self.source.name));
+        let may = self.is_mirror && stream.config().mirror_direct && self.is_current.load(Acquire);
+        let is_wanted = may && origin.is_none_or(|origin| !origin.config().allow_direct);
+        if !is_wanted || self.is_over.load(Acquire) {
+            return self.answer_no_gets();
+        }
+        let mut direct = lock(&self.direct);
+        if direct.is_empty() {
+            *direct = stream.bind_as_mirror(&self.source.name);
+        }
+    }
+
+    fn answer_no_gets(&self) {
+        for binding in std::mem::take(&mut *lock(&self.direct)) {
+            self.account.unbind(&binding);
         }
     }
 
@@ -424,7 +457,12 @@ impl Feed {
         match next {
             Next::Nothing => {}
             Next::More => self.wake(),
-            Next::Park(position) => self.park(position),
+            Next::Park(position) => {
+                if self.is_mirror && !self.is_current.swap(true, AcqRel) {
+                    self.settle_gets();
+                }
+                self.park(position);
+            }
             Next::Cold(from) => self.warm(from),
             Next::Later => self.ring_at(self.host.now() + AGAIN),
             Next::Seek => self.connect_soon(),

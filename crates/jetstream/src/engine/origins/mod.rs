@@ -54,7 +54,9 @@ impl Origins {
                 }
             });
         }
+        let kept = feeds.clone();
         drop(feeds);
+        kept.iter().for_each(|feed| feed.settle_gets());
         old.iter().for_each(|feed| feed.forget());
         new.iter().for_each(|feed| feed.connect_soon());
     }
