@@ -153,7 +153,11 @@ impl StreamCore {
 
     /// The place where a stream of counters makes its own count of a sourced one. `Nats-Stream-Source` is in `letter` and
     /// says where it comes from: what the origin counted last is in this stream's `Nats-Counter-Sources`.
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "counters are not part of this version")]
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "counters are not part of this version"
+    )]
     fn convert_counter(&mut self, _: Letter<'_>, _: &Marks<'_>, _: &mut Draft) -> Result<(), ApiError> {
         Ok(())
     }

@@ -48,8 +48,7 @@ impl Owner<'_> {
             return format!("JS_MIRROR_{id}");
         }
         // Compat: two sources of one stream need names of their own.
-        let is_one_of_many =
-            self.config.sources.iter().filter(|other| other.name == source.name).count() > 1;
+        let is_one_of_many = self.config.sources.iter().filter(|other| other.name == source.name).count() > 1;
         format!("JS_SRC_{}", hash(&if is_one_of_many { format!("{id} {index}") } else { id }))
     }
 
@@ -65,20 +64,20 @@ impl Durable {
     /// The consumer that a client has made for the source.
     ///
     /// # Errors
-    /// As the reference says it.
+    /// It cannot be used. `None`: it is not there, and nobody says so.
     pub(super) fn given(
         origin: &Arc<LiveStream>,
         name: &str,
         is_mirror: bool,
-    ) -> Result<Self, ApiError> {
+    ) -> Result<Self, Option<ApiError>> {
         let all = origin.consumers();
         let (Some(consumer), Some(config)) = (all.find(name), all.config(name)) else {
-            return Err(ApiError::CONSUMER_NOT_FOUND);
+            return Err(None);
         };
         if config.ack_policy != AckPolicy::FlowControl {
             let [mirror, source] =
                 [ApiError::MIRROR_CONSUMER_REQUIRES_ACK_FC, ApiError::SOURCE_CONSUMER_REQUIRES_ACK_FC];
-            return Err(if is_mirror { mirror } else { source });
+            return Err(Some(if is_mirror { mirror } else { source }));
         }
         Ok(Self { origin: Arc::downgrade(origin), consumer, is_given: true })
     }
@@ -96,7 +95,10 @@ impl Durable {
         let (stream, consumers) = (origin.config(), origin.consumers());
         let domain = &jetstream.settings.domain;
         let limits = Limits {
-            account: jetstream.account(origin.account_name()).and_then(|account| account.limits()).unwrap_or_default(),
+            account: jetstream
+                .account(origin.account_name())
+                .and_then(|account| account.limits())
+                .unwrap_or_default(),
             server: jetstream.limits().consumers,
         };
         let deliver = match &source.external {
@@ -107,7 +109,9 @@ impl Durable {
         let token: String = jetstream.host.unique_id().chars().rev().take(8).collect();
         let subject = format!("{deliver}.{sign}.{token}").replace("..", ".");
         let filters: Vec<String> = match source.subject_transforms.as_slice() {
-            [] => Some(source.filter_subject.clone()).filter(|filter| !filter.is_empty()).into_iter().collect(),
+            [] => {
+                Some(source.filter_subject.clone()).filter(|filter| !filter.is_empty()).into_iter().collect()
+            }
             pairs => pairs.iter().map(|pair| pair.source.clone()).collect(),
         };
         let one = filters.len() == 1;

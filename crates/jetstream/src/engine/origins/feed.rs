@@ -205,7 +205,9 @@ impl Feed {
     fn connect(&self, position: Result<(), ReadError>) {
         // Whoever makes the origin from here on is heard.
         self.is_connecting.store(false, Release);
-        let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else { return };
+        let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else {
+            return;
+        };
         self.is_seeking.store(true, Release);
         jetstream.note_seeking();
         if self.is_over.load(Acquire) || lock(&self.seat).link.is_some() {
@@ -215,7 +217,7 @@ impl Feed {
         let sign = if self.is_mirror { "M" } else { "S" };
         let found = match (position, find::find(&jetstream, &self.account, &self.source, sign)) {
             (Err(error), _) => Err(Some(self.failed(error))),
-            (_, Origin::Here(origin)) => self.link(&jetstream, &stream, &origin).map_err(Some),
+            (_, Origin::Here(origin)) => self.link(&jetstream, &stream, &origin),
             (_, Origin::Refused(error)) => Err(Some(error)),
             (_, Origin::Nowhere) => Err(None),
         };
@@ -244,7 +246,9 @@ impl Feed {
     ///
     /// Compat: the reference has both answer in turn. Where the origin is at hand, nothing is won by that.
     pub(super) fn settle_gets(&self) {
-        let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else { return };
+        let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else {
+            return;
+        };
         let account = jetstream.account(self.account.name());
         let origin = account.and_then(|account| account.stream(&self.source.name));
         let may = self.is_mirror && stream.config().mirror_direct && self.is_current.load(Acquire);
@@ -278,15 +282,16 @@ impl Feed {
         jetstream: &JetStream,
         stream: &LiveStream,
         origin: &Arc<LiveStream>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Option<ApiError>> {
         let reader = origin.reader();
         let identity = origin.identity();
         let (own, is_new) = self.place(&identity);
-        let mut start = self.start(&reader, &stream.reader(), is_new).map_err(|error| self.failed(error))?;
+        let mut start =
+            self.start(&reader, &stream.reader(), is_new).map_err(|error| Some(self.failed(error)))?;
         let mut filter = filter_of(&self.source);
         let durable = self.durable(jetstream, origin, start)?;
         if let Some(durable) = &durable {
-            let (had, wants) = durable.place().ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+            let (had, wants) = durable.place().ok_or(None)?;
             filter = wants;
             durable.catch_up(had + 1, own, &filter);
             start = start.max(had.max(own) + 1);
@@ -360,16 +365,15 @@ impl Feed {
         jetstream: &JetStream,
         origin: &Arc<LiveStream>,
         start: Seq,
-    ) -> Result<Option<Durable>, ApiError> {
+    ) -> Result<Option<Durable>, Option<ApiError>> {
         if let Some(given) = &self.source.consumer {
             return Durable::given(origin, &given.name, self.is_mirror).map(Some);
         }
         if origin.config().retention == Retention::Limits {
             return Ok(None);
         }
-        let owner =
-            Owner { account: self.account.name(), config: &self.config, is_mirror: self.is_mirror };
-        Durable::make(jetstream, origin, &owner, (&self.source, &self.index, start)).map(Some)
+        let owner = Owner { account: self.account.name(), config: &self.config, is_mirror: self.is_mirror };
+        Durable::make(jetstream, origin, &owner, (&self.source, &self.index, start)).map(Some).map_err(Some)
     }
 
     /// Has a shard come for it.
@@ -418,13 +422,7 @@ impl Feed {
         }
     }
 
-    fn store(
-        &self,
-        seat: &mut Seat,
-        core: &mut StreamCore,
-        now: Timestamp,
-        effects: &mut Effects,
-    ) -> Copied {
+    fn store(&self, seat: &mut Seat, core: &mut StreamCore, now: Timestamp, effects: &mut Effects) -> Copied {
         if seat.stamps.is_empty() {
             return Copied::default();
         }

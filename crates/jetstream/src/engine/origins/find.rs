@@ -62,11 +62,7 @@ fn collapse(subject: &str) -> String {
 }
 
 /// The account in which a request arrives, and the stream that it is about there.
-fn resolve(
-    jetstream: &JetStream,
-    account: &Arc<Account>,
-    request: String,
-) -> Option<(Arc<Account>, String)> {
+fn resolve(jetstream: &JetStream, account: &Arc<Account>, request: String) -> Option<(Arc<Account>, String)> {
     let (mut account, mut subject) = (Arc::clone(account), request);
     for _ in 0..HOPS {
         match account.asks_elsewhere(subject.as_bytes()) {
@@ -86,9 +82,9 @@ fn resolve(
 /// The stream that a request to make a consumer is about, if it is one to the API of this server.
 fn stream_of<'a>(subject: &'a str, domain: &str) -> Option<&'a str> {
     let with_domain = format!("$JS.{domain}.API.CONSUMER.CREATE.");
-    let name = subject.strip_prefix("$JS.API.CONSUMER.CREATE.").or_else(|| {
-        if domain.is_empty() { None } else { subject.strip_prefix(with_domain.as_str()) }
-    })?;
+    let name = subject
+        .strip_prefix("$JS.API.CONSUMER.CREATE.")
+        .or_else(|| if domain.is_empty() { None } else { subject.strip_prefix(with_domain.as_str()) })?;
     (!name.is_empty() && !name.contains('.')).then_some(name)
 }
 

@@ -66,9 +66,8 @@ impl Rendering {
         random: &mut impl FnMut() -> u32,
     ) -> (&'a [u8], &'a [u8]) {
         let Self { transforms, index, subject, headers } = self;
-        let is_mapped = transforms
-            .iter()
-            .any(|transform| transform.transform(message.subject, random, subject).is_ok());
+        let is_mapped =
+            transforms.iter().any(|transform| transform.transform(message.subject, random, subject).is_ok());
         let mapped = if is_mapped { subject.as_slice() } else { message.subject };
         if let Some(index) = index {
             headers.clear();
@@ -107,7 +106,8 @@ fn write_kept(headers: &[u8], out: &mut Vec<u8>) {
     if headers.is_empty() {
         return;
     }
-    let kept = lines(headers).filter(|line| !is_dropped(line) && !line.starts_with(SOURCE) && *line != b"\r\n");
+    let kept =
+        lines(headers).filter(|line| !is_dropped(line) && !line.starts_with(SOURCE) && *line != b"\r\n");
     kept.for_each(|line| out.extend_from_slice(line));
 }
 
@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn a_sourced_message_says_where_it_comes_from() {
-        let source = StreamSource { name: "O".into(), filter_subject: "o.*".into(), ..StreamSource::default() };
+        let source =
+            StreamSource { name: "O".into(), filter_subject: "o.*".into(), ..StreamSource::default() };
         let mut rendering = Rendering::new(&source, false);
         let headers = b"NATS/1.0\r\nA: 1\r\nNats-Expected-Stream: O\r\nNats-Stream-Source: X 1 > > y\r\nNats-Batch-Id: b\r\n\r\n";
         let message = message(headers);
