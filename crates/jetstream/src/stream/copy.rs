@@ -198,7 +198,8 @@ impl StreamCore {
     /// Stores the run and notes how far that is. False: some message of it was refused.
     fn store_copies(&mut self, copying: &mut Copying<'_>) -> bool {
         if copying.done.refused.is_some() {
-            self.run.clear();
+            // What came behind it comes again.
+            self.forget_drafts();
             return false;
         }
         if self.run.is_empty() {

@@ -161,6 +161,11 @@ impl Durable {
             }
         }
         jetstream.host.publish(origin.account(), out);
+        if jetstream.settings.sync_always && origin.is_stored() {
+            // After a loss of power the origin must know that somebody wants its messages.
+            let round = jetstream.journal().round_now(&|| jetstream.host.now().unsigned_abs());
+            round.map_err(ApiError::consumer_create)?;
+        }
         let consumer = consumers.find(&name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
         Ok(Self { origin: Arc::downgrade(origin), consumer, is_given: false })
     }
