@@ -208,6 +208,24 @@ impl Account {
         services.iter().any(|binding| is_subset(subject, Subscribed::subject(&**binding)))
     }
 
+    /// Where a request of this account on `subject` goes by an import: the account that answers, and what it is called there.
+    pub fn asks_elsewhere(&self, subject: &[u8]) -> Option<(Arc<Self>, Vec<u8>)> {
+        let services = lock(&self.exchange.services);
+        services.iter().find_map(|binding| match binding.receiver() {
+            Receiver::Import(link) if is_subset(subject, link.here()) => {
+                Some((Arc::clone(&link.exporter), link.naming().name(subject).into_owned()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether what `exporter` publishes reaches a listener here that asks for `subject`.
+    pub fn hears_of(&self, exporter: &Arc<Self>, subject: &[u8]) -> bool {
+        let streams = lock(&self.exchange.streams);
+        let is_from = |link: &Arc<StreamLink>| std::ptr::eq(link.exporter.as_ptr(), Arc::as_ptr(exporter));
+        streams.links.iter().any(|link| is_from(link) && link.reach(subject).is_some())
+    }
+
     /// Whether an import of its configuration is in force: its exporter is there and allows it.
     pub fn holds(&self, import: &Import) -> bool {
         match import {

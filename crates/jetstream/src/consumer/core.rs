@@ -317,6 +317,39 @@ impl ConsumerCore {
         Ok(seq)
     }
 
+    /// The last message up to which all are acknowledged.
+    #[must_use]
+    pub fn acknowledged_through(&self) -> Seq {
+        self.hands.record.read(|state| state.ack_floor().stream)
+    }
+
+    /// Whether another stream of this server reads the log itself and tells what it has stored. Meanwhile nothing is pushed.
+    pub fn set_read(&mut self, is_read: bool, turn: &mut Turn<'_>) {
+        if let Mode::Push(push) = &mut self.hands.mode {
+            push.is_read = is_read;
+        }
+        self.listen(turn);
+    }
+
+    /// Another stream has read these messages, which are this consumer's, and has stored them: as if they were delivered and
+    /// acknowledged.
+    pub fn sourced(&mut self, seqs: Vec<Seq>, turn: &mut Turn<'_>) {
+        let Some(&seq) = seqs.last() else { return };
+        let hands = &mut self.hands;
+        hands.next_delivery += seqs.len() as u64;
+        let delivery = consumer::DeliverySeq(hands.next_delivery - 1);
+        let timestamp = turn.now;
+        hands.deltas.push(Delta::Delivered { delivery, seq, count: 1, timestamp });
+        hands.deltas.push(Delta::Acknowledged { delivery, seq });
+        hands.commit();
+        hands.count_outstanding();
+        (hands.last_delivered, hands.last_acked) = (Some(timestamp), Some(timestamp));
+        self.source.seek(self.source.position().max(seq + 1));
+        if self.retention != Retention::Limits {
+            turn.effects.settled.extend(seqs);
+        }
+    }
+
     /// Begins anew with the message `seq`.
     fn reset(&mut self, seq: Seq) {
         self.hands.record.apply(Delta::Reset { seq: seq - 1 });
@@ -410,7 +443,7 @@ impl ConsumerCore {
     /// Looks whether anybody listens to what it pushes.
     pub fn listen(&mut self, turn: &mut Turn<'_>) {
         let Mode::Push(push) = &mut self.hands.mode else { return };
-        let is_active = is_listened_to(&self.hands.config, turn.world);
+        let is_active = !push.is_read && is_listened_to(&self.hands.config, turn.world);
         if is_active {
             push.inactive_since = None;
         } else if push.is_active {

@@ -19,6 +19,7 @@ impl ConsumerCore {
             }
             Mode::Push(_) => 0,
         };
+        let is_read = matches!(&hands.mode, Mode::Push(push) if push.is_read);
         let mut config = (*hands.config).clone();
         let group = |group: &String| {
             let pin = if let Mode::Pull(pull) = &hands.mode { pull.pin.as_ref() } else { None };
@@ -51,7 +52,7 @@ impl ConsumerCore {
             num_waiting,
             num_pending: supply.pending,
             cluster: None,
-            push_bound: config.is_push() && is_listened_to(&config, turn.world),
+            push_bound: config.is_push() && (is_read || is_listened_to(&config, turn.world)),
             paused: paused > 0,
             pause_remaining: paused,
             ts: turn.now,

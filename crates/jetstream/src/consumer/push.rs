@@ -17,6 +17,8 @@ const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 pub(super) struct Push {
     /// Whether somebody listens.
     pub(super) is_active: bool,
+    /// Whether another stream of this server reads the log in place of deliveries: then nothing is pushed.
+    pub(super) is_read: bool,
     /// Since when nobody does.
     pub(super) inactive_since: Option<Timestamp>,
     flow: Option<Flow>,
@@ -50,7 +52,7 @@ impl Push {
             prefix: format!("$JS.FC.{stream}.{consumer}.").into_bytes(),
             rng: Rng::seeded(seed),
         });
-        Self { is_active: false, inactive_since: None, flow, beat_at: None }
+        Self { is_active: false, is_read: false, inactive_since: None, flow, beat_at: None }
     }
 
     /// Whether nothing may be sent before an answer.

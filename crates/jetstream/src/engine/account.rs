@@ -347,6 +347,8 @@ impl AccountStreams {
             live.reconcile();
         }
         self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&live));
+        live.origins().set(&live, &config, &self.jetstream);
+        jetstream.seek_origins();
         live
     }
 
@@ -357,6 +359,29 @@ impl AccountStreams {
         live: &Arc<LiveStream>,
         config: StreamConfig,
     ) -> Result<(), ApiError> {
+        if config.mirror.is_none() && live.config().mirror.is_some() {
+            // From here on its sequences are its own.
+            live.origins().end();
+        }
+        let updated = self.update_core(jetstream, live, config);
+        live.origins().set(live, &live.config(), &self.jetstream);
+        let old = updated?;
+        live.bind();
+        let retention = live.config().retention;
+        if retention != old.retention {
+            live.consumers().set_retention(retention);
+            live.reconcile();
+        }
+        self.settle(live)
+    }
+
+    /// Answers the configuration that it had.
+    fn update_core(
+        &self,
+        jetstream: &Arc<JetStream>,
+        live: &Arc<LiveStream>,
+        config: StreamConfig,
+    ) -> Result<Arc<StreamConfig>, ApiError> {
         let Some(mut loan) = live.borrow() else { return Err(ApiError::STREAM_NOT_FOUND) };
         let (core, effects) = loan.parts();
         let (id, old) = (core.store().id(), Arc::clone(core.config()));
@@ -365,7 +390,6 @@ impl AccountStreams {
             jetstream.store.write_blob(id, &blob).map_err(ApiError::stream_update)
         };
         let has_file = config.storage == Storage::File;
-        let retention = config.retention;
         if has_file {
             write(&config)?;
         }
@@ -376,13 +400,7 @@ impl AccountStreams {
             }
             return Err(ApiError::stream_update(error));
         }
-        drop(loan);
-        live.bind();
-        if retention != old.retention {
-            live.consumers().set_retention(retention);
-            live.reconcile();
-        }
-        self.settle(live)
+        Ok(old)
     }
 
     /// Does all that is due in a stream now, slice by slice: publishers need not wait for all of it. What a new configuration
@@ -421,6 +439,8 @@ impl AccountStreams {
         }
         drop(loan.keep());
         self.streams.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
+        live.origins().end();
+        live.followers().scatter();
         Ok(())
     }
 }

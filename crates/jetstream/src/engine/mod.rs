@@ -8,6 +8,7 @@ mod door;
 mod host;
 mod letters;
 mod live;
+mod origins;
 mod request;
 mod settings;
 
@@ -23,7 +24,8 @@ use myelin_store::entropy::Entropy;
 use myelin_store::journal::{Journal, JournalFailed};
 use myelin_store::{FoundStream, OnDurable, OpenError, Store, StoreOptions, StoreReport, Stream};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -57,6 +59,8 @@ pub struct JetStream {
     pub(crate) in_flight: Arc<InFlight>,
     /// Requests to the API, and those that were answered by an error.
     pub(crate) calls: Calls,
+    /// Whether some stream may not have found what it copies.
+    is_seeking: AtomicBool,
 }
 
 /// How often the API was asked.
@@ -114,6 +118,7 @@ impl JetStream {
             accounts: RwLock::default(),
             found: Mutex::new(found),
             calls: Calls::default(),
+            is_seeking: AtomicBool::new(false),
         }))
     }
 
@@ -195,6 +200,7 @@ impl JetStream {
         for account in self.accounts() {
             for stream in account.streams() {
                 stream.unbind();
+                stream.origins().close();
                 if let Some(mut loan) = stream.borrow()
                     && let Err(error) = loan.parts().0.store_mut().flush()
                 {
@@ -242,6 +248,21 @@ impl JetStream {
             self.host.log(Level::Warn, what);
         }
         Ok(consumers)
+    }
+
+    /// A stream is there that was not: others may wait to copy it.
+    pub(crate) fn seek_origins(&self) {
+        if !self.is_seeking.swap(false, AcqRel) {
+            return;
+        }
+        for account in self.accounts() {
+            account.streams().iter().for_each(|stream| stream.origins().seek());
+        }
+    }
+
+    /// A stream is about to look for one that it copies.
+    fn note_seeking(&self) {
+        self.is_seeking.store(true, Release);
     }
 
     /// Opens a stream anew that has failed, once.

@@ -35,6 +35,8 @@ pub(super) struct Intake<'a> {
     pub(super) effects: &'a mut Effects,
     /// If the parcel is an atomic batch.
     pub(super) closing: Option<Closing<'a>>,
+    /// Whether the messages come from another stream: nobody waits to hear of them.
+    pub(super) is_copy: bool,
 }
 
 /// Who hears of an atomic batch.

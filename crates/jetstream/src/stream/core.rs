@@ -117,7 +117,7 @@ impl StreamCore {
         // Unless a panic left something.
         self.drop_run();
         self.ids.tidy(now, IDS_PER_PARCEL + parcel.len());
-        let mut intake = Intake { parcel, now, effects, closing: None };
+        let mut intake = Intake { parcel, now, effects, closing: None, is_copy: false };
         if parcel.is_traced() {
             for (at, letter) in parcel.iter().enumerate() {
                 self.take_traced(at, letter, &mut intake);

@@ -24,6 +24,13 @@ impl StreamCore {
         if self.run.is_empty() {
             return;
         }
+        self.store_drafts(intake);
+        self.answer(intake);
+        self.run.clear();
+    }
+
+    /// Stores the drafts and notes what became of each.
+    pub(super) fn store_drafts(&mut self, intake: &mut Intake<'_>) {
         if self.run.has_drafts() {
             let first = self.time_of_next(intake.now);
             let failure = self.store_run(first, intake).err();
@@ -32,8 +39,6 @@ impl StreamCore {
             self.roll_up(intake);
             self.charge();
         }
-        self.answer(intake);
-        self.run.clear();
     }
 
     fn store_run(&mut self, first: Timestamp, intake: &Intake<'_>) -> Result<(), StoreError> {
@@ -104,7 +109,11 @@ impl StreamCore {
 
     /// Notes what became of the drafts.
     fn settle(&mut self, failure: Option<&StoreError>, first: Timestamp, intake: &Intake<'_>) {
-        let mut outcomes = self.outcomes.iter().zip(first..);
+        // Messages of a mirror have times of their own.
+        let stamps = self.run.take_stamps();
+        let times = (first..).enumerate().map(|(at, time)| stamps.get(at).map_or(time, |stamp| stamp.1));
+        let first = stamps.first().map_or(first, |stamp| stamp.1.min(first));
+        let mut outcomes = self.outcomes.iter().zip(times);
         let drafts = self.run.entries_mut().iter_mut().filter(|entry| entry.verdict == Verdict::Store);
         let (mut last, mut ends) = (None, None);
         for entry in drafts {
@@ -219,7 +228,7 @@ impl StreamCore {
                 Verdict::Stored(seq, _) if is_answered => self.replies.stored(letter.reply, *seq, out),
                 Verdict::Duplicate(seq) if is_answered => self.replies.duplicate(letter.reply, *seq, out),
                 Verdict::Refuse(error) if is_answered => self.replies.refused(letter.reply, error, out),
-                Verdict::Refuse(error) if intake.closing.is_none() => {
+                Verdict::Refuse(error) if intake.closing.is_none() && !intake.is_copy => {
                     self.losses.count(error.err_code);
                     intake.effects.lost += 1;
                 }

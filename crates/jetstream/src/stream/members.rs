@@ -165,6 +165,7 @@ impl StreamCore {
             now: intake.now,
             effects: intake.effects,
             closing: Some(closing),
+            is_copy: false,
         };
         match self.admit_all(&commit, &mut whole) {
             Ok(()) => self.flush(&mut whole),

@@ -3,11 +3,12 @@
 //! [`core`](StreamCore) owns the log and what waits to be said; `admit` and `rules` are the checks that a message passes;
 //! `run` gathers what is stored together; `reply` renders what publishers are told, `outgoing` holds it back until it may
 //! be said; `dedupe` remembers message ids. `batch` knows the batches of publishers, `members` brings the two
-//! together. `upkeep` is all that happens to a stream besides publishes; `settled` is what goes because its consumers need it
+//! together. `copy` takes what comes from other streams. `upkeep` is all that happens to a stream besides publishes; `settled` is what goes because its consumers need it
 //! no more, of which `interest` tells.
 
 mod admit;
 pub mod batch;
+mod copy;
 mod core;
 mod dedupe;
 mod effects;
@@ -31,6 +32,7 @@ mod traces;
 mod ttl;
 mod upkeep;
 
+pub use copy::{Copied, Copies};
 pub use core::StreamCore;
 pub use dedupe::KnownIds;
 pub use effects::Effects;

@@ -193,6 +193,16 @@ impl Rules {
         Rollup::of(marks)
     }
 
+    /// What a message of another stream rolls up, if this one lets messages do so. What makes no sense does nothing.
+    pub(super) fn rollup_of_copy(&self, marks: &Marks<'_>) -> Option<Rollup> {
+        if self.allows_rollups { Rollup::of(marks).ok().flatten() } else { None }
+    }
+
+    /// When a message of another stream ends by its header, if such times count here.
+    pub(super) fn expiry_of_copy(&self, marks: &Marks<'_>) -> Option<Expiry> {
+        if self.allows_ttl { self.expiry(marks).ok().and_then(|(expiry, _)| expiry) } else { None }
+    }
+
     /// A stream of counters takes nothing else.
     pub(super) fn check_counts(&self, marks: &Marks<'_>) -> Result<(), ApiError> {
         let is_missing = self.allows_counters && !marks.has(Key::Increment);

@@ -36,6 +36,8 @@ pub(super) struct Run {
     subjects: Option<Box<Subjects>>,
     /// Where messages of fast batches belong.
     places: Vec<Place>,
+    /// Sequence and time of each draft, where these are not the stream's to choose.
+    stamps: Vec<(Seq, Timestamp)>,
     /// What the drafts will count against limits.
     pub(super) bytes: u64,
 }
@@ -167,6 +169,15 @@ impl Run {
         draft.place.map(|at| self.places[at])
     }
 
+    /// The draft that comes next must have this sequence, and was accepted then. For all drafts of a run or none.
+    pub(super) fn push_stamp(&mut self, stamp: (Seq, Timestamp)) {
+        self.stamps.push(stamp);
+    }
+
+    pub(super) fn take_stamps(&mut self) -> Vec<(Seq, Timestamp)> {
+        std::mem::take(&mut self.stamps)
+    }
+
     /// Has the subjects of the drafts noted from here on: to be called when there are none.
     pub(super) fn track_subjects(&mut self) {
         self.subjects.get_or_insert_default();
@@ -217,11 +228,12 @@ impl Run {
     ) -> impl Iterator<Item = NewMessage<'a>> {
         let drafts = self.entries.iter().filter(|entry| entry.verdict == Verdict::Store);
         let drafts = drafts.filter_map(|entry| Some((parcel.get(entry.letter)?, &entry.draft)));
-        drafts.zip(first..).map(|((letter, draft), timestamp)| {
+        drafts.zip(first..).enumerate().map(|(at, ((letter, draft), timestamp))| {
+            let (seq, timestamp) = self.stamps.get(at).copied().unwrap_or((0, timestamp));
             let Letter { subject, headers, payload, .. } = self.apply(draft, letter);
             let expires = draft.expires.map(|expiry| expiry.at(timestamp));
             NewMessage {
-                seq: 0,
+                seq,
                 timestamp,
                 expires,
                 subject,
@@ -249,6 +261,7 @@ impl Run {
         self.entries.clear();
         self.asides.clear();
         self.places.clear();
+        self.stamps.clear();
         self.subjects.iter_mut().for_each(|subjects| **subjects = Subjects::default());
         self.drafts = 0;
         self.unwanted = 0;

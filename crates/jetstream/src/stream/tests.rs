@@ -1,6 +1,7 @@
 //! Streams in memory, spoken to in parcels.
 
 mod batches;
+mod copies;
 mod headers;
 mod interest;
 mod limits;

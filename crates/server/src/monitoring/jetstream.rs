@@ -78,13 +78,14 @@ pub(super) fn streams(jetstream: &JetStream, account: &str, parts: StreamParts) 
 }
 
 fn one(stream: &LiveStream, parts: StreamParts) -> Option<StreamSnapshot> {
+    let (mirror, sources) = stream.origins_info();
     Some(StreamSnapshot {
         name: stream.name().to_owned(),
         created: Timestamp::from_nanosecond(stream.created().into()).unwrap_or_default(),
         config: if parts.config { Some(json(compact(&*stream.config()))?) } else { None },
         state: json(compact(&stream.state(false)))?,
-        mirror: None,
-        sources: Vec::new(),
+        mirror: mirror.and_then(|mirror| json(compact(&mirror))),
+        sources: sources.iter().filter_map(|source| json(compact(source))).collect(),
         consumers: if parts.consumers { consumers(stream, parts.config) } else { Vec::new() },
         direct_consumers: Vec::new(),
     })

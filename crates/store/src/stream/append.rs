@@ -28,6 +28,8 @@ const DURABLE_STEP: u64 = 64 << 10;
 const SURPLUS: u64 = 64;
 /// A batch's buffer beyond this is given back.
 const SPARE_BYTES: usize = 1 << 20;
+/// Sequences that one message of a batch may pass over.
+pub const GAP_MAX: u64 = 1 << 20;
 /// Messages whose subjects are brought near together.
 const WARM: usize = 32;
 /// Subjects from which on that is worth it.
@@ -36,7 +38,8 @@ const MANY_SUBJECTS: usize = 4096;
 /// A message to be stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewMessage<'a> {
-    /// The sequence that it must get; 0 for the next one.
+    /// The sequence that it must get, at most [`GAP_MAX`] behind the next one: those between are passed over in the same
+    /// batch, as [`Stream::skip`] does. 0 for the next one.
     pub seq: Seq,
     /// When it was accepted. Where it is less than that of a message before, [`Reader::seq_at`](super::Reader::seq_at) and
     /// limits of age know of it only about where it is.
@@ -259,13 +262,17 @@ impl Stream {
 
 /// The most bytes that a batch can take, with everything that it evicts.
 fn room_for(messages: &[NewMessage<'_>], limits: &Limits) -> u64 {
-    const CONTROLS: u64 = 3 * 128;
+    const CONTROL: u64 = 128;
+    const CONTROLS: u64 = 3 * CONTROL;
     const RANGE: u64 = 20;
     let sizes = messages
         .iter()
         // What fits nowhere is refused by itself.
         .filter(|m| record::fits(m.subject.len(), m.headers.len(), m.payload.len()))
-        .map(|m| record::max_message_len(m.subject.len(), m.headers.len(), m.payload.len()) as u64 + RANGE);
+        .map(|m| {
+            let gap = if m.seq == 0 { 0 } else { CONTROL };
+            gap + RANGE + record::max_message_len(m.subject.len(), m.headers.len(), m.payload.len()) as u64
+        });
     let surplus = if limits.messages_per_subject.is_some() { SURPLUS * RANGE } else { 0 };
     sizes.sum::<u64>() + CONTROLS + surplus
 }
@@ -322,6 +329,11 @@ impl Entering<'_> {
         {
             return Ok(Err(refusal));
         }
+        if message.seq > self.catalog.next_seq() {
+            let last = message.seq - 1;
+            batch.control(&Control::Skip { last }, message.timestamp);
+            self.catalog.skip(last);
+        }
         let seq = self.catalog.next_seq();
         let offset = batch.message(&record::Message {
             seq,
@@ -358,7 +370,7 @@ impl Entering<'_> {
             return Err(Refusal::NoSubject);
         }
         let last = self.catalog.totals.last_seq;
-        if message.seq != 0 && message.seq != last + 1 {
+        if message.seq != 0 && !(last + 1..=last + 1 + GAP_MAX).contains(&message.seq) {
             return Err(Refusal::WrongSequence { last });
         }
         Ok(())

@@ -19,7 +19,7 @@ pub enum Refusal {
     TooLarge,
     /// It has no subject.
     NoSubject,
-    /// The caller named a sequence, and it is not the next one.
+    /// The caller named a sequence, and it is not the next one, nor a little behind it.
     WrongSequence {
         /// The last sequence of the stream.
         last: Seq,

@@ -124,7 +124,7 @@ impl Twin {
         if self.limits.message_size.is_some_and(|max| length > max as usize) {
             return Err(Refusal::TooLarge);
         }
-        if message.seq != 0 && message.seq != self.last_seq + 1 {
+        if message.seq != 0 && message.seq <= self.last_seq {
             return Err(Refusal::WrongSequence { last: self.last_seq });
         }
         let kept = Kept {
@@ -137,6 +137,7 @@ impl Twin {
         if checked && self.limits.discard == Discard::New {
             self.admit(&kept, message.is_rollup)?;
         }
+        self.skip(message.seq.saturating_sub(1));
         Ok(self.store(kept))
     }
 

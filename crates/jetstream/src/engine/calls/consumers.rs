@@ -16,7 +16,11 @@ use crate::consumer::config::{self, CreateConsumerRequest, Created, Limits, Plac
 use crate::engine::consumers::Surroundings;
 use crate::engine::{LiveConsumer, LiveStream};
 use crate::error::ApiError;
+use myelin_wire::header;
 use std::sync::Arc;
+
+/// What tells a stream from another one of its name.
+const IDENTITY: &str = "Nats-Stream-Identity";
 
 impl Call<'_> {
     /// `None`: a request that means nothing.
@@ -44,6 +48,10 @@ impl Call<'_> {
     fn create_consumer(&mut self, place: &Place<'_>) -> Result<ConsumerCreate, ApiError> {
         let wanted = CreateConsumerRequest::read(self.body(), self.is_strict())?.at(place)?;
         let stream = self.find(place.stream)?;
+        let identity = (wanted.config.direct || wanted.config.sourcing).then(|| stream.identity());
+        if let Some(identity) = &identity {
+            self.check_identity(identity)?;
+        }
         let (config, consumers) = (stream.config(), Arc::clone(stream.consumers()));
         let limits = Limits {
             account: self.account.limits().unwrap_or_default(),
@@ -75,7 +83,23 @@ impl Call<'_> {
         if let Some(config) = consumers.config(&info.name) {
             consumers.tell_of_pause(&config, &mut self.out);
         }
+        identity.iter().for_each(|identity| self.tell_identity(identity));
         Ok(ConsumerCreate { info: Some(shown(info)) })
+    }
+
+    /// Another server that copies a stream says which it means: one that was made anew under its name is another.
+    fn check_identity(&self, identity: &str) -> Result<(), ApiError> {
+        match header::get(&self.request.headers, IDENTITY.as_bytes()) {
+            Some(wanted) if !wanted.is_empty() && wanted != identity.as_bytes() => {
+                Err(ApiError::consumer_stream_identity_mismatch(identity))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds to the answer which stream it is about.
+    fn tell_identity(&mut self, identity: &str) {
+        self.headers = format!("NATS/1.0\r\n{IDENTITY}: {identity}\r\n\r\n").into_bytes();
     }
 
     /// Where acknowledged means synced, so does made.
@@ -182,6 +206,9 @@ impl Call<'_> {
         let stream = self.find(stream)?;
         let (reset_seq, info) = stream.consumers().reset(live, request.seq)?;
         self.make_consumers_durable(&stream)?;
+        if header::get(&self.request.headers, IDENTITY.as_bytes()).is_some() {
+            self.tell_identity(&stream.identity());
+        }
         Ok(ConsumerReset { info: Some(shown(info)), reset_seq })
     }
 }

@@ -69,14 +69,15 @@ impl Call<'_> {
 
     /// What all answers say of a stream.
     pub(super) fn info(&self, stream: &LiveStream, with_deleted: bool) -> Info {
+        let (mirror, sources) = stream.origins_info();
         Info {
             config: with_versions(&stream.config()),
             created: stream.created(),
             state: stream.state(with_deleted),
             domain: String::new(),
             cluster: None,
-            mirror: None,
-            sources: Vec::new(),
+            mirror,
+            sources,
             ts: self.jetstream.host.now(),
         }
     }

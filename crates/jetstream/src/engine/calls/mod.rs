@@ -33,6 +33,8 @@ pub(super) struct Call<'a> {
     request: &'a Request,
     /// Where it is asked, with the API's own prefix whatever the domain.
     subject: String,
+    /// The answer's headers, where there are any.
+    headers: Vec<u8>,
     /// What there is to be said. Compat: that a stream has changed comes before the answer, the audit after it.
     out: Parcel,
 }
@@ -54,12 +56,19 @@ impl JetStream {
             account: &account,
             request,
             subject: String::new(),
+            headers: Vec::new(),
             out: Parcel::default(),
         };
         // Compat: a request that means nothing gets no answer.
         let Some(said) = call.dispatch() else { return call.out };
         if !request.reply.is_empty() {
-            call.out.push(Letter { subject: &request.reply, payload: &said.body, ..Letter::default() });
+            let headers = &call.headers;
+            call.out.push(Letter {
+                subject: &request.reply,
+                headers,
+                payload: &said.body,
+                ..Letter::default()
+            });
         }
         if said.is_audited {
             account.count_call(said.is_error);

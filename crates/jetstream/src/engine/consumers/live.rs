@@ -193,6 +193,15 @@ impl LiveConsumer {
         receiver.recv().ok()
     }
 
+    /// The same on a shard that holds no turn: whoever has the consumer's does it.
+    pub(in crate::engine) fn tell(
+        &self,
+        act: impl FnOnce(&mut ConsumerCore, &mut Turn<'_>) + Send + 'static,
+        shard: &mut Shard,
+    ) {
+        self.submit(Work::Act(Box::new(act)), shard);
+    }
+
     /// The same for what leaves nothing to deliver that was not to be delivered before.
     pub(in crate::engine) fn ask<R: Send + 'static>(
         &self,
@@ -226,6 +235,12 @@ impl LiveConsumer {
         self.heed(&mut after);
         if after.has_letters {
             self.letters.release();
+        }
+        if let Some(owner) = self.owner.upgrade()
+            && !after.settled.is_empty()
+        {
+            // What a shard had left here, too.
+            owner.settled_elsewhere(std::mem::take(&mut after.settled));
         }
         (receiver, is_all && after.worked <= 1 && !after.has_letters)
     }

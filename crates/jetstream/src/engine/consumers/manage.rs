@@ -10,6 +10,7 @@ use crate::consumer::config::stored::Stored;
 use crate::consumer::config::{ConsumerConfig, Neighbours};
 use crate::consumer::{ConsumerCore, Opening, Record, rules};
 use crate::engine::JetStream;
+use crate::engine::origins::is_position;
 use crate::error::ApiError;
 use myelin_broker::{Level, Parcel};
 use myelin_store::consumer::{ConsumerId, Consumers};
@@ -45,6 +46,7 @@ impl StreamConsumers {
             let states = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
             states
                 .iter()
+                .filter(|(_, consumer)| !is_position(consumer.name()))
                 .map(|(id, consumer)| (id, consumer.name().to_owned(), consumer.config().to_vec()))
                 .collect()
         };

@@ -18,7 +18,7 @@ use crate::consumer::config::ConsumerConfig;
 use crate::consumer::{Record, account_hash};
 use crate::error::ApiError;
 use myelin_broker::{Account, Binding, Service, Shard};
-use myelin_store::consumer::{Consumers, Flushed};
+use myelin_store::consumer::{Consumers, Flushed, Rules};
 use myelin_store::{Filter, Reader, Seq, Timestamp};
 use std::collections::BTreeMap;
 use std::io;
@@ -183,6 +183,42 @@ impl StreamConsumers {
         if let Ok(stream) = self.stream() {
             stream.acknowledged(seqs, shard);
         }
+    }
+
+    /// The same on a thread that may wait.
+    fn settled_elsewhere(&self, seqs: Vec<Seq>) {
+        if let Ok(stream) = self.stream() {
+            stream.acknowledged_elsewhere(seqs);
+        }
+    }
+
+    /// Keeps something under a name that no consumer can have, in the log of consumers; `None`: no longer. The write is the
+    /// system's when this returns.
+    pub(super) fn note_position(&self, name: &str, rules: Rules, blob: Option<&[u8]>) {
+        let now = self.host.now();
+        let mut states = lock(&self.stored);
+        // What could not be written is with the next flush.
+        let _ = match (states.find(name), blob) {
+            (Some(id), Some(blob)) => states.update(id, rules, blob),
+            (None, Some(blob)) => states.create(name, rules, blob).map(drop),
+            (Some(id), None) => states.remove(id).map(drop),
+            (None, None) => Ok(()),
+        };
+        let _ = states.flush(now);
+        if states.checkpoint_due() {
+            drop(states);
+            self.tidy_later();
+        }
+    }
+
+    /// What is kept under names with this prefix, as far as `read` understands it, by the rest of the names.
+    pub(super) fn positions<T>(&self, prefix: &str, read: impl Fn(&[u8]) -> Option<T>) -> Vec<(String, T)> {
+        let states = lock(&self.stored);
+        let kept = states.iter().filter_map(|(_, kept)| {
+            let name = kept.name().strip_prefix(prefix)?;
+            Some((name.to_owned(), read(kept.config())?))
+        });
+        kept.collect()
     }
 
     /// What a consumer reads next is brought into memory, and the consumer goes on then.

@@ -2,6 +2,7 @@
 
 use super::{LiveStream, lock};
 use crate::engine::host::Alarmed;
+use crate::engine::origins::{Feed, Next};
 use crate::error::ApiError;
 use crate::stream::{Effects, StreamCore};
 use myelin_broker::{Parcel, Service, Shard};
@@ -17,6 +18,8 @@ use std::sync::{Arc, Weak};
 /// much as a small parcel.
 const HOLD_BYTES: usize = 256 * 1024;
 const OTHER_WORK: usize = 16 * 1024;
+/// What a run of another stream counts.
+const COPY_WORK: usize = 112 * 1024;
 /// What the removal of a settled message counts, and of how many at most: the core leaves the others for later.
 const SETTLED_WORK: usize = 128;
 const SETTLED_MOST: usize = 1024;
@@ -37,6 +40,8 @@ pub(super) enum Work {
     Reconcile,
     /// A job of the store is done.
     Finish(Done),
+    /// A stream that this one copies may have more.
+    Copy(Arc<Feed>),
     /// Somebody who may wait wants the core.
     Lend(SyncSender<Box<StreamCore>>),
 }
@@ -58,6 +63,8 @@ pub(super) struct Aftermath {
     pub(super) job: Option<Job>,
     /// Messages that were lost without anybody being told, since the stream was opened, by error.
     pub(super) losses: Vec<(u16, u64)>,
+    /// Streams that were copied from, and what is to be done about each.
+    pub(super) feeds: Vec<(Arc<Feed>, Next)>,
     /// The parcel that was worked off, for its memory.
     pub(super) spare: Parcel,
     /// Whether the messages have to be sent by whoever held the turn.
@@ -219,6 +226,11 @@ impl LiveStream {
             }
             Work::Reconcile => core.reconcile(now, &mut after.effects),
             Work::Finish(done) => core.finish(done, now, &mut after.effects),
+            Work::Copy(feed) => {
+                after.worked += COPY_WORK;
+                let next = feed.copy(core, now, &mut after.effects);
+                after.feeds.push((feed, next));
+            }
             Work::Lend(_) => {}
         }
         self.count_losses(core, after);
@@ -268,6 +280,7 @@ impl LiveStream {
     pub(super) fn deliver(&self, mut after: Aftermath, shard: &mut Shard) -> Parcel {
         self.heed(&mut after);
         self.tell_consumers(Some(&mut *shard));
+        self.feed(&mut after, Some(&mut *shard));
         if after.has_letters || self.letters.claim() {
             self.send_letters(shard);
         }
@@ -276,6 +289,22 @@ impl LiveStream {
             shard.wake(&trace);
         }
         after.spare
+    }
+
+    /// Sees to the streams that this one copies.
+    fn feed(&self, after: &mut Aftermath, mut shard: Option<&mut Shard>) {
+        for (feed, next) in after.feeds.drain(..) {
+            feed.heed(next);
+        }
+        for feed in self.origins.unsettled() {
+            feed.settle(shard.as_deref_mut());
+        }
+    }
+
+    /// Copies more of another stream, on a shard.
+    pub(in crate::engine) fn copy(&self, feed: Arc<Feed>, shard: &mut Shard) {
+        let after = self.submit(Work::Copy(feed));
+        self.deliver(after, shard);
     }
 
     /// Publishes what turns have left, holding the right to it.
@@ -291,6 +320,7 @@ impl LiveStream {
         self.heed(&mut after);
         after.effects.traced.drain(..).for_each(|trace| self.host.wake(trace));
         self.tell_consumers(None);
+        self.feed(&mut after, None);
         if after.has_letters {
             self.letters.release();
         }

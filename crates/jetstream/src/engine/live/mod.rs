@@ -14,7 +14,8 @@ use super::consumers::StreamConsumers;
 use super::direct::DirectGets;
 use super::host::Host;
 use super::letters::Letters;
-use crate::api::info::StreamState;
+use super::origins::{Followers, Origins, identity};
+use crate::api::info::{SourceInfo, StreamState};
 use crate::config::{Storage, StreamConfig};
 use crate::read::{Readable, contents};
 use crate::stream::{StreamCore, refuse_overload};
@@ -65,6 +66,9 @@ pub struct LiveStream {
     bindings: Mutex<Vec<Arc<Binding>>>,
     direct: Arc<DirectGets>,
     consumers: Arc<StreamConsumers>,
+    /// The streams that it copies, and those that copy it.
+    origins: Origins,
+    followers: Followers,
     letters: Letters,
     /// Why the stream takes no messages, and whether it was opened anew before.
     failure: Mutex<Option<String>>,
@@ -140,6 +144,8 @@ impl LiveStream {
             bindings: Mutex::default(),
             direct: DirectGets::new(account, host, readable),
             consumers: Arc::clone(consumers),
+            origins: Origins::default(),
+            followers: Followers::default(),
             domain: domain.into(),
             server_name: server.name.into(),
             server_id: server.id.into(),
@@ -186,15 +192,51 @@ impl LiveStream {
         &self.consumers
     }
 
+    /// Whose it is.
+    pub(super) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    pub(super) fn host(&self) -> &Arc<dyn Host> {
+        &self.host
+    }
+
+    /// What it copies.
+    pub(super) fn origins(&self) -> &Origins {
+        &self.origins
+    }
+
+    /// Who copies it.
+    pub(super) fn followers(&self) -> &Followers {
+        &self.followers
+    }
+
+    /// What tells it from another stream of its name.
+    pub(super) fn identity(&self) -> String {
+        identity(self.created)
+    }
+
+    /// How far its mirror is, and its sources.
+    pub fn origins_info(&self) -> (Option<SourceInfo>, Vec<SourceInfo>) {
+        self.origins.info(&self.config())
+    }
+
+    /// Whether it was deleted.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Acquire)
+    }
+
     /// The last message that can be read.
     pub(super) fn released(&self) -> Seq {
         lock(&self.reader).release().seq()
     }
 
     /// Tells consumers what can be read now.
-    fn tell_consumers(&self, shard: Option<&mut Shard>) {
+    fn tell_consumers(&self, mut shard: Option<&mut Shard>) {
         let reader = self.reader();
-        self.consumers.tell(reader.release().seq(), &reader, shard);
+        self.consumers.tell(reader.release().seq(), &reader, shard.as_deref_mut());
+        // Behind the fence of what came before.
+        self.followers.tell(shard);
     }
 
     /// A reader of what is released.
@@ -242,7 +284,7 @@ impl LiveStream {
         let mut new: Vec<_> = config.subjects.iter().map(|subject| bind(subject, &service)).collect();
         if config.allow_direct {
             let direct: Arc<dyn Service> = Arc::clone(&self.direct) as Arc<dyn Service>;
-            new.extend(self.direct_subjects().iter().map(|subject| bind(subject, &direct)));
+            new.extend(self.direct_subjects(&self.name).iter().map(|subject| bind(subject, &direct)));
         }
         // The old ones go when the new ones are there: no message may fall between. One that meets both is for one
         // service, which is called once.
@@ -250,14 +292,21 @@ impl LiveStream {
         old.iter().for_each(|binding| self.account.unbind(binding));
     }
 
-    /// Where direct gets are asked for.
-    fn direct_subjects(&self) -> Vec<String> {
+    /// Answers direct gets that are for its origin, as a mirror may.
+    pub(super) fn bind_as_mirror(&self, origin: &str) -> Vec<Arc<Binding>> {
+        let direct: Arc<dyn Service> = Arc::clone(&self.direct) as Arc<dyn Service>;
+        let bind = |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&direct));
+        self.direct_subjects(origin).iter().map(bind).collect()
+    }
+
+    /// Where direct gets from `stream` are asked for.
+    fn direct_subjects(&self, stream: &str) -> Vec<String> {
         let mut prefixes = vec!["$JS.API".to_owned()];
         if !self.domain.is_empty() {
             prefixes.push(format!("$JS.{}.API", self.domain));
         }
         let both = |prefix: &String| {
-            let subject = format!("{prefix}.DIRECT.GET.{}", self.name);
+            let subject = format!("{prefix}.DIRECT.GET.{stream}");
             [format!("{subject}.>"), subject]
         };
         prefixes.iter().flat_map(both).collect()

@@ -42,12 +42,20 @@ impl LiveStream {
     /// Opens the stream anew: what was released is there, what was not has been answered with an error. Waits; only for
     /// threads that may.
     pub(in crate::engine) fn repair(&self, store: &Store) {
-        let Some(mut loan) = self.borrow() else { return };
+        if self.reopen(store) {
+            self.origins.begin_anew();
+            self.followers.scatter();
+        }
+    }
+
+    /// Answers whether the log is another one now.
+    fn reopen(&self, store: &Store) -> bool {
+        let Some(mut loan) = self.borrow() else { return false };
         let (core, effects) = loan.parts();
         if core.store().failure().is_none() {
             // Somebody was late to say so: it was repaired meanwhile.
             *lock(&self.failure) = None;
-            return;
+            return false;
         }
         let (now, (account, name)) = (self.host.now(), (self.account.name(), &self.name));
         let log = |level, what: std::fmt::Arguments<'_>| {
@@ -55,7 +63,8 @@ impl LiveStream {
         };
         let last = self.last_repair.load(Relaxed);
         if last != 0 && now - last < EVERY {
-            return log(Level::Error, format_args!("has failed again and takes no messages"));
+            log(Level::Error, format_args!("has failed again and takes no messages"));
+            return false;
         }
         match core.reopen(store, now) {
             Ok(report) => {
@@ -66,6 +75,7 @@ impl LiveStream {
                 report.notices.iter().for_each(|notice| log(Level::Warn, format_args!("{notice}")));
                 log(Level::Warn, format_args!("was opened anew"));
                 self.consumers.set_reader(&core.reader());
+                return true;
             }
             Err(_) if self.tries.fetch_add(1, Relaxed) < TRIES => {
                 self.repair_at.store(now + AGAIN, Relaxed);
@@ -73,6 +83,7 @@ impl LiveStream {
             }
             Err(error) => log(Level::Error, format_args!("could not be opened anew: {error}")),
         }
+        false
     }
 
     /// Whether it is still this stream that an account knows by its name.

@@ -12,6 +12,7 @@ mod kill;
 mod library;
 mod listeners;
 mod load;
+mod origins;
 mod reload;
 mod restart;
 mod waiting;

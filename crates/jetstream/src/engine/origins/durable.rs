@@ -1,0 +1,221 @@
+//! The consumer that stands for a mirror or source where a message goes when its consumers have it (work-queue and interest
+//! retention): the origin keeps for it what is not stored here yet.
+//!
+//! It is what the reference makes, shown in lists like it: durable, acknowledged by flow control. Messages do not go through
+//! it: the feed reads the log, and tells it what was stored.
+
+use crate::config::{StreamConfig, StreamSource};
+use crate::consumer::account_hash as hash;
+use crate::consumer::config::{
+    self as consumers, AckPolicy, Action, ConsumerConfig, Created, DeliverPolicy, Limits, Wanted, World,
+};
+use crate::engine::consumers::{LiveConsumer, Surroundings};
+use crate::engine::{JetStream, LiveStream};
+use crate::error::ApiError;
+use myelin_broker::{Parcel, Shard};
+use myelin_store::{Filter, Seq, Wait};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+/// Messages that are settled at once.
+const MANY: usize = 1000;
+
+/// See the head of this file.
+#[derive(Clone)]
+pub(super) struct Durable {
+    origin: Weak<LiveStream>,
+    consumer: Arc<LiveConsumer>,
+    /// Whether it is a client's, which stays when it is not needed any more.
+    is_given: bool,
+}
+
+/// Whose consumer it is.
+pub(super) struct Owner<'a> {
+    pub(super) account: &'a str,
+    pub(super) config: &'a StreamConfig,
+    pub(super) is_mirror: bool,
+}
+
+impl Owner<'_> {
+    /// The name of its consumer: the same after a restart.
+    fn consumer_name(&self, source: &StreamSource, index: &str, domain: &str) -> String {
+        let mut id = format!("{} {}", self.config.name, self.account);
+        if !domain.is_empty() {
+            id = format!("{id} {domain}");
+        }
+        let id = hash(&id);
+        if self.is_mirror {
+            return format!("JS_MIRROR_{id}");
+        }
+        // Compat: two sources of one stream need names of their own.
+        let is_one_of_many = self.config.sources.iter().filter(|other| other.name == source.name).count() > 1;
+        format!("JS_SRC_{}", hash(&if is_one_of_many { format!("{id} {index}") } else { id }))
+    }
+
+    fn metadata(&self, domain: &str) -> BTreeMap<String, String> {
+        let of = if self.is_mirror { "mirror" } else { "src" };
+        let all = [("stream", self.config.name.as_str()), ("acc", self.account), ("domain", domain)];
+        let said = all.into_iter().filter(|(_, value)| !value.is_empty());
+        said.map(|(key, value)| (format!("_nats.{of}.{key}"), value.to_owned())).collect()
+    }
+}
+
+impl Durable {
+    /// The consumer that a client has made for the source.
+    ///
+    /// # Errors
+    /// It cannot be used. `None`: it is not there, and nobody says so.
+    pub(super) fn given(
+        origin: &Arc<LiveStream>,
+        name: &str,
+        is_mirror: bool,
+    ) -> Result<Self, Option<ApiError>> {
+        let all = origin.consumers();
+        let (Some(consumer), Some(config)) = (all.find(name), all.config(name)) else {
+            return Err(None);
+        };
+        if config.ack_policy != AckPolicy::FlowControl {
+            let [mirror, source] =
+                [ApiError::MIRROR_CONSUMER_REQUIRES_ACK_FC, ApiError::SOURCE_CONSUMER_REQUIRES_ACK_FC];
+            return Err(Some(if is_mirror { mirror } else { source }));
+        }
+        Ok(Self { origin: Arc::downgrade(origin), consumer, is_given: true })
+    }
+
+    /// Makes the consumer, or finds it as it was left. Only on the thread that answers the API.
+    ///
+    /// # Errors
+    /// The origin may have no more, or it cannot be written.
+    pub(super) fn make(
+        jetstream: &JetStream,
+        origin: &Arc<LiveStream>,
+        owner: &Owner<'_>,
+        (source, index, start): (&StreamSource, &str, Seq),
+    ) -> Result<Self, ApiError> {
+        let (stream, consumers) = (origin.config(), origin.consumers());
+        let domain = &jetstream.settings.domain;
+        let limits = Limits {
+            account: jetstream
+                .account(origin.account_name())
+                .and_then(|account| account.limits())
+                .unwrap_or_default(),
+            server: jetstream.limits().consumers,
+        };
+        let deliver = match &source.external {
+            Some(external) if !external.deliver.is_empty() => external.deliver.as_str(),
+            _ => "$JS",
+        };
+        let sign = if owner.is_mirror { "M" } else { "S" };
+        let token: String = jetstream.host.unique_id().chars().rev().take(8).collect();
+        let subject = format!("{deliver}.{sign}.{token}").replace("..", ".");
+        let filters: Vec<String> = match source.subject_transforms.as_slice() {
+            [] => {
+                Some(source.filter_subject.clone()).filter(|filter| !filter.is_empty()).into_iter().collect()
+            }
+            pairs => pairs.iter().map(|pair| pair.source.clone()).collect(),
+        };
+        let one = filters.len() == 1;
+        let config = ConsumerConfig {
+            name: owner.consumer_name(source, index, domain),
+            deliver_subject: subject,
+            deliver_policy: if start > 1 { DeliverPolicy::ByStartSequence } else { DeliverPolicy::All },
+            opt_start_seq: if start > 1 { start } else { 0 },
+            ack_policy: AckPolicy::None,
+            flow_control: true,
+            idle_heartbeat: 1_000_000_000,
+            direct: true,
+            sourcing: true,
+            filter_subject: if one { filters[0].clone() } else { String::new() },
+            filter_subjects: if one { Vec::new() } else { filters },
+            metadata: owner.metadata(domain),
+            ..ConsumerConfig::default()
+        };
+        let mut out = Parcel::default();
+        // Nobody listens there: the log is read instead.
+        let has_interest = |_: &str| false;
+        let world =
+            World { stream: &stream, consumers: &**consumers, limits: &limits, has_interest: &has_interest };
+        let name = config.name.clone();
+        let config = match consumers.config(&name) {
+            // Where it begins is not for a second request to say.
+            Some(known) => ConsumerConfig {
+                deliver_policy: known.deliver_policy,
+                opt_start_seq: known.opt_start_seq,
+                opt_start_time: known.opt_start_time,
+                deliver_subject: known.deliver_subject.clone(),
+                ..config
+            },
+            None => config,
+        };
+        let wanted = Wanted { config, action: Action::CreateOrUpdate, pedantic: false };
+        match consumers::create(wanted, &world, &mut || jetstream.host.unique_id())? {
+            Created::New(config) => {
+                let around = Surroundings::new(&stream, jetstream);
+                consumers.create(*config, &around, &mut out)?;
+            }
+            Created::Changed(config) => {
+                let live = consumers.find(&name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+                if consumers.config(&name).is_none_or(|known| *known != *config) {
+                    consumers.update(&live, *config)?;
+                }
+            }
+        }
+        jetstream.host.publish(origin.account(), out);
+        if jetstream.settings.sync_always && origin.is_stored() {
+            // After a loss of power the origin must know that somebody wants its messages.
+            let round = jetstream.journal().round_now(&|| jetstream.host.now().unsigned_abs());
+            round.map_err(ApiError::consumer_create)?;
+        }
+        let consumer = consumers.find(&name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+        Ok(Self { origin: Arc::downgrade(origin), consumer, is_given: false })
+    }
+
+    /// What it has had, and what it wants. From now on nothing is pushed. Waits for its turn.
+    pub(super) fn place(&self) -> Option<(Seq, Filter)> {
+        self.consumer.ask(|core, turn| {
+            core.set_read(true, turn);
+            (core.acknowledged_through(), core.filter().clone())
+        })
+    }
+
+    /// Messages up to `through` were stored here before; the consumer may not know. Only for threads that may wait.
+    pub(super) fn catch_up(&self, from: Seq, through: Seq, filter: &Filter) {
+        let Some(origin) = self.origin.upgrade() else { return };
+        let mut cursor = origin.reader().cursor(filter.clone(), from);
+        let mut had = Vec::new();
+        while let Ok(Some(message)) = cursor.next(Wait::Allowed)
+            && message.seq <= through
+        {
+            had.push(message.seq);
+            if had.len() == MANY {
+                self.settle(std::mem::take(&mut had), None);
+            }
+        }
+        self.settle(had, None);
+    }
+
+    /// These messages are stored here: the origin needs not keep them for this consumer. Not inside a turn.
+    pub(super) fn settle(&self, seqs: Vec<Seq>, shard: Option<&mut Shard>) {
+        match shard {
+            _ if seqs.is_empty() => {}
+            Some(shard) => self.consumer.tell(move |core, turn| core.sourced(seqs, turn), shard),
+            None => {
+                self.consumer.act(move |core, turn| core.sourced(seqs, turn));
+            }
+        }
+    }
+
+    /// It is needed no more: goes, unless a client made it.
+    pub(super) fn end(&self) {
+        if self.is_given {
+            self.consumer.act(|core, turn| core.set_read(false, turn));
+            return;
+        }
+        if let Some(origin) = self.origin.upgrade() {
+            let mut out = Parcel::default();
+            if origin.consumers().delete(&self.consumer, &mut out) {
+                origin.host().publish(origin.account(), out);
+            }
+        }
+    }
+}

@@ -1,0 +1,595 @@
+//! One origin of a stream: finding it, reading it, and coming again when it has more.
+//!
+//! A feed is woken like a consumer, on the shard of whoever published. It goes into the turn of the stream that copies, reads
+//! a run of the origin there and has it stored. There is never more than a run in memory; a stream that is full, or that
+//! others hold, is not read for. What has to wait for a disk does so on threads that may.
+
+use super::durable::{Durable, Owner};
+use super::find::{self, Origin};
+use super::positions::{Position, Positions};
+use super::render::{Rendering, index_name};
+use super::seat::{End, Link, Seat};
+use super::standing::Standing;
+use crate::api::info::SourceInfo;
+use crate::config::{Retention, StreamConfig, StreamSource};
+use crate::consumer::account_hash as hash;
+use crate::engine::host::{Alarmed, Host};
+use crate::engine::live::lock;
+use crate::engine::{JetStream, LiveStream};
+use crate::error::ApiError;
+use crate::stream::{Copied, Copies, Effects, StreamCore};
+use myelin_broker::{Account, Binding, Parcel, Service, Shard};
+use myelin_stdx::rng::Rng;
+use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::{Arc, Mutex, Weak};
+
+const SECOND: Timestamp = 1_000_000_000;
+/// When a message that the stream did not take is tried again.
+const AGAIN: Timestamp = SECOND / 4;
+/// The longest time until an origin that was not there is looked for again. One that is made is noticed at once.
+const LONGEST: Timestamp = 30 * SECOND;
+
+/// See the head of this file.
+pub(in crate::engine) struct Feed {
+    source: StreamSource,
+    index: String,
+    is_mirror: bool,
+    /// The stream that copies.
+    stream: Weak<LiveStream>,
+    /// Its configuration when the feed was made: its name, and its sources beside this one.
+    config: StreamConfig,
+    account: Arc<Account>,
+    host: Arc<dyn Host>,
+    jetstream: Weak<JetStream>,
+    positions: Positions,
+    seat: Mutex<Seat>,
+    standing: Mutex<Standing>,
+    /// Whether it is in the inbox of the stream.
+    is_queued: AtomicBool,
+    /// Whether it is about to look for its origin.
+    is_connecting: AtomicBool,
+    /// Whether the origin was not there.
+    is_seeking: AtomicBool,
+    is_over: AtomicBool,
+    /// When the host will ring; `i64::MAX`: never.
+    alarm: AtomicI64,
+    /// What the stream receives for its origin, as a mirror that may.
+    direct: Mutex<Vec<Arc<Binding>>>,
+    /// Whether it was at the origin's end, or nearly.
+    is_current: AtomicBool,
+    me: Weak<Self>,
+}
+
+/// What a feed wants after the turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Next {
+    /// Nothing: somebody else sees to it.
+    Nothing,
+    /// Another turn.
+    More,
+    /// To hear when the origin has more than this.
+    Park(Seq),
+    /// What follows is to be brought into memory.
+    Cold(Seq),
+    /// To come again after a while.
+    Later,
+    /// To look where the origin is.
+    Seek,
+}
+
+impl Feed {
+    pub(super) fn new(
+        stream: &Arc<LiveStream>,
+        source: &StreamSource,
+        config: &StreamConfig,
+        is_mirror: bool,
+        jetstream: &Weak<JetStream>,
+        positions: &Positions,
+    ) -> Arc<Self> {
+        let seat = Seat {
+            link: None,
+            position: None,
+            rendering: Rendering::new(source, is_mirror),
+            parcel: Parcel::default(),
+            stamps: Vec::new(),
+            unsettled: VecDeque::new(),
+            rng: Rng::seeded(jetstream.upgrade().map_or(0, |jetstream| jetstream.seed())),
+        };
+        Arc::new_cyclic(|me| Self {
+            source: source.clone(),
+            index: index_name(source),
+            is_mirror,
+            stream: Arc::downgrade(stream),
+            config: config.clone(),
+            account: Arc::clone(stream.account()),
+            host: Arc::clone(stream.host()),
+            jetstream: Weak::clone(jetstream),
+            positions: positions.clone(),
+            seat: Mutex::new(seat),
+            standing: Mutex::default(),
+            is_queued: AtomicBool::new(false),
+            is_connecting: AtomicBool::new(false),
+            is_seeking: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            alarm: AtomicI64::new(i64::MAX),
+            direct: Mutex::default(),
+            is_current: AtomicBool::new(false),
+            me: Weak::clone(me),
+        })
+    }
+
+    pub(super) fn index(&self) -> &str {
+        &self.index
+    }
+
+    pub(super) fn is_mirror(&self) -> bool {
+        self.is_mirror
+    }
+
+    pub(super) fn is_seeking(&self) -> bool {
+        self.is_seeking.load(Acquire)
+    }
+
+    /// It is not wanted any more: the stream copies something else, or is gone.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Release);
+        self.answer_no_gets();
+        let link = lock(&self.seat).link.take();
+        if let Some(durable) = link.and_then(|link| link.durable) {
+            self.host.run(Box::new(move || durable.end()));
+        }
+    }
+
+    /// The same while the stream goes on: a source that comes again is found by what it has left in the stream.
+    pub(super) fn forget(&self) {
+        self.end();
+        if !self.is_mirror {
+            self.positions.remove(&self.index);
+        }
+    }
+
+    /// The stream's log was opened anew: how far the feed is, is to be found out.
+    pub(super) fn begin_anew(&self) {
+        let mut seat = lock(&self.seat);
+        (seat.link, seat.position) = (None, None);
+        seat.unsettled.clear();
+        drop(seat);
+        self.connect_soon();
+    }
+
+    /// The origin is gone, or its log was opened anew.
+    pub(super) fn lose_origin(&self) {
+        lock(&self.seat).link = None;
+        self.connect_soon();
+    }
+
+    /// Notes how far it is, for the next start.
+    pub(super) fn close(&self) {
+        let (Some(stream), seat) = (self.stream.upgrade(), lock(&self.seat)) else { return };
+        if let Some(position) = seat.position.as_ref().filter(|_| !self.is_mirror) {
+            let local = stream.reader().state().totals.last_seq;
+            self.positions.write(&self.index, &Position { local, ..position.clone() });
+        }
+    }
+
+    /// Looks for the origin, where one may wait.
+    pub(super) fn connect_soon(&self) {
+        let Some(me) = self.me.upgrade() else { return };
+        if self.is_over.load(Acquire) || self.is_connecting.swap(true, AcqRel) {
+            return;
+        }
+        let host = Arc::clone(&self.host);
+        // Reading may take long; what makes consumers has a thread of its own.
+        self.host.read(Box::new(move || {
+            let position = me.find_position();
+            host.run(Box::new(move || me.connect(position)));
+        }));
+    }
+
+    /// How far the source is, if that is not known.
+    fn find_position(&self) -> Result<(), ReadError> {
+        let Some(stream) = self.stream.upgrade() else { return Ok(()) };
+        if self.is_mirror || lock(&self.seat).position.is_some() {
+            return Ok(());
+        }
+        let position = self.positions.read(&self.index, &stream.reader())?;
+        lock(&self.standing).seq = position.seq;
+        lock(&self.seat).position = Some(position);
+        Ok(())
+    }
+
+    /// Finds the origin and the place to begin; on the thread that answers the API.
+    fn connect(&self, position: Result<(), ReadError>) {
+        // Whoever makes the origin from here on is heard.
+        self.is_connecting.store(false, Release);
+        let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else {
+            return;
+        };
+        self.is_seeking.store(true, Release);
+        jetstream.note_seeking();
+        if self.is_over.load(Acquire) || lock(&self.seat).link.is_some() {
+            self.is_seeking.store(false, Release);
+            return;
+        }
+        let sign = if self.is_mirror { "M" } else { "S" };
+        let found = match (position, find::find(&jetstream, &self.account, &self.source, sign)) {
+            (Err(error), _) => Err(Some(self.failed(error))),
+            (_, Origin::Here(origin)) => self.link(&jetstream, &stream, &origin),
+            (_, Origin::Refused(error)) => Err(Some(error)),
+            (_, Origin::Nowhere) => Err(None),
+        };
+        let now = self.host.now();
+        let mut standing = lock(&self.standing);
+        standing.was_tried = true;
+        match found {
+            Ok(()) => {
+                standing.connected(now);
+                self.is_seeking.store(false, Release);
+                drop(standing);
+                self.settle_gets();
+                self.wake();
+            }
+            Err(error) => {
+                standing.failed(error);
+                let pause = SECOND << standing.failures.min(5).saturating_sub(1);
+                drop(standing);
+                self.settle_gets();
+                self.ring_at(now + pause.min(LONGEST));
+            }
+        }
+    }
+
+    /// Sees to it that a mirror that is as its origin answers direct gets for it where that does not.
+    ///
+    /// Compat: the reference has both answer in turn. Where the origin is at hand, nothing is won by that.
+    pub(super) fn settle_gets(&self) {
+        let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else {
+            return;
+        };
+        let account = jetstream.account(self.account.name());
+        let origin = account.and_then(|account| account.stream(&self.source.name));
+        let may = self.is_mirror && stream.config().mirror_direct && self.is_current.load(Acquire);
+        let is_wanted = may && origin.is_none_or(|origin| !origin.config().allow_direct);
+        if !is_wanted || self.is_over.load(Acquire) {
+            return self.answer_no_gets();
+        }
+        let mut direct = lock(&self.direct);
+        if direct.is_empty() {
+            *direct = stream.bind_as_mirror(&self.source.name);
+        }
+    }
+
+    fn answer_no_gets(&self) {
+        for binding in std::mem::take(&mut *lock(&self.direct)) {
+            self.account.unbind(&binding);
+        }
+    }
+
+    fn failed(&self, why: impl std::fmt::Display) -> ApiError {
+        if self.is_mirror {
+            ApiError::mirror_consumer_setup_failed(why)
+        } else {
+            ApiError::source_consumer_setup_failed(why)
+        }
+    }
+
+    /// Makes the way to an origin that is there.
+    fn link(
+        &self,
+        jetstream: &JetStream,
+        stream: &LiveStream,
+        origin: &Arc<LiveStream>,
+    ) -> Result<(), Option<ApiError>> {
+        let reader = origin.reader();
+        let identity = origin.identity();
+        let (own, is_new) = self.place(&identity);
+        let mut start =
+            self.start(&reader, &stream.reader(), is_new).map_err(|error| Some(self.failed(error)))?;
+        let mut filter = filter_of(&self.source);
+        let durable = self.durable(jetstream, origin, start)?;
+        if let Some(durable) = &durable {
+            let (had, wants) = durable.place().ok_or(None)?;
+            filter = wants;
+            durable.catch_up(had + 1, own, &filter);
+            start = start.max(had.max(own) + 1);
+        }
+        let floor = self.is_mirror.then(|| start - 1);
+        let start = start.max(own + 1);
+        let link = Link {
+            origin: Arc::downgrade(origin),
+            identity,
+            cursor: reader.cursor(filter.clone(), start),
+            filter,
+            floor,
+            durable,
+        };
+        lock(&self.seat).link = Some(link);
+        if let Some(me) = self.me.upgrade() {
+            origin.followers().add(&me);
+        }
+        Ok(())
+    }
+
+    /// How far it is with the origin of this identity, and whether that is another one than before.
+    fn place(&self, identity: &str) -> (Seq, bool) {
+        if self.is_mirror {
+            let last = self.stream.upgrade().map_or(0, |stream| stream.reader().state().totals.last_seq);
+            return (last, false);
+        }
+        let mut seat = lock(&self.seat);
+        let position = seat.position.get_or_insert_default();
+        let is_new = !position.identity.is_empty() && position.identity != identity;
+        if is_new {
+            *position = Position::default();
+            lock(&self.standing).seq = 0;
+        }
+        identity.clone_into(&mut position.identity);
+        (position.seq, is_new)
+    }
+
+    /// The first sequence of the origin to look at. `is_anew`: the origin was made anew.
+    fn start(&self, origin: &Reader, own: &Reader, is_anew: bool) -> Result<Seq, ReadError> {
+        let totals = origin.state().totals;
+        let (first, behind) = (totals.first_seq.max(1), totals.last_seq + 1);
+        let at_time = |time| origin.seq_at(time);
+        let here = own.state().totals;
+        let source = &self.source;
+        let start = if self.is_mirror {
+            match &source.opt_start_time {
+                _ if here.last_seq > 0 => here.last_seq + 1,
+                _ if source.opt_start_seq > 0 => source.opt_start_seq,
+                Some(time) => at_time(time.timestamp())?,
+                None => first,
+            }
+        } else {
+            let seq = lock(&self.seat).position.as_ref().map_or(0, |position| position.seq);
+            let last_time = crate::read::contents(own, false).last_time;
+            match (&source.opt_start_time, last_time) {
+                _ if seq > 0 => seq + 1,
+                _ if source.opt_start_seq > 0 => source.opt_start_seq,
+                // Compat: what came before the last message here is taken to be here, or to be gone.
+                (Some(time), Some(last)) if time.timestamp() < last => at_time(last)?,
+                (Some(time), _) => at_time(time.timestamp())?,
+                (None, Some(last)) if here.first_seq > 1 && !is_anew => at_time(last)?,
+                _ => first,
+            }
+        };
+        Ok(start.clamp(first, behind.max(first)))
+    }
+
+    fn durable(
+        &self,
+        jetstream: &JetStream,
+        origin: &Arc<LiveStream>,
+        start: Seq,
+    ) -> Result<Option<Durable>, Option<ApiError>> {
+        if let Some(given) = &self.source.consumer {
+            return Durable::given(origin, &given.name, self.is_mirror).map(Some);
+        }
+        if origin.config().retention == Retention::Limits {
+            return Ok(None);
+        }
+        let owner = Owner { account: self.account.name(), config: &self.config, is_mirror: self.is_mirror };
+        Durable::make(jetstream, origin, &owner, (&self.source, &self.index, start)).map(Some).map_err(Some)
+    }
+
+    /// Has a shard come for it.
+    pub(super) fn wake(&self) {
+        if let Some(me) = self.me.upgrade() {
+            self.host.wake(me);
+        }
+    }
+
+    /// Copies a run, in the turn of the stream.
+    pub(in crate::engine) fn copy(
+        &self,
+        core: &mut StreamCore,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Next {
+        self.is_queued.store(false, Release);
+        if self.is_over.load(Acquire) {
+            return Next::Nothing;
+        }
+        let mut seat = lock(&self.seat);
+        let Some(link) = &mut seat.link else { return Next::Nothing };
+        if link.origin.upgrade().is_none_or(|origin| origin.is_gone()) {
+            seat.link = None;
+            return Next::Seek;
+        }
+        if let Some(floor) = link.floor.take()
+            && core.pass_to(floor, now).is_err()
+        {
+            link.floor = Some(floor);
+            return Next::Later;
+        }
+        let end = seat.read();
+        let Copied { done, refused } = self.store(&mut seat, core, now, effects);
+        self.note(&mut seat, core, done, now);
+        let refused_at = seat.stamps.get(done).map(|stamp| stamp.0);
+        let Some(link) = &mut seat.link else { return Next::Nothing };
+        match (refused, refused_at) {
+            (Some(_), Some(seq)) => {
+                link.cursor.skip_to(seq);
+                Next::Later
+            }
+            _ if end == End::Full => Next::More,
+            _ if end == End::Cold => Next::Cold(link.cursor.position()),
+            _ => Next::Park(link.cursor.position()),
+        }
+    }
+
+    fn store(&self, seat: &mut Seat, core: &mut StreamCore, now: Timestamp, effects: &mut Effects) -> Copied {
+        if seat.stamps.is_empty() {
+            return Copied::default();
+        }
+        let stamps = if self.is_mirror { seat.stamps.as_slice() } else { &[] };
+        core.copy(&Copies { parcel: &seat.parcel, stamps }, now, effects)
+    }
+
+    /// Notes that the first `done` messages of the run are here.
+    fn note(&self, seat: &mut Seat, core: &StreamCore, done: usize, now: Timestamp) {
+        let Some((seq, _)) = done.checked_sub(1).and_then(|at| seat.stamps.get(at)).copied() else { return };
+        if !self.is_mirror {
+            let position = seat.position.get_or_insert_default();
+            (position.seq, position.local) = (seq, core.state().totals.last_seq);
+            self.positions.write(&self.index, position);
+        }
+        if seat.link.as_ref().is_some_and(|link| link.durable.is_some()) {
+            let seqs = seat.stamps[..done].iter().map(|stamp| stamp.0).collect();
+            seat.unsettled.push_back((core.store().ticket(), seqs));
+            if let Some(stream) = self.stream.upgrade() {
+                stream.origins().note_unsettled();
+            }
+        }
+        let mut standing = lock(&self.standing);
+        standing.seq = seq;
+        standing.heard = Some(now);
+    }
+
+    /// Does what it wants, after the turn.
+    pub(in crate::engine) fn heed(&self, next: Next) {
+        match next {
+            Next::Nothing => {}
+            Next::More => self.wake(),
+            Next::Park(position) => {
+                if self.is_mirror && !self.is_current.swap(true, AcqRel) {
+                    self.settle_gets();
+                }
+                self.park(position);
+            }
+            Next::Cold(from) => self.warm(from),
+            Next::Later => self.ring_at(self.host.now() + AGAIN),
+            Next::Seek => self.connect_soon(),
+        }
+    }
+
+    /// Tells the origin what this stream has released. Not inside a turn.
+    pub(in crate::engine) fn settle(&self, mut shard: Option<&mut Shard>) {
+        let Some(stream) = self.stream.upgrade() else { return };
+        let reader = stream.reader();
+        loop {
+            let mut seat = lock(&self.seat);
+            match seat.unsettled.front() {
+                Some((ticket, _)) if reader.release().is_released(*ticket) => {}
+                Some(_) => return stream.origins().note_unsettled(),
+                None => return,
+            }
+            let Some((_, seqs)) = seat.unsettled.pop_front() else { return };
+            let durable = seat.link.as_ref().and_then(|link| link.durable.clone());
+            drop(seat);
+            if let Some(durable) = durable {
+                durable.settle(seqs, shard.as_deref_mut());
+            }
+        }
+    }
+
+    fn park(&self, position: Seq) {
+        let origin = lock(&self.seat).link.as_ref().and_then(|link| link.origin.upgrade());
+        let (Some(origin), Some(me)) = (origin, self.me.upgrade()) else { return };
+        origin.followers().park(&me);
+        std::sync::atomic::fence(SeqCst);
+        if origin.released() >= position || origin.is_gone() {
+            self.wake();
+        }
+    }
+
+    /// Brings what follows into memory, and goes on then.
+    fn warm(&self, from: Seq) {
+        let seat = lock(&self.seat);
+        let Some(link) = &seat.link else { return };
+        let (filter, origin) = (link.filter.clone(), link.origin.upgrade());
+        drop(seat);
+        let (Some(origin), Some(me)) = (origin, self.me.upgrade()) else { return };
+        let reader = origin.reader();
+        self.host.read(Box::new(move || {
+            // What cannot be read is told when it is read in earnest.
+            let next = reader.warm(&filter, from).ok().flatten();
+            if let Some(link) = &mut lock(&me.seat).link
+                && let Some(next) = next
+                && link.cursor.position() == from
+            {
+                link.cursor.skip_to(next);
+            }
+            me.wake();
+        }));
+    }
+
+    fn ring_at(&self, at: Timestamp) {
+        if at < self.alarm.fetch_min(at, AcqRel) {
+            self.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
+        }
+    }
+
+    /// How it stands.
+    pub(super) fn info(&self) -> SourceInfo {
+        let lag = self.count_lag();
+        let mut standing = lock(&self.standing);
+        if let Some(lag) = lag {
+            standing.lag = lag;
+        }
+        // Compat: a mirror shows its filter once it was about to read, and never how far it is.
+        let shows_filter = !self.is_mirror || standing.was_tried;
+        SourceInfo {
+            name: self.source.name.clone(),
+            external: self.source.external.clone(),
+            lag: standing.lag,
+            seq: if self.is_mirror { 0 } else { standing.seq },
+            active: standing.active(self.host.now()),
+            error: standing.error.clone(),
+            filter_subject: if shows_filter { self.source.filter_subject.clone() } else { String::new() },
+            subject_transforms: self.source.subject_transforms.clone(),
+        }
+    }
+
+    /// Messages of the origin that are still to come.
+    fn count_lag(&self) -> Option<u64> {
+        let seat = lock(&self.seat);
+        let link = seat.link.as_ref()?;
+        let (from, filter, origin) = (link.cursor.position(), link.filter.clone(), link.origin.upgrade()?);
+        drop(seat);
+        let reader = origin.reader();
+        reader.pending(&filter, from).ok()
+    }
+}
+
+impl Service for Feed {
+    fn serve(&self, _: &mut Parcel, shard: &mut Shard) {
+        let (Some(stream), Some(me)) = (self.stream.upgrade(), self.me.upgrade()) else { return };
+        if !self.is_queued.swap(true, AcqRel) {
+            stream.copy(me, shard);
+        }
+    }
+}
+
+impl Alarmed for Feed {
+    fn ring(&self) {
+        self.alarm.store(i64::MAX, Release);
+        if self.is_over.load(Relaxed) {
+            return;
+        }
+        if lock(&self.seat).link.is_some() {
+            self.wake();
+        } else {
+            self.connect_soon();
+        }
+    }
+}
+
+/// What is taken of an origin.
+fn filter_of(source: &StreamSource) -> Filter {
+    let filters: Vec<Vec<u8>> = match source.subject_transforms.as_slice() {
+        [] => vec![source.filter_subject.clone().into_bytes()],
+        pairs => pairs.iter().map(|pair| pair.source.clone().into_bytes()).collect(),
+    };
+    if filters.iter().any(Vec::is_empty) { Filter::All } else { Filter::any(filters) }
+}
+
+/// What tells a stream from another one of its name: the reference's hash of the time when it was made.
+pub(in crate::engine) fn identity(created: Timestamp) -> String {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(created)).unwrap_or_default();
+    hash(&time.to_string())
+}

@@ -1,0 +1,59 @@
+//! Who copies a stream and waits at its end.
+//!
+//! Whoever waits looks once more afterwards, and whoever brings news looks who waits after it was released: one of the two
+//! sees the other. A stream that nobody copies pays one load.
+
+use super::Feed;
+use crate::engine::live::lock;
+use myelin_broker::{Service, Shard};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::sync::{Arc, Mutex, Weak};
+
+/// See the head of this file.
+#[derive(Default)]
+pub(in crate::engine) struct Followers {
+    waiting: Mutex<Vec<Weak<Feed>>>,
+    has_waiting: AtomicBool,
+    /// All that read it, whether they wait or not.
+    all: Mutex<Vec<Weak<Feed>>>,
+}
+
+impl Followers {
+    /// A feed reads the stream from now on.
+    pub(super) fn add(&self, feed: &Arc<Feed>) {
+        let mut all = lock(&self.all);
+        all.retain(|known| known.upgrade().is_some_and(|known| !Arc::ptr_eq(&known, feed)));
+        all.push(Arc::downgrade(feed));
+    }
+
+    /// A feed waits for news. It has to look once more afterwards.
+    pub(super) fn park(&self, feed: &Arc<Feed>) {
+        lock(&self.waiting).push(Arc::downgrade(feed));
+        self.has_waiting.store(true, SeqCst);
+        fence(SeqCst);
+    }
+
+    /// Something was released: wakes who waits for it. To be called behind a fence.
+    pub(in crate::engine) fn tell(&self, shard: Option<&mut Shard>) {
+        if !self.has_waiting.load(Relaxed) {
+            return;
+        }
+        let woken: Vec<Weak<Feed>> = {
+            let mut waiting = lock(&self.waiting);
+            self.has_waiting.store(false, SeqCst);
+            std::mem::take(&mut *waiting)
+        };
+        let woken = woken.iter().filter_map(Weak::upgrade);
+        match shard {
+            Some(shard) => woken.for_each(|feed| shard.wake(&(feed as Arc<dyn Service>))),
+            None => woken.for_each(|feed| feed.wake()),
+        }
+    }
+
+    /// The stream is gone, or its log was opened anew: who reads it looks where it is.
+    pub(in crate::engine) fn scatter(&self) {
+        let all = std::mem::take(&mut *lock(&self.all));
+        all.iter().filter_map(Weak::upgrade).for_each(|feed| feed.lose_origin());
+        self.tell(None);
+    }
+}

@@ -1,0 +1,103 @@
+//! The streams that a stream copies: its mirror, or its sources.
+//!
+//! Each has a [`Feed`], which reads the origin's log (no consumer, no message on a wire) inside this stream's turn and hands
+//! it runs of messages. `followers` is the other side: who of an origin waits for news. `find` knows where an origin is,
+//! `positions` how far sources are, also after a crash, `render` what a message looks like here, `durable` the consumer
+//! that keeps messages of a work queue until they are stored here.
+
+mod durable;
+mod feed;
+mod find;
+mod followers;
+mod positions;
+mod render;
+mod seat;
+mod standing;
+
+use super::live::lock;
+use super::{JetStream, LiveStream};
+use crate::api::info::SourceInfo;
+use crate::config::StreamConfig;
+pub(super) use feed::{Feed, Next, identity};
+pub(super) use followers::Followers;
+use positions::Positions;
+pub(super) use positions::is_position;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+
+/// See the head of this file.
+#[derive(Default)]
+pub(super) struct Origins {
+    feeds: Mutex<Vec<Arc<Feed>>>,
+    /// Whether messages were stored that their origin keeps until that is released.
+    has_unsettled: AtomicBool,
+}
+
+impl Origins {
+    /// Copies what the configuration says from now on. What it said before and says still goes on undisturbed.
+    pub(super) fn set(&self, stream: &Arc<LiveStream>, config: &StreamConfig, jetstream: &Weak<JetStream>) {
+        let wanted = config.mirror.iter().map(|mirror| (mirror, true));
+        let wanted = wanted.chain(config.sources.iter().map(|source| (source, false)));
+        let mut feeds = lock(&self.feeds);
+        let mut old = std::mem::take(&mut *feeds);
+        let mut new = Vec::new();
+        let positions = Positions::of(stream);
+        for (source, is_mirror) in wanted {
+            let index = render::index_name(source);
+            let known = old.iter().position(|feed| feed.is_mirror() == is_mirror && feed.index() == index);
+            feeds.push(match known {
+                Some(at) => old.swap_remove(at),
+                None => {
+                    let feed = Feed::new(stream, source, config, is_mirror, jetstream, &positions);
+                    new.push(Arc::clone(&feed));
+                    feed
+                }
+            });
+        }
+        let kept = feeds.clone();
+        drop(feeds);
+        kept.iter().for_each(|feed| feed.settle_gets());
+        old.iter().for_each(|feed| feed.forget());
+        new.iter().for_each(|feed| feed.connect_soon());
+    }
+
+    /// Copies nothing any more: the stream is gone.
+    pub(super) fn end(&self) {
+        std::mem::take(&mut *lock(&self.feeds)).iter().for_each(|feed| feed.end());
+    }
+
+    /// Looks for origins that were not there.
+    pub(super) fn seek(&self) {
+        lock(&self.feeds).iter().filter(|feed| feed.is_seeking()).for_each(|feed| feed.connect_soon());
+    }
+
+    /// The stream's log was opened anew: what was stored last may not be there.
+    pub(super) fn begin_anew(&self) {
+        lock(&self.feeds).iter().for_each(|feed| feed.begin_anew());
+    }
+
+    /// Notes that messages wait for their release.
+    pub(super) fn note_unsettled(&self) {
+        self.has_unsettled.store(true, Relaxed);
+    }
+
+    /// Feeds that may have something to tell their origins now that more is released.
+    pub(super) fn unsettled(&self) -> Vec<Arc<Feed>> {
+        if self.has_unsettled.load(Relaxed) && self.has_unsettled.swap(false, Relaxed) {
+            return lock(&self.feeds).clone();
+        }
+        Vec::new()
+    }
+
+    /// Writes down how far sources are, for the next start. The stream takes nothing any more.
+    pub(super) fn close(&self) {
+        lock(&self.feeds).iter().for_each(|feed| feed.close());
+    }
+
+    /// How far the mirror is, and the sources.
+    pub(super) fn info(&self, config: &StreamConfig) -> (Option<SourceInfo>, Vec<SourceInfo>) {
+        let feeds = lock(&self.feeds).clone();
+        let mut all = feeds.iter().map(|feed| feed.info());
+        if config.mirror.is_some() { (all.next(), Vec::new()) } else { (None, all.collect()) }
+    }
+}

@@ -1,0 +1,223 @@
+//! Messages that come from other streams: a mirror stores them as they are there, a stream with sources behind what it has.
+//!
+//! They pass the checks that the reference makes of them, which are fewer than those of a publish: what their origin has
+//! admitted is not judged again. The first message that cannot be stored ends the call: whoever feeds the stream comes
+//! again with it. Nobody is told by an acknowledgement.
+
+use myelin_broker::{Letter, Parcel};
+use myelin_store::{Discard, GAP_MAX, Seq, Timestamp};
+
+use super::admit::{Intake, REQUEST_INFO};
+use super::core::StreamCore;
+use super::dedupe::Known;
+use super::effects::Effects;
+use super::marks::{Key, Marks};
+use super::run::{Draft, SPARE_MESSAGES, Verdict};
+use crate::ApiError;
+
+/// Messages of another stream, as they are to be stored but for what this stream does to each.
+pub struct Copies<'a> {
+    /// The messages, without replies.
+    pub parcel: &'a Parcel,
+    /// For a mirror the sequence and the time of each; for a stream with sources nothing.
+    pub stamps: &'a [(Seq, Timestamp)],
+}
+
+/// How far a call came.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// So many messages from the front are stored, or need not be.
+    pub done: usize,
+    /// Why the next one is not.
+    pub refused: Option<ApiError>,
+}
+
+/// One call.
+struct Copying<'a> {
+    copies: &'a Copies<'a>,
+    intake: Intake<'a>,
+    done: Copied,
+    /// The last sequence that the run will have, for a mirror.
+    last: Seq,
+    /// Whether each message goes by itself: a refused one must not be overtaken by the next.
+    is_single: bool,
+}
+
+impl StreamCore {
+    /// Stores messages of another stream, in order.
+    pub fn copy(&mut self, copies: &Copies<'_>, now: Timestamp, effects: &mut Effects) -> Copied {
+        let due = self.next_due();
+        self.drop_run();
+        self.ids.tidy(now, SPARE_MESSAGES + copies.parcel.len());
+        let limits = &self.rules.limits;
+        let may_refuse = limits.discard == Discard::New
+            && (limits.messages.is_some() || limits.bytes.is_some() || limits.messages_per_subject.is_some());
+        let mut copying = Copying {
+            copies,
+            intake: Intake { parcel: copies.parcel, now, effects, closing: None, is_copy: true },
+            done: Copied::default(),
+            last: self.store.state().totals.last_seq,
+            is_single: may_refuse,
+        };
+        for (at, letter) in copies.parcel.iter().enumerate() {
+            let taken = self.take_copy(at, letter, &mut copying);
+            let is_rollup = taken.as_ref().is_ok_and(|is_rollup| *is_rollup);
+            let ends = taken.is_err();
+            if (ends || is_rollup || copying.is_single) && !self.store_copies(&mut copying) {
+                break;
+            }
+            if let Err(error) = taken {
+                copying.done.refused = Some(error);
+                break;
+            }
+        }
+        self.store_copies(&mut copying);
+        let Copying { intake, done, .. } = copying;
+        self.drop_run();
+        self.outcomes.shrink_to(SPARE_MESSAGES);
+        self.spare.shrink_to(SPARE_MESSAGES);
+        let effects = intake.effects;
+        effects.due_changed |= self.next_due().is_some_and(|at| due.is_none_or(|due| at < due));
+        self.note_failure(effects);
+        done
+    }
+
+    /// Sees to it that a mirror goes on behind `floor`: the origin has nothing before. An empty one begins there.
+    ///
+    /// # Errors
+    /// Nothing has changed, unless the stream has failed.
+    pub fn pass_to(&mut self, floor: Seq, now: Timestamp) -> Result<(), ApiError> {
+        let totals = self.store.state().totals;
+        if floor <= totals.last_seq {
+            return Ok(());
+        }
+        let passed = match totals.messages {
+            0 => self.store.compact(floor + 1, usize::MAX, now).map(drop),
+            _ => self.store.skip(floor, now),
+        };
+        passed.map_err(ApiError::stream_store_failed)
+    }
+
+    /// Puts one message into the run. Answers whether others go with it (a rollup), which must be seen by the next.
+    fn take_copy(
+        &mut self,
+        at: usize,
+        letter: Letter<'_>,
+        copying: &mut Copying<'_>,
+    ) -> Result<bool, ApiError> {
+        let stamp = copying.copies.stamps.get(at).copied();
+        if let Some((seq, _)) = stamp {
+            if seq <= copying.last {
+                // It was there before.
+                self.store_copies(copying);
+                copying.done.done = at + 1;
+                return Ok(false);
+            }
+            self.pass_gap(seq, copying)?;
+        }
+        let mut draft = Draft::default();
+        self.transform(letter.subject, &mut draft);
+        self.ask_interest(letter, &mut draft);
+        let marks = Marks::scan(letter.headers);
+        self.clean(letter.headers, &marks, &[REQUEST_INFO], &mut draft);
+        self.convert_counter(letter, &marks, &mut draft)?;
+        self.rules.check_form(&self.run.apply(&draft, letter))?;
+        if stamp.is_none()
+            && let Some(seq) = self.copied_before(&marks, copying)
+        {
+            self.run.push(at, draft, Verdict::Duplicate(seq));
+            return Ok(false);
+        }
+        draft.rollup = self.rules.rollup_of_copy(&marks);
+        let size = self.rules.size(&self.run.apply(&draft, letter));
+        if self.find_room(size, !draft.is_unwanted).is_err() && self.run.has_drafts() {
+            // What waits may evict as much as it brings.
+            self.store_copies(copying);
+        }
+        self.find_room(size, !draft.is_unwanted)?;
+        draft.expires = self.rules.expiry_of_copy(&marks);
+        if stamp.is_none() && marks.has(Key::MsgId) {
+            draft.id = self.ids.begin(marks.get(Key::MsgId), copying.intake.now);
+        }
+        if !draft.is_unwanted {
+            self.run.bytes += size;
+        }
+        let is_rollup = draft.rollup.is_some();
+        if let Some(stamp) = stamp {
+            self.run.push_stamp(stamp);
+            copying.last = stamp.0;
+        }
+        self.run.push(at, draft, Verdict::Store);
+        Ok(is_rollup)
+    }
+
+    /// The place where a stream of counters makes its own count of a sourced one. `Nats-Stream-Source` is in `letter` and
+    /// says where it comes from: what the origin counted last is in this stream's `Nats-Counter-Sources`.
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "counters are not part of this version"
+    )]
+    fn convert_counter(&mut self, _: Letter<'_>, _: &Marks<'_>, _: &mut Draft) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    /// Sees to the sequences that the origin does not have any more. Those near together are passed over with the message.
+    fn pass_gap(&mut self, seq: Seq, copying: &mut Copying<'_>) -> Result<(), ApiError> {
+        let is_next = seq == copying.last + 1;
+        if is_next || (seq - copying.last <= GAP_MAX && !self.rules.is_interest) {
+            return Ok(());
+        }
+        self.store_copies(copying);
+        if copying.done.refused.is_some() {
+            // Told already; the call ends.
+            return Ok(());
+        }
+        self.store.skip(seq - 1, copying.intake.now).map_err(ApiError::stream_store_failed)?;
+        copying.last = seq - 1;
+        Ok(())
+    }
+
+    /// The sequence of the message, if it came before, from wherever.
+    fn copied_before(&mut self, marks: &Marks<'_>, copying: &mut Copying<'_>) -> Option<Seq> {
+        let id = marks.get(Key::MsgId);
+        if id.is_empty() {
+            return None;
+        }
+        let mut known = self.ids.find(id, copying.intake.now);
+        if known == Known::Pending {
+            self.store_copies(copying);
+            known = self.ids.find(id, copying.intake.now);
+        }
+        match known {
+            Known::Stored(seq) => Some(seq),
+            Known::No | Known::Pending => None,
+        }
+    }
+
+    /// Stores the run and notes how far that is. False: some message of it was refused.
+    fn store_copies(&mut self, copying: &mut Copying<'_>) -> bool {
+        if copying.done.refused.is_some() {
+            // What came behind it comes again.
+            self.forget_drafts();
+            return false;
+        }
+        if self.run.is_empty() {
+            return true;
+        }
+        self.store_drafts(&mut copying.intake);
+        self.answer(&mut copying.intake);
+        for entry in self.run.entries() {
+            match &entry.verdict {
+                Verdict::Refuse(error) => {
+                    copying.done.refused = Some((**error).clone());
+                    break;
+                }
+                _ => copying.done.done = entry.letter + 1,
+            }
+        }
+        self.run.clear();
+        copying.last = self.store.state().totals.last_seq;
+        copying.done.refused.is_none()
+    }
+}

@@ -1,0 +1,162 @@
+//! Mirrors and sources, over and over ended while they copy: nothing is there twice and nothing is missing.
+
+use super::{Asker, Home, Stored, publish};
+use crate::eventually;
+use crate::process::Server;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const ROUNDS: usize = 6;
+const PER_ROUND: usize = 1500;
+
+/// Waits until nothing is left to be copied.
+fn settle(asker: &mut Asker, stream: &str, last: impl Fn(&mut Asker) -> Vec<(String, u64)>) {
+    eventually(&format!("{stream} has all"), || {
+        let wanted = last(asker);
+        let info = asker.api(&format!("STREAM.INFO.{stream}"), &Value::Null);
+        let of = |source: &Value, name: &str, last: u64| {
+            source["name"] == name && source["lag"] == 0 && source["seq"].as_u64().unwrap_or(last) >= last
+        };
+        let sources = info["sources"].as_array().cloned().unwrap_or_default();
+        let mirror = info["mirror"].is_object().then(|| info["mirror"].clone());
+        let all: Vec<Value> = sources.into_iter().chain(mirror).collect();
+        let are_connected = all.iter().all(|source| source["active"] != -1 && source.get("error").is_none());
+        let is_current = |(name, last): &(String, u64)| all.iter().any(|source| of(source, name, *last));
+        are_connected && wanted.iter().all(is_current)
+    });
+}
+
+fn last_of(asker: &mut Asker, names: &[&str]) -> Vec<(String, u64)> {
+    names.iter().map(|name| ((*name).to_owned(), asker.number(name, "last_seq"))).collect()
+}
+
+fn contents(messages: &[Stored]) -> Vec<(u64, &str, &[u8])> {
+    messages.iter().map(|m| (m.seq, m.subject.as_str(), m.payload.as_slice())).collect()
+}
+
+fn end(server: &mut Server, signal: Signal) {
+    server.signal(signal);
+    server.wait();
+}
+
+#[test]
+fn everything_is_copied_once_however_the_server_ends() {
+    let home = Home::new();
+    let mut server = home.start("");
+    let mut asker = Asker::connect(&server);
+    asker.create("A", &json!({}));
+    asker.create("B", &json!({}));
+    asker.create("W", &json!({ "retention": "workqueue" }));
+    asker.create("MA", &json!({ "subjects": [], "mirror": { "name": "A" } }));
+    let all = json!([{ "name": "A" }, { "name": "B", "filter_subject": "B.x.*" }, { "name": "W" }]);
+    asker.create("S", &json!({ "subjects": [], "sources": all }));
+    // Of most that was copied nothing is left here that says so.
+    let both = json!([{ "name": "A" }, { "name": "B" }]);
+    asker.create("FEW", &json!({ "subjects": [], "sources": both, "max_msgs": 3 }));
+    asker.create("ONE", &json!({
+        "subjects": [], "max_msgs_per_subject": 1,
+        "sources": [
+            { "name": "A", "subject_transforms": [{ "src": "A.*.*", "dest": "one.{{wildcard(1)}}" }] },
+            { "name": "B", "subject_transforms": [{ "src": "B.*.*", "dest": "one.{{wildcard(1)}}" }] },
+        ],
+    }));
+    for round in 0..ROUNDS {
+        for at in 0..PER_ROUND {
+            for name in ["A", "B", "W"] {
+                let subject = format!("{name}.x.{}", at % 7);
+                let body = format!("{name} {round} {at}");
+                asker.raw.send_bytes(&publish(&subject, "nobody", "", body.as_bytes()));
+            }
+        }
+        // Somewhere in the middle of it all, and now and then in good order.
+        asker.publish("A.x.last", &format!("A {round} last"));
+        end(&mut server, if round % 3 == 2 { Signal::TERM } else { Signal::KILL });
+        server = home.start("");
+        asker = Asker::connect(&server);
+    }
+    settle(&mut asker, "MA", |asker| last_of(asker, &["A"]));
+    settle(&mut asker, "S", |asker| last_of(asker, &["A", "B", "W"]));
+    let (a, b) = (asker.read_all("A"), asker.read_all("B"));
+    assert_eq!(contents(&asker.read_all("MA")), contents(&a));
+    let copied = asker.read_all("S");
+    let of = |name: &str| -> Vec<&[u8]> {
+        let own = |m: &&Stored| m.subject.starts_with(&format!("{name}."));
+        copied.iter().filter(own).map(|m| m.payload.as_slice()).collect()
+    };
+    assert_eq!(of("A"), a.iter().map(|m| m.payload.as_slice()).collect::<Vec<_>>());
+    assert_eq!(of("B"), b.iter().map(|m| m.payload.as_slice()).collect::<Vec<_>>());
+    let queued = of("W");
+    let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();
+    queued.iter().for_each(|payload| *counts.entry(payload).or_default() += 1);
+    assert!(counts.values().all(|count| *count == 1), "a message of the work queue came twice");
+    assert_eq!(queued.len() as u64, asker.number("W", "last_seq"), "one of the work queue is missing");
+    eventually("the work queue is empty", || asker.number("W", "messages") == 0);
+    let total = (a.len() + b.len()) as u64;
+    for few in ["FEW", "ONE"] {
+        settle(&mut asker, few, |asker| last_of(asker, &["A", "B"]));
+        assert_eq!(asker.number(few, "last_seq"), total, "{few}");
+    }
+}
+
+#[test]
+fn sources_come_and_go_and_the_others_go_on() {
+    let home = Home::new();
+    let server = home.start("");
+    let mut asker = Asker::connect(&server);
+    for name in ["A", "B"] {
+        asker.create(name, &json!({}));
+        asker.publish(&format!("{name}.1"), "1");
+    }
+    let config = |sources: Value| json!({ "name": "S", "subjects": ["S.>"], "allow_direct": true, "sources": sources });
+    asker.api("STREAM.CREATE.S", &config(json!([{ "name": "A" }])));
+    let seen = |asker: &mut Asker, wanted: &[&str]| {
+        let mut subjects = Vec::new();
+        eventually(&format!("{wanted:?}"), || {
+            subjects = asker.read_all("S").iter().map(|m| m.subject.clone()).collect();
+            subjects.len() >= wanted.len()
+        });
+        assert_eq!(subjects, wanted);
+    };
+    seen(&mut asker, &["A.1"]);
+    asker.api("STREAM.UPDATE.S", &config(json!([{ "name": "A" }, { "name": "B" }])));
+    seen(&mut asker, &["A.1", "B.1"]);
+    asker.api("STREAM.UPDATE.S", &config(json!([{ "name": "B" }])));
+    asker.publish("A.2", "2");
+    asker.publish("B.2", "2");
+    seen(&mut asker, &["A.1", "B.1", "B.2"]);
+    // What was left in the stream says where it was.
+    asker.api("STREAM.UPDATE.S", &config(json!([{ "name": "B" }, { "name": "A" }])));
+    seen(&mut asker, &["A.1", "B.1", "B.2", "A.2"]);
+    // One that is made anew begins anew.
+    asker.api("STREAM.DELETE.A", &Value::Null);
+    asker.create("A", &json!({}));
+    asker.publish("A.new", "");
+    seen(&mut asker, &["A.1", "B.1", "B.2", "A.2", "A.new"]);
+    // A purge takes nothing of what is known.
+    asker.api("STREAM.PURGE.S", &Value::Null);
+    asker.publish("B.3", "");
+    seen(&mut asker, &["B.3"]);
+}
+
+#[test]
+fn a_full_stream_stops_its_sources_and_goes_on_in_order() {
+    let home = Home::new();
+    let server = home.start("");
+    let mut asker = Asker::connect(&server);
+    asker.create("A", &json!({}));
+    for at in 1..=20 {
+        asker.publish("A.x", &at.to_string());
+    }
+    asker.create("S", &json!({ "sources": [{ "name": "A" }], "max_msgs": 5, "discard": "new" }));
+    let mut seen = Vec::new();
+    while seen.len() < 20 {
+        eventually("some are there", || asker.number("S", "messages") > 0);
+        for message in asker.read_all("S") {
+            asker.api("STREAM.MSG.DELETE.S", &json!({ "seq": message.seq, "no_erase": true }));
+            seen.push(String::from_utf8_lossy(&message.payload).into_owned());
+        }
+    }
+    assert_eq!(seen, (1..=20).map(|at| at.to_string()).collect::<Vec<_>>());
+    assert_eq!(asker.number("S", "messages"), 0);
+}
