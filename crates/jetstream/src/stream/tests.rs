@@ -1,6 +1,7 @@
 //! Streams in memory, spoken to in parcels.
 
 mod batches;
+mod counters;
 mod headers;
 mod interest;
 mod limits;
@@ -8,6 +9,7 @@ mod publish;
 pub(super) mod release;
 mod republish;
 mod runs;
+mod schedules;
 mod settled;
 mod upkeep;
 

@@ -53,8 +53,6 @@ fn check_features(config: &StreamConfig) -> Result<(), ApiError> {
     let features = [
         (config.mirror.is_some(), "mirrors"),
         (!config.sources.is_empty(), "sources"),
-        (config.allow_msg_counter, "message counters"),
-        (config.allow_msg_schedules, "message schedules"),
     ];
     match features.iter().find(|(is_wanted, _)| *is_wanted) {
         Some((_, what)) => Err(ApiError::stream_invalid_config(format_args!(
