@@ -89,7 +89,9 @@ fn has(bits: u64, value: i8) -> bool {
 
 /// A list of ranges.
 fn field(text: &str, bounds: &Bounds) -> Option<u64> {
-    text.split(',').filter(|range| !range.is_empty()).try_fold(0, |bits, text| Some(bits | range(text, bounds)?))
+    text.split(',')
+        .filter(|range| !range.is_empty())
+        .try_fold(0, |bits, text| Some(bits | range(text, bounds)?))
 }
 
 /// `5`, `1-5`, `*`, `?`, and each with a step behind a slash.

@@ -48,7 +48,9 @@ fn one_moment() {
     for pattern in ["", "@at 0001-01-01T00:00:00Z"] {
         assert!(parse(pattern, "").expect("nothing is said").is_none(), "{pattern}");
     }
-    for pattern in ["@at", "@at ", "@at soon", "@at 2026-01-01", "@at  2026-01-01T00:00:00Z", "@AT 2026-01-01T00:00:00Z"] {
+    for pattern in
+        ["@at", "@at ", "@at soon", "@at 2026-01-01", "@at  2026-01-01T00:00:00Z", "@AT 2026-01-01T00:00:00Z"]
+    {
         assert_eq!(parse(pattern, "").err(), Some(Fault::Pattern), "{pattern}");
     }
 }
@@ -141,7 +143,10 @@ fn a_year_of_patterns_beside_a_twin() {
             (at.second(), at.minute(), at.hour()) == (0, 0, 0) && (at.day(), at.month()) == (29, 2)
         }),
         ("10/20 30 */5 * jan-jun/2 *", |at| {
-            at.second() % 20 == 10 && at.minute() == 30 && at.hour() % 5 == 0 && matches!(at.month(), 1 | 3 | 5)
+            at.second() % 20 == 10
+                && at.minute() == 30
+                && at.hour() % 5 == 0
+                && matches!(at.month(), 1 | 3 | 5)
         }),
     ];
     let (begin, end) = (NEW_YEAR / SECOND, NEW_YEAR / SECOND + 365 * 86_400);

@@ -126,7 +126,7 @@ impl Run {
     /// `seed`, for hashes, should be hard to guess.
     pub(super) fn new(seed: u64) -> Self {
         let hasher = FixedState::with_seed(seed);
-        Self { hasher, counters: HashMap::with_hasher(hasher), ..Self::default() }
+        Self { hasher: hasher.clone(), counters: HashMap::with_hasher(hasher), ..Self::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {

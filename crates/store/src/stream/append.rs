@@ -52,8 +52,8 @@ pub struct NewMessage<'a> {
     /// Whether messages before it on this subject go when it is stored, so that it may exceed a limit per subject
     /// that refuses.
     pub is_rollup: bool,
-    /// A message that goes with this one's arrival, in the same batch: after a crash both have happened, or neither. 0 for
-    /// none; one that is not there is passed over.
+    /// An earlier message that goes with this one's arrival, in the same batch: after a crash both have happened, or
+    /// neither. 0 for none; one that is not there is passed over.
     pub ends: Seq,
 }
 
@@ -343,7 +343,7 @@ impl Entering<'_> {
             size,
         });
         self.allowance.add(size);
-        if message.ends != 0 && self.catalog.remove(message.ends)?.messages > 0 {
+        if (1..seq).contains(&message.ends) && self.catalog.remove(message.ends)?.messages > 0 {
             self.deleted.push(message.ends);
         }
         self.evict_of_subject(&appended)?;

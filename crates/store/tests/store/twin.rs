@@ -137,7 +137,7 @@ impl Twin {
         if checked && self.limits.discard == Discard::New {
             self.admit(&kept, message.is_rollup)?;
         }
-        Ok(self.store(kept))
+        Ok(self.store(kept, message.ends))
     }
 
     /// Whether a stream that discards new messages takes this one.
@@ -161,10 +161,14 @@ impl Twin {
         Ok(())
     }
 
-    fn store(&mut self, kept: Kept) -> Seq {
+    /// Message `ends` goes with it.
+    fn store(&mut self, kept: Kept, ends: Seq) -> Seq {
         self.last_seq += 1;
         let subject = kept.subject.clone();
         self.messages.insert(self.last_seq, kept);
+        if ends < self.last_seq {
+            self.messages.remove(&ends);
+        }
         self.evict_of(&subject);
         if self.limits.discard == Discard::Old {
             self.evict_oldest();

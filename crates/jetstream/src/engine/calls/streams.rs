@@ -50,10 +50,7 @@ impl Call<'_> {
 
 /// Refuses what a stream could not keep its word about: a mirror that never gets a message is worse than none.
 fn check_features(config: &StreamConfig) -> Result<(), ApiError> {
-    let features = [
-        (config.mirror.is_some(), "mirrors"),
-        (!config.sources.is_empty(), "sources"),
-    ];
+    let features = [(config.mirror.is_some(), "mirrors"), (!config.sources.is_empty(), "sources")];
     match features.iter().find(|(is_wanted, _)| *is_wanted) {
         Some((_, what)) => Err(ApiError::stream_invalid_config(format_args!(
             "{what} are not part of this version of Myelin"

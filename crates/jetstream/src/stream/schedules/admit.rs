@@ -58,7 +58,8 @@ impl Rules {
         if !source.is_empty() && !is_source {
             return Err(ApiError::MESSAGE_SCHEDULES_SOURCE_INVALID);
         }
-        let is_ours = |subject| self.subjects.iter().any(|ours| myelin_subject::overlaps(ours.as_bytes(), subject));
+        let is_ours =
+            |subject| self.subjects.iter().any(|ours| myelin_subject::overlaps(ours.as_bytes(), subject));
         if !is_ours(target) {
             return Err(ApiError::MESSAGE_SCHEDULES_TARGET_INVALID);
         }

@@ -160,7 +160,6 @@ impl StreamCore {
         }
         Ok(())
     }
-
 }
 
 impl Again {

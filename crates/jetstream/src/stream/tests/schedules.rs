@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use myelin_broker::Letter;
 use myelin_store::{Filter, Purge, Stream, Timestamp, Wait};
 
 use super::{Bench, NOW, config, error};
@@ -78,6 +79,7 @@ fn a_moment_comes_once_and_the_schedule_goes() {
     let kept = "Nats-Schedule: @at 2023-11-14T22:14:20.25Z, Nats-Schedule-Target: t.a, A: b, Nats-Schedule-TTL: 100s, Nats-Msg-Id: i, Nats-Schedule-Rollup: sub, Nats-Rollup: sub";
     assert_eq!(stored(&bench), [(1, "s.a".into(), kept.into())]);
     let due = NOW + 60 * SECOND + SECOND / 4;
+    pass(&mut bench, NOW);
     assert_eq!(bench.core.next_due(), Some(due));
     pass(&mut bench, due - 1);
     assert_eq!(subjects(&bench), ["1 s.a"]);
@@ -108,12 +110,27 @@ fn what_repeats_says_when_it_comes_next() {
     plan(&mut bench, "s.a", "@every 20s", &[TO_A]);
     pass(&mut bench, NOW + 45 * SECOND);
     let lines: Vec<String> = stored(&bench).into_iter().skip(1).map(|(.., lines)| lines).collect();
-    assert_eq!(lines, [
-        "Nats-Scheduler: s.a, Nats-Schedule-Next: 2023-11-14T22:14:00Z",
-        "Nats-Scheduler: s.a, Nats-Schedule-Next: 2023-11-14T22:14:20Z",
-    ]);
-    plan(&mut bench, "s.b", "0 0 0 * * *", &["Nats-Schedule-Target: t.b", "Nats-Schedule-Time-Zone: Europe/Berlin"]);
-    bench.core.purge(&mut Purge { filter: Some(Filter::new(b"s.a")), through: 99, ..Purge::default() }, NOW, &mut Effects::default()).unwrap();
+    assert_eq!(
+        lines,
+        [
+            "Nats-Scheduler: s.a, Nats-Schedule-Next: 2023-11-14T22:14:00Z",
+            "Nats-Scheduler: s.a, Nats-Schedule-Next: 2023-11-14T22:14:20Z",
+        ]
+    );
+    plan(
+        &mut bench,
+        "s.b",
+        "0 0 0 * * *",
+        &["Nats-Schedule-Target: t.b", "Nats-Schedule-Time-Zone: Europe/Berlin"],
+    );
+    bench
+        .core
+        .purge(
+            &mut Purge { filter: Some(Filter::new(b"s.a")), through: 99, ..Purge::default() },
+            NOW,
+            &mut Effects::default(),
+        )
+        .unwrap();
     pass(&mut bench, NOW + HOUR);
     let last = stored(&bench).pop().expect("it came");
     assert_eq!(last.2, "Nats-Scheduler: s.b, Nats-Schedule-Next: 2023-11-16T00:00:00+01:00");
@@ -245,9 +262,12 @@ fn a_batch_may_plan_and_end() {
         let last = if commit { "\r\nNats-Batch-Commit: 1" } else { "" };
         format!("Nats-Batch-Id: b\r\nNats-Batch-Sequence: {n}{last}")
     };
-    plan(&mut bench, "s.b", "@every 10s", &[TO_A, &member(1, false)]);
     let end = ["Nats-Schedule-Next: purge", "Nats-Scheduler: s.a"];
-    bench.publish("t.x", &[&member(2, false), end[0], end[1]], "");
+    let first = super::block(&["Nats-Schedule: @every 10s", TO_A, &member(1, false)]);
+    let second = super::block(&[&member(2, false), end[0], end[1]]);
+    let letter =
+        |subject: &'static str, headers| Letter { subject: subject.as_bytes(), headers, ..Letter::default() };
+    assert_eq!(bench.parcel(&[letter("s.b", first.as_bytes()), letter("t.x", second.as_bytes())]), [""; 0]);
     // Of the same batch.
     let own = bench.publish("t.x", &[&member(3, true), end[0], "Nats-Scheduler: s.b"], "");
     assert_eq!(own, r#"{"stream":"S","seq":4,"batch":"b","count":3}"#);
@@ -258,7 +278,8 @@ fn a_batch_may_plan_and_end() {
 
 #[test]
 fn where_nobody_listens_nothing_is_kept() {
-    let mut bench = Bench::new(StreamConfig { retention: crate::config::Retention::Interest, ..scheduling() });
+    let mut bench =
+        Bench::new(StreamConfig { retention: crate::config::Retention::Interest, ..scheduling() });
     assert_eq!(plan(&mut bench, "s.a", "@every 10s", &[TO_A]), ack(1));
     pass(&mut bench, NOW + HOUR);
     assert_eq!(bench.last(), 1);
@@ -292,10 +313,10 @@ fn schedules_are_found_when_they_are_allowed() {
     };
     bench.core.store_mut().append(&[message], myelin_store::Admission::Granted, NOW, &mut outcomes).unwrap();
     assert_eq!(plain.allow_msg_schedules, bench.core.config().allow_msg_schedules);
-    pass(&mut bench, NOW + 20 * SECOND);
+    pass(&mut bench, NOW + 25 * SECOND);
     assert_eq!(bench.last(), 2);
     bench.core.update(Arc::new(scheduling()), bench.now, &mut Effects::default()).unwrap();
-    pass(&mut bench, NOW + 21 * SECOND);
+    pass(&mut bench, NOW + 26 * SECOND);
     assert_eq!(subjects(&bench), ["1 s.a", "2 s.b", "3 t.a"]);
 }
 

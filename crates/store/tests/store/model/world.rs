@@ -413,7 +413,7 @@ impl Bytes {
             headers: &self.headers,
             payload: &self.payload,
             is_rollup: sent.is_rollup,
-            ends: 0,
+            ends: sent.ends,
         }
     }
 }
