@@ -1,21 +1,17 @@
 //! Finds the schedules of a stream that was opened.
 //!
 //! All messages are looked at, in order: a schedule is due as it says, and one that fired as its last message says. Where
-//! messages are gone that one may be among them: then a time that lies well before the stream's last message is taken for
-//! one that was heeded, for the stream was at work since.
+//! messages are gone that one may be among them: then a time that is not behind the stream's last message, which may be gone
+//! itself, is taken for one that was heeded, for the stream was at work then.
 
 use std::collections::HashMap;
 
 use myelin_store::{Filter, Message, Seq, Timestamp, Wait};
 
 use super::super::core::StreamCore;
-use super::super::ttl::SECOND;
 use super::table::Table;
 use super::{NEXT, PATTERN, SCHEDULER, schedule_of, value};
 use crate::json::parse_moment;
-
-/// A time so short before the last message may not have been heeded yet.
-const GRACE: i64 = SECOND;
 
 /// A schedule that was found.
 struct Found {
@@ -46,14 +42,12 @@ impl StreamCore {
                 Err(_) => cursor.skip(at.max(cursor.position())),
             }
         }
-        let last = self.store.state().totals.last_seq;
+        let totals = self.store.state().totals;
         for (seq, schedule) in found {
             let (said_by, number) = schedule.said_by;
-            let is_complete = last - said_by == messages - number;
-            let due = match self.last_time {
-                time if !is_complete && schedule.repeats && schedule.due + GRACE <= time => {
-                    self.after(seq, time)
-                }
+            let is_complete = totals.last_seq - said_by == messages - number;
+            let due = match totals.last_timestamp {
+                time if !is_complete && schedule.repeats && schedule.due <= time => self.after(seq, time),
                 _ => Some(schedule.due),
             };
             if let Some(due) = due {

@@ -160,6 +160,20 @@ mod tests {
     }
 
     #[test]
+    fn a_million_take_a_few_words_each() {
+        let mut table = Table::default();
+        for seq in 0..1_000_000_u64 {
+            table.push((seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1) as i64, seq);
+            if table.wants_sweep() {
+                table.sweep(1000, |_| true);
+            }
+        }
+        assert_eq!(table.len(), 1_000_000);
+        let words = table.heap.0.capacity() + table.rest.0.capacity();
+        assert!(words * size_of::<(Timestamp, Seq)>() <= 64_000_000, "{words}");
+    }
+
+    #[test]
     fn what_is_gone_takes_no_memory_for_long() {
         let mut table = Table::default();
         for seq in 0..100_000 {

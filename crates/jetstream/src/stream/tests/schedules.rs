@@ -178,6 +178,19 @@ fn what_was_fired_and_taken_away_is_not_fired_again() {
     plan(&mut bench, "s.a", "@every 1m", &[TO_A]);
     pass(&mut bench, NOW + 61 * SECOND);
     assert!(bench.core.delete(2, bench.now, &mut Effects::default()).unwrap());
+    let mut bench = restart(bench, NOW + 100 * SECOND);
+    pass(&mut bench, NOW + 119 * SECOND);
+    assert_eq!(bench.last(), 2);
+    pass(&mut bench, NOW + 121 * SECOND);
+    assert_eq!(bench.last(), 3);
+}
+
+#[test]
+fn what_was_fired_before_other_messages_is_not_fired_again() {
+    let mut bench = Bench::new(scheduling());
+    plan(&mut bench, "s.a", "@every 1m", &[TO_A]);
+    pass(&mut bench, NOW + 61 * SECOND);
+    assert!(bench.core.delete(2, bench.now, &mut Effects::default()).unwrap());
     bench.now = NOW + 90 * SECOND;
     bench.publish("t.other", &[], "x");
     let mut bench = restart(bench, NOW + 100 * SECOND);
