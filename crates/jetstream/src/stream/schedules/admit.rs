@@ -21,7 +21,7 @@ impl Rules {
         message: &Letter<'_>,
     ) -> Result<Option<Schedule>, ApiError> {
         // Compat: a zone is looked at even without a pattern.
-        if !marks.has(Key::Schedule) && marks.find(Key::ScheduleTimeZone).is_none() {
+        if !marks.has_any(&[Key::Schedule, Key::ScheduleTimeZone]) {
             return Ok(None);
         }
         let disabled = ApiError::MESSAGE_SCHEDULES_DISABLED;
@@ -80,7 +80,7 @@ impl StreamCore {
         intake: &Intake<'_>,
     ) -> Result<(), ApiError> {
         const KEYS: [Key; 4] = [Key::Schedule, Key::ScheduleTimeZone, Key::ScheduleNext, Key::Scheduler];
-        if !KEYS.iter().any(|key| marks.find(*key).is_some()) {
+        if !marks.has_any(&KEYS) {
             return Ok(());
         }
         let message = self.run.apply(draft, letter);

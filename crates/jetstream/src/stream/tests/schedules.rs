@@ -236,6 +236,19 @@ fn a_schedule_that_is_removed_does_not_come() {
 }
 
 #[test]
+fn a_zone_is_looked_at_without_a_pattern() {
+    let mut bench = Bench::new(scheduling());
+    let invalid = error(400, 10223, "message schedules time zone is invalid");
+    for zone in ["", "Nowhere", "europe/berlin"] {
+        assert_eq!(bench.publish("s.a", &[&format!("Nats-Schedule-Time-Zone: {zone}")], "x"), invalid);
+    }
+    assert_eq!(bench.publish("s.a", &["Nats-Schedule-Time-Zone: Europe/Berlin"], "x"), ack(1));
+    let mut plain = Bench::new(config());
+    let disabled = error(400, 10188, "message schedules is disabled");
+    assert_eq!(plain.publish("s.a", &["Nats-Schedule-Time-Zone: Nowhere"], "x"), disabled);
+}
+
+#[test]
 fn a_client_may_end_a_schedule() {
     let mut bench = Bench::new(scheduling());
     plan(&mut bench, "s.a", "@every 10s", &[TO_A]);
