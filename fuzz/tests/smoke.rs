@@ -123,6 +123,11 @@ fn websocket_inflate() {
 }
 
 #[test]
+fn schedule() {
+    smoke("schedule", myelin_fuzz::schedule);
+}
+
+#[test]
 fn session() {
     smoke("session", myelin_fuzz::session);
 }

@@ -8,10 +8,12 @@ pub mod advisory;
 pub mod api;
 pub mod config;
 pub mod consumer;
+pub mod counter;
 mod engine;
 pub mod error;
 pub mod json;
 pub mod read;
+pub mod schedule;
 pub mod stream;
 
 pub use engine::{

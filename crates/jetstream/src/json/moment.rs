@@ -33,6 +33,12 @@ impl Moment {
         Self { offset: 0, ..self }
     }
 
+    /// The same moment, shown so many minutes east.
+    #[must_use]
+    pub fn shown_at(self, offset: i32) -> Self {
+        Self { offset, ..self }
+    }
+
     /// Whether this is Go's zero time, which stands for none.
     #[must_use]
     pub fn is_zero(self) -> bool {

@@ -16,12 +16,13 @@ use crate::ApiError;
 use myelin_wire::encode;
 
 /// What makes a message depend on those before it.
-pub(super) const DEPENDENT: [Key; 6] = [
+pub(super) const DEPENDENT: [Key; 7] = [
     Key::ExpectedLastSequence,
     Key::ExpectedLastSubjectSequence,
     Key::ExpectedLastSubjectSequenceSubject,
     Key::ExpectedLastMsgId,
     Key::Rollup,
+    Key::Schedule,
     Key::ScheduleNext,
 ];
 
@@ -93,13 +94,22 @@ impl StreamCore {
         self.rules.check_form(&self.run.apply(draft, letter))?;
         if !marks.is_empty() {
             self.check_state(marks, &self.run.apply(draft, letter))?;
+            self.check_schedule(letter, marks, draft, intake)?;
+            self.rules.check_source(marks)?;
             if let Some(seq) = self.known_seq(marks, intake) {
                 return Ok(Verdict::Duplicate(seq));
             }
             self.check_last_id(marks)?;
             draft.rollup = self.rules.check_rollup(marks)?;
+            self.roll_up_schedule(letter, marks, draft)?;
         }
         self.rules.check_counts(marks)?;
+        if self.rules.allows_counters {
+            if self.may_evict_counters() {
+                self.flush(intake);
+            }
+            self.count(letter, marks, draft)?;
+        }
         let size = self.rules.size(&self.run.apply(draft, letter));
         self.check_room(size, !draft.is_unwanted, intake)?;
         self.enter(letter, marks, draft, size, intake.now)?;
@@ -184,8 +194,7 @@ impl StreamCore {
                 return Err(ApiError::stream_wrong_last_sequence(last));
             }
         }
-        self.rules.check_schedule(marks, message.subject)?;
-        self.rules.check_source(marks)
+        Ok(())
     }
 
     fn check_subject_sequence(&self, marks: &Marks<'_>, subject: &[u8]) -> Result<(), ApiError> {

@@ -115,12 +115,18 @@ impl StreamCore {
             }
             self.pass_gap(seq, copying)?;
         }
+        if self.rules.allows_counters && self.may_evict_counters() {
+            self.store_copies(copying);
+        }
         let mut draft = Draft::default();
         self.transform(letter.subject, &mut draft);
         self.ask_interest(letter, &mut draft);
         let marks = Marks::scan(letter.headers);
         self.clean(letter.headers, &marks, &[REQUEST_INFO], &mut draft);
-        self.convert_counter(letter, &marks, &mut draft)?;
+        if stamp.is_none() {
+            // What the origin counted is added to what is counted here; a mirror says what its origin says.
+            self.count(letter, &marks, &mut draft)?;
+        }
         self.rules.check_form(&self.run.apply(&draft, letter))?;
         if stamp.is_none()
             && let Some(seq) = self.copied_before(&marks, copying)
@@ -149,17 +155,6 @@ impl StreamCore {
         }
         self.run.push(at, draft, Verdict::Store);
         Ok(is_rollup)
-    }
-
-    /// The place where a stream of counters makes its own count of a sourced one. `Nats-Stream-Source` is in `letter` and
-    /// says where it comes from: what the origin counted last is in this stream's `Nats-Counter-Sources`.
-    #[expect(
-        clippy::unused_self,
-        clippy::unnecessary_wraps,
-        reason = "counters are not part of this version"
-    )]
-    fn convert_counter(&mut self, _: Letter<'_>, _: &Marks<'_>, _: &mut Draft) -> Result<(), ApiError> {
-        Ok(())
     }
 
     /// Sees to the sequences that the origin does not have any more. Those near together are passed over with the message.

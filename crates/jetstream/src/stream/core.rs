@@ -24,6 +24,7 @@ use super::reply::Replies;
 use super::republish::Republish;
 use super::rules::Rules;
 use super::run::{Run, SPARE_MESSAGES};
+use super::schedules::table::Table;
 use super::settings::Settings;
 use super::settled::Settled;
 use super::ttl::SECOND;
@@ -68,6 +69,7 @@ pub struct StreamCore {
     pub(super) leftovers: VecDeque<Purge>,
     /// What goes because nobody needs it.
     pub(super) settled: Settled,
+    pub(super) schedules: Table,
     /// Bytes that the budgets were told of.
     charged: i64,
     pub(super) rng: Rng,
@@ -103,9 +105,11 @@ impl StreamCore {
             next_job: None,
             leftovers: VecDeque::new(),
             settled: Settled::default(),
+            schedules: Table::default(),
             charged: 0,
         };
         core.remember(now);
+        core.load_schedules();
         core.next_expiry = core.store.next_expiry().unwrap_or(Some(now));
         core.charge();
         core

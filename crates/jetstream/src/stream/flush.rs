@@ -37,6 +37,7 @@ impl StreamCore {
             intake.effects.is_full |= matches!(failure, Some(StoreError::Full));
             self.settle(failure.as_ref(), first, intake);
             self.roll_up(intake);
+            self.end_schedules(intake);
             self.charge();
         }
     }
@@ -139,6 +140,18 @@ impl StreamCore {
                     Verdict::Refuse(Box::new(error))
                 }
             };
+            if let Some(special) = &entry.draft.special {
+                let stored = match entry.verdict {
+                    Verdict::Stored(seq, _) => Some(seq),
+                    _ => None,
+                };
+                if let Some(again) = special.again {
+                    again.note(&mut self.schedules, stored.is_some(), failure, intake.now);
+                }
+                if let (Some(due), Some(seq)) = (special.due, stored.filter(|_| !entry.draft.is_unwanted)) {
+                    self.schedules.push(due, seq);
+                }
+            }
         }
         if let Some((letter, time)) = last {
             self.last_time = time;
@@ -165,6 +178,7 @@ impl StreamCore {
         if !self.run.has_rollups() {
             return;
         }
+        let mut purges = Vec::new();
         for entry in self.run.entries() {
             let (Some(rollup), Verdict::Stored(seq, _)) = (entry.draft.rollup, &entry.verdict) else {
                 continue;
@@ -177,14 +191,37 @@ impl StreamCore {
             let slice = if filter.is_some() { ROLLUP_SLICE } else { usize::MAX };
             // Nothing is older than the first one, and 0 would stand for the last.
             let Some(through) = seq.checked_sub(1).filter(|&seq| seq > 0) else { continue };
-            let mut purge = Purge { filter, through, ..Purge::default() };
-            let progress = self.store.purge(&mut purge, slice, intake.now);
-            let again = when_again(&progress, intake.now);
-            if again.is_some() {
-                self.leftovers.push_back(purge);
-                self.next_slice = self.next_slice.into_iter().chain(again).min();
+            purges.push((Purge { filter, through, ..Purge::default() }, slice));
+        }
+        purges.into_iter().for_each(|(purge, slice)| self.begin_purge(purge, slice, intake.now));
+    }
+
+    /// Removes a slice; what is left over goes soon.
+    fn begin_purge(&mut self, mut purge: Purge, slice: usize, now: Timestamp) {
+        let progress = self.store.purge(&mut purge, slice, now);
+        let again = when_again(&progress, now);
+        if again.is_some() {
+            self.leftovers.push_back(purge);
+            self.next_slice = self.next_slice.into_iter().chain(again).min();
+        }
+    }
+
+    /// Removes schedules that end with a message that was stored, where they did not go with it.
+    fn end_schedules(&mut self, intake: &Intake<'_>) {
+        if !self.run.retires() {
+            return;
+        }
+        let mut purges = Vec::new();
+        for entry in self.run.entries() {
+            let retired = entry.draft.special.as_ref().and_then(|special| special.retires.as_ref());
+            if let (Some(subject), Verdict::Stored(seq, _)) = (retired, &entry.verdict)
+                && let Some(through) = seq.checked_sub(1).filter(|&seq| seq > 0)
+            {
+                let filter = Some(Filter::new(self.run.kept(subject)));
+                purges.push(Purge { filter, through, ..Purge::default() });
             }
         }
+        purges.into_iter().for_each(|purge| self.begin_purge(purge, ROLLUP_SLICE, intake.now));
     }
 
     /// Tells each publisher what became of its message, now or when it is released.
@@ -225,6 +262,10 @@ impl StreamCore {
                 continue;
             }
             match &entry.verdict {
+                Verdict::Stored(seq, _) if is_answered && self.rules.allows_counters => {
+                    let payload = self.run.apply(&entry.draft, letter).payload;
+                    self.replies.counted(letter.reply, *seq, payload, out);
+                }
                 Verdict::Stored(seq, _) if is_answered => self.replies.stored(letter.reply, *seq, out),
                 Verdict::Duplicate(seq) if is_answered => self.replies.duplicate(letter.reply, *seq, out),
                 Verdict::Refuse(error) if is_answered => self.replies.refused(letter.reply, error, out),

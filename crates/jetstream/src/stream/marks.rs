@@ -18,6 +18,7 @@ pub(super) enum Key {
     Schedule,
     ScheduleNext,
     Scheduler,
+    ScheduleTimeZone,
     StreamSource,
     BatchId,
     BatchSequence,
@@ -78,7 +79,9 @@ impl<'a> Marks<'a> {
             let blanks = line[colon + 1..].iter().take_while(|&&byte| byte == b' ').count();
             let start = start + PREFIX.len() + colon + 1 + blanks;
             self.values[key as usize] = Value { start: start as u32, len: (end - start) as u32 };
-            self.present |= if start < end { bit } else { 0 };
+            // Compat: a time zone without a name is a wrong one.
+            let counts = start < end || key == Key::ScheduleTimeZone;
+            self.present |= if counts { bit } else { 0 };
         }
     }
 
@@ -133,6 +136,7 @@ fn key(name: &[u8]) -> Option<Key> {
         b"Schedule" => Key::Schedule,
         b"Schedule-Next" => Key::ScheduleNext,
         b"Scheduler" => Key::Scheduler,
+        b"Schedule-Time-Zone" => Key::ScheduleTimeZone,
         b"Stream-Source" => Key::StreamSource,
         b"Batch-Id" => Key::BatchId,
         b"Batch-Sequence" => Key::BatchSequence,

@@ -11,6 +11,7 @@ use super::batch::{
 };
 use super::core::StreamCore;
 use super::effects::Effects;
+use super::lines;
 use super::marks::{Key, Marks};
 use super::rules::Rollup;
 use super::run::{Draft, Verdict};
@@ -102,10 +103,10 @@ impl StreamCore {
             self.rules.check_counts(marks)?;
         } else {
             let mut staged = Staged::new(true);
-            let checked = self.check_member(marks, known, &self.run.apply(draft, letter), &mut staged);
+            let checked = self.check_member(letter, (marks, known), draft, &mut staged, intake);
             match (checked, known) {
                 (Err(ApiError { err_code: DUPLICATE, .. }), Some(seq)) => return Ok(Verdict::Duplicate(seq)),
-                (checked, _) => draft.rollup = checked?,
+                (checked, _) => checked?,
             }
             self.check_last_id(marks)?;
         }
@@ -194,10 +195,9 @@ impl StreamCore {
                 return Err(ApiError::atomic_publish_unsupported_header_batch(EXPECTED_LAST_MSG_ID));
             }
             let known = self.known_stored(&marks, whole);
-            draft.rollup = self.check_member(&marks, known, &self.run.apply(&draft, letter), &mut staged)?;
+            self.check_member(letter, (&marks, known), &mut draft, &mut staged, whole)?;
             if commit.mark_last && at == last {
-                let headers = letter.headers;
-                draft.headers = Some(self.run.keep(|kept| write_mark(headers, kept)));
+                self.mark(letter, &mut draft);
             }
             let size = self.rules.size(&self.run.apply(&draft, letter));
             // They fitted one by one when they came, and must all together.
@@ -206,6 +206,17 @@ impl StreamCore {
             self.run.push(at, draft, Verdict::Store);
         }
         Ok(())
+    }
+
+    /// Gives the last message of a batch the mark of its end.
+    fn mark(&mut self, letter: Letter<'_>, draft: &mut Draft) {
+        let mut headers = std::mem::take(&mut self.text);
+        headers.clear();
+        headers.extend_from_slice(self.run.apply(draft, letter).headers);
+        let (key, value) = Commit::MARK;
+        let write = |kept: &mut Vec<u8>| lines::write_with(&headers, key.as_bytes(), value.as_bytes(), kept);
+        draft.headers = Some(self.run.keep(write));
+        self.text = headers;
     }
 
     /// The sequence of a message whose id is known. Those of its own batch are not stored yet.
@@ -244,14 +255,16 @@ impl StreamCore {
     /// The checks of a message on top of those before it in its batch, in the reference's order. `known` is where it is
     /// stored already.
     fn check_member(
-        &self,
-        marks: &Marks<'_>,
-        known: Option<Seq>,
-        message: &Letter<'_>,
+        &mut self,
+        letter: Letter<'_>,
+        (marks, known): (&Marks<'_>, Option<Seq>),
+        draft: &mut Draft,
         staged: &mut Staged,
-    ) -> Result<Option<Rollup>, ApiError> {
-        self.rules.check_record(message)?;
-        self.rules.check_headers(message)?;
+        intake: &Intake<'_>,
+    ) -> Result<(), ApiError> {
+        let message = self.run.apply(draft, letter);
+        self.rules.check_record(&message)?;
+        self.rules.check_headers(&message)?;
         self.rules.check_before_state(marks, !message.payload.is_empty())?;
         self.rules.check_batch_ttl(marks)?;
         if marks.has(Key::MsgId) {
@@ -262,17 +275,19 @@ impl StreamCore {
         }
         self.rules.check_source(marks)?;
         self.rules.check_counts(marks)?;
-        self.check_expectations(marks, message.subject, staged)?;
-        self.rules.check_schedule(marks, message.subject)?;
-        let rollup = self.rules.check_rollup(marks)?;
-        match rollup {
+        self.count(letter, marks, draft)?;
+        self.check_expectations(marks, self.run.apply(draft, letter).subject, staged)?;
+        self.check_schedule(letter, marks, draft, intake)?;
+        draft.rollup = self.rules.check_rollup(marks)?;
+        self.roll_up_schedule(letter, marks, draft)?;
+        let message = self.run.apply(draft, letter);
+        match draft.rollup {
             Some(Rollup::Subject) => staged.expect_rollup_of(message.subject)?,
             Some(Rollup::All) => staged.expect_rollup_of_all()?,
             None => {}
         }
-        staged.add(message.subject, self.rules.size(message));
-        self.check_limits(message.subject, rollup.is_some(), staged)?;
-        Ok(rollup)
+        staged.add(message.subject, self.rules.size(&message));
+        self.check_limits(message.subject, draft.rollup.is_some(), staged)
     }
 
     fn check_expectations(
@@ -342,11 +357,4 @@ impl StreamCore {
             _ => {}
         }
     }
-}
-
-/// Writes a header block with the mark of a batch's last message.
-fn write_mark(headers: &[u8], out: &mut Vec<u8>) {
-    let (key, value) = Commit::MARK;
-    out.extend_from_slice(headers.strip_suffix(b"\r\n").unwrap_or(b"NATS/1.0\r\n"));
-    out.extend_from_slice(format!("{key}: {value}\r\n\r\n").as_bytes());
 }

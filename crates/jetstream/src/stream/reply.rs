@@ -15,6 +15,8 @@ pub(super) struct Replies {
     /// `,"stream":"S","seq":0}`.
     error_end: Vec<u8>,
     buffer: Vec<u8>,
+    /// What a counter says, in its acknowledgement.
+    total: Vec<u8>,
 }
 
 impl Replies {
@@ -26,7 +28,7 @@ impl Replies {
             prefix.extend(quoted(domain));
         }
         prefix.extend_from_slice(b",\"seq\":");
-        Self { prefix, error_end: error_end(stream), buffer: Vec::new() }
+        Self { prefix, error_end: error_end(stream), buffer: Vec::new(), total: Vec::new() }
     }
 
     /// How every acknowledgement begins, up to the sequence.
@@ -37,6 +39,16 @@ impl Replies {
     /// The message was stored.
     pub(super) fn stored(&mut self, reply: &[u8], seq: Seq, out: &mut Parcel) {
         self.ack(reply, seq, b"}", out);
+    }
+
+    /// The message of a counter was stored, with this payload: an object with the total.
+    pub(super) fn counted(&mut self, reply: &[u8], seq: Seq, payload: &[u8], out: &mut Parcel) {
+        let mut end = std::mem::take(&mut self.total);
+        end.clear();
+        end.push(b',');
+        end.extend_from_slice(payload.strip_prefix(b"{").unwrap_or(b"\"val\":\"\"}"));
+        self.ack(reply, seq, &end, out);
+        self.total = end;
     }
 
     /// The message had been stored before.

@@ -38,9 +38,11 @@ pub(super) struct Rules {
     allows_rollups: bool,
     name: String,
     max_message: Option<usize>,
-    allows_ttl: bool,
-    allows_counters: bool,
-    allows_schedules: bool,
+    pub(super) allows_ttl: bool,
+    pub(super) allows_counters: bool,
+    pub(super) allows_schedules: bool,
+    /// Those that the stream listens to.
+    pub(super) subjects: Vec<String>,
     /// The least time to live, so that delete markers are not missed; in seconds.
     least_ttl: i64,
 }
@@ -69,6 +71,7 @@ impl Rules {
             allows_ttl: config.allow_msg_ttl,
             allows_counters: config.allow_msg_counter,
             allows_schedules: config.allow_msg_schedules,
+            subjects: if config.allow_msg_schedules { config.subjects.clone() } else { Vec::new() },
             least_ttl: if config.max_msgs_per_subject == 1 { 0 } else { marker_ttl },
         }
     }
@@ -157,20 +160,13 @@ impl Rules {
         }
     }
 
-    /// Whether what is said of schedules may be said.
-    pub(super) fn check_schedule(&self, marks: &Marks<'_>, subject: &[u8]) -> Result<(), ApiError> {
-        if marks.has(Key::Schedule) && !self.allows_schedules {
-            return Err(ApiError::MESSAGE_SCHEDULES_DISABLED);
-        }
-        self.check_scheduler(marks, subject)
-    }
-
     /// Only streams say where a message comes from.
     pub(super) fn check_source(&self, marks: &Marks<'_>) -> Result<(), ApiError> {
         if marks.has(Key::StreamSource) { Err(ApiError::MESSAGE_SOURCE_HDR_NOT_ALLOWED) } else { Ok(()) }
     }
 
-    fn check_scheduler(&self, marks: &Marks<'_>, subject: &[u8]) -> Result<(), ApiError> {
+    /// What may be said of the schedule that a message comes from, which is that it ends.
+    pub(super) fn check_scheduler(&self, marks: &Marks<'_>, subject: &[u8]) -> Result<(), ApiError> {
         let scheduler = marks.get(Key::Scheduler);
         match marks.get(Key::ScheduleNext) {
             b"" if scheduler.is_empty() => Ok(()),
@@ -234,7 +230,7 @@ pub(super) enum Rollup {
 
 impl Rollup {
     /// What the header asks for.
-    fn of(marks: &Marks<'_>) -> Result<Option<Self>, ApiError> {
+    pub(super) fn of(marks: &Marks<'_>) -> Result<Option<Self>, ApiError> {
         if !marks.has(Key::Rollup) {
             return Ok(None);
         }
@@ -248,7 +244,7 @@ impl Rollup {
 }
 
 /// Whether a subject can be published to, and is not `subject`.
-fn is_other_literal(other: &[u8], subject: &[u8]) -> bool {
+pub(super) fn is_other_literal(other: &[u8], subject: &[u8]) -> bool {
     other != subject && myelin_subject::is_literal(other)
 }
 

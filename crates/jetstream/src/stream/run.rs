@@ -3,6 +3,7 @@
 //! Nothing here borrows the parcel: an entry names its message by number, and what had to be written anew (a transformed
 //! subject, changed headers) stands in a buffer that is kept.
 
+use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::ops::Range;
 
@@ -14,7 +15,9 @@ use myelin_store::{NewMessage, Seq, Timestamp};
 use super::batch::Place;
 use super::dedupe::Slot;
 use super::rules::Rollup;
+use super::schedules::Again;
 use crate::ApiError;
+use crate::counter::Counter;
 
 /// Buffers beyond this are given back.
 const SPARE_BYTES: usize = 1 << 20;
@@ -30,10 +33,14 @@ pub(super) struct Run {
     drafts: usize,
     unwanted: usize,
     rollups: usize,
+    /// Messages that end a schedule.
+    retiring: usize,
     /// What was said of batches between the messages.
     asides: Parcel,
     /// Which subjects the drafts may have, once somebody has asked.
     subjects: Option<Box<Subjects>>,
+    /// What counters among the drafts say, by subject.
+    counters: HashMap<Box<[u8]>, Counter, FixedState>,
     /// Where messages of fast batches belong.
     places: Vec<Place>,
     /// Sequence and time of each draft, where these are not the stream's to choose.
@@ -76,6 +83,22 @@ pub(super) struct Draft {
     pub(super) rollup: Option<Rollup>,
     /// Of a message of a fast batch.
     pub(super) place: Option<usize>,
+    /// Perf: few messages have any of this, and all would carry it.
+    pub(super) special: Option<Box<Special>>,
+}
+
+/// What counters and schedules need.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Special {
+    pub(super) payload: Option<Range<usize>>,
+    /// A message that goes with this one's arrival; 0 for none.
+    pub(super) ends: Seq,
+    /// When it is due, if it is a schedule.
+    pub(super) due: Option<Timestamp>,
+    /// Of a message that a schedule wants stored.
+    pub(super) again: Option<Again>,
+    /// The subject whose schedule ends with it.
+    pub(super) retires: Option<Range<usize>>,
 }
 
 /// When a message ends by its own header.
@@ -104,7 +127,8 @@ impl Subjects {
 impl Run {
     /// `seed`, for hashes, should be hard to guess.
     pub(super) fn new(seed: u64) -> Self {
-        Self { hasher: FixedState::with_seed(seed), ..Self::default() }
+        let hasher = FixedState::with_seed(seed);
+        Self { hasher: hasher.clone(), counters: HashMap::with_hasher(hasher), ..Self::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -125,6 +149,21 @@ impl Run {
         self.rollups > 0
     }
 
+    /// Whether messages wait that end a schedule.
+    pub(super) fn retires(&self) -> bool {
+        self.retiring > 0
+    }
+
+    /// Whether the last draft of a subject is a schedule; `None` if there is no draft of it.
+    pub(super) fn last_is_schedule(&self, subject: &[u8], parcel: &Parcel) -> Option<bool> {
+        let is_of = |entry: &&Entry| {
+            let letter = parcel.get(entry.letter).filter(|_| entry.verdict == Verdict::Store);
+            letter.is_some_and(|letter| self.apply(&entry.draft, letter).subject == subject)
+        };
+        let last = self.entries.iter().rev().find(is_of)?;
+        Some(last.draft.special.as_ref().is_some_and(|special| special.due.is_some()))
+    }
+
     pub(super) fn drafts(&self) -> usize {
         self.drafts
     }
@@ -141,6 +180,7 @@ impl Run {
         self.drafts += usize::from(verdict == Verdict::Store);
         self.unwanted += usize::from(verdict == Verdict::Store && draft.is_unwanted);
         self.rollups += usize::from(draft.rollup.is_some());
+        self.retiring += usize::from(draft.special.as_ref().is_some_and(|special| special.retires.is_some()));
         self.entries.push(Entry { letter, draft, verdict });
     }
 
@@ -200,6 +240,15 @@ impl Run {
         self.drafts > 0 && self.subjects.as_deref().is_none_or(is_noted)
     }
 
+    /// What the drafts make of a counter.
+    pub(super) fn counter(&self, subject: &[u8]) -> Option<&Counter> {
+        self.counters.get(subject)
+    }
+
+    pub(super) fn note_counter(&mut self, subject: &[u8], counter: Counter) {
+        self.counters.insert(subject.into(), counter);
+    }
+
     /// Keeps bytes that are not in the parcel.
     pub(super) fn keep(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
         let start = self.scratch.len();
@@ -216,6 +265,7 @@ impl Run {
         Letter {
             subject: draft.subject.as_ref().map_or(letter.subject, |range| self.kept(range)),
             headers: draft.headers.as_ref().map_or(letter.headers, |range| self.kept(range)),
+            payload: draft.payload().map_or(letter.payload, |range| self.kept(range)),
             ..letter
         }
     }
@@ -240,6 +290,7 @@ impl Run {
                 headers,
                 payload,
                 is_rollup: draft.rollup.is_some(),
+                ends: draft.special.as_ref().map_or(0, |special| special.ends),
             }
         })
     }
@@ -263,19 +314,34 @@ impl Run {
         self.places.clear();
         self.stamps.clear();
         self.subjects.iter_mut().for_each(|subjects| **subjects = Subjects::default());
+        if !self.counters.is_empty() {
+            self.counters.clear();
+        }
         self.drafts = 0;
         self.unwanted = 0;
         self.rollups = 0;
+        self.retiring = 0;
         self.bytes = 0;
     }
 
     /// Forgets what was kept, with the parcel.
     pub(super) fn end(&mut self) {
         self.subjects = None;
+        self.counters.shrink_to(SPARE_MESSAGES);
         self.entries.shrink_to(SPARE_MESSAGES);
         self.places.shrink_to(SPARE_MESSAGES);
         self.scratch.clear();
         self.scratch.shrink_to(SPARE_BYTES);
+    }
+}
+
+impl Draft {
+    pub(super) fn special(&mut self) -> &mut Special {
+        self.special.get_or_insert_default()
+    }
+
+    fn payload(&self) -> Option<&Range<usize>> {
+        self.special.as_ref()?.payload.as_ref()
     }
 }
 

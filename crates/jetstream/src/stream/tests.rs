@@ -2,6 +2,7 @@
 
 mod batches;
 mod copies;
+mod counters;
 mod headers;
 mod interest;
 mod limits;
@@ -9,6 +10,7 @@ mod publish;
 pub(super) mod release;
 mod republish;
 mod runs;
+mod schedules;
 mod settled;
 mod upkeep;
 

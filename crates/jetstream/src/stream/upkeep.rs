@@ -38,7 +38,8 @@ impl StreamCore {
         let ids = self.ids.next_end().map(|end| end.saturating_add(IDS_REST));
         let (atomic, fast) = (self.batches.atomic.next_due(), self.batches.fast.next_due());
         let settled = self.settled.next_due();
-        let all = [self.next_expiry, self.next_slice, self.next_job, settled, ids, atomic, fast];
+        let schedules = self.next_schedule();
+        let all = [self.next_expiry, self.next_slice, self.next_job, settled, ids, atomic, fast, schedules];
         all.into_iter().flatten().min()
     }
 
@@ -65,6 +66,7 @@ impl StreamCore {
             self.work_on(now);
         }
         self.tend_settled(now);
+        self.tend_schedules(now, effects);
         // Whoever calls this asks for a job next.
         self.next_job.take_if(|at| *at <= now);
         self.charge();
@@ -174,7 +176,12 @@ impl StreamCore {
         self.republish = Republish::new(&config, self.settings.seed);
         self.ids.set_window(config.duplicate_window);
         self.batches.update(&config);
+        let had_schedules = self.config.allow_msg_schedules;
         let was = std::mem::replace(&mut self.config, config).retention;
+        if self.config.allow_msg_schedules && !had_schedules {
+            // A stream that was a mirror may have some.
+            self.load_schedules();
+        }
         if self.config.retention != was {
             self.begin_round(now);
         }
@@ -219,6 +226,7 @@ impl StreamCore {
         self.last_msg_id.clear();
         self.remember(now);
         self.charge();
+        self.load_schedules();
         self.settle_anew(now);
         (self.next_expiry, self.next_slice) = (Some(now), Some(now));
         Ok(report)

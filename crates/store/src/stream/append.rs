@@ -55,6 +55,9 @@ pub struct NewMessage<'a> {
     /// Whether messages before it on this subject go when it is stored, so that it may exceed a limit per subject
     /// that refuses.
     pub is_rollup: bool,
+    /// An earlier message that goes with this one's arrival, in the same batch: after a crash both have happened, or
+    /// neither. 0 for none; one that is not there is passed over.
+    pub ends: Seq,
 }
 
 /// Whether limits may refuse a message.
@@ -303,7 +306,7 @@ struct Entering<'a> {
     admission: Admission,
     first_before: Seq,
     allowance: Allowance,
-    /// Sequences evicted because of limits per subject.
+    /// Sequences that went one by one: because of limits per subject, or because a message ended them.
     deleted: &'a mut Vec<Seq>,
     /// All that were evicted, at the end.
     gone: &'a mut Vec<RangeInclusive<Seq>>,
@@ -352,6 +355,9 @@ impl Entering<'_> {
             size,
         });
         self.allowance.add(size);
+        if (1..seq).contains(&message.ends) && self.catalog.remove(message.ends)?.messages > 0 {
+            self.deleted.push(message.ends);
+        }
         self.evict_of_subject(&appended)?;
         if self.limits.discard == Discard::Old {
             self.evict_oldest(size)?;

@@ -19,6 +19,7 @@ mod find;
 mod home;
 mod jobs;
 mod lookup;
+mod own;
 mod place;
 mod reader;
 mod reclaim;

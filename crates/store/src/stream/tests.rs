@@ -268,3 +268,36 @@ fn memory_of_removed_messages_comes_back() {
     stream.purge(&mut Purge::default(), 10, 1).unwrap();
     assert!(held(&stream) < 5000);
 }
+
+#[test]
+fn a_message_may_end_another_with_its_arrival() {
+    everywhere(StreamConfig::default(), |stream| {
+        for n in 1..=5 {
+            put(stream, "a", "x", n).unwrap();
+        }
+        let ending = |ends, timestamp| NewMessage { subject: b"b", ends, timestamp, ..NewMessage::default() };
+        let mut outcomes = Vec::new();
+        // The first one, one in the middle, one that is gone, one that never was, and one of the same batch.
+        let messages = [ending(1, 6), ending(3, 7), ending(3, 8), ending(99, 9), ending(9, 10)];
+        stream.append(&messages, Admission::Check, 10, &mut outcomes).unwrap();
+        assert_eq!(outcomes, [Ok(6), Ok(7), Ok(8), Ok(9), Ok(10)]);
+        assert_eq!(sequences(stream), [2, 4, 5, 6, 7, 8, 10]);
+        let gone: Vec<Seq> = stream.evicted().iter().cloned().flatten().collect();
+        assert_eq!(gone, [1, 3, 9]);
+    });
+}
+
+#[test]
+fn the_writer_reads_what_is_not_released() {
+    let bench = Bench::new();
+    let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+    let mut stream = bench.create(config);
+    put(&mut stream, "a", "one", 1).unwrap();
+    put(&mut stream, "a", "two", 2).unwrap();
+    let mut buffer = Vec::new();
+    assert_eq!(stream.reader().get(2, Wait::Allowed, &mut buffer).unwrap(), None);
+    assert_eq!(stream.read_last(b"a", &mut buffer).unwrap().unwrap().payload, b"two");
+    assert_eq!(stream.read(1, &mut buffer).unwrap().unwrap().payload, b"one");
+    assert!(stream.read(3, &mut buffer).unwrap().is_none());
+    assert!(stream.read_last(b"b", &mut buffer).unwrap().is_none());
+}

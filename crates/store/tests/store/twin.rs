@@ -138,7 +138,7 @@ impl Twin {
             self.admit(&kept, message.is_rollup)?;
         }
         self.skip(message.seq.saturating_sub(1));
-        Ok(self.store(kept))
+        Ok(self.store(kept, message.ends))
     }
 
     /// Whether a stream that discards new messages takes this one.
@@ -162,10 +162,14 @@ impl Twin {
         Ok(())
     }
 
-    fn store(&mut self, kept: Kept) -> Seq {
+    /// Message `ends` goes with it.
+    fn store(&mut self, kept: Kept, ends: Seq) -> Seq {
         self.last_seq += 1;
         let subject = kept.subject.clone();
         self.messages.insert(self.last_seq, kept);
+        if ends < self.last_seq {
+            self.messages.remove(&ends);
+        }
         self.evict_of(&subject);
         if self.limits.discard == Discard::Old {
             self.evict_oldest();

@@ -14,7 +14,6 @@ impl Call<'_> {
         let stream = match config::create(request, name, &**self.account, &limits)? {
             Created::Same => self.find(name)?,
             Created::New(config) => {
-                check_features(&config)?;
                 let created = self.account.create(self.jetstream, *config, self.jetstream.host.now())?;
                 self.advise(name, Action::Create);
                 created
@@ -27,7 +26,6 @@ impl Call<'_> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = self.account.all_limits(self.jetstream);
         let config = config::update(request, name, &**self.account, &limits)?;
-        check_features(&config)?;
         let stream = self.find(name)?;
         stream.consumers().check_limits(&stream.config().consumer_limits, &config.consumer_limits)?;
         self.account.update(self.jetstream, &stream, config)?;
@@ -45,17 +43,5 @@ impl Call<'_> {
         self.account.delete(self.jetstream, &stream, &mut self.out)?;
         self.advise(name, Action::Delete);
         Ok(StreamDelete { success: true })
-    }
-}
-
-/// Refuses what a stream could not keep its word about: a mirror that never gets a message is worse than none.
-fn check_features(config: &StreamConfig) -> Result<(), ApiError> {
-    let features =
-        [(config.allow_msg_counter, "message counters"), (config.allow_msg_schedules, "message schedules")];
-    match features.iter().find(|(is_wanted, _)| *is_wanted) {
-        Some((_, what)) => Err(ApiError::stream_invalid_config(format_args!(
-            "{what} are not part of this version of Myelin"
-        ))),
-        None => Ok(()),
     }
 }

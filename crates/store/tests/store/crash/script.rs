@@ -256,6 +256,7 @@ impl Run<'_> {
                     timestamp: now,
                     expires: *expires,
                     subject: subject.as_bytes(),
+                    ends: subject.strip_prefix("ends.").map_or(0, |seq| seq.parse().expect("a sequence")),
                     payload,
                     ..NewMessage::default()
                 })
@@ -380,7 +381,7 @@ impl Run<'_> {
         self.append("plain", &[("a.1", 200), ("b.2", 300)]);
         self.create("limited")?;
         self.append("limited", &[("k.1", 20), ("k.2", 20), ("k.1", 30), ("k.1", 40)]);
-        self.append("plain", &[("a.3", 250), ("a.3", 90)]);
+        self.append("plain", &[("a.3", 250), ("ends.4", 90), ("ends.1", 20)]);
         self.remove("plain", &[2, 6]);
         self.round()?;
         self.append("limited", &[("k.3", 100), ("k.4", 100), ("k.2", 20), ("short.k", 20), ("k.5", 200)]);

@@ -40,12 +40,13 @@ pub(crate) struct Sent {
     pub(crate) lifetime: Option<Timestamp>,
     pub(crate) is_rollup: bool,
     pub(crate) seq: Seq,
+    pub(crate) ends: Seq,
 }
 
 /// Short: a story has hundreds of them.
 impl fmt::Debug for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { subject, headers, payload, lifetime, is_rollup, seq } = self;
+        let Self { subject, headers, payload, lifetime, is_rollup, seq, ends } = self;
         write!(f, "#{subject} {headers}+{payload}")?;
         match lifetime {
             Some(Timestamp::MAX) => f.write_str(" never")?,
@@ -54,6 +55,9 @@ impl fmt::Debug for Sent {
         }
         if *seq > 0 {
             write!(f, " as {seq}")?;
+        }
+        if *ends > 0 {
+            write!(f, " ends {ends}")?;
         }
         if *is_rollup { f.write_str(" rollup") } else { Ok(()) }
     }
@@ -157,6 +161,7 @@ impl Sent {
             lifetime,
             is_rollup: rng.below(6) == 0,
             seq: maybe(rng, 15, |rng| twin.last_seq + rng.below(3)).unwrap_or(0),
+            ends: maybe(rng, 10, |rng| near(rng, twin)).unwrap_or(0),
         }
     }
 }

@@ -413,6 +413,7 @@ impl Bytes {
             headers: &self.headers,
             payload: &self.payload,
             is_rollup: sent.is_rollup,
+            ends: sent.ends,
         }
     }
 }

@@ -1,0 +1,111 @@
+//! Messages of counters on their way into the log: each gets the total of its subject as its payload.
+//!
+//! What the total was is read from the last message of the subject, or known from the run; so messages of one parcel are one
+//! append, however many are for the same counter.
+
+use myelin_broker::Letter;
+use myelin_store::Discard;
+
+use super::core::StreamCore;
+use super::lines;
+use super::marks::{Key, Marks};
+use super::run::Draft;
+use crate::ApiError;
+use crate::counter::{self, Broken, Counter, Decimal};
+
+/// Where a message of another stream comes from.
+struct Origin {
+    stream: String,
+    /// Its subject there; nothing where that is the one here.
+    subject: Option<String>,
+}
+
+impl StreamCore {
+    /// Gives a message that is to be stored in a stream of counters what it has to say. In other streams it stays as it is.
+    ///
+    /// A message that says that it comes from another stream brings that one's total: what counts is by how much it has
+    /// changed.
+    pub(super) fn count(
+        &mut self,
+        letter: Letter<'_>,
+        marks: &Marks<'_>,
+        draft: &mut Draft,
+    ) -> Result<(), ApiError> {
+        if !self.rules.allows_counters {
+            return Ok(());
+        }
+        let increment = Decimal::parse(marks.get(Key::Increment)).ok_or(ApiError::MESSAGE_INCR_INVALID)?;
+        let subject = self.run.apply(draft, letter).subject.to_vec();
+        let mut counter = self.counter(&subject)?;
+        let headers = self.run.apply(draft, letter).headers;
+        let mut changed: Option<Vec<u8>> = None;
+        if let Some(Origin { stream, subject: other }) = Origin::of(marks) {
+            let other = other.unwrap_or_else(|| String::from_utf8_lossy(&subject).into_owned());
+            let increment = counter.add_sourced(&stream, &other, letter.payload)?;
+            changed = Some(rewritten(headers, counter::INCREMENT, increment.to_string().as_bytes()));
+        } else {
+            counter.add(&increment);
+        }
+        if let Some(sources) = counter.sources() {
+            changed = Some(rewritten(changed.as_deref().unwrap_or(headers), counter::SOURCES, &sources));
+        }
+        if let Some(headers) = changed {
+            draft.headers = Some(self.run.keep(|kept| kept.extend_from_slice(&headers)));
+        }
+        draft.special().payload = Some(self.run.keep(|kept| counter.write_payload(kept)));
+        let message = self.run.apply(draft, letter);
+        self.rules.check_size(&message)?;
+        self.rules.check_headers(&message)?;
+        self.run.note_counter(&subject, counter);
+        Ok(())
+    }
+
+    /// What the last message of a subject says, stored or in the run.
+    fn counter(&self, subject: &[u8]) -> Result<Counter, ApiError> {
+        if let Some(counter) = self.run.counter(subject) {
+            return Ok(counter.clone());
+        }
+        let mut buffer = Vec::new();
+        // A counter that cannot be read must not begin anew.
+        match self.store.read_last(subject, &mut buffer).map_err(ApiError::stream_store_failed)? {
+            Some(last) => Ok(Counter::read(last.headers, last.payload)?),
+            None => Ok(Counter::default()),
+        }
+    }
+
+    /// Whether storing the run may take the last message of some counter away, which then begins anew.
+    pub(super) fn may_evict_counters(&self) -> bool {
+        let limits = &self.rules.limits;
+        if limits.discard != Discard::Old || (limits.messages.is_none() && limits.bytes.is_none()) {
+            return false;
+        }
+        let totals = self.store.state().totals;
+        let messages = totals.messages + self.run.drafts() as u64;
+        limits.messages.is_some_and(|max| messages >= max)
+            || limits.bytes.is_some_and(|max| totals.bytes + self.run.bytes >= max)
+    }
+}
+
+impl From<Broken> for ApiError {
+    fn from(_: Broken) -> Self {
+        Self::MESSAGE_COUNTER_BROKEN
+    }
+}
+
+impl Origin {
+    /// Only streams say where a message comes from: what clients say of it was refused before.
+    fn of(marks: &Marks<'_>) -> Option<Self> {
+        if !marks.has(Key::StreamSource) {
+            return None;
+        }
+        let text = String::from_utf8_lossy(marks.get(Key::StreamSource));
+        let mut words = text.split(' ').map(str::to_owned);
+        Some(Self { stream: words.next().unwrap_or_default(), subject: words.nth(3) })
+    }
+}
+
+fn rewritten(headers: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(headers.len() + key.len() + value.len() + 8);
+    lines::write_set(headers, key, value, &mut out);
+    out
+}

@@ -1,0 +1,145 @@
+//! What is checked when a schedule comes, or a message that ends one.
+
+use myelin_broker::{Letter, Parcel};
+
+use super::super::admit::Intake;
+use super::super::core::StreamCore;
+use super::super::lines;
+use super::super::marks::{Key, Marks};
+use super::super::rules::{Rollup, Rules, is_other_literal};
+use super::super::run::Draft;
+use super::super::ttl;
+use super::{PATTERN, ROLLUP, SOURCE, TARGET, TTL, schedule_of, value};
+use crate::ApiError;
+use crate::schedule::Schedule;
+
+impl Rules {
+    /// What a message says of a schedule, and whether it may. `None` if it is none.
+    pub(in crate::stream) fn check_schedule(
+        &self,
+        marks: &Marks<'_>,
+        message: &Letter<'_>,
+    ) -> Result<Option<Schedule>, ApiError> {
+        // Compat: a zone is looked at even without a pattern.
+        if !marks.has_any(&[Key::Schedule, Key::ScheduleTimeZone]) {
+            return Ok(None);
+        }
+        let disabled = ApiError::MESSAGE_SCHEDULES_DISABLED;
+        let read = schedule_of(message.headers);
+        let schedule = if self.allows_schedules { read? } else { read.map_err(|_| disabled.clone())? };
+        let Some(schedule) = schedule else { return Ok(None) };
+        if !self.allows_schedules {
+            return Err(disabled);
+        }
+        self.check_schedule_parts(message)?;
+        match marks.get(Key::Rollup) {
+            b"" => {}
+            word if word.eq_ignore_ascii_case(b"sub") => {}
+            _ => return Err(ApiError::MESSAGE_SCHEDULES_ROLLUP_INVALID),
+        }
+        Ok(Some(schedule))
+    }
+
+    fn check_schedule_parts(&self, message: &Letter<'_>) -> Result<(), ApiError> {
+        let get = |key| value(message.headers, key);
+        let ttl = get(TTL);
+        ttl::parse(ttl).map_err(|_| ApiError::MESSAGE_SCHEDULES_TTL_INVALID)?;
+        if !matches!(get(ROLLUP), b"" | b"sub") {
+            return Err(ApiError::MESSAGE_SCHEDULES_ROLLUP_INVALID);
+        }
+        if !ttl.is_empty() && !self.allows_ttl {
+            return Err(ApiError::MESSAGE_TTL_DISABLED);
+        }
+        let (target, source) = (get(TARGET), get(SOURCE));
+        if !is_other_literal(target, message.subject) {
+            return Err(ApiError::MESSAGE_SCHEDULES_TARGET_INVALID);
+        }
+        let is_source = source != target && is_other_literal(source, message.subject);
+        if !source.is_empty() && !is_source {
+            return Err(ApiError::MESSAGE_SCHEDULES_SOURCE_INVALID);
+        }
+        let is_ours =
+            |subject| self.subjects.iter().any(|ours| myelin_subject::overlaps(ours.as_bytes(), subject));
+        if !is_ours(target) {
+            return Err(ApiError::MESSAGE_SCHEDULES_TARGET_INVALID);
+        }
+        if !source.is_empty() && !is_ours(source) {
+            return Err(ApiError::MESSAGE_SCHEDULES_SOURCE_INVALID);
+        }
+        Ok(())
+    }
+}
+
+impl StreamCore {
+    /// Looks at what a message says of schedules; a schedule takes the place of older messages of its subject.
+    pub(in crate::stream) fn check_schedule(
+        &mut self,
+        letter: Letter<'_>,
+        marks: &Marks<'_>,
+        draft: &mut Draft,
+        intake: &Intake<'_>,
+    ) -> Result<(), ApiError> {
+        const KEYS: [Key; 4] = [Key::Schedule, Key::ScheduleTimeZone, Key::ScheduleNext, Key::Scheduler];
+        if !marks.has_any(&KEYS) {
+            return Ok(());
+        }
+        let message = self.run.apply(draft, letter);
+        if let Some(schedule) = self.rules.check_schedule(marks, &message)? {
+            let time = self.time_of_next(intake.now);
+            let due = schedule.next(time, time).ok_or(ApiError::MESSAGE_SCHEDULES_PATTERN_INVALID)?;
+            draft.special().due = Some(due);
+        }
+        self.rules.check_scheduler(marks, self.run.apply(draft, letter).subject)?;
+        self.check_retirement(marks, draft, intake.parcel)
+    }
+
+    /// Makes a rollup of a schedule, and says so in its headers.
+    pub(in crate::stream) fn roll_up_schedule(
+        &mut self,
+        letter: Letter<'_>,
+        marks: &Marks<'_>,
+        draft: &mut Draft,
+    ) -> Result<(), ApiError> {
+        if draft.special.as_ref().is_none_or(|special| special.due.is_none()) || marks.has(Key::Rollup) {
+            return Ok(());
+        }
+        draft.rollup = self.rules.check_rollup_of_subject()?;
+        let headers = self.run.apply(draft, letter).headers.to_vec();
+        let write = |kept: &mut Vec<u8>| lines::write_with(&headers, b"Nats-Rollup", b"sub", kept);
+        draft.headers = Some(self.run.keep(write));
+        Ok(())
+    }
+
+    /// A message may end a schedule: that is what the subject must have, or nothing.
+    fn check_retirement(
+        &mut self,
+        marks: &Marks<'_>,
+        draft: &mut Draft,
+        parcel: &Parcel,
+    ) -> Result<(), ApiError> {
+        if !marks.has(Key::ScheduleNext) {
+            return Ok(());
+        }
+        let scheduler = marks.get(Key::Scheduler);
+        let invalid = ApiError::MESSAGE_SCHEDULES_SCHEDULER_INVALID;
+        let is_schedule = if let Some(in_run) = self.run.last_is_schedule(scheduler, parcel) {
+            in_run
+        } else {
+            let mut buffer = Vec::new();
+            let last = self.store.read_last(scheduler, &mut buffer);
+            // Compat: what cannot be read is none.
+            last.ok().flatten().is_none_or(|last| !value(last.headers, PATTERN).is_empty())
+        };
+        if !is_schedule {
+            return Err(invalid);
+        }
+        draft.special().retires = Some(self.run.keep(|kept| kept.extend_from_slice(scheduler)));
+        Ok(())
+    }
+}
+
+impl Rules {
+    fn check_rollup_of_subject(&self) -> Result<Option<Rollup>, ApiError> {
+        self.check_rollup(&Marks::scan(b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"))
+    }
+}

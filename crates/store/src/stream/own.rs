@@ -1,0 +1,46 @@
+//! What the writer reads of its own stream: released or not, since what it decides next follows what it appended last.
+//!
+//! Reads wait for the device where a message is not at hand: what is read here was mostly written a moment ago.
+
+use crate::Seq;
+use crate::record::Message;
+
+use super::errors::ReadError;
+use super::reader::{Wait, fetch};
+use super::{Stream, lookup};
+
+impl Stream {
+    /// Whether there is a message with this sequence.
+    #[must_use]
+    pub fn has(&self, seq: Seq) -> bool {
+        self.shared.catalog().contains(seq)
+    }
+
+    /// The message with this sequence, if it is there.
+    ///
+    /// # Errors
+    /// The message is in the stream and cannot be read.
+    pub fn read<'b>(&self, seq: Seq, buffer: &'b mut Vec<u8>) -> Result<Option<Message<'b>>, ReadError> {
+        let Some(located) = self.shared.catalog().locate(seq)? else { return Ok(None) };
+        fetch(&self.shared, &located, seq, Wait::Allowed, buffer).map(Some)
+    }
+
+    /// The last message of a literal subject.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    pub fn read_last<'b>(
+        &self,
+        subject: &[u8],
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Option<Message<'b>>, ReadError> {
+        let catalog = self.shared.catalog();
+        let Some(id) = catalog.index.find(subject) else { return Ok(None) };
+        let last = lookup::last_of(&catalog, id)?;
+        drop(catalog);
+        match last {
+            Some(seq) => self.read(seq, buffer),
+            None => Ok(None),
+        }
+    }
+}
