@@ -18,6 +18,7 @@ pub mod journal;
 pub mod keys;
 pub mod manifest;
 pub mod meta;
+pub mod nats;
 pub mod pack;
 pub mod ranges;
 pub mod record;
@@ -44,7 +45,7 @@ pub use record::Message;
 pub use recovery::{Notice, OpenError, StreamReport};
 pub use store::{FoundStream, Store, StoreOptions, StoreReport};
 pub use stream::{
-    Admission, Cursor, Expired, Filter, Found, MAX_SEQ, Marker, Markers, NewMessage, OnRelease, Outcome,
+    Admission, Cursor, Expired, Filter, Found, LARGEST_GAP, MAX_SEQ, Marker, Markers, NewMessage, OnRelease, Outcome,
     Progress, Purge, ReadError, Reader, Refusal, Release, Removals, Removed, StoreError, Stream, StreamState,
     Ticket, Usage, Wait,
 };

@@ -1,6 +1,7 @@
 //! JetStream as a whole: the store, the accounts that may use it, and the streams that are open.
 
 mod account;
+mod backup;
 mod calls;
 mod consumers;
 mod direct;

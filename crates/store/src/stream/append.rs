@@ -21,6 +21,8 @@ use super::{Active, Stream, lookup};
 
 /// Sequences that one segment may span; beyond, a new one begins.
 pub(super) const SEGMENT_SPAN: u64 = 1 << 31;
+/// Sequences that one message may pass over. More need a call of [`Stream::skip`], which begins a segment where it must.
+pub const LARGEST_GAP: u64 = 1 << 20;
 /// How far the synced part must have grown since the log last said so.
 const DURABLE_STEP: u64 = 64 << 10;
 /// How many messages a batch evicts beyond as many as it has: what limits that were made tighter leave over goes little by
@@ -30,6 +32,8 @@ const SURPLUS: u64 = 64;
 const SPARE_BYTES: usize = 1 << 20;
 /// Messages whose subjects are brought near together.
 const WARM: usize = 32;
+/// Bytes of the entry that passes over sequences, at most.
+const GAP_ROOM: u64 = 64;
 /// Subjects from which on that is worth it.
 const MANY_SUBJECTS: usize = 4096;
 
@@ -61,6 +65,8 @@ pub enum Admission {
     Check,
     /// It was admitted elsewhere (by a leader): store it, evict what must go.
     Granted,
+    /// It comes from a backup: as `Granted`, and its sequence may lie ahead. Those before it are used, and hold nothing.
+    Restored,
 }
 
 /// What happened to each message of a batch: its sequence, or why it was not taken.
@@ -91,7 +97,8 @@ impl Stream {
         if messages.is_empty() {
             return Ok(());
         }
-        self.make_room(room_for(messages, &self.config.limits), now)?;
+        let gaps = if admission == Admission::Restored { messages.len() as u64 * GAP_ROOM } else { 0 };
+        self.make_room(room_for(messages, &self.config.limits) + gaps, now)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let result = self.encode(messages, admission, now, &mut buffer, outcomes);
@@ -322,6 +329,15 @@ impl Entering<'_> {
         {
             return Ok(Err(refusal));
         }
+        if self.admission == Admission::Restored && message.seq > self.catalog.next_seq() {
+            let last = message.seq - 1;
+            batch.control(&Control::Skip { last }, message.timestamp);
+            self.catalog.skip(last);
+            // What a stream without messages has passed over is no eviction, and the entry says it.
+            if self.catalog.totals.messages == 0 {
+                self.first_before = self.catalog.totals.first_seq;
+            }
+        }
         let seq = self.catalog.next_seq();
         let offset = batch.message(&record::Message {
             seq,
@@ -358,7 +374,11 @@ impl Entering<'_> {
             return Err(Refusal::NoSubject);
         }
         let last = self.catalog.totals.last_seq;
-        if message.seq != 0 && message.seq != last + 1 {
+        let is_next = match self.admission {
+            Admission::Restored => message.seq > last && message.seq - last <= LARGEST_GAP,
+            _ => message.seq == last + 1,
+        };
+        if message.seq != 0 && !is_next {
             return Err(Refusal::WrongSequence { last });
         }
         Ok(())

@@ -49,7 +49,7 @@ use crate::record::Control;
 use crate::segment::Totals;
 use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
-pub use append::{Admission, NewMessage, Outcome};
+pub use append::{Admission, LARGEST_GAP, NewMessage, Outcome};
 pub use catalog::Removed;
 pub use cursor::Cursor;
 pub use errors::{ReadError, Refusal, StoreError};
