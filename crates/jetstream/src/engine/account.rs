@@ -312,7 +312,7 @@ impl AccountStreams {
     ) -> Result<Arc<LiveStream>, (Filling, Fault)> {
         // Another may have been made while this one was filled.
         let limits = self.all_limits(jetstream);
-        if let Err(error) = config::join(&filled.config, self, &limits) {
+        if let Err(error) = config::join(&filled.config, &**self, &limits) {
             return Err((filled.undo(), error.into()));
         }
         let listener = Arc::default();

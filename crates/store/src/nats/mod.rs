@@ -5,4 +5,12 @@
 //! before anything is believed. Nothing here writes to a directory of nats-server, nor opens a file of it for writing.
 
 pub mod archive;
+pub mod block;
+pub mod consumer;
 pub mod frames;
+pub mod hash;
+pub mod index;
+pub mod keys;
+pub mod tar;
+
+mod bytes;

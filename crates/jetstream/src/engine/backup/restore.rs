@@ -189,7 +189,8 @@ impl Restore {
         let progress = if work.is_whole {
             Ok(Progress::Whole)
         } else {
-            work.intake.work(&mut work.seat, SLICE, work.seat.now)
+            let now = work.seat.now;
+            work.intake.work(&mut work.seat, SLICE, now)
         };
         let progress = progress.and_then(|progress| {
             work.seat.keep_pace()?;
