@@ -9,6 +9,8 @@
 mod acknowledgement;
 mod api_json;
 mod batch;
+mod store_import;
+mod backup_archive;
 mod certificate_names;
 mod client_parser;
 mod configuration;
@@ -43,6 +45,8 @@ mod websocket_upgrade;
 pub use acknowledgement::acknowledgement;
 pub use api_json::api_json;
 pub use batch::batch;
+pub use store_import::store_import;
+pub use backup_archive::backup_archive;
 pub use certificate_names::certificate_names;
 pub use client_parser::client_parser;
 pub use configuration::configuration;

@@ -22,6 +22,9 @@ const BATCH: usize = 2048;
 /// Their bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// Messages that are looked at in one step when the first of them go.
+const TRIM: usize = 1 << 16;
+
 /// A message with the sequence and time that it had.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept<'a> {
@@ -137,6 +140,11 @@ impl Filling {
         &self.config
     }
 
+    /// When it was made, where another server has.
+    pub fn set_created(&mut self, created: Timestamp) {
+        self.created = created;
+    }
+
     /// The last sequence that was used.
     #[must_use]
     pub fn last(&self) -> Seq {
@@ -216,6 +224,29 @@ impl Filling {
         self.flush(now)?;
         self.stream.skip(last, now).map_err(words)?;
         self.last = self.last.max(last);
+        Ok(())
+    }
+
+    /// Deletes messages that it has.
+    ///
+    /// # Errors
+    /// The store takes no more.
+    pub fn delete(&mut self, seqs: &[Seq], now: Timestamp) -> Result<(), String> {
+        if seqs.is_empty() {
+            return Ok(());
+        }
+        self.flush(now)?;
+        self.stream.delete_all(seqs, now).map(drop).map_err(words)
+    }
+
+    /// Removes all before `first`.
+    ///
+    /// # Errors
+    /// The store takes no more.
+    pub fn trim(&mut self, first: Seq, now: Timestamp) -> Result<(), String> {
+        self.flush(now)?;
+        while first > 0 && self.stream.compact(first, TRIM, now).map_err(words)?.more {}
+        self.last = self.last.max(self.stream.state().totals.last_seq);
         Ok(())
     }
 

@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 pub use account::AccountStreams;
+pub(crate) use calls::check_features;
 use consumers::LogListener;
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;

@@ -7,6 +7,7 @@
 pub mod archive;
 pub mod block;
 pub mod consumer;
+pub mod directory;
 pub mod frames;
 pub mod hash;
 pub mod index;

@@ -79,7 +79,7 @@ impl Call<'_> {
         }
         let limits = self.account.all_limits(self.jetstream);
         let config = config::restore(&request.config, &**self.account, &limits)?;
-        super::streams::check_features(&config)?;
+        super::check_features(&config)?;
         let errand = self.errand(name);
         let wanted =
             Wanted { jetstream: Arc::clone(self.jetstream), account: Arc::clone(self.account), config };

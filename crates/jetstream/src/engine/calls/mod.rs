@@ -17,6 +17,8 @@ use crate::advisory::{self, Action, Advisory, ClientInfo, Stamp};
 use crate::api::response::{Answer, granted, refused};
 use crate::config::API_LEVEL;
 use crate::error::ApiError;
+pub(crate) use streams::check_features;
+
 use cluster::{CancelMove, EvacuatePeer, LeaderStepDown, RemovePeer};
 use myelin_broker::{Conn, Letter, Parcel};
 use myelin_store::Timestamp;

@@ -49,7 +49,7 @@ impl Call<'_> {
 }
 
 /// Refuses what a stream could not keep its word about: a mirror that never gets a message is worse than none.
-pub(super) fn check_features(config: &StreamConfig) -> Result<(), ApiError> {
+pub(crate) fn check_features(config: &StreamConfig) -> Result<(), ApiError> {
     let features = [
         (config.mirror.is_some(), "mirrors"),
         (!config.sources.is_empty(), "sources"),
