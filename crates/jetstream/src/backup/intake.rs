@@ -183,17 +183,20 @@ impl Intake {
         target: &mut dyn Target,
         now: Timestamp,
     ) -> Result<super::filling::Filled, (Option<Filling>, Fault)> {
+        // Compat: the reference's words for a source that ends too early.
+        let truncated = |why: &str| Fault::Other(why.to_owned());
         let last = match self.reading {
             Reading::Archive(_, Expected::Nothing(summary)) => summary.last_seq,
-            Reading::Archive(..) | Reading::Unknown(_) => {
-                // Compat: the words for a source that ends too early.
-                let why = if self.filling.is_none() { "unexpected EOF" } else { "backup was truncated" };
-                return Err((self.filling, Fault::Other(why.to_owned())));
+            Reading::Archive(reader, _) if reader.is_between() => return Err((self.filling, truncated("EOF"))),
+            Reading::Archive(..) => return Err((self.filling, ArchiveError::Invalid.into())),
+            Reading::Unknown(frames) => {
+                let fault = frames.finish().map_or_else(Fault::from, |()| truncated("EOF"));
+                return Err((self.filling, fault));
             }
             Reading::Tar(tar) => return tar.finish(self.filling, target, now),
         };
         let Some(filling) = self.filling else {
-            return Err((None, Fault::Other("backup was truncated".to_owned())));
+            return Err((None, truncated("backup was truncated")));
         };
         filling.finish(last, now).map_err(|(filling, why)| (Some(filling), Fault::Other(why)))
     }

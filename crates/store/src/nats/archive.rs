@@ -86,8 +86,7 @@ impl fmt::Display for ArchiveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Compat: the reference's words.
         match self {
-            Self::Frames(error) => error.fmt(f),
-            Self::Invalid => f.write_str("archive: invalid archive stream"),
+            Self::Frames(_) | Self::Invalid => f.write_str("archive: invalid archive stream"),
             Self::TooLarge(seq) => write!(f, "message sequence {seq} exceeds maximum payload size"),
         }
     }
@@ -174,14 +173,10 @@ impl ArchiveReader {
         Ok(Some(entry(head, &self.bytes)))
     }
 
-    /// Whether the stream may end here.
-    ///
-    /// # Errors
-    /// It ends within a chunk or an entry.
-    pub fn finish(&self) -> Result<(), ArchiveError> {
-        self.frames.finish()?;
-        let is_whole = self.head.is_none() && self.bytes.is_empty();
-        if is_whole { Ok(()) } else { Err(FrameError::Truncated.into()) }
+    /// Whether it ends between two entries.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        self.frames.finish().is_ok() && self.head.is_none() && self.bytes.is_empty()
     }
 
     /// Gathers the magic and the numbers before a name, byte by byte. `false`: they are not all there.

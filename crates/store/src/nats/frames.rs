@@ -51,10 +51,9 @@ impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Compat: the words of the reference's library, as its answers to a failed restore have them.
         f.write_str(match self {
-            Self::NotS2 | Self::Corrupt | Self::TooLong => "s2: corrupt input",
+            Self::NotS2 | Self::Corrupt | Self::TooLong | Self::Truncated => "s2: corrupt input",
             Self::Unsupported => "s2: unsupported input",
             Self::Checksum => "s2: crc mismatch",
-            Self::Truncated => "unexpected EOF",
         })
     }
 }

@@ -9,6 +9,7 @@ mod consumers;
 mod disk;
 mod flood;
 mod hostile;
+mod import;
 mod kill;
 mod library;
 mod listeners;
