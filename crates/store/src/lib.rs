@@ -45,7 +45,7 @@ pub use record::Message;
 pub use recovery::{Notice, OpenError, StreamReport};
 pub use store::{FoundStream, Store, StoreOptions, StoreReport};
 pub use stream::{
-    Admission, Cursor, Expired, Filter, Found, LARGEST_GAP, MAX_SEQ, Marker, Markers, NewMessage, OnRelease, Outcome,
-    Progress, Purge, ReadError, Reader, Refusal, Release, Removals, Removed, StoreError, Stream, StreamState,
-    Ticket, Usage, Wait,
+    Admission, Cursor, Expired, Filter, Found, LARGEST_GAP, MAX_SEQ, Marker, Markers, NewMessage, OnRelease,
+    Outcome, Progress, Purge, ReadError, Reader, Refusal, Release, Removals, Removed, StoreError, Stream,
+    StreamState, Ticket, Usage, Wait,
 };

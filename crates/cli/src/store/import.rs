@@ -82,10 +82,9 @@ pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     let into = std::path::absolute(&arguments.into)?.join(INSIDE);
     let options = StoreOptions { keys: arguments.keys.keys()?, ..StoreOptions::new(&into) };
     disk.make_directory(&into)?;
-    let (store, report) =
-        Store::open(disk, options, Arc::new(SystemEntropy)).map_err(|error| {
-            io::Error::other(format!("{}: {error}; is the server still running?", into.display()))
-        })?;
+    let (store, report) = Store::open(disk, options, Arc::new(SystemEntropy)).map_err(|error| {
+        io::Error::other(format!("{}: {error}; is the server still running?", into.display()))
+    })?;
     let (mut importer, unfinished) =
         Importer::new(&from, &store, &report, now()).map_err(io::Error::other)?;
     if unfinished > 0 {

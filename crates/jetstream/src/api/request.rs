@@ -281,8 +281,8 @@ impl SnapshotRequest {
     /// # Errors
     /// [`ApiError::invalid_json`], or that its subject is none.
     pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
-        let read: Self =
-            json::request(body, "server.JSApiStreamSnapshotRequest", strict).map_err(ApiError::invalid_json)?;
+        let read: Self = json::request(body, "server.JSApiStreamSnapshotRequest", strict)
+            .map_err(ApiError::invalid_json)?;
         let subject = read.deliver_subject.as_bytes();
         if myelin_subject::is_literal(subject) {
             Ok(read)

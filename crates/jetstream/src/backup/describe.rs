@@ -38,8 +38,8 @@ pub(super) fn consumer(bytes: &[u8]) -> Result<(ConsumerConfig, Option<Timestamp
 pub(super) fn state(state: Option<State>) -> Result<ConsumerState, String> {
     let State { delivered, ack_floor, pending, redelivered } = state.unwrap_or_default();
     let pair = |(consumer, stream)| SequencePair { consumer: DeliverySeq(consumer), stream };
-    let pending = pending.into_iter().map(|(seq, (delivery, timestamp))| {
-        (seq, Pending { delivery: DeliverySeq(delivery), timestamp })
-    });
+    let pending = pending
+        .into_iter()
+        .map(|(seq, (delivery, timestamp))| (seq, Pending { delivery: DeliverySeq(delivery), timestamp }));
     consumer_state(pair(delivered), pair(ack_floor), pending, redelivered)
 }

@@ -294,9 +294,8 @@ impl Filling {
     /// # Errors
     /// The store takes no more.
     pub fn finish(mut self, last: Seq, now: Timestamp) -> Result<Filled, (Self, String)> {
-        let done = self.flush(now).and_then(|()| {
-            if self.last < last { self.skip(last, now) } else { Ok(()) }
-        });
+        let done =
+            self.flush(now).and_then(|()| if self.last < last { self.skip(last, now) } else { Ok(()) });
         let flushed = done.and_then(|()| match self.consumers.flush(now) {
             Ok(_) => self.stream.flush().map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
@@ -331,8 +330,7 @@ pub fn declare_whole(store: &Store, filled: &Filled) -> Result<(), String> {
     if filled.config.storage == crate::config::Storage::Memory {
         return Ok(());
     }
-    let blob =
-        Stored { created: filled.created, config: filled.config.clone(), unfinished: false }.encode();
+    let blob = Stored { created: filled.created, config: filled.config.clone(), unfinished: false }.encode();
     store.write_blob(filled.stream.id(), &blob).map_err(|error| error.to_string())
 }
 

@@ -112,7 +112,8 @@ impl<'a> Importer<'a> {
         if self.known.contains(&key) {
             return Err(NotImported::IsThere);
         }
-        let files = self.from.stream(account, name).map_err(|error| NotImported::Failed(error.to_string()))?;
+        let files =
+            self.from.stream(account, name).map_err(|error| NotImported::Failed(error.to_string()))?;
         let (config, created) = read_config(&files)?;
         let mut seat = Seat {
             store: self.store,
@@ -242,12 +243,17 @@ fn take_consumers(
     for name in files.consumers().map_err(|error| NotImported::Failed(error.to_string()))? {
         let done = files.consumer(&name).map_err(|error| error.to_string()).and_then(|consumer| {
             let (config, created) = describe::consumer(&consumer.meta)?;
+            if config.direct {
+                // The server's own, for a mirror: made anew by whoever needs it.
+                return Ok(false);
+            }
             let state = describe::state(consumer.state)?;
             add_consumer(&name, config, state, created.unwrap_or(seat.now), filling, seat)
+                .map(|()| true)
                 .map_err(|fault| fault.to_string())
         });
         match done {
-            Ok(()) => taken.consumers += 1,
+            Ok(is_taken) => taken.consumers += usize::from(is_taken),
             Err(why) => taken.left.push(format!("consumer {name:?}: {why}")),
         }
     }
@@ -280,8 +286,7 @@ impl Target for Seat<'_> {
             account: AccountLimits::default(),
             server: ConsumerServerLimits { default_max_consumers: 0, ..ConsumerServerLimits::default() },
         };
-        let world =
-            World { stream, consumers: &self.consumers, limits: &limits, has_interest: &|_| false };
+        let world = World { stream, consumers: &self.consumers, limits: &limits, has_interest: &|_| false };
         let name = config.name.clone();
         let config = ConsumerConfig { num_replicas: config.num_replicas.min(1), ..config };
         let wanted = Wanted { config, action: Action::CreateOrUpdate, pedantic: false };

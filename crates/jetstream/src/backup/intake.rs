@@ -187,7 +187,9 @@ impl Intake {
         let truncated = |why: &str| Fault::Other(why.to_owned());
         let last = match self.reading {
             Reading::Archive(_, Expected::Nothing(summary)) => summary.last_seq,
-            Reading::Archive(reader, _) if reader.is_between() => return Err((self.filling, truncated("EOF"))),
+            Reading::Archive(reader, _) if reader.is_between() => {
+                return Err((self.filling, truncated("EOF")));
+            }
             Reading::Archive(..) => return Err((self.filling, ArchiveError::Invalid.into())),
             Reading::Unknown(frames) => {
                 let fault = frames.finish().map_or_else(Fault::from, |()| truncated("EOF"));
@@ -229,8 +231,11 @@ fn take(
         }
         (Expected::Consumers(count, summary), Some(filling)) => {
             take_consumer(entry, filling, target, now)?;
-            *expected =
-                if count == 1 { Expected::Messages(summary) } else { Expected::Consumers(count - 1, summary) };
+            *expected = if count == 1 {
+                Expected::Messages(summary)
+            } else {
+                Expected::Consumers(count - 1, summary)
+            };
         }
         (Expected::Messages(summary), Some(filling)) => {
             if entry.is_end() {

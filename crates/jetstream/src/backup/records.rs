@@ -100,7 +100,12 @@ impl Replay {
     }
 
     /// Applies an index that was found behind the blocks, if it is not older than they are. Answers whether it was.
-    pub(super) fn settle(&mut self, index: &Index, filling: &mut Filling, now: Timestamp) -> Result<bool, Fault> {
+    pub(super) fn settle(
+        &mut self,
+        index: &Index,
+        filling: &mut Filling,
+        now: Timestamp,
+    ) -> Result<bool, Fault> {
         if !self.knows(index) {
             return Ok(false);
         }

@@ -100,10 +100,8 @@ impl ArchivedConsumer {
             config: &'a ConsumerConfig,
             state: State,
         }
-        let pair = |pair: SequencePair| Pair {
-            consumer_seq: pair.consumer.0,
-            stream_seq: pair.stream.min(last),
-        };
+        let pair =
+            |pair: SequencePair| Pair { consumer_seq: pair.consumer.0, stream_seq: pair.stream.min(last) };
         let waiting = |(seq, pending): (Seq, Pending)| {
             (seq, Waiting { sequence: pending.delivery.0, timestamp: pending.timestamp })
         };
@@ -152,10 +150,8 @@ pub fn read_config(bytes: &[u8]) -> Result<ConsumerConfig, String> {
 
 impl State {
     fn decode(self) -> Result<ConsumerState, String> {
-        let pair = |pair: Pair| SequencePair {
-            consumer: DeliverySeq(pair.consumer_seq),
-            stream: pair.stream_seq,
-        };
+        let pair =
+            |pair: Pair| SequencePair { consumer: DeliverySeq(pair.consumer_seq), stream: pair.stream_seq };
         let pending = self.pending.into_iter().map(|(seq, waiting)| {
             (seq, Pending { delivery: DeliverySeq(waiting.sequence), timestamp: waiting.timestamp })
         });

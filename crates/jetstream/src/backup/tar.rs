@@ -76,7 +76,9 @@ impl TarIntake {
                     };
                     let name = config.name.clone();
                     if file == "index.db" {
-                        if let (Some(index), Some(filling)) = (Index::read(data, &name, None), filling.as_mut()) {
+                        if let (Some(index), Some(filling)) =
+                            (Index::read(data, &name, None), filling.as_mut())
+                        {
                             self.replay.settle(&index, filling, now)?;
                         }
                     } else if let Some(number) = file.strip_suffix(".blk").and_then(|n| n.parse().ok()) {
@@ -134,9 +136,7 @@ impl TarIntake {
         if let Err(fault) = self.add_consumers(&mut filling, target, now) {
             return Err((Some(filling), fault));
         }
-        filling
-            .finish(self.replay.last, now)
-            .map_err(|(filling, why)| (Some(filling), Fault::Other(why)))
+        filling.finish(self.replay.last, now).map_err(|(filling, why)| (Some(filling), Fault::Other(why)))
     }
 
     fn add_consumers(

@@ -59,6 +59,8 @@ pub struct JetStream {
     pub(crate) in_flight: Arc<InFlight>,
     /// Requests to the API, and those that were answered by an error.
     pub(crate) calls: Calls,
+    /// Each restore that has begun holds one.
+    pub(crate) restores: Arc<()>,
 }
 
 /// How often the API was asked.
@@ -116,6 +118,7 @@ impl JetStream {
             accounts: RwLock::default(),
             found: Mutex::new(found),
             calls: Calls::default(),
+            restores: Arc::default(),
         }))
     }
 

@@ -101,7 +101,14 @@ impl From<FrameError> for ArchiveError {
 }
 
 /// Appends what stands before an entry's data.
-pub fn put_head(out: &mut Vec<u8>, name: &[u8], timestamp: i64, sequence: u64, headers: usize, payload: usize) {
+pub fn put_head(
+    out: &mut Vec<u8>,
+    name: &[u8],
+    timestamp: i64,
+    sequence: u64,
+    headers: usize,
+    payload: usize,
+) {
     varint::put(name.len() as u64, out);
     // As Go writes signed numbers: the sign at the low end.
     varint::put(((timestamp << 1) ^ (timestamp >> 63)) as u64, out);

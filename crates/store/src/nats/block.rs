@@ -155,9 +155,8 @@ impl<'a> Records<'a> {
             return Err("a checksum is wrong");
         }
         self.checksum = *checksum;
-        let number = |at: usize| {
-            u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes of a head of 22"))
-        };
+        let number =
+            |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes of a head of 22"));
         let (seq, timestamp) = (number(4), number(12).cast_signed());
         let record = if seq & TOMBSTONE != 0 {
             Record::Deleted(seq & !TOMBSTONE & !ERASED)

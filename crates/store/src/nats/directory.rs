@@ -8,7 +8,7 @@ use super::consumer::State;
 use super::hash::Hasher;
 use super::index::Index;
 use super::keys::{Keys, Seed};
-use crate::disk::{Disk, DirectoryEntry};
+use crate::disk::{DirectoryEntry, Disk};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,9 @@ impl Directory {
     pub fn streams(&self) -> io::Result<Vec<(String, String)>> {
         let mut found = Vec::new();
         for account in folders(&*self.disk, &self.root)? {
-            let Ok(streams) = folders(&*self.disk, &self.root.join(&account).join("streams")) else { continue };
+            let Ok(streams) = folders(&*self.disk, &self.root.join(&account).join("streams")) else {
+                continue;
+            };
             // One with a dot was being deleted. What has no description is none.
             let is_stream = |name: &String| {
                 !name.starts_with('.')

@@ -40,9 +40,7 @@ impl Cipher {
     fn open(self, key: &[u8; 32], sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, rest) = sealed.split_at_checked(self.nonce_bytes())?;
         match self {
-            Self::ChaCha => {
-                XChaCha20Poly1305::new(key.into()).decrypt(nonce.try_into().ok()?, rest).ok()
-            }
+            Self::ChaCha => XChaCha20Poly1305::new(key.into()).decrypt(nonce.try_into().ok()?, rest).ok(),
             Self::Aes => Gcm::new(key.into()).decrypt(nonce.try_into().ok()?, rest).ok(),
         }
     }

@@ -71,7 +71,10 @@ pub struct TarReader {
 enum Next {
     Header,
     /// Data of so many bytes, and what fills the last block.
-    Data { size: usize, is_extension: bool },
+    Data {
+        size: usize,
+        is_extension: bool,
+    },
     /// A file was given.
     Given,
     End,
@@ -154,7 +157,11 @@ impl TarReader {
             self.next = Next::End;
             return Ok(());
         }
-        let sum: u64 = header.iter().enumerate().map(|(at, byte)| u64::from(if (148..156).contains(&at) { b' ' } else { *byte })).sum();
+        let sum: u64 = header
+            .iter()
+            .enumerate()
+            .map(|(at, byte)| u64::from(if (148..156).contains(&at) { b' ' } else { *byte }))
+            .sum();
         if octal(&header[148..156]) != Some(sum) {
             return Err(TarError::Header);
         }

@@ -34,6 +34,9 @@ const SLICE: usize = 4 << 20;
 /// Bytes that may wait; the reference makes its sender wait, one piece at a time.
 const MOST_WAITING: usize = 64 << 20;
 
+/// Streams that may be restored at once.
+const MOST_RESTORES: usize = 32;
+
 /// What was asked for.
 pub(in crate::engine) struct Wanted {
     pub(in crate::engine) jetstream: Arc<JetStream>,
@@ -92,6 +95,13 @@ struct Seat {
     consumers: BTreeMap<String, Arc<ConsumerConfig>>,
     /// Bytes that count as used until the stream counts itself.
     reserved: i64,
+    /// Counts as one of the restores of the server.
+    _share: Arc<()>,
+}
+
+/// Whether another restore may begin: each may hold memory for what has come.
+pub(in crate::engine) fn has_room(jetstream: &JetStream) -> bool {
+    Arc::strong_count(&jetstream.restores) <= MOST_RESTORES
 }
 
 impl Restore {
@@ -100,12 +110,12 @@ impl Restore {
         let subject = format!("$JS.SNAPSHOT.RESTORE.{}.{}", errand.stream, errand.host.unique_id());
         let now = errand.host.now();
         let account = errand.account.name();
-        errand.host.log(
-            Level::Info,
-            format_args!("Starting restore for stream '{account} > {}'", errand.stream),
-        );
+        errand
+            .host
+            .log(Level::Info, format_args!("Starting restore for stream '{account} > {}'", errand.stream));
         errand.tell(out, |stamp| advisory::restore_create(stamp, &errand.stream, errand.client.as_ref()));
-        let seat = Seat { wanted, now, consumers: BTreeMap::new(), reserved: 0 };
+        let share = Arc::clone(&wanted.jetstream.restores);
+        let seat = Seat { wanted, now, consumers: BTreeMap::new(), reserved: 0, _share: share };
         let work = Work { intake: Intake::default(), seat, reply: None, is_whole: false };
         let me = Arc::new_cyclic(|me| Self {
             start: now,
@@ -270,7 +280,8 @@ impl Restore {
     fn remove(&self, jetstream: &JetStream, filling: Option<Filling>) {
         if let Some(Err(why)) = filling.map(|filling| filling.abandon(&jetstream.store)) {
             let name = self.name();
-            let line = format_args!("What was restored of stream '{name}' is removed at the next start: {why}");
+            let line =
+                format_args!("What was restored of stream '{name}' is removed at the next start: {why}");
             self.host().log(Level::Warn, line);
         }
     }
@@ -294,7 +305,10 @@ fn as_error(fault: Fault) -> ApiError {
 impl Seat {
     fn budgets(&self) -> [&crate::stream::Budget; 2] {
         let at = usize::from(self.wanted.config.storage == Storage::File);
-        [self.wanted.account.budgets()[at], [&*self.wanted.jetstream.memory, &*self.wanted.jetstream.files][at]]
+        [
+            self.wanted.account.budgets()[at],
+            [&*self.wanted.jetstream.memory, &*self.wanted.jetstream.files][at],
+        ]
     }
 
     fn reserve(&mut self, bytes: i64) {

@@ -216,7 +216,12 @@ impl Snapshot {
             let number = flow.sent + 1;
             let reply = format!("{}.{}.{number}", self.ack, self.chunk);
             let payload = &ready[at..at + self.chunk];
-            out.push(Letter { subject: &self.deliver, reply: reply.as_bytes(), payload, ..Letter::default() });
+            out.push(Letter {
+                subject: &self.deliver,
+                reply: reply.as_bytes(),
+                payload,
+                ..Letter::default()
+            });
             at += self.chunk;
             count += 1;
             flow.sent = number;
@@ -248,7 +253,9 @@ impl Snapshot {
             // Compat: the status of a good end is missing where everything went into one piece.
             None if sent == 0 => (String::new(), String::new()),
             None => ("NATS/1.0 204\r\n\r\n".to_owned(), String::new()),
-            Some(End::NoInterest) => ("NATS/1.0 408 No Interest\r\n\r\n".to_owned(), "no interest".to_owned()),
+            Some(End::NoInterest) => {
+                ("NATS/1.0 408 No Interest\r\n\r\n".to_owned(), "no interest".to_owned())
+            }
             Some(End::NoFlow) => {
                 ("NATS/1.0 408 No Flow Response\r\n\r\n".to_owned(), "no flow response".to_owned())
             }

@@ -7,7 +7,7 @@ use crate::api::request::{RestoreRequest, SnapshotRequest, is_empty};
 use crate::api::response::{StreamRestore, StreamSnapshot, granted};
 use crate::backup::source::Source;
 use crate::config;
-use crate::engine::backup::{Errand, Order, Restore, Snapshot, Wanted};
+use crate::engine::backup::{Errand, Order, Restore, Snapshot, Wanted, has_room};
 use crate::engine::live::LiveStream;
 use crate::error::ApiError;
 use myelin_broker::{Letter, Level, Parcel};
@@ -56,7 +56,9 @@ impl Call<'_> {
         let request = SnapshotRequest::read(self.body(), self.is_strict())?;
         let mut loan = stream.borrow().ok_or(ApiError::STREAM_NOT_FOUND)?;
         // Nothing is stored meanwhile: the numbers and what can be read are of one moment.
-        self.jetstream.make_durable(loan.parts().0).map_err(|error| ApiError::stream_snapshot(error.description))?;
+        self.jetstream
+            .make_durable(loan.parts().0)
+            .map_err(|error| ApiError::stream_snapshot(error.description))?;
         let state = stream.state(false);
         let consumers = if request.no_consumers { Vec::new() } else { stream.consumers().states() };
         let source = Source::new(&stream.reader(), &state, consumers, self.jetstream.host.now());
@@ -80,6 +82,9 @@ impl Call<'_> {
         let limits = self.account.all_limits(self.jetstream);
         let config = config::restore(&request.config, &**self.account, &limits)?;
         super::check_features(&config)?;
+        if !has_room(self.jetstream) {
+            return Err(ApiError::stream_restore("too many streams are being restored"));
+        }
         let errand = self.errand(name);
         let wanted =
             Wanted { jetstream: Arc::clone(self.jetstream), account: Arc::clone(self.account), config };

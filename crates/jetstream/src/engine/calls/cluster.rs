@@ -39,7 +39,12 @@ impl Answer for AccountPurge {
 impl Call<'_> {
     /// Compat: whoever is alone is told so before anything else is looked at.
     pub(super) fn needs_cluster<A: Answer>(&self) -> Said {
-        Said { body: refused::<A>(&ApiError::CLUSTER_REQUIRED), is_error: true, is_audited: true, is_said: false }
+        Said {
+            body: refused::<A>(&ApiError::CLUSTER_REQUIRED),
+            is_error: true,
+            is_audited: true,
+            is_said: false,
+        }
     }
 
     /// Requests of the system account. Compat: what concerns clusters is not answered by a server alone.

@@ -45,7 +45,12 @@ impl Call<'_> {
     pub(super) fn get_message(&mut self, name: &str) -> Said {
         match self.admit().and_then(|()| self.read_message(name)) {
             Ok(body) => Said { body, is_error: false, is_audited: false, is_said: false },
-            Err(error) => Said { body: refused::<MessageGet<'_>>(&error), is_error: true, is_audited: true, is_said: false },
+            Err(error) => Said {
+                body: refused::<MessageGet<'_>>(&error),
+                is_error: true,
+                is_audited: true,
+                is_said: false,
+            },
         }
     }
 

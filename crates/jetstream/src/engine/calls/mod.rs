@@ -114,7 +114,9 @@ impl Call<'_> {
     fn say_to_all<A: Answer>(&mut self, act: impl FnOnce(&mut Self) -> Result<A, ApiError>) -> Said {
         match act(self) {
             Ok(answer) => Said { body: granted(&answer), is_error: false, is_audited: true, is_said: false },
-            Err(error) => Said { body: refused::<A>(&error), is_error: true, is_audited: true, is_said: false },
+            Err(error) => {
+                Said { body: refused::<A>(&error), is_error: true, is_audited: true, is_said: false }
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! Backups: made by one server and restored by another, ours and the reference's, and what hostile ones come to.
 
-use super::{Asker, Home, publish};
+use super::{Asker, Home, publish, setup_in};
 use crate::logging::programs;
-use crate::process::{PROGRAM, Server, Setup};
+use crate::process::{PROGRAM, Server};
 use crate::raw::Message;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -60,7 +60,10 @@ impl Pieces {
 /// Asks for a backup; the answer, and pieces that came before it was looked at.
 fn begin_backup(asker: &mut Asker, stream: &str, more: &Value) -> (Value, Pieces) {
     let mut request = json!({ "deliver_subject": PIECES });
-    request.as_object_mut().expect("it was made as one").extend(more.as_object().cloned().unwrap_or_default());
+    request
+        .as_object_mut()
+        .expect("it was made as one")
+        .extend(more.as_object().cloned().unwrap_or_default());
     asker.raw.subscribe(PIECES, 7);
     let reply = asker.reply();
     let subject = format!("$JS.API.STREAM.SNAPSHOT.{stream}");
@@ -109,8 +112,7 @@ impl Asker {
 
 /// A server of either kind, with JetStream in a folder.
 pub(super) fn start(program: &Path, folder: &Path, lines: &str) -> Server {
-    let config = format!("jetstream {{\nstore_dir: {folder:?}\n{lines}\n}}\n");
-    let setup = Setup::default().config(&config);
+    let setup = setup_in(folder, lines);
     if program == Path::new(PROGRAM) { setup.start() } else { setup.program(program).start() }
 }
 
@@ -152,7 +154,10 @@ pub(super) fn fill(asker: &mut Asker, name: &str, config: &Value) {
         config["durable_name"] = json!(consumer);
         config["ack_wait"] = json!(3_600_000_000_000_u64);
         let request = json!({ "stream_name": name, "config": config });
-        asker.api(&format!("CONSUMER.CREATE.{name}.{consumer}.{}", config["filter_subject"].as_str().unwrap_or("")), &request);
+        asker.api(
+            &format!("CONSUMER.CREATE.{name}.{consumer}.{}", config["filter_subject"].as_str().unwrap_or("")),
+            &request,
+        );
     }
     let mut replies = Vec::new();
     for _ in 0..4 {
@@ -174,25 +179,24 @@ pub(super) fn fill(asker: &mut Asker, name: &str, config: &Value) {
 pub(super) fn digest(asker: &mut Asker, name: &str) -> Value {
     let info = asker.api(&format!("STREAM.INFO.{name}"), &json!({ "deleted_details": true }));
     let mut state = info["state"].clone();
-    if info["state"]["messages"] == 0 {
-        state["first_ts"].take();
-    }
-    // A gap at the end has the time of another message.
+    // A gap at an end may have the time of another message; those of messages are compared with them.
+    state["first_ts"].take();
     state["last_ts"].take();
     let mut messages = Vec::new();
     let mut seq = 0;
     loop {
-        let answer = asker.try_api(
-            &format!("STREAM.MSG.GET.{name}"),
-            &json!({ "seq": seq + 1, "next_by_subj": ">" }),
-        );
+        let answer =
+            asker.try_api(&format!("STREAM.MSG.GET.{name}"), &json!({ "seq": seq + 1, "next_by_subj": ">" }));
         let message = answer["message"].clone();
         let Some(next) = message["seq"].as_u64() else { break };
         seq = next;
         messages.push(message);
     }
     let mut consumers = Vec::new();
-    for consumer in asker.api(&format!("CONSUMER.LIST.{name}"), &Value::Null)["consumers"].as_array().into_iter().flatten()
+    for consumer in asker.api(&format!("CONSUMER.LIST.{name}"), &Value::Null)["consumers"]
+        .as_array()
+        .into_iter()
+        .flatten()
     {
         let mut kept = consumer.clone();
         for field in ["created", "ts", "cluster", "num_waiting"] {
@@ -301,7 +305,8 @@ fn what_is_damaged_leaves_nothing_behind() {
     let backup = back_up(&mut asker, "S", &Value::Null, &mut || {});
     asker.api("STREAM.DELETE.S", &Value::Null);
     let Backup { config, state, bytes, .. } = backup;
-    let mut cases: Vec<Vec<u8>> = [0, 5, 30, bytes.len() / 2, bytes.len() - 1].map(|end| bytes[..end].to_vec()).into();
+    let mut cases: Vec<Vec<u8>> =
+        [0, 5, 30, bytes.len() / 2, bytes.len() - 1].map(|end| bytes[..end].to_vec()).into();
     for at in [0, 3, 12, 17, bytes.len() / 2, bytes.len() - 2] {
         let mut hurt = bytes.clone();
         hurt[at] ^= 0x40;

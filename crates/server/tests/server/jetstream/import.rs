@@ -3,8 +3,8 @@
 //! `MYELIN_RECORD=1` writes the records anew.
 
 use super::backup::{digest, fill, fixture, restore, shapes};
-use super::{Asker, Home};
-use crate::process::{Server, Setup};
+use super::{Asker, Home, setup_in};
+use crate::process::Server;
 use myelin_compat::implementation;
 use myelin_jetstream::backup::import::{Imported, Importer, NotImported};
 use myelin_store::disk::real::RealDisk;
@@ -27,20 +27,20 @@ const KINDS: [(&str, &str); 3] = [
 
 const NOW: i64 = 1_795_370_000_000_000_000;
 
-fn setup(folder: &Path, lines: &str) -> Setup {
-    Setup::default().config(&format!("jetstream {{\nstore_dir: {folder:?}\n{lines}\n}}\n"))
-}
-
 fn digests(server: &Server) -> Value {
     let mut asker = Asker::connect(server);
     let names = asker.api("STREAM.NAMES", &Value::Null)["streams"].clone();
     let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    names.iter().map(|name| ((*name).to_owned(), digest(&mut asker, name))).collect::<serde_json::Map<_, _>>().into()
+    names
+        .iter()
+        .map(|name| ((*name).to_owned(), digest(&mut asker, name)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 /// Has nats-server make a store; what it says of it.
 fn make(program: &Path, folder: &Path, lines: &str) -> Value {
-    let mut server = setup(folder, lines).program(program).start();
+    let mut server = setup_in(folder, lines).program(program).start();
     let mut asker = Asker::connect(&server);
     for (name, config) in shapes().iter().filter(|(name, _)| *name != "MEMORY") {
         fill(&mut asker, name, config);
@@ -68,7 +68,8 @@ fn import(from: &Path, into: &Path, key: &str) -> Vec<(String, Result<Imported, 
     let root = into.join("jetstream/myelin");
     fs::create_dir_all(&root).expect("a folder of ours");
     let (store, report) =
-        Store::open(Arc::new(RealDisk), StoreOptions::new(root), Arc::new(SeededEntropy::new(5))).expect("a store");
+        Store::open(Arc::new(RealDisk), StoreOptions::new(root), Arc::new(SeededEntropy::new(5)))
+            .expect("a store");
     let (mut importer, _) = Importer::new(&from, &store, &report, NOW).expect("a store that can be written");
     let streams = from.streams().expect("folders");
     let done = streams
@@ -161,8 +162,14 @@ fn recorded_stores_are_taken_over() {
 #[test]
 fn without_the_key_nothing_is_taken_and_nothing_left() {
     let home = Home::new();
-    for (name, done) in [import(&fixture("aes"), home.path(), "another"), import(&fixture("chacha"), home.path(), "")].concat() {
-        assert!(matches!(&done, Err(NotImported::Failed(why)) if why.contains("no key given opens it")), "{name}: {done:?}");
+    for (name, done) in
+        [import(&fixture("aes"), home.path(), "another"), import(&fixture("chacha"), home.path(), "")]
+            .concat()
+    {
+        assert!(
+            matches!(&done, Err(NotImported::Failed(why)) if why.contains("no key given opens it")),
+            "{name}: {done:?}"
+        );
     }
     assert_eq!(digests(&home.start("")), json!({}));
 }
@@ -172,8 +179,9 @@ fn a_start_beside_an_old_store_says_so_and_touches_nothing() {
     let home = Home::new();
     copy(&fixture("plain"), home.path());
     let before = files(&home.path().join("jetstream/$G"));
-    let mut server = setup(home.path(), "").start();
-    let count = before.iter().filter(|(path, _)| path.contains("/meta.inf") && !path.contains("/obs/")).count();
+    let mut server = home.setup("").start();
+    let count =
+        before.iter().filter(|(path, _)| path.contains("/meta.inf") && !path.contains("/obs/")).count();
     server.wait_for_log(&format!("{count} streams of nats-server in"));
     server.wait_for_log("myelin store import");
     assert_eq!(digests(&server), json!({}));
@@ -182,7 +190,7 @@ fn a_start_beside_an_old_store_says_so_and_touches_nothing() {
     assert!(files(&home.path().join("jetstream/$G")) == before, "something was changed");
     drop(server);
     import(home.path(), home.path(), "");
-    let server = setup(home.path(), "").start();
+    let server = home.setup("").start();
     let expected = fs::read(fixture("plain").join("expected.json")).expect("a record");
     assert_eq!(digests(&server), serde_json::from_slice::<Value>(&expected).expect("JSON"));
     assert!(!server.log().contains("myelin store import"), "{}", server.log());
@@ -210,7 +218,10 @@ fn what_is_damaged_is_named_and_the_rest_is_taken() {
                 assert!(done.messages > 10, "{done:?}");
             }
             ("WORK", done) => {
-                assert!(matches!(&done, Err(NotImported::Failed(why)) if why.contains("meta.sum")), "{done:?}");
+                assert!(
+                    matches!(&done, Err(NotImported::Failed(why)) if why.contains("meta.sum")),
+                    "{done:?}"
+                );
             }
             ("SHORT", Ok(done)) => assert!(done.left[0].contains("BUSY"), "{done:?}"),
             (_, done) => assert_eq!(done.expect("it is whole").left, Vec::<String>::new(), "{name}"),
