@@ -172,6 +172,16 @@ fn store_base() {
     smoke("store_base", myelin_fuzz::store_base);
 }
 
+#[test]
+fn backup_archive() {
+    smoke("backup_archive", myelin_fuzz::backup_archive);
+}
+
+#[test]
+fn store_import() {
+    smoke("store_import", myelin_fuzz::store_import);
+}
+
 fn smoke(name: &'static str, body: fn(&[u8])) {
     let (seed, cases) = (number("MYELIN_FUZZ_SEED", SEED), number("MYELIN_FUZZ_CASES", CASES));
     println!("{name}: {cases} cases, MYELIN_FUZZ_SEED={seed}");

@@ -1,8 +1,10 @@
-//! `myelin store`: looks into a store's directory, and changes nothing there.
+//! `myelin store`: looks into a store's directory, or fills one with what another server has stored.
 //!
 //! `check` and `info` only read files; the server may run meanwhile, but what it is just writing looks unfinished then.
+//! `import` needs the store for itself, and changes nothing in the directory that it reads.
 
 mod check;
+mod import;
 mod info;
 mod json;
 mod keys;
@@ -24,6 +26,9 @@ enum Verb {
     Check(check::Arguments),
     /// Show what streams a store has
     Info(info::Arguments),
+    /// Take streams out of a store directory of nats-server, which stays as it is. Exit code 0: all was taken, 1: not all,
+    /// 2: could not begin
+    Import(import::Arguments),
 }
 
 /// Exit code of a command that could not do its work; 1 is the answer "damaged".
@@ -34,6 +39,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     let done = match arguments.verb {
         Verb::Check(arguments) => check::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),
+        Verb::Import(arguments) => import::run(&arguments),
     };
     done.unwrap_or_else(|error| {
         eprintln!("myelin: error: {error}");

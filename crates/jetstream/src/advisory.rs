@@ -4,6 +4,7 @@
 //! reference publishes that of a change to a stream before the answer to the request, and the audit after it. Those about
 //! consumers are in [`consumer`].
 
+pub mod backup;
 pub mod consumer;
 
 use crate::api::moment;

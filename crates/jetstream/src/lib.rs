@@ -6,6 +6,7 @@
 
 pub mod advisory;
 pub mod api;
+pub mod backup;
 pub mod config;
 pub mod consumer;
 pub mod counter;

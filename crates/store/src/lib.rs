@@ -18,6 +18,7 @@ pub mod journal;
 pub mod keys;
 pub mod manifest;
 pub mod meta;
+pub mod nats;
 pub mod pack;
 pub mod ranges;
 pub mod record;

@@ -252,9 +252,9 @@ impl Session {
     pub(super) fn rejected(&self, shard: &mut Shard, reject: &Reject) -> CloseReason {
         self.log_reject(reject);
         let reason = match reject {
-            Reject::ProxyRequired
-            | Reject::AnswerNeedsProxy
-            | Reject::Claims(ClaimsFault::ProxyRequired) => CloseReason::ProxyRequired,
+            Reject::ProxyRequired | Reject::AnswerNeedsProxy | Reject::Claims(ClaimsFault::ProxyRequired) => {
+                CloseReason::ProxyRequired
+            }
             Reject::ProxyNotTrusted => CloseReason::ProxyNotTrusted,
             _ => CloseReason::AuthenticationFailure,
         };

@@ -37,12 +37,18 @@ impl KeyArguments {
             Cipher::Chacha => CipherKind::ChaCha20Poly1305,
             Cipher::Aes => CipherKind::Aes256Gcm,
         };
-        let previous = self.previous_key_file.as_ref().map(read).transpose()?;
-        Ok(Some(Keys { kind, current: read(current)?, previous }))
+        let derive = |path: &PathBuf| text(path).map(|text| MasterKey::derive(&text));
+        let previous = self.previous_key_file.as_ref().map(derive).transpose()?;
+        Ok(Some(Keys { kind, current: derive(current)?, previous }))
+    }
+
+    /// The texts themselves, the one in force first.
+    pub(super) fn texts(&self) -> io::Result<Vec<Vec<u8>>> {
+        self.key_file.iter().chain(&self.previous_key_file).map(text).collect()
     }
 }
 
-fn read(path: &PathBuf) -> io::Result<MasterKey> {
+fn text(path: &PathBuf) -> io::Result<Vec<u8>> {
     let text = std::fs::read(path)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     // Editors end a file with a line end that is not part of the key.
@@ -51,5 +57,5 @@ fn read(path: &PathBuf) -> io::Result<MasterKey> {
     if text.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: no key in it", path.display())));
     }
-    Ok(MasterKey::derive(text))
+    Ok(text.to_vec())
 }

@@ -2,6 +2,7 @@
 //!
 //! Compat: where a body may be absent, anything that does not begin like an object or a list counts as absent.
 
+use crate::config::StreamConfig;
 use crate::error::ApiError;
 use crate::json::{self, Abort, Decode, Moment, Object, Reader, object, same_name};
 use myelin_wire::json::{Kind, Value};
@@ -69,6 +70,85 @@ pub struct MessageGetRequest {
     pub up_to_time: Option<Moment>,
     /// Without headers.
     pub no_hdr: bool,
+}
+
+/// `STREAM.SNAPSHOT.<stream>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotRequest {
+    /// Where the pieces go.
+    pub deliver_subject: String,
+    /// Without consumers.
+    pub no_consumers: bool,
+    /// Bytes of a piece; 0: not said.
+    pub chunk_size: i64,
+    /// Bytes that may be on their way; 0: not said.
+    pub window_size: i64,
+    /// Check all messages first. Compat: reading checks them in any case, and nothing is done before.
+    pub jsck: bool,
+}
+
+/// `STREAM.RESTORE.<stream>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestoreRequest {
+    /// What the stream shall be; not yet checked, without defaults.
+    pub config: StreamConfig,
+    /// What the stream was. Compat: the backup itself says it, too, and is believed.
+    pub state: RestoreState,
+}
+
+/// See [`RestoreRequest`]: read for its faults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestoreState {
+    messages: u64,
+    bytes: u64,
+    first_seq: u64,
+    first_ts: Option<Moment>,
+    last_seq: u64,
+    last_ts: Option<Moment>,
+    num_subjects: i64,
+    subjects: Anything,
+    num_deleted: i64,
+    deleted: Vec<u64>,
+    lost: Anything,
+    consumer_count: i64,
+}
+
+/// What is not looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Anything;
+
+impl Decode for Anything {
+    fn decode(&mut self, _: Value<'_>, _: &str, _: &mut Reader) -> Result<(), Abort> {
+        Ok(())
+    }
+}
+
+object! { SnapshotRequest, "JSApiStreamSnapshotRequest":
+    "deliver_subject" deliver_subject "string",
+    "no_consumers" no_consumers "bool",
+    "chunk_size" chunk_size "int",
+    "window_size" window_size "int",
+    "jsck" jsck "bool",
+}
+
+object! { RestoreRequest, "JSApiStreamRestoreRequest":
+    "config" config "server.StreamConfig",
+    "state" state "server.StreamState",
+}
+
+object! { RestoreState, "StreamState":
+    "messages" messages "uint64",
+    "bytes" bytes "uint64",
+    "first_seq" first_seq "uint64",
+    "first_ts" first_ts "time.Time",
+    "last_seq" last_seq "uint64",
+    "last_ts" last_ts "time.Time",
+    "num_subjects" num_subjects "int",
+    "subjects" subjects "map[string]uint64",
+    "num_deleted" num_deleted "int",
+    "deleted" deleted "[]uint64",
+    "lost" lost "server.LostStreamData",
+    "consumer_count" consumer_count "int",
 }
 
 /// What Go embeds in requests that are answered in pages.
@@ -192,6 +272,33 @@ impl PurgeRequest {
     pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
         let read: Self = optional(body, "server.JSApiStreamPurgeRequest", strict)?;
         if read.seq > 0 && read.keep > 0 { Err(ApiError::BAD_REQUEST) } else { Ok(read) }
+    }
+}
+
+impl SnapshotRequest {
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// [`ApiError::invalid_json`], or that its subject is none.
+    pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        let read: Self = json::request(body, "server.JSApiStreamSnapshotRequest", strict)
+            .map_err(ApiError::invalid_json)?;
+        let subject = read.deliver_subject.as_bytes();
+        if myelin_subject::is_literal(subject) {
+            Ok(read)
+        } else {
+            Err(ApiError::SNAPSHOT_DELIVER_SUBJECT_INVALID)
+        }
+    }
+}
+
+impl RestoreRequest {
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// [`ApiError::invalid_json`], or [`ApiError::BAD_REQUEST`] when there is none.
+    pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        required(body, "server.JSApiStreamRestoreRequest", strict)
     }
 }
 

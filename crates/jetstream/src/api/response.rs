@@ -3,8 +3,9 @@
 //! Some fields are there even beside an error, with nothing in them: an [`Answer`]'s default is what stands there then.
 
 use super::base64::base64;
-use super::info::{AccountInfo as Account, StreamInfo as Info};
+use super::info::{AccountInfo as Account, StreamInfo as Info, StreamState};
 use super::moment;
+use crate::config::StreamConfig;
 use crate::error::ApiError;
 use myelin_store::Timestamp;
 use myelin_wire::json::{compact, is_false, text};
@@ -104,6 +105,24 @@ pub struct StreamList {
     pub offline: BTreeMap<String, String>,
 }
 
+/// To `STREAM.SNAPSHOT`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StreamSnapshot {
+    /// How the stream is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<StreamConfig>,
+    /// What the backup will hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<StreamState>,
+}
+
+/// To `STREAM.RESTORE`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StreamRestore {
+    /// Where the pieces of the backup are to be sent. There even beside an error.
+    pub deliver_subject: String,
+}
+
 /// To `STREAM.DELETE`.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct StreamDelete {
@@ -181,6 +200,8 @@ types! {
     StreamList: "stream_list",
     StreamDelete: "stream_delete",
     StreamPurge: "stream_purge",
+    StreamSnapshot: "stream_snapshot",
+    StreamRestore: "stream_restore",
     MessageDelete: "stream_msg_delete",
     MessageGet<'_>: "stream_msg_get",
     AccountInfo: "account_info",

@@ -12,6 +12,7 @@ mod decode;
 mod level;
 mod limits;
 mod request;
+mod restore;
 pub mod stored;
 mod update;
 
@@ -21,6 +22,7 @@ pub use level::{API_LEVEL, is_supported, with_versions};
 pub(crate) use level::{adopt_level, is_level_supported, set_level, show_versions};
 pub use limits::{AccountLimits, Limits, ServerLimits};
 pub use request::StreamConfigRequest;
+pub use restore::{join, restore};
 pub use update::update;
 
 use crate::json::Moment;

@@ -13,11 +13,15 @@ pub struct Stored {
     pub created: Timestamp,
     /// After defaults, without what only answers carry.
     pub config: StreamConfig,
+    /// It is being filled from a backup or another store: whoever finds it so after a start removes it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
 }
 
 object! { Stored, "Stored":
     "created" created "int64",
     "config" config "StreamConfig",
+    "unfinished" unfinished "bool",
 }
 
 impl Stored {
@@ -57,7 +61,7 @@ mod tests {
             metadata: [("k".into(), "v".into())].into(),
             ..Default::default()
         };
-        let stored = Stored { created: -7, config };
+        let stored = Stored { created: -7, config, unfinished: true };
         assert_eq!(Stored::decode(&stored.encode()).unwrap(), stored);
         assert!(Stored::decode(b"{\"created\":1").is_err());
     }

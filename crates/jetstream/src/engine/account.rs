@@ -7,6 +7,8 @@ use super::live::{Listener, LiveStream, Server, lock};
 use super::{Calls, JetStream};
 use crate::advisory::{self, Stamp};
 use crate::api::info::{AccountInfo, ApiStats};
+use crate::backup::filling::{Filled, Filling, declare_whole};
+use crate::backup::intake::Fault;
 use crate::config::stored::Stored;
 use crate::config::{self, AccountLimits, Limits, Neighbours, Retention, Storage, StreamConfig};
 use crate::error::ApiError;
@@ -224,11 +226,15 @@ impl AccountStreams {
         let log = |level, what: &dyn std::fmt::Display| {
             self.host.log(level, format_args!("  Stream '{account} > {name}' {what}"));
         };
-        if self.stream(name).is_some() {
-            lock(&self.unrestored).push(name.clone());
-            return log(Level::Error, &"is in the store twice: the newer one was left alone");
-        }
+        let is_twice = self.stream(name).is_some();
         let config = match Stored::decode(&found.meta.config) {
+            Ok(stored) if stored.unfinished => {
+                return self.remove_unfinished(&jetstream, &found, &stored.config);
+            }
+            _ if is_twice => {
+                lock(&self.unrestored).push(name.clone());
+                return log(Level::Error, &"is in the store twice: the newer one was left alone");
+            }
             Ok(stored) => stored.config,
             Err(why) => {
                 lock(&self.unrestored).push(name.clone());
@@ -287,7 +293,7 @@ impl AccountStreams {
         let store = match config.storage {
             Storage::Memory => Stream::in_memory(settings, jetstream.seed(), now),
             Storage::File => {
-                let blob = Stored { created: now, config: config.clone() }.encode();
+                let blob = Stored { created: now, config: config.clone(), unfinished: false }.encode();
                 let made =
                     jetstream.store.create_stream(self.account.name(), &config.name, &blob, settings, now);
                 made.map_err(ApiError::stream_create)?
@@ -296,6 +302,51 @@ impl AccountStreams {
         let listener = Arc::default();
         let states = jetstream.open_consumers(&store, &config, &listener).map_err(ApiError::stream_create)?;
         Ok(self.begin(jetstream, config, store, (states, &listener), now))
+    }
+
+    /// Makes a stream that was filled one of the account's. `Err` has what must be removed.
+    pub(super) fn adopt(
+        self: &Arc<Self>,
+        jetstream: &Arc<JetStream>,
+        mut filled: Filled,
+    ) -> Result<Arc<LiveStream>, (Filling, Fault)> {
+        // Another may have been made while this one was filled.
+        let limits = self.all_limits(jetstream);
+        if let Err(error) = config::join(&filled.config, &**self, &limits) {
+            return Err((filled.undo(), error.into()));
+        }
+        let listener = Arc::default();
+        if filled.config.storage == Storage::File {
+            // Its log is opened anew by who hears of its rounds.
+            drop(std::mem::replace(&mut filled.consumers, Consumers::in_memory()));
+            filled.consumers = match jetstream.open_consumers(&filled.stream, &filled.config, &listener) {
+                Ok(consumers) => consumers,
+                Err(error) => return Err((filled.undo(), Fault::Other(error.to_string()))),
+            };
+        }
+        if let Err(why) = declare_whole(&jetstream.store, &filled) {
+            return Err((filled.undo(), Fault::Other(why)));
+        }
+        let Filled { config, stream, consumers, created, .. } = filled;
+        let live = self.begin(jetstream, config, stream, (consumers, &listener), created);
+        // What answers promise is as durable as what is published.
+        if jetstream.settings.sync_always {
+            let _ = jetstream.journal().round_now(&|| jetstream.host.now().unsigned_abs());
+        }
+        Ok(live)
+    }
+
+    /// Removes a stream that was being filled when the server ended.
+    fn remove_unfinished(&self, jetstream: &JetStream, found: &FoundStream, config: &StreamConfig) {
+        let (account, name) = (self.account.name(), &found.meta.name);
+        let settings = stream::shape(config, jetstream.settings.sync_always);
+        let opened = jetstream.store.open_stream(found.id, settings, self.host.now());
+        let removed = opened.and_then(|(mut store, _)| jetstream.store.delete_stream(&mut store));
+        let line = match removed {
+            Ok(()) => "was not restored to its end, and was removed".to_owned(),
+            Err(error) => format!("was not restored to its end, and cannot be removed: {error}"),
+        };
+        self.host.log(Level::Warn, format_args!("  Stream '{account} > {name}' {line}"));
     }
 
     /// Takes an open stream into service.
@@ -386,7 +437,7 @@ impl AccountStreams {
         let (core, effects) = loan.parts();
         let (id, old) = (core.store().id(), Arc::clone(core.config()));
         let write = |config: &StreamConfig| {
-            let blob = Stored { created: live.created(), config: config.clone() }.encode();
+            let blob = Stored { created: live.created(), config: config.clone(), unfinished: false }.encode();
             jetstream.store.write_blob(id, &blob).map_err(ApiError::stream_update)
         };
         let has_file = config.storage == Storage::File;

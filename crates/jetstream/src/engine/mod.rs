@@ -1,6 +1,7 @@
 //! JetStream as a whole: the store, the accounts that may use it, and the streams that are open.
 
 mod account;
+mod backup;
 mod calls;
 mod consumers;
 mod direct;
@@ -61,6 +62,8 @@ pub struct JetStream {
     pub(crate) calls: Calls,
     /// Whether some stream may not have found what it copies.
     is_seeking: AtomicBool,
+    /// Each restore that has begun holds one.
+    pub(crate) restores: Arc<()>,
 }
 
 /// How often the API was asked.
@@ -119,6 +122,7 @@ impl JetStream {
             found: Mutex::new(found),
             calls: Calls::default(),
             is_seeking: AtomicBool::new(false),
+            restores: Arc::default(),
         }))
     }
 

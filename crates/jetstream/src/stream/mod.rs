@@ -43,4 +43,4 @@ pub use interest::{Interest, Nobody};
 pub use reply::refuse_overload;
 pub use settings::{Budget, Settings};
 pub use shape::shape;
-pub(crate) use ttl::duration;
+pub(crate) use ttl::{SECOND, Ttl, duration, parse as parse_ttl};

@@ -5,11 +5,11 @@
 use crate::ApiError;
 
 /// Nanoseconds of a second.
-pub(super) const SECOND: i64 = 1_000_000_000;
+pub(crate) const SECOND: i64 = 1_000_000_000;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ttl {
+pub(crate) enum Ttl {
     /// The header says nothing.
     None,
     /// The message stays, whatever the stream's limit of age.
@@ -19,7 +19,7 @@ pub(super) enum Ttl {
 }
 
 /// Reads the header's value.
-pub(super) fn parse(value: &[u8]) -> Result<Ttl, ApiError> {
+pub(crate) fn parse(value: &[u8]) -> Result<Ttl, ApiError> {
     if value.is_empty() {
         return Ok(Ttl::None);
     }

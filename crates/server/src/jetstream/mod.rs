@@ -19,6 +19,9 @@ use myelin_conf::options::Options;
 use myelin_jetstream::JetStream;
 use myelin_stdx::nkey::Role;
 use myelin_store::disk::real::RealDisk;
+use myelin_store::nats::directory::Directory;
+use myelin_store::nats::keys::Keys;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
@@ -58,7 +61,27 @@ impl Running {
         let running = Self { jetstream, threads, handles };
         running.recall_accounts(broker);
         running.set_accounts(options, broker);
+        running.tell_of_others(&directory(&options.jetstream), log);
         Ok(running)
+    }
+
+    /// Says what nats-server has left in the directory: nobody touches it, and nobody serves it.
+    fn tell_of_others(&self, root: &Path, log: &Logger) {
+        let found = Directory::open(Arc::new(RealDisk), root, Keys::default()).and_then(|all| all.streams());
+        let is_ours = |(account, stream): &(String, String)| {
+            self.jetstream.account(account).is_some_and(|account| account.stream(stream).is_some())
+        };
+        // What cannot be read is nobody's store.
+        let others = found.unwrap_or_default().iter().filter(|stream| !is_ours(stream)).count();
+        if others > 0 {
+            let root = root.display();
+            let into = root.to_string();
+            let into = into.strip_suffix("/jetstream").unwrap_or(&into);
+            log.warn(format_args!(
+                "{others} streams of nats-server in \"{root}\" are not served, and stay as they are: \
+                 stop this server and run `myelin store import {root} --into {into}` to take them over"
+            ));
+        }
     }
 
     /// Lets accounts use JetStream as the options say: at the start, and after each reload.

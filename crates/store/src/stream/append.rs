@@ -28,7 +28,8 @@ const DURABLE_STEP: u64 = 64 << 10;
 const SURPLUS: u64 = 64;
 /// A batch's buffer beyond this is given back.
 const SPARE_BYTES: usize = 1 << 20;
-/// Sequences that one message of a batch may pass over.
+/// Sequences that one message of a batch may pass over. More need a call of [`Stream::skip`], which begins a segment where
+/// it must.
 pub const GAP_MAX: u64 = 1 << 20;
 /// Messages whose subjects are brought near together.
 const WARM: usize = 32;
@@ -65,7 +66,7 @@ pub struct NewMessage<'a> {
 pub enum Admission {
     /// As the stream's discard policy says.
     Check,
-    /// It was admitted elsewhere (by a leader): store it, evict what must go.
+    /// It was admitted elsewhere (by a leader, by the stream that it is copied or restored from): store it, evict what must go.
     Granted,
 }
 
@@ -336,6 +337,10 @@ impl Entering<'_> {
             let last = message.seq - 1;
             batch.control(&Control::Skip { last }, message.timestamp);
             self.catalog.skip(last);
+            // What a stream without messages has passed over is no eviction, and the entry says it.
+            if self.catalog.totals.messages == 0 {
+                self.first_before = self.catalog.totals.first_seq;
+            }
         }
         let seq = self.catalog.next_seq();
         let offset = batch.message(&record::Message {

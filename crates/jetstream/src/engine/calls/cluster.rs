@@ -39,12 +39,17 @@ impl Answer for AccountPurge {
 impl Call<'_> {
     /// Compat: whoever is alone is told so before anything else is looked at.
     pub(super) fn needs_cluster<A: Answer>(&self) -> Said {
-        Said { body: refused::<A>(&ApiError::CLUSTER_REQUIRED), is_error: true, is_audited: true }
+        Said {
+            body: refused::<A>(&ApiError::CLUSTER_REQUIRED),
+            is_error: true,
+            is_audited: true,
+            is_said: false,
+        }
     }
 
     /// Requests of the system account. Compat: what concerns clusters is not answered by a server alone.
     pub(super) fn dispatch_of_system(&mut self, tokens: &[&str]) -> Option<Said> {
-        let not_enabled = |body| Said { body, is_error: true, is_audited: true };
+        let not_enabled = |body| Said { body, is_error: true, is_audited: true, is_said: false };
         let error = ApiError::NOT_ENABLED_FOR_ACCOUNT;
         Some(match tokens {
             ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,

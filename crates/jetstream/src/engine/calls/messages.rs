@@ -44,8 +44,13 @@ impl Call<'_> {
     /// Compat: a message that was got is neither counted nor told to the audit; an error is.
     pub(super) fn get_message(&mut self, name: &str) -> Said {
         match self.admit().and_then(|()| self.read_message(name)) {
-            Ok(body) => Said { body, is_error: false, is_audited: false },
-            Err(error) => Said { body: refused::<MessageGet<'_>>(&error), is_error: true, is_audited: true },
+            Ok(body) => Said { body, is_error: false, is_audited: false, is_said: false },
+            Err(error) => Said {
+                body: refused::<MessageGet<'_>>(&error),
+                is_error: true,
+                is_audited: true,
+                is_said: false,
+            },
         }
     }
 

@@ -4,6 +4,7 @@
 //! counted, and told to whoever listens for the audit.
 
 mod account;
+mod backup;
 mod cluster;
 mod consumers;
 mod listing;
@@ -16,6 +17,7 @@ use crate::advisory::{self, Action, Advisory, ClientInfo, Stamp};
 use crate::api::response::{Answer, granted, refused};
 use crate::config::API_LEVEL;
 use crate::error::ApiError;
+
 use cluster::{CancelMove, EvacuatePeer, LeaderStepDown, RemovePeer};
 use myelin_broker::{Conn, Letter, Parcel};
 use myelin_store::Timestamp;
@@ -45,6 +47,8 @@ struct Said {
     is_error: bool,
     /// Whether it counts and is told to the audit. Compat: a message that was got is not.
     is_audited: bool,
+    /// Whether the answer is on its way already.
+    is_said: bool,
 }
 
 impl JetStream {
@@ -61,7 +65,7 @@ impl JetStream {
         };
         // Compat: a request that means nothing gets no answer.
         let Some(said) = call.dispatch() else { return call.out };
-        if !request.reply.is_empty() {
+        if !request.reply.is_empty() && !said.is_said {
             let headers = &call.headers;
             call.out.push(Letter {
                 subject: &request.reply,
@@ -95,6 +99,8 @@ impl Call<'_> {
             ["STREAM", "UPDATE", name] => self.say(|call| call.update_stream(name)),
             ["STREAM", "INFO", name] => self.say(|call| call.stream_info(name)),
             ["STREAM", "DELETE", name] => self.say(|call| call.delete_stream(name)),
+            ["STREAM", "SNAPSHOT", name] => self.snapshot_stream(name),
+            ["STREAM", "RESTORE", name] => self.say(|call| call.restore_stream(name)),
             ["STREAM", "PURGE", name] => self.say(|call| call.purge_stream(name)),
             ["STREAM", "MSG", "DELETE", name] => self.say(|call| call.delete_message(name)),
             ["STREAM", "MSG", "GET", name] => self.get_message(name),
@@ -115,8 +121,10 @@ impl Call<'_> {
     /// Does the call, whoever asks.
     fn say_to_all<A: Answer>(&mut self, act: impl FnOnce(&mut Self) -> Result<A, ApiError>) -> Said {
         match act(self) {
-            Ok(answer) => Said { body: granted(&answer), is_error: false, is_audited: true },
-            Err(error) => Said { body: refused::<A>(&error), is_error: true, is_audited: true },
+            Ok(answer) => Said { body: granted(&answer), is_error: false, is_audited: true, is_said: false },
+            Err(error) => {
+                Said { body: refused::<A>(&error), is_error: true, is_audited: true, is_said: false }
+            }
         }
     }
 
@@ -158,10 +166,7 @@ impl Call<'_> {
         }
         let request = self.request;
         let server = &self.jetstream.settings.server_name;
-        let client = request.origin.as_deref().map(|conn| {
-            let client = client_info(conn, server);
-            if client.account == request.account.name() { client } else { from_abroad(client, request) }
-        });
+        let client = self.client();
         let id = self.jetstream.host.unique_id();
         let (subject, body) = (self.subject.as_bytes(), &request.payload);
         let advisory = advisory::api_audit(self.stamp(&id), server, client.as_ref(), subject, body, response);

@@ -18,7 +18,7 @@ use crate::consumer::config::ConsumerConfig;
 use crate::consumer::{Record, account_hash};
 use crate::error::ApiError;
 use myelin_broker::{Account, Binding, Service, Shard};
-use myelin_store::consumer::{Consumers, Flushed, Rules};
+use myelin_store::consumer::{ConsumerState, Consumers, Flushed, Rules};
 use myelin_store::{Filter, Reader, Seq, Timestamp};
 use std::collections::BTreeMap;
 use std::io;
@@ -111,6 +111,23 @@ impl StreamConsumers {
     pub fn count(&self) -> usize {
         let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
         configs.values().filter(|config| !config.direct).count()
+    }
+
+    /// The consumers that clients have made, with all that was applied to their states.
+    pub(super) fn states(&self) -> Vec<(ConsumerConfig, ConsumerState)> {
+        let mut found = Vec::new();
+        for live in self.all() {
+            let Some(config) = self.config(live.name()).filter(|config| !config.direct) else { continue };
+            let state = live.ask(|core, _| {
+                let record = core.record();
+                let states = record.lock();
+                states.get(record.id()).map(|consumer| consumer.state().clone())
+            });
+            if let Some(state) = state.flatten() {
+                found.push(((*config).clone(), state));
+            }
+        }
+        found
     }
 
     /// What the stream asks about interest.

@@ -3,11 +3,13 @@
 //! A [`Home`] is a folder that outlives the servers that store in it; an [`Asker`] talks to the API byte by byte, so that
 //! tests can say what no library would.
 
+mod backup;
 mod batches;
 mod consumers;
 mod disk;
 mod flood;
 mod hostile;
+mod import;
 mod kill;
 mod library;
 mod listeners;

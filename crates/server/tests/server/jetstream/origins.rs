@@ -54,13 +54,16 @@ fn everything_is_copied_once_however_the_server_ends() {
     // Of most that was copied nothing is left here that says so.
     let both = json!([{ "name": "A" }, { "name": "B" }]);
     asker.create("FEW", &json!({ "subjects": [], "sources": both, "max_msgs": 3 }));
-    asker.create("ONE", &json!({
-        "subjects": [], "max_msgs_per_subject": 1,
-        "sources": [
-            { "name": "A", "subject_transforms": [{ "src": "A.*.*", "dest": "one.{{wildcard(1)}}" }] },
-            { "name": "B", "subject_transforms": [{ "src": "B.*.*", "dest": "one.{{wildcard(1)}}" }] },
-        ],
-    }));
+    asker.create(
+        "ONE",
+        &json!({
+            "subjects": [], "max_msgs_per_subject": 1,
+            "sources": [
+                { "name": "A", "subject_transforms": [{ "src": "A.*.*", "dest": "one.{{wildcard(1)}}" }] },
+                { "name": "B", "subject_transforms": [{ "src": "B.*.*", "dest": "one.{{wildcard(1)}}" }] },
+            ],
+        }),
+    );
     for round in 0..ROUNDS {
         for at in 0..PER_ROUND {
             for name in ["A", "B", "W"] {

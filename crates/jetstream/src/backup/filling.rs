@@ -1,0 +1,342 @@
+//! A stream that is being filled with messages that were stored elsewhere, under the sequences and times they had.
+//!
+//! Messages are gathered and stored in large batches: one write for a thousand. Until its owner says that it is whole, the
+//! store knows it as unfinished, and a start that finds it so removes it.
+
+use crate::config::StreamConfig;
+use crate::config::stored::Stored;
+use crate::consumer::config::ConsumerConfig;
+use crate::consumer::config::stored::Stored as StoredConsumer;
+use crate::consumer::rules;
+use crate::error::ApiError;
+use crate::stream::{SECOND, Ttl, parse_ttl, shape};
+use myelin_store::consumer::{ConsumerState, Consumers};
+use myelin_store::{
+    Admission, GAP_MAX, MAX_SEQ, NewMessage, Outcome, Seq, Store, StoreError, Stream, Timestamp,
+};
+use myelin_wire::header;
+use std::ops::Range;
+
+/// Messages that are stored together.
+const BATCH: usize = 2048;
+/// Their bytes.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Messages that are looked at in one step when the first of them go.
+const TRIM: usize = 1 << 16;
+
+/// A message with the sequence and time that it had.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept<'a> {
+    /// Its place.
+    pub seq: Seq,
+    /// When it was accepted.
+    pub timestamp: Timestamp,
+    /// Its subject.
+    pub subject: &'a [u8],
+    /// Its header block, or nothing.
+    pub headers: &'a [u8],
+    /// The rest.
+    pub payload: &'a [u8],
+}
+
+/// A message that waits in `bytes`.
+struct Place {
+    seq: Seq,
+    timestamp: Timestamp,
+    expires: Option<Timestamp>,
+    subject: Range<usize>,
+    headers: Range<usize>,
+    payload: Range<usize>,
+}
+
+/// See the head of this file.
+pub struct Filling {
+    config: StreamConfig,
+    stream: Stream,
+    consumers: Consumers,
+    created: Timestamp,
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+    outcomes: Vec<Outcome>,
+    /// The last sequence that was used.
+    last: Seq,
+    /// Messages that were taken.
+    taken: u64,
+}
+
+/// A stream that was filled.
+pub struct Filled {
+    /// Its configuration.
+    pub config: StreamConfig,
+    /// Its messages.
+    pub stream: Stream,
+    /// Its consumers.
+    pub consumers: Consumers,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Messages that were taken.
+    pub taken: u64,
+}
+
+impl Filled {
+    /// Back to what can be removed.
+    #[must_use]
+    pub fn undo(self) -> Filling {
+        Filling::new(self.config, self.created, self.stream, self.consumers)
+    }
+}
+
+impl Filling {
+    /// Fills `stream`, which is empty and begins where its first message shall be.
+    #[must_use]
+    pub fn new(config: StreamConfig, created: Timestamp, stream: Stream, consumers: Consumers) -> Self {
+        let last = stream.state().totals.last_seq;
+        Self {
+            config,
+            stream,
+            consumers,
+            created,
+            bytes: Vec::new(),
+            places: Vec::new(),
+            outcomes: Vec::new(),
+            last,
+            taken: 0,
+        }
+    }
+
+    /// Makes the stream in a store, as one that is not whole, beginning at `first`.
+    ///
+    /// # Errors
+    /// Nothing was made.
+    pub fn begin(
+        store: &Store,
+        account: &str,
+        config: StreamConfig,
+        created: Timestamp,
+        first: Seq,
+        always_syncs: bool,
+        now: Timestamp,
+    ) -> Result<Self, String> {
+        let settings = myelin_store::StreamConfig { first_seq: first.max(1), ..shape(&config, always_syncs) };
+        let blob = Stored { created, config: config.clone(), unfinished: true }.encode();
+        let mut stream = store
+            .create_stream(account, &config.name, &blob, settings, now)
+            .map_err(|error| error.to_string())?;
+        let opened = store.open_consumers(stream.id(), settings.durability, None);
+        match opened {
+            Ok((consumers, _)) => Ok(Self::new(config, created, stream, consumers)),
+            Err(error) => {
+                // It is removed at the next start otherwise.
+                let _ = store.delete_stream(&mut stream);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Its configuration.
+    #[must_use]
+    pub fn config(&self) -> &StreamConfig {
+        &self.config
+    }
+
+    /// When it was made, where another server has.
+    pub fn set_created(&mut self, created: Timestamp) {
+        self.created = created;
+    }
+
+    /// The last sequence that was used.
+    #[must_use]
+    pub fn last(&self) -> Seq {
+        self.last
+    }
+
+    /// Bytes that it has, as the reference counts them.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.stream.state().totals.bytes
+    }
+
+    /// Adds a consumer.
+    ///
+    /// # Errors
+    /// There is one of this name.
+    pub fn add_consumer(
+        &mut self,
+        config: &ConsumerConfig,
+        created: Timestamp,
+        state: ConsumerState,
+    ) -> Result<(), String> {
+        let blob = StoredConsumer::new(created, config).encode();
+        let made = self.consumers.create(&config.name, rules(config), &blob);
+        let id = made.map_err(|error| error.to_string())?;
+        self.consumers.replace(id, state).map_err(|error| error.to_string())
+    }
+
+    /// Adds a message. Sequences before it that were not used hold nothing.
+    ///
+    /// # Errors
+    /// It cannot follow what is there, or the store takes no more.
+    pub fn push(&mut self, message: Kept<'_>, now: Timestamp) -> Result<(), String> {
+        let Kept { seq, timestamp, subject, headers, payload } = message;
+        if seq <= self.last {
+            return Err(format!("message sequence {seq} out of order"));
+        }
+        if seq > MAX_SEQ {
+            return Err(format!("message sequence {seq} is too high"));
+        }
+        if seq - self.last > GAP_MAX {
+            self.skip(seq - 1, now)?;
+        }
+        let ttl = header::get(headers, b"Nats-TTL").unwrap_or_default();
+        let ttl = parse_ttl(ttl).map_err(|error| format!("failed to parse message TTL: {error}"))?;
+        let ends = match ttl {
+            Ttl::Seconds(seconds) if seconds > 0 => {
+                Some(timestamp.saturating_add(seconds.saturating_mul(SECOND)))
+            }
+            Ttl::Never => Some(Timestamp::MAX),
+            _ => None,
+        };
+        self.taken += 1;
+        if ends.is_some_and(|ends| ends < now) {
+            // Compat: it has ended meanwhile, and only its sequence stays.
+            return self.skip(seq, now);
+        }
+        let expires = ends.filter(|_| self.config.allow_msg_ttl);
+        let [subject, headers, payload] = [subject, headers, payload].map(|part| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(part);
+            start..self.bytes.len()
+        });
+        self.places.push(Place { seq, timestamp, expires, subject, headers, payload });
+        self.last = seq;
+        if self.places.len() >= BATCH || self.bytes.len() >= BATCH_BYTES {
+            self.flush(now)?;
+        }
+        Ok(())
+    }
+
+    /// Uses the sequences up to `last`, which hold nothing.
+    ///
+    /// # Errors
+    /// The store takes no more.
+    pub fn skip(&mut self, last: Seq, now: Timestamp) -> Result<(), String> {
+        self.flush(now)?;
+        self.stream.skip(last, now).map_err(words)?;
+        self.last = self.last.max(last);
+        Ok(())
+    }
+
+    /// Deletes messages that it has.
+    ///
+    /// # Errors
+    /// The store takes no more.
+    pub fn delete(&mut self, seqs: &[Seq], now: Timestamp) -> Result<(), String> {
+        if seqs.is_empty() {
+            return Ok(());
+        }
+        self.flush(now)?;
+        self.stream.delete_all(seqs, now).map(drop).map_err(words)
+    }
+
+    /// Removes all before `first`.
+    ///
+    /// # Errors
+    /// The store takes no more.
+    pub fn trim(&mut self, first: Seq, now: Timestamp) -> Result<(), String> {
+        self.flush(now)?;
+        while first > 0 && self.stream.compact(first, TRIM, now).map_err(words)?.more {}
+        self.last = self.last.max(self.stream.state().totals.last_seq);
+        Ok(())
+    }
+
+    /// Stores what was gathered, and has segments that are full closed.
+    ///
+    /// # Errors
+    /// The store takes no more.
+    pub fn flush(&mut self, now: Timestamp) -> Result<(), String> {
+        if self.places.is_empty() {
+            return Ok(());
+        }
+        let part = |range: &Range<usize>| &self.bytes[range.clone()];
+        let messages: Vec<NewMessage<'_>> = self
+            .places
+            .iter()
+            .map(|place| NewMessage {
+                seq: place.seq,
+                timestamp: place.timestamp,
+                expires: place.expires,
+                subject: part(&place.subject),
+                headers: part(&place.headers),
+                payload: part(&place.payload),
+                is_rollup: false,
+            })
+            .collect();
+        self.stream.append(&messages, Admission::Granted, now, &mut self.outcomes).map_err(words)?;
+        if let Some((place, Err(why))) =
+            self.places.iter().zip(&self.outcomes).find(|(_, outcome)| outcome.is_err())
+        {
+            return Err(format!("failed to store message sequence {}: {why:?}", place.seq));
+        }
+        self.places.clear();
+        self.bytes.clear();
+        // Tables of segments stay in memory until these are sealed.
+        while let Some(job) = self.stream.next_job(now) {
+            if self.stream.finish(job.run(), now).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the rest, and uses the sequences up to `last`.
+    ///
+    /// # Errors
+    /// The store takes no more.
+    pub fn finish(mut self, last: Seq, now: Timestamp) -> Result<Filled, (Self, String)> {
+        let done =
+            self.flush(now).and_then(|()| if self.last < last { self.skip(last, now) } else { Ok(()) });
+        let flushed = done.and_then(|()| match self.consumers.flush(now) {
+            Ok(_) => self.stream.flush().map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        });
+        match flushed {
+            Ok(()) => {
+                let Self { config, stream, consumers, created, taken, .. } = self;
+                Ok(Filled { config, stream, consumers, created, taken })
+            }
+            Err(why) => Err((self, why)),
+        }
+    }
+
+    /// Removes it with all that was stored.
+    ///
+    /// # Errors
+    /// The next start removes it.
+    pub fn abandon(mut self, store: &Store) -> Result<(), String> {
+        drop(self.consumers);
+        if self.config.storage == crate::config::Storage::Memory {
+            return Ok(());
+        }
+        store.delete_stream(&mut self.stream).map_err(|error| error.to_string())
+    }
+}
+
+/// Makes a stream that was filled one like any other, for the next start too.
+///
+/// # Errors
+/// It is still unfinished.
+pub fn declare_whole(store: &Store, filled: &Filled) -> Result<(), String> {
+    if filled.config.storage == crate::config::Storage::Memory {
+        return Ok(());
+    }
+    let blob = Stored { created: filled.created, config: filled.config.clone(), unfinished: false }.encode();
+    store.write_blob(filled.stream.id(), &blob).map_err(|error| error.to_string())
+}
+
+fn words(error: StoreError) -> String {
+    match error {
+        StoreError::Full => ApiError::STORAGE_RESOURCES_EXCEEDED.description.into_owned(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,186 @@
+//! A backup as nats-server made them before 2.15: its store's files in a tar, blocks first and what describes them around.
+
+use super::describe;
+use super::filling::{Filled, Filling};
+use super::intake::{Fault, Progress, Target, add_consumer};
+use super::records::{Read, Replay};
+use crate::config::StreamConfig;
+use myelin_store::nats::block::{Record, Records};
+use myelin_store::nats::consumer::State;
+use myelin_store::nats::frames::FrameReader;
+use myelin_store::nats::hash::Hasher;
+use myelin_store::nats::index::Index;
+use myelin_store::nats::tar::{TarFile, TarReader};
+use myelin_store::{Seq, Timestamp};
+use std::collections::BTreeMap;
+
+/// Files of consumers, of all together, at most.
+const MOST_DESCRIBED: usize = 64 << 20;
+
+/// See the head of this file.
+pub(super) struct TarIntake {
+    files: TarReader,
+    stream: Option<(StreamConfig, Option<Timestamp>)>,
+    /// A description, until its checksum comes.
+    unchecked: Option<Vec<u8>>,
+    replay: Replay,
+    /// Of each consumer: description, checksum, state.
+    consumers: BTreeMap<String, [Vec<u8>; 3]>,
+    described: usize,
+}
+
+impl TarIntake {
+    pub(super) fn new(frames: FrameReader) -> Self {
+        Self {
+            files: TarReader::new(frames),
+            stream: None,
+            unchecked: None,
+            replay: Replay::default(),
+            consumers: BTreeMap::new(),
+            described: 0,
+        }
+    }
+
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.files.feed(bytes);
+    }
+
+    pub(super) fn work(
+        &mut self,
+        filling: &mut Option<Filling>,
+        target: &mut dyn Target,
+        budget: usize,
+        now: Timestamp,
+    ) -> Result<Progress, Fault> {
+        let mut left = budget;
+        loop {
+            let Some(TarFile { name, data }) =
+                self.files.next(&mut left).map_err(|error| Fault::Other(error.to_string()))?
+            else {
+                return Ok(match self.files.is_over() {
+                    true => Progress::Whole,
+                    false if left == 0 => Progress::More,
+                    false => Progress::Hungry,
+                });
+            };
+            let parts: Vec<&str> = name.split('/').collect();
+            match parts[..] {
+                ["meta.inf"] => self.unchecked = Some(data.to_vec()),
+                ["meta.sum"] => {
+                    let meta = self.unchecked.take().unwrap_or_default();
+                    self.stream = Some(read_stream(&meta, data)?);
+                }
+                ["msgs", file] => {
+                    let Some((config, _)) = &self.stream else {
+                        return Err(Fault::Other("expected the stream's description first".to_owned()));
+                    };
+                    let name = config.name.clone();
+                    if file == "index.db" {
+                        if let (Some(index), Some(filling)) =
+                            (Index::read(data, &name, None), filling.as_mut())
+                        {
+                            self.replay.settle(&index, filling, now)?;
+                        }
+                    } else if let Some(number) = file.strip_suffix(".blk").and_then(|n| n.parse().ok()) {
+                        if filling.is_none() {
+                            *filling = Some(target.open(first_of(data, &name, number), 0)?);
+                        }
+                        if let Some(filling) = filling {
+                            let read =
+                                self.replay.block(data, (&name, number), None, filling, target, now)?;
+                            if let Read::Cut(bad) = read {
+                                return Err(Fault::Other(format!("message block [{number}]: {bad}")));
+                            }
+                        }
+                    }
+                }
+                ["obs", consumer, file] => {
+                    let kind = ["meta.inf", "meta.sum", "o.dat"].iter().position(|kind| *kind == file);
+                    self.described += data.len() + consumer.len();
+                    if self.described > MOST_DESCRIBED {
+                        return Err(Fault::Other("the backup's consumers are too large".to_owned()));
+                    }
+                    if let Some(kind) = kind {
+                        self.consumers.entry(consumer.to_owned()).or_default()[kind] = data.to_vec();
+                    }
+                }
+                // What the server could not read when it made the backup.
+                ["errors.txt"] => return Err(Fault::Other(String::from_utf8_lossy(data).into_owned())),
+                _ => return Err(Fault::Other(format!("unexpected content {name:?}"))),
+            }
+            if left == 0 {
+                return Ok(Progress::More);
+            }
+        }
+    }
+
+    pub(super) fn finish(
+        mut self,
+        filling: Option<Filling>,
+        target: &mut dyn Target,
+        now: Timestamp,
+    ) -> Result<Filled, (Option<Filling>, Fault)> {
+        let truncated = || Fault::Other("unexpected EOF".to_owned());
+        if !self.files.is_over() {
+            return Err((filling, truncated()));
+        }
+        let Some((_, created)) = self.stream.take() else { return Err((filling, truncated())) };
+        let filling = match filling {
+            Some(filling) => Ok(filling),
+            None => target.open(1, 0),
+        };
+        let mut filling = filling.map_err(|fault| (None, fault))?;
+        if let Some(created) = created {
+            filling.set_created(created);
+        }
+        if let Err(fault) = self.add_consumers(&mut filling, target, now) {
+            return Err((Some(filling), fault));
+        }
+        filling.finish(self.replay.last, now).map_err(|(filling, why)| (Some(filling), Fault::Other(why)))
+    }
+
+    fn add_consumers(
+        &mut self,
+        filling: &mut Filling,
+        target: &mut dyn Target,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
+        let stream = filling.config().name.clone();
+        for (name, [meta, sum, state]) in std::mem::take(&mut self.consumers) {
+            let failed = |why: String| Fault::Other(format!("error restoring consumer [{name:?}]: {why}"));
+            if !Hasher::new(&format!("{stream}/{name}")).is_sum_of(&meta, &sum) {
+                return Err(failed("checksums do not match".to_owned()));
+            }
+            let (config, created) = describe::consumer(&meta).map_err(failed)?;
+            let state = if state.is_empty() {
+                None
+            } else {
+                Some(State::read(&state).ok_or_else(|| failed("corrupt state".to_owned()))?)
+            };
+            let state = describe::state(state).map_err(failed)?;
+            add_consumer(&name, config, state, created.unwrap_or(now), filling, target)?;
+        }
+        Ok(())
+    }
+}
+
+fn read_stream(meta: &[u8], sum: &[u8]) -> Result<(StreamConfig, Option<Timestamp>), Fault> {
+    let (config, created) = describe::stream(meta)?;
+    if !Hasher::new(&config.name).is_sum_of(meta, sum) {
+        return Err(Fault::Other("the stream's description does not match its checksum".to_owned()));
+    }
+    Ok((config, created))
+}
+
+/// Where a stream begins whose first block this is.
+pub(super) fn first_of(block: &[u8], stream: &str, number: u32) -> Seq {
+    let mut records = Records::new(block, stream, number);
+    let mut first = 1;
+    while let Ok(Some(record)) = records.next() {
+        match record {
+            Record::Message { seq, .. } => return seq,
+            Record::Nothing(seq) | Record::Deleted(seq) => first = first.max(seq.saturating_add(1)),
+        }
+    }
+    first
+}

@@ -1,0 +1,343 @@
+//! A backup that is being sent.
+//!
+//! So many pieces may be on their way at once; each acknowledgement lets another one leave. Pieces are made on the thread
+//! that reads from disks, a slice at a time. The receiver that does not acknowledge for five seconds has lost the backup,
+//! and so has one that goes away.
+
+use super::{Errand, friendly};
+use crate::advisory::backup as advisory;
+use crate::backup::source::Source;
+use crate::engine::host::{Alarmed, Host};
+use crate::engine::live::lock;
+use myelin_broker::{Binding, Letter, Level, Parcel, Service, Shard, Watch, Watcher};
+use myelin_store::Timestamp;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+const SECOND: Timestamp = 1_000_000_000;
+/// How long a receiver may take for an acknowledgement.
+const PATIENCE: Timestamp = 5 * SECOND;
+/// How long a backup waits for somebody to listen before it begins.
+const WAIT_FOR_INTEREST: Timestamp = 2 * SECOND;
+/// Bytes that are read for one slice of work.
+const SLICE: usize = 2 << 20;
+
+const DEFAULT_CHUNK: usize = 128 << 10;
+const DEFAULT_WINDOW: usize = 8 << 20;
+const LEAST: usize = 1 << 10;
+const LARGEST_CHUNK: usize = 1 << 20;
+const LARGEST_WINDOW: usize = 32 << 20;
+
+/// What was asked for.
+pub(in crate::engine) struct Order {
+    pub(in crate::engine) deliver: String,
+    /// Bytes of a piece, and of all that are on their way; 0: not said.
+    pub(in crate::engine) chunk: i64,
+    pub(in crate::engine) window: i64,
+    /// Bytes of the stream.
+    pub(in crate::engine) bytes: u64,
+}
+
+/// See the head of this file.
+pub(in crate::engine) struct Snapshot {
+    errand: Errand,
+    deliver: Box<[u8]>,
+    /// What the subjects of acknowledgements begin with.
+    ack: String,
+    chunk: usize,
+    bytes: u64,
+    start: Timestamp,
+    began: std::time::Instant,
+    flow: Mutex<Flow>,
+    /// `None` when it is over.
+    source: Mutex<Option<Source>>,
+    binding: Mutex<Option<Arc<Binding>>>,
+    watch: Mutex<Option<Watch>>,
+    me: Weak<Self>,
+}
+
+/// What lets pieces leave.
+struct Flow {
+    /// Pieces that may leave now.
+    slots: usize,
+    most: usize,
+    /// Pieces that have left.
+    sent: u64,
+    /// When the last one did.
+    last: Timestamp,
+    /// Whether somebody works on it, or will.
+    is_working: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nobody listens yet.
+    Waiting,
+    Running,
+    Over,
+}
+
+/// Why a backup ends before it is whole.
+enum End {
+    NoInterest,
+    NoFlow,
+    Failed(String),
+}
+
+fn clamp(asked: i64, default: usize, largest: usize) -> usize {
+    match asked {
+        0 => default,
+        asked => usize::try_from(asked).unwrap_or(0).clamp(LEAST, largest),
+    }
+}
+
+impl Snapshot {
+    /// Begins to send. `source` says what.
+    pub(in crate::engine) fn begin(errand: Errand, order: &Order, source: Source) -> Arc<Self> {
+        let chunk = clamp(order.chunk, DEFAULT_CHUNK, LARGEST_CHUNK);
+        let window = clamp(order.window, DEFAULT_WINDOW, LARGEST_WINDOW).max(chunk);
+        let most = window / chunk;
+        let ack = format!("$JS.SNAPSHOT.ACK.{}.{}", errand.stream, errand.host.unique_id());
+        let now = errand.host.now();
+        let began = errand.host.instant();
+        let deliver = order.deliver.as_bytes().into();
+        let flow = Flow { slots: most, most, sent: 0, last: now, is_working: false, state: State::Waiting };
+        let me = Arc::new_cyclic(|me| Self {
+            deliver,
+            ack,
+            chunk,
+            bytes: order.bytes,
+            start: now,
+            began,
+            flow: Mutex::new(flow),
+            source: Mutex::new(Some(source)),
+            binding: Mutex::default(),
+            watch: Mutex::default(),
+            me: Weak::clone(me),
+            errand,
+        });
+        let account = &me.errand.account;
+        let subject = format!("{}.>", me.ack);
+        // The account holds it from here on, until it is over.
+        *lock(&me.binding) = Some(account.bind(subject.as_bytes(), Arc::clone(&me) as Arc<dyn Service>));
+        let watcher: Weak<dyn Watcher> = Weak::clone(&me.me) as Weak<dyn Watcher>;
+        let watch = account.watch(&me.deliver, watcher);
+        *lock(&me.watch) = Some(watch);
+        if account.has_interest(&me.deliver) {
+            me.run();
+        } else {
+            me.alarm(now + WAIT_FOR_INTEREST);
+        }
+        me
+    }
+
+    fn host(&self) -> &dyn Host {
+        &*self.errand.host
+    }
+
+    fn alarm(&self, at: Timestamp) {
+        self.host().schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
+    }
+
+    /// Somebody listens, or has had the time to.
+    fn run(&self) {
+        {
+            let mut flow = lock(&self.flow);
+            if flow.state != State::Waiting {
+                return;
+            }
+            flow.state = State::Running;
+            flow.last = self.host().now();
+        }
+        self.alarm(self.host().now() + PATIENCE);
+        self.go_on();
+    }
+
+    /// Has the next pieces made, if any may leave and nobody is at it.
+    fn go_on(&self) {
+        {
+            let mut flow = lock(&self.flow);
+            if flow.state != State::Running || flow.slots == 0 || flow.is_working {
+                return;
+            }
+            flow.is_working = true;
+        }
+        self.make_later();
+    }
+
+    fn make_later(&self) {
+        if let Some(me) = self.me.upgrade() {
+            self.host().read(Box::new(move || me.make()));
+        }
+    }
+
+    /// Makes and sends pieces for one slice. Only on a thread that may wait.
+    fn make(&self) {
+        let mut held = lock(&self.source);
+        let slots = {
+            let flow = lock(&self.flow);
+            if flow.state == State::Over { 0 } else { flow.slots }
+        };
+        let Some(source) = held.as_mut() else { return };
+        if slots == 0 {
+            lock(&self.flow).is_working = false;
+            return;
+        }
+        if let Err(error) = source.fill(self.chunk * slots, SLICE) {
+            drop(held);
+            return self.end(Some(End::Failed(error.to_string())));
+        }
+        let mut out = Parcel::default();
+        let is_last = self.cut(source, slots, &mut out);
+        self.errand.host.publish(&self.errand.account, out);
+        drop(held);
+        if is_last {
+            return self.end(None);
+        }
+        let goes_on = {
+            let mut flow = lock(&self.flow);
+            flow.is_working = flow.slots > 0 && flow.state == State::Running;
+            flow.is_working
+        };
+        if goes_on {
+            self.make_later();
+        }
+    }
+
+    /// Takes up to `slots` pieces of what is ready. Answers whether the last one is among them, or there is none left.
+    fn cut(&self, source: &mut Source, slots: usize, out: &mut Parcel) -> bool {
+        let is_over = source.is_over();
+        let ready = source.ready();
+        let mut at = 0;
+        let mut count = 0;
+        let mut flow = lock(&self.flow);
+        while count < slots && ready.len() - at >= self.chunk {
+            let number = flow.sent + 1;
+            let reply = format!("{}.{}.{number}", self.ack, self.chunk);
+            let payload = &ready[at..at + self.chunk];
+            out.push(Letter {
+                subject: &self.deliver,
+                reply: reply.as_bytes(),
+                payload,
+                ..Letter::default()
+            });
+            at += self.chunk;
+            count += 1;
+            flow.sent = number;
+        }
+        flow.slots -= count;
+        if count > 0 {
+            flow.last = self.host().now();
+        }
+        let is_last = is_over && ready.len() - at < self.chunk && count < slots;
+        // Compat: what is left is sent without a subject for an acknowledgement.
+        if is_last && ready.len() > at {
+            out.push(Letter { subject: &self.deliver, payload: &ready[at..], ..Letter::default() });
+            at = ready.len();
+        }
+        ready.drain(..at);
+        is_last
+    }
+
+    /// Ends it, with a status for the receiver.
+    fn end(&self, why: Option<End>) {
+        let sent = {
+            let mut flow = lock(&self.flow);
+            if std::mem::replace(&mut flow.state, State::Over) == State::Over {
+                return;
+            }
+            flow.sent
+        };
+        let (status, error) = match why {
+            // Compat: the status of a good end is missing where everything went into one piece.
+            None if sent == 0 => (String::new(), String::new()),
+            None => ("NATS/1.0 204\r\n\r\n".to_owned(), String::new()),
+            Some(End::NoInterest) => {
+                ("NATS/1.0 408 No Interest\r\n\r\n".to_owned(), "no interest".to_owned())
+            }
+            Some(End::NoFlow) => {
+                ("NATS/1.0 408 No Flow Response\r\n\r\n".to_owned(), "no flow response".to_owned())
+            }
+            Some(End::Failed(why)) => (format!("NATS/1.0 500 {}\r\n\r\n", one_line(&why)), why),
+        };
+        let mut out = Parcel::default();
+        out.push(Letter { subject: &self.deliver, headers: status.as_bytes(), ..Letter::default() });
+        let errand = &self.errand;
+        let (stream, client) = (errand.stream.as_str(), errand.client.as_ref());
+        errand.tell(&mut out, |stamp| advisory::snapshot_complete(stamp, stream, self.start, client, &error));
+        self.host().publish(&errand.account, out);
+        self.log(&error);
+        lock(&self.watch).take();
+        if let Some(binding) = lock(&self.binding).take() {
+            errand.account.unbind(&binding);
+        }
+        // It may be in use: then whoever uses it drops it.
+        if let Ok(mut source) = self.source.try_lock() {
+            source.take();
+        }
+    }
+
+    fn log(&self, error: &str) {
+        let took = self.host().instant().duration_since(self.began);
+        let took = Duration::from_millis(took.as_millis() as u64);
+        let name = format!("{} > {}", self.errand.account.name(), self.errand.stream);
+        if error.is_empty() {
+            let size = friendly(self.bytes);
+            let line = format_args!("Completed snapshot of {size} for stream '{name}' in {took:?}");
+            self.host().log(Level::Info, line);
+        } else {
+            let line = format_args!("Snapshot for stream '{name}' failed after {took:?}: {error}");
+            self.host().log(Level::Warn, line);
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
+impl Service for Snapshot {
+    /// Acknowledgements.
+    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
+        {
+            let mut flow = lock(&self.flow);
+            flow.slots = (flow.slots + parcel.len()).min(flow.most);
+        }
+        parcel.clear();
+        self.go_on();
+    }
+}
+
+impl Watcher for Snapshot {
+    fn interest_changed(&self, _: Option<&mut Shard>) {
+        let has_interest = self.errand.account.has_interest(&self.deliver);
+        let state = lock(&self.flow).state;
+        match (has_interest, state) {
+            (true, State::Waiting) => self.run(),
+            (false, State::Running) => {
+                // Ending unbinds and ends the watch itself, neither of which may be done from within a change.
+                if let Some(me) = self.me.upgrade() {
+                    self.host().read(Box::new(move || me.end(Some(End::NoInterest))));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Alarmed for Snapshot {
+    fn ring(&self) {
+        let now = self.host().now();
+        let (state, is_stuck, last) = {
+            let flow = lock(&self.flow);
+            (flow.state, flow.slots == 0 && !flow.is_working && now >= flow.last + PATIENCE, flow.last)
+        };
+        match state {
+            State::Waiting => self.run(),
+            State::Running if is_stuck => self.end(Some(End::NoFlow)),
+            State::Running => self.alarm((last + PATIENCE).max(now + SECOND / 10)),
+            State::Over => {}
+        }
+    }
+}

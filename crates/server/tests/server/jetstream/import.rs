@@ -1,0 +1,256 @@
+//! Store directories of nats-server, taken over: made by the real one where it is found, and recorded ones.
+//!
+//! `MYELIN_RECORD=1` writes the records anew.
+
+use super::backup::{digest, fill, fixture, restore, shapes};
+use super::{Asker, Home, setup_in};
+use crate::process::Server;
+use myelin_compat::implementation;
+use myelin_jetstream::backup::import::{Imported, Importer, NotImported};
+use myelin_store::disk::real::RealDisk;
+use myelin_store::entropy::SeededEntropy;
+use myelin_store::nats::directory::Directory;
+use myelin_store::nats::keys::Keys;
+use myelin_store::{Store, StoreOptions};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How stores are encrypted.
+const KINDS: [(&str, &str); 3] = [
+    ("plain", ""),
+    ("chacha", "key: \"a secret\"\ncipher: chacha\n"),
+    ("aes", "key: \"a secret\"\ncipher: aes\n"),
+];
+
+const NOW: i64 = 1_795_370_000_000_000_000;
+
+fn digests(server: &Server) -> Value {
+    let mut asker = Asker::connect(server);
+    let names = asker.api("STREAM.NAMES", &Value::Null)["streams"].clone();
+    let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    names
+        .iter()
+        .map(|name| ((*name).to_owned(), digest(&mut asker, name)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+/// Has nats-server make a store; what it says of it.
+fn make(program: &Path, folder: &Path, lines: &str) -> Value {
+    let mut server = setup_in(folder, lines).program(program).start();
+    let mut asker = Asker::connect(&server);
+    for (name, config) in shapes().iter().filter(|(name, _)| *name != "MEMORY") {
+        fill(&mut asker, name, config);
+    }
+    // One with several blocks, of which the first were compressed, and gaps in all of them.
+    asker.create("LARGE", &json!({ "compression": "s2", "max_bytes": 400_000, "allow_msg_ttl": true }));
+    for n in 0..60_u32 {
+        asker.publish(&format!("LARGE.{}", n % 5), &format!("{n:04}").repeat(1000));
+    }
+    for seq in [3, 17, 18, 40, 60] {
+        asker.api("STREAM.MSG.DELETE.LARGE", &json!({ "seq": seq }));
+    }
+    asker.create("EMPTY", &json!({ "first_seq": 1000 }));
+    asker.create("PURGED", &json!({}));
+    (0..5).for_each(|_| drop(asker.publish("PURGED.a", "x")));
+    asker.api("STREAM.PURGE.PURGED", &Value::Null);
+    let digests = digests(&server);
+    server.signal(Signal::TERM);
+    server.wait();
+    digests
+}
+
+fn import(from: &Path, into: &Path, key: &str) -> Vec<(String, Result<Imported, NotImported>)> {
+    let from = Directory::open(Arc::new(RealDisk), from, Keys::new(vec![key.into()])).expect("a directory");
+    let root = into.join("jetstream/myelin");
+    fs::create_dir_all(&root).expect("a folder of ours");
+    let (store, report) =
+        Store::open(Arc::new(RealDisk), StoreOptions::new(root), Arc::new(SeededEntropy::new(5)))
+            .expect("a store");
+    let (mut importer, _) = Importer::new(&from, &store, &report, NOW).expect("a store that can be written");
+    let streams = from.streams().expect("folders");
+    let done = streams
+        .into_iter()
+        .map(|(account, name)| {
+            let done = importer.import(&account, &name, NOW, &mut |_| {});
+            (name, done)
+        })
+        .collect();
+    store.journal().close(&|| NOW.unsigned_abs()).expect("a disk that syncs");
+    done
+}
+
+/// All files with what is in them.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push((path.display().to_string(), fs::read(&path).expect("a file")));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder of ours");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("a file");
+        }
+    }
+}
+
+fn takes_over(from: &Path, expected: &Value, what: &str) {
+    let before = files(from);
+    let home = Home::new();
+    for (name, done) in import(from, home.path(), "a secret") {
+        let done = done.unwrap_or_else(|why| panic!("{what}: {name}: {why}"));
+        assert_eq!(done.left, Vec::<String>::new(), "{what}: {name}");
+    }
+    assert!(files(from) == before, "{what}: something was changed");
+    let server = home.start("");
+    let got = digests(&server);
+    for (name, digest) in expected.as_object().expect("streams") {
+        assert_eq!(got[name], *digest, "{what}: {name}");
+    }
+    drop(server);
+    // Once more changes nothing.
+    for (name, done) in import(from, home.path(), "a secret") {
+        assert_eq!(done, Err(NotImported::IsThere), "{what}: {name}");
+    }
+}
+
+#[test]
+fn stores_of_the_reference_are_taken_over() {
+    let reference = match implementation::reference() {
+        Ok(reference) => reference.program,
+        Err(why) => return eprintln!("not compared: {why}"),
+    };
+    for (kind, lines) in KINDS {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let expected = make(&reference, folder.path(), lines);
+        if std::env::var_os("MYELIN_RECORD").is_some() {
+            let to = fixture(kind);
+            let _ = fs::remove_dir_all(&to);
+            copy(&folder.path().join("jetstream"), &to.join("jetstream"));
+            fs::write(to.join("expected.json"), expected.to_string()).expect("a folder of ours");
+        }
+        takes_over(folder.path(), &expected, kind);
+    }
+}
+
+#[test]
+fn recorded_stores_are_taken_over() {
+    for (kind, _) in KINDS {
+        let folder = fixture(kind);
+        let expected = fs::read(folder.join("expected.json")).expect("a record");
+        takes_over(&folder, &serde_json::from_slice(&expected).expect("JSON"), kind);
+    }
+}
+
+#[test]
+fn without_the_key_nothing_is_taken_and_nothing_left() {
+    let home = Home::new();
+    for (name, done) in
+        [import(&fixture("aes"), home.path(), "another"), import(&fixture("chacha"), home.path(), "")]
+            .concat()
+    {
+        assert!(
+            matches!(&done, Err(NotImported::Failed(why)) if why.contains("no key given opens it")),
+            "{name}: {done:?}"
+        );
+    }
+    assert_eq!(digests(&home.start("")), json!({}));
+}
+
+#[test]
+fn a_start_beside_an_old_store_says_so_and_touches_nothing() {
+    let home = Home::new();
+    copy(&fixture("plain"), home.path());
+    let before = files(&home.path().join("jetstream/$G"));
+    let mut server = home.setup("").start();
+    let count =
+        before.iter().filter(|(path, _)| path.contains("/meta.inf") && !path.contains("/obs/")).count();
+    server.wait_for_log(&format!("{count} streams of nats-server in"));
+    server.wait_for_log("myelin store import");
+    assert_eq!(digests(&server), json!({}));
+    server.signal(Signal::TERM);
+    server.wait();
+    assert!(files(&home.path().join("jetstream/$G")) == before, "something was changed");
+    drop(server);
+    import(home.path(), home.path(), "");
+    let server = home.setup("").start();
+    let expected = fs::read(fixture("plain").join("expected.json")).expect("a record");
+    assert_eq!(digests(&server), serde_json::from_slice::<Value>(&expected).expect("JSON"));
+    assert!(!server.log().contains("myelin store import"), "{}", server.log());
+}
+
+#[test]
+fn what_is_damaged_is_named_and_the_rest_is_taken() {
+    let old = tempfile::tempdir().expect("a temporary folder");
+    copy(&fixture("plain"), old.path());
+    let streams = old.path().join("jetstream/$G/streams");
+    let hurt = |path: &Path, at: usize| {
+        let mut bytes = fs::read(path).expect("a file");
+        let at = at.min(bytes.len() - 1);
+        bytes[at] ^= 1;
+        fs::write(path, bytes).expect("a folder of ours");
+    };
+    hurt(&streams.join("FILE/msgs/1.blk"), 5000);
+    hurt(&streams.join("WORK/meta.inf"), 20);
+    hurt(&streams.join("SHORT/obs/BUSY/o.dat"), 0);
+    let home = Home::new();
+    for (name, done) in import(old.path(), home.path(), "") {
+        match (name.as_str(), done) {
+            ("FILE", Ok(done)) => {
+                assert!(done.left[0].contains("a checksum is wrong"), "{done:?}");
+                assert!(done.messages > 10, "{done:?}");
+            }
+            ("WORK", done) => {
+                assert!(
+                    matches!(&done, Err(NotImported::Failed(why)) if why.contains("meta.sum")),
+                    "{done:?}"
+                );
+            }
+            ("SHORT", Ok(done)) => assert!(done.left[0].contains("BUSY"), "{done:?}"),
+            (_, done) => assert_eq!(done.expect("it is whole").left, Vec::<String>::new(), "{name}"),
+        }
+    }
+    let server = home.start("");
+    let names = Asker::connect(&server).api("STREAM.NAMES", &Value::Null)["streams"].to_string();
+    assert!(names.contains("FILE") && !names.contains("WORK"), "{names}");
+}
+
+#[test]
+fn backups_of_older_servers_are_restored() {
+    let folder = fixture("old-backup");
+    let expected: Value =
+        serde_json::from_slice(&fs::read(folder.join("expected.json")).expect("a record")).expect("JSON");
+    let bytes = fs::read(folder.join("stream.tar.s2")).expect("a record");
+    let home = Home::new();
+    let server = home.start("");
+    let mut asker = Asker::connect(&server);
+    let config = &expected["config"];
+    for piece in [700, 1 << 19] {
+        let answer = restore(&mut asker, config, &json!({}), &bytes, piece);
+        assert!(answer.get("error").is_none(), "{answer}");
+        assert_eq!(digest(&mut asker, "FILE"), expected);
+        asker.api("STREAM.DELETE.FILE", &Value::Null);
+    }
+    for end in [10, bytes.len() / 2, bytes.len() - 20] {
+        let answer = restore(&mut asker, config, &json!({}), &bytes[..end], 5000);
+        assert!(answer["error"]["err_code"].as_u64().is_some(), "{end}: {answer}");
+        assert_eq!(asker.api("STREAM.NAMES", &Value::Null)["total"], 0, "{end}");
+    }
+}

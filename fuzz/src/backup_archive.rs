@@ -1,0 +1,86 @@
+//! Backups from strangers, in both formats: the framing, the archive, the tar, and what is inside.
+//!
+//! Promised: any bytes are read or refused, in whatever pieces they come and with the same result; nothing larger than its
+//! limit is ever held. What was written is read as it was.
+
+use myelin_jetstream::backup::state::{ArchivedConsumer, StreamSummary};
+use myelin_store::nats::archive::{self, ArchiveReader, put_head};
+use myelin_store::nats::frames::{FrameReader, FrameWriter, unpack_all};
+use myelin_store::nats::tar::TarReader;
+
+/// Bytes of a message, at most.
+const LARGEST: usize = 4096;
+
+/// Any bytes as a stream of frames, as what is inside of one, and as the JSON inside of that.
+pub fn backup_archive(data: &[u8]) {
+    let whole = read(data, data.len().max(1));
+    assert_eq!(whole, read(data, 7));
+    let _ = unpack_all(data, 1 << 20);
+    let mut inside = FrameWriter::default();
+    inside.write(archive::MAGIC);
+    inside.write(data);
+    inside.flush();
+    assert_eq!(read(&inside.out, inside.out.len()), read(&inside.out, 5));
+    read_tar(data);
+    let _ = StreamSummary::read(data);
+    if let Ok(consumer) = ArchivedConsumer::read("C", data) {
+        let again = ArchivedConsumer::write(&consumer.config, &consumer.state, u64::MAX);
+        let again = ArchivedConsumer::read("C", &again).map(|consumer| consumer.state);
+        assert_eq!(again, Ok(consumer.state));
+    }
+    written_is_read(data);
+}
+
+/// How many entries there were, their bytes, and what ended it.
+fn read(bytes: &[u8], step: usize) -> (usize, usize, Option<String>) {
+    let mut reader = ArchiveReader::new(FrameReader::default(), LARGEST);
+    let (mut count, mut size) = (0, 0);
+    for piece in bytes.chunks(step) {
+        reader.feed(piece);
+        loop {
+            let mut budget = 100;
+            match reader.next(&mut budget) {
+                Ok(Some(entry)) => {
+                    if entry.sequence > 0 {
+                        assert!(entry.headers.len() + entry.payload.len() <= LARGEST);
+                    }
+                    count += 1;
+                    size += entry.name.len() + entry.headers.len() + entry.payload.len();
+                }
+                Ok(None) if budget == 0 => {}
+                Ok(None) => break,
+                Err(error) => return (count, size, Some(error.to_string())),
+            }
+        }
+    }
+    (count, size, None)
+}
+
+fn read_tar(data: &[u8]) {
+    let mut inside = FrameWriter::default();
+    inside.write(data);
+    inside.write(&[0; 1024]);
+    inside.flush();
+    let mut reader = TarReader::new(FrameReader::default());
+    reader.feed(&inside.out);
+    let mut budget = 1 << 20;
+    while let Ok(Some(file)) = reader.next(&mut budget) {
+        assert!(file.data.len() <= data.len() + 1024);
+    }
+}
+
+fn written_is_read(data: &[u8]) {
+    let (name, payload) = data.split_at(data.len() / 3);
+    let mut writer = FrameWriter::default();
+    writer.write(archive::MAGIC);
+    let mut head = Vec::new();
+    put_head(&mut head, name, -5, 9, 0, payload.len());
+    writer.write(&head);
+    writer.write(payload);
+    writer.flush();
+    let mut reader = ArchiveReader::new(FrameReader::default(), data.len());
+    reader.feed(&writer.out);
+    let mut budget = usize::MAX;
+    let entry = reader.next(&mut budget).expect("it was written so").expect("it is there");
+    assert_eq!((entry.name, entry.payload, entry.timestamp, entry.sequence), (name, payload, -5, 9));
+}
