@@ -113,11 +113,6 @@ impl Directory {
         self.accounts.get(name)
     }
 
-    /// The name of the system account, if there is one.
-    pub(crate) fn system_account(&self) -> Option<&str> {
-        self.system_account.as_deref()
-    }
-
     pub(crate) fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
         self.accounts.values()
     }

@@ -11,7 +11,7 @@ use crate::log::Level;
 use crate::settings::Settings;
 use crate::shard::Shard;
 use myelin_auth::callout::{Answered, Caller};
-use myelin_auth::operator::ClaimedUser;
+use myelin_auth::operator::{ClaimedUser, ClaimsFault};
 use myelin_auth::{
     Attempt, AuthConfig, ConnectionType, Credentials, Decision, Identity, Method, Reject, Secret,
     authenticate,

@@ -270,6 +270,7 @@ impl Filling {
                 headers: part(&place.headers),
                 payload: part(&place.payload),
                 is_rollup: false,
+                ends: 0,
             })
             .collect();
         self.stream.append(&messages, Admission::Granted, now, &mut self.outcomes).map_err(words)?;

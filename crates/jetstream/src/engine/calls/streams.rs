@@ -4,7 +4,7 @@ use super::Call;
 use crate::advisory::Action;
 use crate::api::request::is_empty;
 use crate::api::response::{StreamCreate, StreamDelete, StreamUpdate};
-use crate::config::{self, Created, StreamConfig, StreamConfigRequest};
+use crate::config::{self, Created, StreamConfigRequest};
 use crate::error::ApiError;
 
 impl Call<'_> {

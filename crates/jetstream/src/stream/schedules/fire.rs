@@ -72,7 +72,7 @@ impl StreamCore {
                 Err(_) => self.schedules.push(now.saturating_add(LONG_RETRY), seq),
             }
         }
-        let mut intake = Intake { parcel: &parcel, now, effects, closing: None };
+        let mut intake = Intake { parcel: &parcel, now, effects, closing: None, is_copy: false };
         for shot in shots {
             self.shoot(&shot, &mut intake);
         }
