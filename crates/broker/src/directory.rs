@@ -6,7 +6,7 @@ use crate::exchange::{AccountConfig, furnish};
 use myelin_auth::AuthConfig;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Where everybody is who is in no configured account.
 const GLOBAL_ACCOUNT: &str = "$G";
@@ -33,6 +33,8 @@ pub(crate) struct Directory {
     pub(crate) auth: Arc<AuthConfig>,
     accounts: HashMap<String, Arc<Account>>,
     system_account: Option<String>,
+    /// Accounts that were there once and are still held, by their streams, say: one that comes back is the same.
+    gone: HashMap<String, Weak<Account>>,
     /// Ids are part of the keys of cached routes, so none is given twice.
     next_id: u32,
 }
@@ -48,6 +50,7 @@ impl Directory {
             auth: Arc::new(AuthConfig::open()),
             accounts: HashMap::new(),
             system_account: system_account.map(str::to_owned),
+            gone: HashMap::new(),
             next_id: 0,
         };
         Ok(empty.next(auth, accounts)?.take_effect())
@@ -75,6 +78,7 @@ impl Directory {
             auth: Arc::new(auth),
             accounts: HashMap::with_capacity(wanted.len()),
             system_account: self.system_account.clone(),
+            gone: self.gone.clone(),
             next_id: self.next_id,
         };
         let configs = wanted
@@ -82,12 +86,15 @@ impl Directory {
             .map(|(name, config)| (directory.add(name, &config, self.accounts.get(name)), config))
             .collect();
         let gone = self.accounts.iter().filter(|(name, _)| !directory.accounts.contains_key(*name));
-        let gone = gone.map(|(_, account)| Arc::clone(account)).collect();
+        let gone: Vec<_> = gone.map(|(_, account)| Arc::clone(account)).collect();
+        directory.gone.retain(|_, account| account.strong_count() > 0);
+        directory.gone.extend(gone.iter().map(|a| (a.name().to_owned(), Arc::downgrade(a))));
         Ok(NextDirectory { directory, configs, gone })
     }
 
     fn add(&mut self, name: &str, config: &AccountConfig, present: Option<&Arc<Account>>) -> Arc<Account> {
-        let account = present.cloned().unwrap_or_else(|| {
+        let returning = self.gone.remove(name).and_then(|account| account.upgrade());
+        let account = present.cloned().or(returning).unwrap_or_else(|| {
             let is_system = self.system_account.as_deref() == Some(name);
             self.next_id += 1;
             Arc::new(Account::new(self.next_id - 1, is_system, config.clone()))
@@ -155,7 +162,12 @@ mod tests {
         assert!(Arc::ptr_eq(a, second.account("A").unwrap()) && Arc::ptr_eq(a, third.account("A").unwrap()));
         assert!(second.account("B").is_none() && second.account("$G").is_some());
         assert!(second.account("$SYS").unwrap().is_system());
-        assert_ne!(first.account("B").unwrap().id, third.account("B").unwrap().id);
+        let b = first.account("B").unwrap();
+        assert!(Arc::ptr_eq(b, third.account("B").unwrap()), "somebody still holds it");
+        let id = b.id;
+        drop((first, third));
+        let fourth = second.next(AuthConfig::open(), &named(&["B"])).unwrap().take_effect();
+        assert_ne!(fourth.account("B").unwrap().id, id);
     }
 
     #[test]

@@ -43,6 +43,9 @@ const QUEUED: usize = 16_384;
 const GUESTS: usize = 1024;
 /// How often it is told how many connections accounts have.
 const HEARTBEAT: Duration = Duration::from_secs(30);
+/// Counting what accounts have moved means a look at every connection. For each moment that it takes so many are rest,
+/// however fast connections come and go.
+const REST: u32 = 9;
 /// How often the server tells of itself in the end; it begins with more.
 const STATSZ: Duration = Duration::from_secs(10);
 const FIRST_STATSZ: Duration = Duration::from_millis(250);
@@ -248,7 +251,12 @@ impl System {
             };
             let is_last = matches!(job, Job::Stop);
             self.taken(&job);
-            self.caught("an event", || self.work(job, &mut pace));
+            self.caught("an event", || {
+                self.work(job, &mut pace);
+                if !is_last {
+                    self.beat(&mut pace, Instant::now());
+                }
+            });
             if is_last {
                 return;
             }
@@ -280,7 +288,7 @@ impl System {
             Job::Came(subject, conn) => self.tell_came(&subject, &conn),
             Job::Went(subject, departed) => self.tell_departed(&self.account, &subject, &departed),
             Job::Refused(account, subject, departed) => self.tell_departed(&account, &subject, &departed),
-            Job::Count => self.tell_changed(),
+            Job::Count => pace.changes_wait = true,
             Job::Ocsp(subject, finding) => self.tell_ocsp(&subject, finding),
             Job::LameDuck => self.tell_of_self("LAMEDUCK"),
             Job::Stop => self.take_leave(),
@@ -302,6 +310,12 @@ impl System {
             pace.connections = now + HEARTBEAT;
             self.tell_all_connections();
         }
+        if pace.changes_wait && pace.changes <= now {
+            pace.changes_wait = false;
+            self.tell_changed();
+            let end = Instant::now();
+            pace.changes = end + (end - now) * REST;
+        }
     }
 }
 
@@ -310,16 +324,28 @@ struct Pace {
     statsz: Instant,
     statsz_every: Duration,
     connections: Instant,
+    /// Before this it is not told again that connections have come or gone.
+    changes: Instant,
+    /// Some have.
+    changes_wait: bool,
 }
 
 impl Pace {
     fn new(now: Instant) -> Self {
         let first = FIRST_STATSZ;
-        Self { statsz: now + first, statsz_every: first, connections: now + HEARTBEAT }
+        Self {
+            statsz: now + first,
+            statsz_every: first,
+            connections: now + HEARTBEAT,
+            changes: now,
+            changes_wait: false,
+        }
     }
 
     fn left(&self, now: Instant) -> Duration {
-        self.statsz.min(self.connections).saturating_duration_since(now)
+        let changes = self.changes_wait.then_some(self.changes);
+        let next = self.statsz.min(self.connections);
+        changes.map_or(next, |changes| next.min(changes)).saturating_duration_since(now)
     }
 
     /// Compat: twice as long each time, up to the full time.
