@@ -41,6 +41,8 @@ pub(crate) use control::{Orders, Reloaded};
 const QUEUED: usize = 16_384;
 /// Of these, requests of other accounts: their number must not keep the system account's own waiting.
 const GUESTS: usize = 1024;
+/// Bytes of one of these, headers included: options are short.
+const GUEST_SIZE: usize = 16 * 1024;
 /// How often it is told how many connections accounts have.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// Counting what accounts have moved means a look at every connection. For each moment that it takes so many are rest,
@@ -185,9 +187,12 @@ impl System {
 
     /// Puts a request before a thread.
     fn ask(&self, to: &Sender<Job>, ask: Ask) {
-        if ask.is_guest && self.guests.fetch_add(1, Relaxed) >= GUESTS {
-            self.guests.fetch_sub(1, Relaxed);
-            return self.drop_one();
+        if ask.is_guest {
+            let is_large = ask.headers.len() + ask.body.len() > GUEST_SIZE;
+            if self.guests.fetch_add(1, Relaxed) >= GUESTS || is_large {
+                self.guests.fetch_sub(1, Relaxed);
+                return self.drop_one();
+            }
         }
         self.post(to, Job::Ask(ask));
     }
