@@ -26,23 +26,23 @@ struct Client {
 }
 
 impl System {
-    /// The filter of an order; `None` where it is not for this server, or has been answered.
-    fn heed(&self, ask: &Ask) -> Option<()> {
+    /// Whether an order is for this server. One that cannot be read is answered here.
+    fn is_ordered(&self, ask: &Ask) -> bool {
         if ask.reply.is_empty() {
-            return None;
+            return false;
         }
         match Request::read(Topic::Control, &ask.body) {
-            Ok(request) => self.is_meant(request.filter()).then_some(()),
+            Ok(request) => self.is_meant(request.filter()),
             Err(why) => {
                 self.reply_with(ask, None, Some(Fault::of_request(why)));
-                None
+                false
             }
         }
     }
 
     /// The configuration is read again elsewhere, and answered when that is done.
     pub(super) fn answer_reload(&self, ask: &Ask) {
-        if self.heed(ask).is_none() {
+        if !self.is_ordered(ask) {
             return;
         }
         let (reply, mailbox, account) =
@@ -67,7 +67,7 @@ impl System {
                 return self.log.error(format_args!("Error unmarshalling kick client request: {error}"));
             }
         };
-        if self.heed(ask).is_none() {
+        if !self.is_ordered(ask) {
             return;
         }
         let done = if ask.last() == "KICK" { self.kick(client.cid) } else { self.send_away(client.cid) };

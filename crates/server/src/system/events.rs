@@ -23,7 +23,7 @@ const OCSP_LINK: &str = "io.nats.server.advisory.v1.ocsp_peer_link_invalid";
 
 /// What every event begins with.
 #[derive(Serialize)]
-pub(super) struct Head {
+struct Head {
     r#type: &'static str,
     id: String,
     timestamp: String,

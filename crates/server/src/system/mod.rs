@@ -41,8 +41,13 @@ pub(crate) use control::{Orders, Reloaded};
 const QUEUED: usize = 16_384;
 /// Of these, requests of other accounts: their number must not keep the system account's own waiting.
 const GUESTS: usize = 1024;
+/// Bytes of one of these, headers included: options are short.
+const GUEST_SIZE: usize = 16 * 1024;
 /// How often it is told how many connections accounts have.
 const HEARTBEAT: Duration = Duration::from_secs(30);
+/// Counting what accounts have moved means a look at every connection. For each moment that it takes so many are rest,
+/// however fast connections come and go.
+const REST: u32 = 9;
 /// How often the server tells of itself in the end; it begins with more.
 const STATSZ: Duration = Duration::from_secs(10);
 const FIRST_STATSZ: Duration = Duration::from_millis(250);
@@ -182,9 +187,12 @@ impl System {
 
     /// Puts a request before a thread.
     fn ask(&self, to: &Sender<Job>, ask: Ask) {
-        if ask.is_guest && self.guests.fetch_add(1, Relaxed) >= GUESTS {
-            self.guests.fetch_sub(1, Relaxed);
-            return self.drop_one();
+        if ask.is_guest {
+            let is_large = ask.headers.len() + ask.body.len() > GUEST_SIZE;
+            if self.guests.fetch_add(1, Relaxed) >= GUESTS || is_large {
+                self.guests.fetch_sub(1, Relaxed);
+                return self.drop_one();
+            }
         }
         self.post(to, Job::Ask(ask));
     }
@@ -248,7 +256,12 @@ impl System {
             };
             let is_last = matches!(job, Job::Stop);
             self.taken(&job);
-            self.caught("an event", || self.work(job, &mut pace));
+            self.caught("an event", || {
+                self.work(job, &mut pace);
+                if !is_last {
+                    self.beat(&mut pace, Instant::now());
+                }
+            });
             if is_last {
                 return;
             }
@@ -280,7 +293,7 @@ impl System {
             Job::Came(subject, conn) => self.tell_came(&subject, &conn),
             Job::Went(subject, departed) => self.tell_departed(&self.account, &subject, &departed),
             Job::Refused(account, subject, departed) => self.tell_departed(&account, &subject, &departed),
-            Job::Count => self.tell_changed(),
+            Job::Count => pace.changes_wait = true,
             Job::Ocsp(subject, finding) => self.tell_ocsp(&subject, finding),
             Job::LameDuck => self.tell_of_self("LAMEDUCK"),
             Job::Stop => self.take_leave(),
@@ -302,6 +315,12 @@ impl System {
             pace.connections = now + HEARTBEAT;
             self.tell_all_connections();
         }
+        if pace.changes_wait && pace.changes <= now {
+            pace.changes_wait = false;
+            self.tell_changed();
+            let end = Instant::now();
+            pace.changes = end + (end - now) * REST;
+        }
     }
 }
 
@@ -310,16 +329,28 @@ struct Pace {
     statsz: Instant,
     statsz_every: Duration,
     connections: Instant,
+    /// Before this it is not told again that connections have come or gone.
+    changes: Instant,
+    /// Some have.
+    changes_wait: bool,
 }
 
 impl Pace {
     fn new(now: Instant) -> Self {
         let first = FIRST_STATSZ;
-        Self { statsz: now + first, statsz_every: first, connections: now + HEARTBEAT }
+        Self {
+            statsz: now + first,
+            statsz_every: first,
+            connections: now + HEARTBEAT,
+            changes: now,
+            changes_wait: false,
+        }
     }
 
     fn left(&self, now: Instant) -> Duration {
-        self.statsz.min(self.connections).saturating_duration_since(now)
+        let changes = self.changes_wait.then_some(self.changes);
+        let next = self.statsz.min(self.connections);
+        changes.map_or(next, |changes| next.min(changes)).saturating_duration_since(now)
     }
 
     /// Compat: twice as long each time, up to the full time.

@@ -113,6 +113,18 @@ fn a_flood_of_requests_holds_up_nobody() {
     sys.barrier();
 }
 
+/// What other accounts ask waits in memory: it may be no larger than options are.
+#[test]
+fn a_large_request_of_another_account_is_dropped() {
+    let server = Server::with_config(ACCOUNTS);
+    let mut a = login(&server, "a");
+    a.subscribe("r", 1);
+    let large = format!("{{\"user\":\"{}\"}}", "x".repeat(20_000));
+    a.send(&format!("PUB $SYS.REQ.ACCOUNT.PING.CONNZ r {}\r\n{large}\r\n", large.len()));
+    server.wait_for_log("System account queue limit reached, dropping 1 messages");
+    assert_eq!(ask(&mut a, "$SYS.REQ.ACCOUNT.PING.CONNZ", "{\"user\":\"a\"}")["data"]["num_connections"], 1);
+}
+
 #[test]
 fn counts_of_accounts_come_and_go() {
     let server = Server::with_config(ACCOUNTS);
