@@ -164,7 +164,8 @@ pub(crate) fn question(frame: &[u8], sid: &str) -> Result<(String, Value), Strin
     let part = |text: &str| digits::decode(text, BASE64_URL).ok_or("no base64");
     let claims: Value = serde_json::from_slice(&part(body)?).map_err(|e| format!("not JSON: {e}"))?;
     let server = claims["iss"].as_str().unwrap_or_default();
-    if !is_signed(server, signed.as_bytes(), &part(signature)?) || claims["nats"]["server_id"]["id"] != server {
+    if !is_signed(server, signed.as_bytes(), &part(signature)?) || claims["nats"]["server_id"]["id"] != server
+    {
         return Err("not signed by the server".into());
     }
     Ok((reply, claims))

@@ -165,7 +165,8 @@ impl<'a> Player<'a> {
 
     /// Answers as a callout service would.
     fn answer(&mut self, name: &str, answer: &Answer) -> Result<(), String> {
-        let told = |name: &str| self.remembered.get(name).cloned().ok_or_else(|| format!("no {name} is known"));
+        let told =
+            |name: &str| self.remembered.get(name).cloned().ok_or_else(|| format!("no {name} is known"));
         let (user, server, reply) = (told("user")?, told("server")?, told("reply")?);
         let filled = |claims: &str| {
             let claims = recalled(claims.as_bytes(), &self.remembered);

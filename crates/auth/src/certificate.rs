@@ -163,6 +163,7 @@ mod tests {
             account: AccountName::global(),
             permissions: None,
             connection_types: [].into_iter().collect(),
+            proxy_required: false,
         }))
     }
 

@@ -311,7 +311,9 @@ impl AuthConfig {
         let (credentials, via) = (attempt.credentials, attempt.via);
         let users = match &self.method {
             Method::Users(users) => users,
-            Method::SingleUser { name, .. } if credentials.user() == Some(name) => return Named::Single(name),
+            Method::SingleUser { name, .. } if credentials.user() == Some(name) => {
+                return Named::Single(name);
+            }
             _ => return Named::Nobody,
         };
         let stands_in = || credentials.is_anonymous().then(|| self.no_auth_user.as_deref()).flatten();

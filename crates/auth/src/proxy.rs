@@ -59,9 +59,12 @@ mod tests {
         assert_eq!(of(Some(&signed), "nonce"), Ok(Proxied::By(ours.public().into())));
         assert_eq!(of(None, "nonce"), Ok(Proxied::No));
         assert_eq!(of(Some(""), "nonce"), Ok(Proxied::No));
-        for (signature, nonce) in
-            [(signed.as_str(), "another"), (&other.sign(b"nonce"), "nonce"), ("?", "nonce"), (&ours.sign(b""), "")]
-        {
+        for (signature, nonce) in [
+            (signed.as_str(), "another"),
+            (&other.sign(b"nonce"), "nonce"),
+            ("?", "nonce"),
+            (&ours.sign(b""), ""),
+        ] {
             assert_eq!(of(Some(signature), nonce), Err(Reject::ProxyNotTrusted), "{signature}");
         }
         assert_eq!(Proxied::of(&[], Some("?"), "nonce"), Ok(Proxied::No), "nobody asks");

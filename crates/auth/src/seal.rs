@@ -171,7 +171,10 @@ mod tests {
             assert_eq!(theirs.open(envelope, &sender), Err(fault), "{sender}");
         }
         assert_eq!(ours.seal(b"x", &account), Err(SealFault::Recipient));
-        assert_eq!(CurveKey::from_seed(&nkey::encode_seed(Role::User, &[1; 32])).map(|key| key.public()), None);
+        assert_eq!(
+            CurveKey::from_seed(&nkey::encode_seed(Role::User, &[1; 32])).map(|key| key.public()),
+            None
+        );
         let seed = nkey::encode_seed(Role::Curve, &[1; 32]);
         assert_eq!(CurveKey::from_seed(&seed).map(|key| key.public()), Some(ours.public()));
     }

@@ -85,9 +85,7 @@ impl Directory {
             .collect();
         let gone = self.accounts.iter().filter(|(name, _)| !directory.accounts.contains_key(*name));
         let gone: Vec<_> = gone.map(|(_, account)| Arc::clone(account)).collect();
-        directory.gone.retain(|name, left| {
-            !directory.accounts.contains_key(name) && left.strong_count() > 0
-        });
+        directory.gone.retain(|name, left| !directory.accounts.contains_key(name) && left.strong_count() > 0);
         let left = gone.iter().map(|account| (account.name().to_owned(), Arc::downgrade(account)));
         directory.gone.extend(left);
         Ok(NextDirectory { directory, configs, gone })

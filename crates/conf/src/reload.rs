@@ -316,11 +316,7 @@ impl Changes<'_> {
             let listener = &o.websocket.listener;
             format!("{{{} {}}}", listener.host, listener.port.map_or(0, Port::to_number))
         };
-        self.refuse(NotReloadable::Field {
-            field: "Websocket",
-            old: shown(self.old),
-            new: shown(self.new),
-        });
+        self.refuse(NotReloadable::Field { field: "Websocket", old: shown(self.old), new: shown(self.new) });
     }
 
     fn files(&mut self) {

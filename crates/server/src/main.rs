@@ -2,7 +2,8 @@
 
 use myelin_conf::options::Port;
 use myelin_conf::{
-    Bound, Command, Effect, LoadError, Loaded, check_reload as check_reload_of, help_tls, load_inspected, usage,
+    Bound, Command, Effect, LoadError, Loaded, check_reload as check_reload_of, help_tls, load_inspected,
+    usage,
 };
 use myelin_server::ReadAgain;
 use std::fmt::Display;

@@ -75,7 +75,12 @@ impl Server {
         let maps = |options: &Options| options.tls.as_ref().is_some_and(|tls| tls.verify_and_map);
         let same_operators = old.operators == new.operators && old.resolver == new.resolver;
         let same_proxies = old.proxies == new.proxies;
-        if same_rules && same_operators && same_proxies && old.accounts == new.accounts && maps(old) == maps(new) {
+        if same_rules
+            && same_operators
+            && same_proxies
+            && old.accounts == new.accounts
+            && maps(old) == maps(new)
+        {
             return Ok(None);
         }
         let auth = setup::auth(new).map_err(|error| error.to_string())?;

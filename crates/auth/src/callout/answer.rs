@@ -59,8 +59,10 @@ impl Question {
         }
         if claims.subject != self.user {
             let (expected, found) = (&self.user, &claims.subject);
-            let text =
-                format!("Expected authorized user of {expected:?} but got {found:?} on account {:?}", account.as_str());
+            let text = format!(
+                "Expected authorized user of {expected:?} but got {found:?} on account {:?}",
+                account.as_str()
+            );
             return Err(refused(text));
         }
         match &self.asked {
@@ -71,7 +73,8 @@ impl Question {
             Asked::Account(own) => {
                 let place = own_place(own, &claims, accounts, now)?;
                 let mut claims = claims;
-                apply_scope(&place, &mut claims, true).map_err(|fault| refused(scope_fault(&claims, fault)))?;
+                apply_scope(&place, &mut claims, true)
+                    .map_err(|fault| refused(scope_fault(&claims, fault)))?;
                 let name = AccountName::new(place.key());
                 self.let_in(&claims, name, Some(&place), now)
             }
@@ -128,7 +131,8 @@ impl Question {
         let is_known = match &self.asked {
             Asked::Configured(callout) => claims.issuer == callout.issuer,
             Asked::Account(account) if !said.is_empty() && said != account.key() => {
-                let text = format!("auth callout response issuer account {said:?} is not the callout account");
+                let text =
+                    format!("auth callout response issuer account {said:?} is not the callout account");
                 return Err(refused(text));
             }
             // Compat: the account itself may, also where its users need signing keys.
@@ -224,7 +228,8 @@ fn own_place(
     now: SystemTime,
 ) -> Result<Arc<TrustedAccount>, Reject> {
     let allowed = &own.claims().nats.authorization.allowed_accounts;
-    let is_allowed = |key: &str| allowed.iter().any(|known| known == key) || matches!(&allowed[..], [any] if any == "*");
+    let is_allowed =
+        |key: &str| allowed.iter().any(|known| known == key) || matches!(&allowed[..], [any] if any == "*");
     let place = claims.account();
     if place != own.key() && !is_allowed(place) {
         return Err(refused(format!(
@@ -244,7 +249,9 @@ fn own_place(
 fn scope_fault(claims: &UserClaims, fault: ClaimsFault) -> String {
     match fault {
         ClaimsFault::UnknownIssuer => format!("user JWT issuer {:?} is not known", claims.issuer),
-        ClaimsFault::Scope => "user JWT is not valid: scoped users require no permissions or limits set".to_owned(),
+        ClaimsFault::Scope => {
+            "user JWT is not valid: scoped users require no permissions or limits set".to_owned()
+        }
         ClaimsFault::Template => "user JWT generated invalid permissions".to_owned(),
         other => other.to_string(),
     }

@@ -13,7 +13,8 @@ use crate::shard::Shard;
 use myelin_auth::callout::{Answered, Caller};
 use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{
-    Attempt, AuthConfig, ConnectionType, Credentials, Decision, Identity, Method, Reject, Secret, authenticate,
+    Attempt, AuthConfig, ConnectionType, Credentials, Decision, Identity, Method, Reject, Secret,
+    authenticate,
 };
 use myelin_wire::connect::Connect;
 use myelin_wire::error::{CloseReason, ErrorText, Quoted};

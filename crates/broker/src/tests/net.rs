@@ -53,6 +53,7 @@ pub(super) fn user(name: &str, account: &str, permissions: Option<Permissions>) 
         account: AccountName::new(account),
         permissions: permissions.map(Arc::new),
         connection_types: ConnectionTypes::default(),
+        proxy_required: false,
     }
 }
 

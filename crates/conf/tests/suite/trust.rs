@@ -275,8 +275,7 @@ fn what_does_not_exist_yet_stops_the_start() {
         let error = load(&["-c", &file.path()]).expect_err(&text).to_string();
         assert!(error.contains(needs), "{text}: {error}");
     }
-    let off =
-        "accounts { A { exports: [], jetstream: false, mappings {} } }, authorization { proxy_required: yes }";
+    let off = "accounts { A { exports: [], jetstream: false, mappings {} } }, authorization { proxy_required: yes }";
     assert!(loaded(off).missing.is_empty());
 }
 

@@ -47,7 +47,9 @@ impl Tokens {
         let source = match &options.resolver.resolver {
             None => Source::None,
             Some(AccountResolver::Memory) => Source::Memory(Mutex::default()),
-            Some(AccountResolver::Url(url)) => Source::Url(UrlResolver::new(url, options.resolver.tls.as_ref(), control.clone())?),
+            Some(AccountResolver::Url(url)) => {
+                Source::Url(UrlResolver::new(url, options.resolver.tls.as_ref(), control.clone())?)
+            }
             Some(AccountResolver::Full(full)) => Source::Directory(Directory::open(
                 &full.dir,
                 Limits { most: full.limit, evicts: false, ttl: None },

@@ -31,8 +31,8 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, oneshot};
 use tokio::net::tcp::OwnedReadHalf;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Room in front of a read for what was left of the last one.
 const HEADROOM: usize = 64 * 1024;

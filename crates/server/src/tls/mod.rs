@@ -30,8 +30,8 @@ use files::{Authorities, Identity};
 pub(crate) use peer::subject;
 use resolver::Certificates;
 pub(crate) use resolver::Staple;
-pub(crate) use towards::towards_servers;
 use rustls::pki_types::CertificateDer;
+pub(crate) use towards::towards_servers;
 
 /// Opens every file that a `tls{}` block names.
 ///

@@ -82,7 +82,8 @@ fn cve_2023_47090_users_of_the_system_account_open_no_other() {
 }
 
 fn issued(orders: &[String]) -> Identities {
-    let orders: Vec<_> = orders.iter().map(|order| Order::parse(order).expect("a test is well made")).collect();
+    let orders: Vec<_> =
+        orders.iter().map(|order| Order::parse(order).expect("a test is well made")).collect();
     Identities::issue(&orders).expect("a test is well made")
 }
 
@@ -93,13 +94,17 @@ fn cve_2020_28466_and_2022_42709_circles_of_imports_end() {
     let account = |name: &str, from: &str| {
         let exports = r#""exports":[{"subject":"s.>","type":"service"},{"subject":"e.>","type":"stream"}]"#;
         let import = |kind: &str, subject: &str| {
-            format!(r#"{{"account":"@key:A:{from}@","subject":"{subject}","local_subject":"{subject}","type":"{kind}"}}"#)
+            format!(
+                r#"{{"account":"@key:A:{from}@","subject":"{subject}","local_subject":"{subject}","type":"{kind}"}}"#
+            )
         };
         let imports = format!("\"imports\":[{},{}]", import("service", "s.>"), import("stream", "e.>"));
         format!(r#"{name} account by O:op for A:{name} {{"nats":{{{limits},{exports},{imports}}}}}"#)
     };
     let user = |name: &str| {
-        format!(r#"u{name} user by A:{name} for U:{name} {{"nats":{{"subs":-1,"data":-1,"payload":-1,"bearer_token":true}}}}"#)
+        format!(
+            r#"u{name} user by A:{name} for U:{name} {{"nats":{{"subs":-1,"data":-1,"payload":-1,"bearer_token":true}}}}"#
+        )
     };
     let names = ["a", "b", "c"];
     let mut orders = vec![
@@ -167,7 +172,9 @@ fn sn_2026_08_and_09_nobody_says_who_asks_but_the_server() {
     service.barrier();
     let (mut client, _) = login(&server, "\"user\":\"c\",\"pass\":\"p\",");
     for name in ["Nats-Request-Info", "nats-request-info", "NATS-REQUEST-INFO", "Nats-Request-Info "] {
-        let block = format!("NATS/1.0\r\nA: b\r\n{name}: {{\"acc\":\"forged\"}}\r\n{name}: {{\"acc\":\"forged\"}}\r\n\r\n");
+        let block = format!(
+            "NATS/1.0\r\nA: b\r\n{name}: {{\"acc\":\"forged\"}}\r\n{name}: {{\"acc\":\"forged\"}}\r\n\r\n"
+        );
         let size = block.len();
         client.send(&format!("HPUB svc in.box {size} {size}\r\n{block}\r\n"));
         client.barrier();

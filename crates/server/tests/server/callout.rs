@@ -3,11 +3,13 @@
 use crate::eventually;
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
+use crate::tls::Lab;
 use myelin_auth::{CurveKey, KeyPair};
 use myelin_compat::identity::{Identities, Order};
 use myelin_stdx::digits::{self, BASE64_URL};
 use myelin_stdx::nkey::{self, Role};
 use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -83,7 +85,9 @@ fn raw(server: &Server) -> Raw {
 /// A service that has connected as a user with this CONNECT.
 fn service(server: &Server, login: &str) -> Raw {
     let mut raw = raw(server);
-    raw.send(&format!("CONNECT {{{login},\"verbose\":false,\"headers\":true}}\r\nSUB $SYS.REQ.USER.AUTH 1\r\nPING\r\n"));
+    raw.send(&format!(
+        "CONNECT {{{login},\"verbose\":false,\"headers\":true}}\r\nSUB $SYS.REQ.USER.AUTH 1\r\nPING\r\n"
+    ));
     assert_eq!(raw.line(), "PONG");
     raw
 }
@@ -114,7 +118,8 @@ fn questions_and_answers_are_sealed() {
         assert_eq!(question.claims["nats"]["connect_opts"]["pass"], "secret");
         let answer = question.admit(&issuer, &issuer, json!({"aud": "APP", "name": "b"}));
         let own = question.xkey.clone().expect("a key");
-        let body = if is_sealed { curve.seal(answer.as_bytes(), &own).expect("a key") } else { answer.into_bytes() };
+        let body =
+            if is_sealed { curve.seal(answer.as_bytes(), &own).expect("a key") } else { answer.into_bytes() };
         publish(&mut service, &question.reply, &body);
         assert_eq!(client.line(), "PONG");
     }
@@ -135,7 +140,9 @@ fn questions_and_answers_are_sealed() {
         publish(&mut service, &question.reply, &body);
         assert_eq!(client.line(), "-ERR 'Authorization Violation'");
     }
-    server.wait_for_log("Error decrypting auth callout response on account \"AUTH\": nkeys: could not decrypt input");
+    server.wait_for_log(
+        "Error decrypting auth callout response on account \"AUTH\": nkeys: could not decrypt input",
+    );
     server.wait_for_log("nkeys: encrypted input is not valid");
 }
 
@@ -240,7 +247,8 @@ fn a_reload_asks_again() {
 }
 
 fn issued(orders: &[String]) -> Identities {
-    let orders: Vec<_> = orders.iter().map(|order| Order::parse(order).expect("a test is well made")).collect();
+    let orders: Vec<_> =
+        orders.iter().map(|order| Order::parse(order).expect("a test is well made")).collect();
     Identities::issue(&orders).expect("a test is well made")
 }
 
@@ -273,7 +281,8 @@ fn an_account_with_a_token_has_a_service_of_its_own() {
     )).start();
     let mut service = {
         let mut raw = Raw::over(TcpStream::connect(server.address()).expect("the server listens"));
-        let info: Value = serde_json::from_str(raw.line().strip_prefix("INFO ").expect("INFO")).expect("JSON");
+        let info: Value =
+            serde_json::from_str(raw.line().strip_prefix("INFO ").expect("INFO")).expect("JSON");
         let nonce = info["nonce"].as_str().expect("a nonce");
         let connect = "CONNECT {\"jwt\":\"@svc@\",\"sig\":\"@sig@\",\"verbose\":false,\"pedantic\":false}\r\nSUB $SYS.REQ.USER.AUTH 1\r\nPUB $SYS.REQ.USER.AUTH 0\r\n\r\nPING\r\n";
         let bytes = ids.fill_signed(connect.as_bytes(), Some(("U:svc", nonce))).expect("a test is well made");
@@ -319,15 +328,62 @@ fn an_account_with_a_token_has_a_service_of_its_own() {
     assert!(scoped.line().contains("Permissions Violation for Publish to \"x.bob\""));
     assert_eq!(scoped.line(), "PONG");
     for (claims, by, user_by, log) in [
-        (in_app("eve"), "A:auth", "A:scoped", "User JWT is not valid: scoped users require no permissions or limits set"),
+        (
+            in_app("eve"),
+            "A:auth",
+            "A:scoped",
+            "User JWT is not valid: scoped users require no permissions or limits set",
+        ),
         (in_app("eve"), "A:auth", "A:eve", "is not known"),
-        (json!({"nats": free}), "A:auth", "A:alien", "not permitted as valid account option for auth callout"),
+        (
+            json!({"nats": free}),
+            "A:auth",
+            "A:alien",
+            "not permitted as valid account option for auth callout",
+        ),
         (in_app("eve"), "A:app", "A:appsk", "Auth callout signing key is unknown"),
     ] {
         let (_, answer) = login(claims, by, user_by);
         assert_eq!(answer, "-ERR 'Authorization Violation'", "{log}");
         server.wait_for_log(log);
     }
+}
+
+/// A service sees the certificate that TLS has verified.
+#[test]
+fn a_question_has_the_clients_certificate() {
+    let lab = Lab::new();
+    lab.sign("client");
+    let config = format!("{}{}", lab.block("ca_file: \"@ca.pem\", verify: true"), configured("", 5));
+    let server = Server::with_config(&config.replace("auth_users: [auth, app]", "auth_users: [auth]"));
+    let issuer = key(Role::Account, 1);
+    let mut service = lab.secure(&server, Some("client"));
+    service.send(&format!("CONNECT {{{AUTH},\"verbose\":false}}\r\nSUB $SYS.REQ.USER.AUTH 1\r\n"));
+    service.barrier().expect("a service");
+    let mut client = lab.secure(&server, Some("client"));
+    client.send("CONNECT {\"user\":\"bob\",\"verbose\":false}\r\n");
+    let mut stream = BufReader::new(service.into_stream());
+    let mut line = String::new();
+    stream.read_line(&mut line).expect("a question");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut body = vec![0; words[4].parse().expect("a size")];
+    stream.read_exact(&mut body).expect("the token");
+    let token = String::from_utf8(body).expect("a token");
+    let claims = digits::decode(token.split('.').nth(1).expect("a token"), BASE64_URL).expect("base64");
+    let question =
+        Question { reply: words[3].to_owned(), claims: serde_json::from_slice(&claims).expect("JSON"), xkey: None };
+    let tls = &question.claims["nats"]["client_tls"];
+    assert_eq!(tls["version"], "1.3", "{tls}");
+    assert!(tls["cipher"].as_str().is_some_and(|name| name.starts_with("TLS_")));
+    let squeezed = |pem: &str| pem.replace(char::is_whitespace, "");
+    let own = std::fs::read_to_string(lab.file("client.pem")).expect("the lab signs");
+    let shown = tls["verified_chains"][0][0].as_str().expect("a certificate");
+    assert_eq!(squeezed(shown), squeezed(&own));
+    assert!(shown.lines().all(|line| line.len() <= 64), "{shown}");
+    let answer = question.admit(&issuer, &issuer, json!({"aud": "APP"}));
+    let answer = format!("PUB {} {}\r\n{answer}\r\n", question.reply, answer.len());
+    stream.get_mut().write_all(answer.as_bytes()).expect("the server reads");
+    client.barrier().expect("let in");
 }
 
 /// Nobody answers: the client is told when the time is over, not earlier and not much later.

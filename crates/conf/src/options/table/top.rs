@@ -140,8 +140,7 @@ pub(super) static TOP: Block = Block {
             .class(NO_LINKS)
             .live(),
         Entry::new(&["proxy_protocol"], "boolean", "false", "Connections may begin with a PROXY header."),
-        Entry::new(&["proxies"], "block", "", "Proxies that may connect for users.")
-            .live(),
+        Entry::new(&["proxies"], "block", "", "Proxies that may connect for users.").live(),
         Entry::new(&["feature_flags"], "block", "", "Behaviours that can be switched by name."),
         Entry::new(&["server_tags"], "text or list", "", "Tags of this server, shown by monitoring.").live(),
         Entry::new(&["server_metadata"], "block", "", "Pairs of text that monitoring shows.").live(),
@@ -187,8 +186,7 @@ pub(super) static TOP: Block = Block {
             "",
             "Where account JWTs are found.",
         ),
-        Entry::new(&["resolver_tls"], "block", "", "TLS for the resolver.")
-            .live(),
+        Entry::new(&["resolver_tls"], "block", "", "TLS for the resolver.").live(),
         Entry::new(&["resolver_preload"], "block", "", "Account JWTs to begin with.").live(),
         Entry::new(&["resolver_pinned_accounts"], "list", "", "Accounts to which the resolver is held.")
             .live(),
