@@ -285,7 +285,7 @@ fn an_account_that_comes_back_has_its_streams() {
     let store = tempfile::tempdir().unwrap();
     let config = |accounts: &str| {
         format!(
-            "jetstream {{ store_dir: \"{}\" }}\naccounts {{ {accounts} B {{ users: [{{user: b, password: p}}] }} }}",
+            "jetstream {{ store_dir: \"{}\" }}\naccounts {{\n{accounts}\nB {{ users: [{{user: b, password: p}}] }}\n}}",
             store.path().display()
         )
     };
@@ -305,12 +305,12 @@ fn an_account_that_comes_back_has_its_streams() {
     let mut a = open();
     let made = ask(&mut a, "$JS.API.STREAM.CREATE.S", "{\"name\":\"S\",\"subjects\":[\"s.>\"]}");
     assert!(made.contains("\"did_create\":true"), "{made}");
-    assert_eq!(ask(&mut a, "s.x", "1"), "{\"stream\":\"S\",\"seq\":1}");
+    assert!(ask(&mut a, "s.x", "1").ends_with("\"seq\":1}"));
     server.reload(&config(""));
     a.rest();
     server.reload(&with);
     let mut a = open();
-    assert_eq!(ask(&mut a, "s.x", "2"), "{\"stream\":\"S\",\"seq\":2}");
+    assert!(ask(&mut a, "s.x", "2").ends_with("\"seq\":2}"));
     let info = ask(&mut a, "$JS.API.STREAM.INFO.S", "");
     assert!(info.contains("\"messages\":2"), "{info}");
 }

@@ -370,8 +370,11 @@ fn a_question_has_the_clients_certificate() {
     stream.read_exact(&mut body).expect("the token");
     let token = String::from_utf8(body).expect("a token");
     let claims = digits::decode(token.split('.').nth(1).expect("a token"), BASE64_URL).expect("base64");
-    let question =
-        Question { reply: words[3].to_owned(), claims: serde_json::from_slice(&claims).expect("JSON"), xkey: None };
+    let question = Question {
+        reply: words[3].to_owned(),
+        claims: serde_json::from_slice(&claims).expect("JSON"),
+        xkey: None,
+    };
     let tls = &question.claims["nats"]["client_tls"];
     assert_eq!(tls["version"], "1.3", "{tls}");
     assert!(tls["cipher"].as_str().is_some_and(|name| name.starts_with("TLS_")));
