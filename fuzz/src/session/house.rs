@@ -6,7 +6,7 @@ use myelin_auth::{
     AccountName, AuthConfig, ConnectionTypes, Method, Permissions, ResponseRule, Secret, StoredSecret,
     SubjectRules, User, Users,
 };
-use myelin_broker::{Checked, Broker, Drained, Endpoint, Level, Log, Session, Settings, Shard, Verdict, Why};
+use myelin_broker::{Broker, Checked, Drained, Endpoint, Level, Log, Session, Settings, Shard, Verdict, Why};
 use myelin_wire::info::Info;
 use std::fmt::Arguments;
 use std::net::{Ipv4Addr, SocketAddr};
