@@ -239,7 +239,7 @@ fn what_is_taken_back_is_taken_back_at_once() {
 fn permissions(allow: &[&str], deny: &[&str]) -> Permissions {
     let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
     let rules = || Some(SubjectRules { allow: owned(allow), deny: owned(deny) });
-    Permissions::new(None, rules(), None).unwrap()
+    Permissions::new(None, rules(), None).expect("a test is well made")
 }
 
 /// CVE-2022-29946 and SN 2026-18: what was denied could be had as a member of a queue.
