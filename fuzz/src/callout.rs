@@ -3,11 +3,11 @@
 //! Promised for any bytes: judging does not panic; nobody is let in by what the issuer has not signed; a reason is one line;
 //! who is let in is in an account that there is, and may not ask in the server's stead.
 
-use myelin_auth::callout::{Callout, Caller, SUBJECT, ServerKeys};
+use myelin_auth::callout::{Caller, Callout, SUBJECT, ServerKeys};
 use myelin_auth::operator::{Accounts, TrustedAccount};
 use myelin_auth::{
-    AccountName, Attempt, AuthConfig, ConnectionType, Credentials, CurveKey, Decision, KeyPair, Method, User, Users,
-    authenticate,
+    AccountName, Attempt, AuthConfig, ConnectionType, Credentials, CurveKey, Decision, KeyPair, Method, User,
+    Users, authenticate,
 };
 use myelin_stdx::digits::{self, BASE64_URL};
 use myelin_stdx::nkey::Role;
@@ -74,7 +74,8 @@ pub fn callout(data: &[u8]) {
         .request(&keys, Default::default(), Caller::default(), now, Duration::from_secs(2))
         .expect("the service has a key");
     let token = service.open(&request.payload, &keys.curve.public()).expect("sealed for the service");
-    let claims = std::str::from_utf8(&token).ok().and_then(|token| token.split('.').nth(1)).unwrap_or_default();
+    let claims =
+        std::str::from_utf8(&token).ok().and_then(|token| token.split('.').nth(1)).unwrap_or_default();
     let claims = digits::decode(claims, BASE64_URL).unwrap_or_default();
     let asked: Value = serde_json::from_slice(&claims).expect("a question is JSON");
     let user = asked["nats"]["user_nkey"].clone();

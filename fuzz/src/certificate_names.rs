@@ -62,5 +62,6 @@ fn user(name: String) -> User {
         account: AccountName::global(),
         permissions: None,
         connection_types: [].into_iter().collect(),
+        proxy_required: false,
     }
 }

@@ -52,7 +52,7 @@ fn may_be_ignored(name: &str, value: &Value) -> bool {
     match name {
         "tls_required" => value.is_boolean(),
         "import" | "export" => value.is_object(),
-        "remote_account" | "proxy_sig" => value.is_string(),
+        "remote_account" => value.is_string(),
         _ => true,
     }
 }
@@ -79,7 +79,8 @@ fn text<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut String> {
         "auth_token" => Some(&mut connect.auth_token),
         "jwt" => Some(&mut connect.jwt),
         "nkey" => Some(&mut connect.nkey),
-        "sig" => Some(&mut connect.sig),
+        "sig" => Some(&mut connect.signatures.get_or_insert_default().sig),
+        "proxy_sig" => Some(&mut connect.signatures.get_or_insert_default().proxy_sig),
         _ => None,
     }
 }

@@ -58,7 +58,10 @@ fn check(permissions: &Permissions, deny: &[String], lines: &[String]) {
             let reached = other.as_bytes();
             let is_literal = is_valid_pattern(reached) && !reached.iter().any(|byte| b"*> ".contains(byte));
             if is_literal && matches(subject, reached) {
-                assert!(permissions.can_deliver(reached, None), "{line:?} needs no filter and gets {other:?}");
+                assert!(
+                    permissions.can_deliver(reached, None),
+                    "{line:?} needs no filter and gets {other:?}"
+                );
             }
         }
     }

@@ -172,7 +172,7 @@ pub fn authenticate(config: &AuthConfig, attempt: &Attempt<'_>, accounts: &dyn A
         let identity = Identity { proxy: proxy.key(), ..identity };
         match config.callout.as_ref().map(|callout| &callout.account) {
             Some(account) => identity.guarded(account),
-            None => identity.guarded_by_token(),
+            None => identity,
         }
     }))
 }

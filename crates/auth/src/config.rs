@@ -326,7 +326,7 @@ impl AuthConfig {
             }
             _ => return Named::Nobody,
         };
-        let stands_in = || credentials.is_anonymous().then(|| self.no_auth_user.as_deref()).flatten();
+        let stands_in = || credentials.is_anonymous().then_some(self.no_auth_user.as_deref()).flatten();
         if let Some(user) = credentials.nkey().or_else(stands_in).and_then(|key| users.by_nkey(key)) {
             return Named::Nkey(user);
         }

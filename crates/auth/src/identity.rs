@@ -74,16 +74,6 @@ impl Identity {
         Self { permissions: Some(Arc::new(permissions)), ..self }
     }
 
-    /// The same for who came with a token, if its account has a service.
-    pub(crate) fn guarded_by_token(self) -> Self {
-        let rules = self.claims.as_ref().map(|user| &user.account().claims().nats.authorization);
-        if rules.is_none_or(|rules| rules.auth_users.is_empty()) {
-            return self;
-        }
-        let account = self.account.clone();
-        self.guarded(&account)
-    }
-
     /// Somebody in the global account who may do everything, shown as what they call themselves.
     pub(crate) fn global(credentials: &Credentials) -> Self {
         let token = credentials.token.as_ref().filter(|token| !token.is_empty());

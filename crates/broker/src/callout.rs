@@ -43,7 +43,9 @@ impl Callouts {
 
     /// Listens for answers in `account`, from now on.
     fn listen(self: &Arc<Self>, account: &Account) {
-        if lock(&self.listening).insert(account.id) {
+        // Held until it listens: whoever else asks must not be answered before.
+        let mut listening = lock(&self.listening);
+        if listening.insert(account.id) {
             let pattern = format!("{}*", self.inbox);
             account.bind(pattern.as_bytes(), Arc::clone(self) as Arc<dyn Service>);
         }

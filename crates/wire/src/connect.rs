@@ -24,11 +24,19 @@ pub struct Connect {
     pub auth_token: String,
     pub jwt: String,
     pub nkey: String,
-    pub sig: String,
-    pub proxy_sig: String,
+    /// Boxed: few clients sign, and an idle connection must stay small.
+    pub signatures: Option<Box<Signatures>>,
     /// `account` is not empty.
     pub names_account: bool,
     pub new_account: bool,
+}
+
+/// What is signed of the nonce in INFO.
+#[derive(Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // As above.
+pub struct Signatures {
+    pub sig: String,
+    pub proxy_sig: String,
 }
 
 impl Default for Connect {
@@ -50,8 +58,7 @@ impl Default for Connect {
             auth_token: String::new(),
             jwt: String::new(),
             nkey: String::new(),
-            sig: String::new(),
-            proxy_sig: String::new(),
+            signatures: None,
             names_account: false,
             new_account: false,
         }
@@ -64,6 +71,27 @@ impl Default for Connect {
 pub struct BadConnect;
 
 impl Connect {
+    /// The client's own signature; empty for none.
+    pub fn sig(&self) -> &str {
+        self.signatures.as_ref().map_or("", |signatures| &signatures.sig)
+    }
+
+    /// That of the proxy which has forwarded it; empty for none.
+    pub fn proxy_sig(&self) -> &str {
+        self.signatures.as_ref().map_or("", |signatures| &signatures.proxy_sig)
+    }
+
+    fn sign<'de, A: MapAccess<'de>>(
+        &mut self,
+        fields: &mut A,
+        of: fn(&mut Signatures) -> &mut String,
+    ) -> Result<(), A::Error> {
+        if let Some(Text(text)) = fields.next_value::<Option<Text>>()? {
+            *of(self.signatures.get_or_insert_default()) = text;
+        }
+        Ok(())
+    }
+
     /// Reads `json` on top of what is already known.
     ///
     /// Field names match without regard to case, unknown ones are ignored and `null` changes nothing:
@@ -96,8 +124,8 @@ impl Connect {
             "auth_token" => set_text(&mut self.auth_token, fields),
             "jwt" => set_text(&mut self.jwt, fields),
             "nkey" => set_text(&mut self.nkey, fields),
-            "sig" => set_text(&mut self.sig, fields),
-            "proxy_sig" => set_text(&mut self.proxy_sig, fields),
+            "sig" => self.sign(fields, |signatures| &mut signatures.sig),
+            "proxy_sig" => self.sign(fields, |signatures| &mut signatures.proxy_sig),
             "account" => {
                 if let Some(Text(text)) = fields.next_value::<Option<Text>>()? {
                     self.names_account = !text.is_empty();

@@ -6,7 +6,7 @@ use myelin_auth::{
     AccountName, AuthConfig, ConnectionTypes, Method, Permissions, ResponseRule, Secret, StoredSecret,
     SubjectRules, User, Users,
 };
-use myelin_broker::{Broker, Drained, Endpoint, Level, Log, Session, Settings, Shard, Verdict, Why};
+use myelin_broker::{Broker, Checked, Drained, Endpoint, Level, Log, Session, Settings, Shard, Verdict, Why};
 use myelin_wire::info::Info;
 use std::fmt::Arguments;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -94,7 +94,8 @@ impl House {
             }
             Why::Flush | Why::Stall => self.flush(),
             Why::Authenticate(task) => {
-                let verdict = peer.session.authenticated(&mut self.shard, task.run(), self.now);
+                let Checked::Settled(outcome) = task.run() else { panic!("nobody is asked here") };
+                let verdict = peer.session.authenticated(&mut self.shard, outcome, self.now);
                 self.heed(number, verdict);
             }
             Why::Close(reason) => self.heed(number, Verdict::Close(reason)),
@@ -205,6 +206,7 @@ fn user(name: &str, password: StoredSecret, permissions: Option<Arc<Permissions>
         account: AccountName::global(),
         permissions,
         connection_types: ConnectionTypes::default(),
+        proxy_required: false,
     }
 }
 

@@ -29,13 +29,16 @@ pub struct Answered {
     pub has_key: bool,
 }
 
+/// Characters of the longest reason in the log.
+const LONGEST_REASON: usize = 1024;
+
 /// Why an answer lets nobody in, as the reference logs it.
 fn refused(text: impl Into<String>) -> Reject {
-    // What a service says must not begin a line of its own in the log.
+    // What a service says must not begin a line of its own in the log, nor fill it.
     let text = text.into().replace(char::is_control, " ");
-    let mut chars = text.chars();
+    let mut chars = text.chars().take(LONGEST_REASON);
     let first: String = chars.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
-    Reject::Callout(format!("{first}{}", chars.as_str()))
+    Reject::Callout(first + &chars.collect::<String>())
 }
 
 impl Question {

@@ -2,8 +2,8 @@
 
 use myelin_auth::operator::{Accounts, ClaimsFault, Trust, TrustedAccount};
 use myelin_auth::{
-    Attempt, AuthConfig, ConnectionType, ConnectionTypes, Credentials, DistinguishedName, Identity, Method,
-    Permissions, Reject, Secret, StoredSecret, SubjectRules, authenticate, jwt,
+    Attempt, AuthConfig, ConnectionType, ConnectionTypes, Credentials, Decision, DistinguishedName, Identity,
+    Method, Permissions, Reject, Secret, StoredSecret, SubjectRules, authenticate, jwt,
 };
 use myelin_compat::identity::{Identities, Order};
 use std::sync::Arc;
@@ -239,7 +239,7 @@ fn what_is_taken_back_is_taken_back_at_once() {
 fn permissions(allow: &[&str], deny: &[&str]) -> Permissions {
     let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
     let rules = || Some(SubjectRules { allow: owned(allow), deny: owned(deny) });
-    Permissions::new(None, rules(), None).unwrap()
+    Permissions::new(None, rules(), None).expect("a test is well made")
 }
 
 /// CVE-2022-29946 and SN 2026-18: what was denied could be had as a member of a queue.
@@ -330,4 +330,62 @@ fn tob_nats_3_secrets_agree_as_a_whole_or_not() {
         assert_eq!(stored.agrees_with(&Secret::new(given)), agrees, "{given:?}");
     }
     assert!(!format!("{stored:?}").contains("horse"));
+}
+
+/// A class of attacks: who is in the account of a callout service asks in the server's stead. Not even when its account gets
+/// another token.
+#[test]
+fn nobody_asks_a_callout_service_but_the_server() {
+    let rules = r#""authorization":{"auth_users":["@key:U:svc@"]}"#;
+    let account = |name: &str, more: &str| {
+        format!(r#"{name} account by O:op for A:app {{"name":"{more}","nats":{{{LIMITS},{rules}}}}}"#)
+    };
+    let house = House::with(&[]);
+    let token = |order: &str| {
+        let order = Order::parse(&house.text(order)).unwrap();
+        String::from_utf8(Identities::issue(&[order]).unwrap().fill(b"@next@").unwrap()).unwrap()
+    };
+    let key = house.text("@key:A:app@");
+    let read = |more: &str| {
+        let token = token(&account("next", more));
+        Arc::new(TrustedAccount::read(&key, &token, &house.trust, SystemTime::now()).unwrap())
+    };
+    struct One(Arc<TrustedAccount>);
+    impl Accounts for One {
+        fn account(&self, _: &str, _: SystemTime) -> Result<Arc<TrustedAccount>, String> {
+            Ok(Arc::clone(&self.0))
+        }
+    }
+    let ids = Identities::issue(&[
+        Order::parse(r#"svc user by A:app for U:svc {}"#).unwrap(),
+        Order::parse(r#"other user by A:app for U:other {}"#).unwrap(),
+    ])
+    .unwrap();
+    let login = |name: &str| {
+        let text = |what: String, sign: Option<(&str, &str)>| {
+            String::from_utf8(ids.fill_signed(what.as_bytes(), sign).unwrap()).unwrap()
+        };
+        let signer = format!("U:{name}");
+        let credentials = Credentials {
+            jwt: Some(Secret::new(text(format!("@{name}@"), None))),
+            sig: Some(text("@sig@".to_owned(), Some((&signer, NONCE)))),
+            ..Credentials::default()
+        };
+        let attempt = Attempt {
+            credentials: &credentials,
+            via: ConnectionType::Standard,
+            nonce: NONCE,
+            peer: [127, 0, 0, 1].into(),
+            now: SystemTime::now(),
+        };
+        authenticate(&house.config, &attempt, &One(read("one")))
+    };
+    let may_ask = |permissions: Option<Arc<Permissions>>| {
+        permissions.is_none_or(|rules| rules.can_publish(b"$SYS.REQ.USER.AUTH"))
+    };
+    let service = login("svc").settled().unwrap();
+    assert!(!may_ask(service.permissions.clone()) && service.permissions.unwrap().can_publish(b"a"));
+    let later = service.claims.unwrap().under(&read("two")).unwrap();
+    assert!(!may_ask(later.permissions()));
+    assert!(matches!(login("other"), Decision::Ask(_)), "all others are asked about");
 }

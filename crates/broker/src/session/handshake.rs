@@ -604,6 +604,7 @@ fn describe(details: &mut ConnDetails, connect: &Connect) {
 
 fn credentials(connect: &Connect, config: &AuthConfig) -> Credentials {
     let given = |s: &String| (!s.is_empty()).then(|| s.clone());
+    let signed = |s: &str| (!s.is_empty()).then(|| s.to_owned());
     Credentials {
         user: given(&connect.user),
         pass: given(&connect.pass).map(Secret::new),
@@ -611,8 +612,8 @@ fn credentials(connect: &Connect, config: &AuthConfig) -> Credentials {
         // Compat: outside operator mode a JWT is thrown away unread.
         jwt: given(&connect.jwt).filter(|_| matches!(config.method, Method::Operator(_))).map(Secret::new),
         nkey: given(&connect.nkey),
-        sig: given(&connect.sig),
-        proxy_signature: given(&connect.proxy_sig),
+        sig: signed(connect.sig()),
+        proxy_signature: signed(connect.proxy_sig()),
         certificate: None,
     }
 }

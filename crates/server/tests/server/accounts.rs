@@ -278,3 +278,39 @@ fn monitoring_tells_what_accounts_let_each_other_have() {
         list.iter().any(|sub| sub["subject"] == "ev.1")
     });
 }
+
+/// An account that a reload takes away and another brings back has its streams again, and messages reach them.
+#[test]
+fn an_account_that_comes_back_has_its_streams() {
+    let store = tempfile::tempdir().unwrap();
+    let config = |accounts: &str| {
+        format!(
+            "jetstream {{ store_dir: \"{}\" }}\naccounts {{\n{accounts}\nB {{ users: [{{user: b, password: p}}] }}\n}}",
+            store.path().display()
+        )
+    };
+    let with = config("A { jetstream: enabled, users: [{user: a, password: p}] }");
+    let server = Setup::default().config(&with).start();
+    let open = || {
+        let mut raw = Raw::open(server.address());
+        raw.send("CONNECT {\"user\":\"a\",\"pass\":\"p\",\"verbose\":false,\"pedantic\":false}\r\n");
+        raw.subscribe("r", 1);
+        raw.barrier();
+        raw
+    };
+    let ask = |raw: &mut Raw, subject: &str, body: &str| {
+        raw.send(&format!("PUB {subject} r {}\r\n{body}\r\n", body.len()));
+        raw.message().text().to_owned()
+    };
+    let mut a = open();
+    let made = ask(&mut a, "$JS.API.STREAM.CREATE.S", "{\"name\":\"S\",\"subjects\":[\"s.>\"]}");
+    assert!(made.contains("\"did_create\":true"), "{made}");
+    assert!(ask(&mut a, "s.x", "1").ends_with("\"seq\":1}"));
+    server.reload(&config(""));
+    a.rest();
+    server.reload(&with);
+    let mut a = open();
+    assert!(ask(&mut a, "s.x", "2").ends_with("\"seq\":2}"));
+    let info = ask(&mut a, "$JS.API.STREAM.INFO.S", "");
+    assert!(info.contains("\"messages\":2"), "{info}");
+}

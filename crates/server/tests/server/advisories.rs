@@ -130,9 +130,9 @@ fn cve_2020_28466_and_2022_42709_circles_of_imports_end() {
             raw
         })
         .collect();
-    for at in 0..3 {
-        clients[at].send("PUB s.x in.box 1\r\nq\r\nPUB e.x 1\r\ny\r\nPUB s.y 0\r\n\r\n");
-        let own = clients[at].barrier();
+    for client in &mut clients {
+        client.send("PUB s.x in.box 1\r\nq\r\nPUB e.x 1\r\ny\r\nPUB s.y 0\r\n\r\n");
+        let own = client.barrier();
         assert!(own.len() <= 12, "{own:?}");
     }
     for client in &mut clients {

@@ -3,11 +3,13 @@
 use crate::eventually;
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
+use crate::tls::Lab;
 use myelin_auth::{CurveKey, KeyPair};
 use myelin_compat::identity::{Identities, Order};
 use myelin_stdx::digits::{self, BASE64_URL};
 use myelin_stdx::nkey::{self, Role};
 use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -345,6 +347,46 @@ fn an_account_with_a_token_has_a_service_of_its_own() {
         assert_eq!(answer, "-ERR 'Authorization Violation'", "{log}");
         server.wait_for_log(log);
     }
+}
+
+/// A service sees the certificate that TLS has verified.
+#[test]
+fn a_question_has_the_clients_certificate() {
+    let lab = Lab::new();
+    lab.sign("client");
+    let config = format!("{}{}", lab.block("ca_file: \"@ca.pem\", verify: true"), configured("", 5));
+    let server = Server::with_config(&config.replace("auth_users: [auth, app]", "auth_users: [auth]"));
+    let issuer = key(Role::Account, 1);
+    let mut service = lab.secure(&server, Some("client"));
+    service.send(&format!("CONNECT {{{AUTH},\"verbose\":false}}\r\nSUB $SYS.REQ.USER.AUTH 1\r\n"));
+    service.barrier().expect("a service");
+    let mut client = lab.secure(&server, Some("client"));
+    client.send("CONNECT {\"user\":\"bob\",\"verbose\":false}\r\n");
+    let mut stream = BufReader::new(service.into_stream());
+    let mut line = String::new();
+    stream.read_line(&mut line).expect("a question");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut body = vec![0; words[4].parse().expect("a size")];
+    stream.read_exact(&mut body).expect("the token");
+    let token = String::from_utf8(body).expect("a token");
+    let claims = digits::decode(token.split('.').nth(1).expect("a token"), BASE64_URL).expect("base64");
+    let question = Question {
+        reply: words[3].to_owned(),
+        claims: serde_json::from_slice(&claims).expect("JSON"),
+        xkey: None,
+    };
+    let tls = &question.claims["nats"]["client_tls"];
+    assert_eq!(tls["version"], "1.3", "{tls}");
+    assert!(tls["cipher"].as_str().is_some_and(|name| name.starts_with("TLS_")));
+    let squeezed = |pem: &str| pem.replace(char::is_whitespace, "");
+    let own = std::fs::read_to_string(lab.file("client.pem")).expect("the lab signs");
+    let shown = tls["verified_chains"][0][0].as_str().expect("a certificate");
+    assert_eq!(squeezed(shown), squeezed(&own));
+    assert!(shown.lines().all(|line| line.len() <= 64), "{shown}");
+    let answer = question.admit(&issuer, &issuer, json!({"aud": "APP"}));
+    let answer = format!("PUB {} {}\r\n{answer}\r\n", question.reply, answer.len());
+    stream.get_mut().write_all(answer.as_bytes()).expect("the server reads");
+    client.barrier().expect("let in");
 }
 
 /// Nobody answers: the client is told when the time is over, not earlier and not much later.

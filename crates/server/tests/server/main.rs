@@ -27,6 +27,7 @@ mod proxies;
 mod queues;
 mod raw;
 mod reload;
+mod resolving;
 mod resources;
 mod responder;
 mod revocation;
