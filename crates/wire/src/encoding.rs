@@ -71,7 +71,8 @@ fn snappy(body: &[u8]) -> Vec<u8> {
     let mut out = STREAM_START.to_vec();
     for chunk in body.chunks(CHUNK) {
         let packed = minlz::s2::encode_snappy(chunk);
-        let (kind, data) = if packed.len() < chunk.len() { (COMPRESSED, &packed[..]) } else { (PLAIN, chunk) };
+        let (kind, data) =
+            if packed.len() < chunk.len() { (COMPRESSED, &packed[..]) } else { (PLAIN, chunk) };
         let [first, second, third, _] = (data.len() as u32 + 4).to_le_bytes();
         out.extend_from_slice(&[kind, first, second, third]);
         // The sum is masked so that one over data with sums in it is not always the same.
@@ -123,7 +124,8 @@ mod tests {
         while !rest.is_empty() {
             let len = u32::from_le_bytes([rest[1], rest[2], rest[3], 0]) as usize;
             let data = &rest[8..4 + len];
-            let chunk = if rest[0] == PLAIN { data.to_vec() } else { minlz::s2::decode(data).expect("a block") };
+            let chunk =
+                if rest[0] == PLAIN { data.to_vec() } else { minlz::s2::decode(data).expect("a block") };
             assert!(chunk.len() <= CHUNK);
             let sum = crc32c::crc32c(&chunk).rotate_right(15).wrapping_add(0xa282_ead8);
             assert_eq!(rest[4..8], sum.to_le_bytes());

@@ -27,7 +27,9 @@ pub fn may_ask(block: &[u8]) -> bool {
         rest = &rest[end + 1..];
         match rest.first() {
             Some(b'N') if rest.starts_with(DESTINATION) => return true,
-            Some(b't' | b'T') if rest.get(..PARENT.len()).is_some_and(|name| name.eq_ignore_ascii_case(PARENT)) => {
+            Some(b't' | b'T')
+                if rest.get(..PARENT.len()).is_some_and(|name| name.eq_ignore_ascii_case(PARENT)) =>
+            {
                 return true;
             }
             _ => {}
@@ -113,7 +115,8 @@ fn is_sampled(value: &[u8]) -> bool {
     let mut fields = value.split(|byte| *byte == b'-');
     let flags = fields.nth(3);
     let Some(flags) = flags.filter(|flags| flags.len() == 2 && fields.next().is_none()) else { return false };
-    std::str::from_utf8(flags).is_ok_and(|flags| i8::from_str_radix(flags, 16).is_ok_and(|flags| flags & 1 == 1))
+    std::str::from_utf8(flags)
+        .is_ok_and(|flags| i8::from_str_radix(flags, 16).is_ok_and(|flags| flags & 1 == 1))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -183,7 +186,8 @@ mod tests {
 
     #[test]
     fn another_system_asks_in_any_letters() {
-        let asked = Asked::read(&block("TraceParent: 00-0af7-b7ad-03\r\nNats-Trace-Only: 1\r\n")).expect("it asks");
+        let asked =
+            Asked::read(&block("TraceParent: 00-0af7-b7ad-03\r\nNats-Trace-Only: 1\r\n")).expect("it asks");
         assert_eq!((asked.destination.as_deref(), asked.is_only), (None, false));
         assert_eq!(asked.value("TraceParent"), Some("00-0af7-b7ad-03"));
     }
@@ -194,9 +198,15 @@ mod tests {
             ("", "NATS/1.0\r\nNats-Trace-Dest: d\r\n\r\n"),
             ("NATS/1.0\r\n\r\n", "NATS/1.0\r\nNats-Trace-Dest: d\r\n\r\n"),
             ("NATS/1.0\r\nA: 1\r\n\r\n", "NATS/1.0\r\nA: 1\r\nNats-Trace-Dest: d\r\n\r\n"),
-            ("NATS/1.0\r\nNats-Trace-Dest: long\r\nA: 1\r\n\r\n", "NATS/1.0\r\nNats-Trace-Dest: d\r\nA: 1\r\n\r\n"),
+            (
+                "NATS/1.0\r\nNats-Trace-Dest: long\r\nA: 1\r\n\r\n",
+                "NATS/1.0\r\nNats-Trace-Dest: d\r\nA: 1\r\n\r\n",
+            ),
             ("NATS/1.0\r\nNats-Trace-Dest:x\r\n\r\n", "NATS/1.0\r\nNats-Trace-Dest:d\r\n\r\n"),
-            ("NATS/1.0\r\nNats-Trace-Dests: x\r\n\r\n", "NATS/1.0\r\nNats-Trace-Dests: x\r\nNats-Trace-Dest: d\r\n\r\n"),
+            (
+                "NATS/1.0\r\nNats-Trace-Dests: x\r\n\r\n",
+                "NATS/1.0\r\nNats-Trace-Dests: x\r\nNats-Trace-Dest: d\r\n\r\n",
+            ),
         ];
         for (block, expected) in cases {
             let mut out = Vec::new();

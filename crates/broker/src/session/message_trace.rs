@@ -50,7 +50,8 @@ impl Session {
                 }
             }
             Verdict::Disabled => {
-                let (mut body, mut digits) = (Vec::with_capacity(op.body.len() + 64), [Vec::new(), Vec::new()]);
+                let (mut body, mut digits) =
+                    (Vec::with_capacity(op.body.len() + 64), [Vec::new(), Vec::new()]);
                 header::replace(&mut body, headers, DESTINATION, DISABLED);
                 let header_len = body.len();
                 body.extend_from_slice(&op.body[headers.len()..]);
@@ -77,7 +78,8 @@ impl Session {
     #[cold]
     pub(super) fn trace_too_large(&self, shard: &mut Shard, rest: &[u8], now: Instant) {
         let Some((b"HPUB", line)) = refusal::control_line(rest) else { return };
-        let words: Vec<_> = line.split(|b| matches!(b, b' ' | b'\t')).filter(|word| !word.is_empty()).collect();
+        let words: Vec<_> =
+            line.split(|b| matches!(b, b' ' | b'\t')).filter(|word| !word.is_empty()).collect();
         let ([subject, header_len, size] | [subject, _, header_len, size]) = words[..] else { return };
         let (Some(header_len), Some(size)) = (parser::size(header_len), parser::size(size)) else { return };
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { return };
@@ -92,13 +94,7 @@ impl Session {
     }
 
     /// What becomes of a message with such headers.
-    fn judge(
-        &self,
-        shard: &mut Shard,
-        headers: &[u8],
-        message: (&[u8], usize),
-        now: Instant,
-    ) -> Verdict {
+    fn judge(&self, shard: &mut Shard, headers: &[u8], message: (&[u8], usize), now: Instant) -> Verdict {
         let State::Ready(ready) = &self.state else { return Verdict::Dropped };
         let Some(asked) = Asked::read(headers) else { return Verdict::Plain };
         if let Some(value) = asked.origin_account() {

@@ -24,7 +24,8 @@ impl Peer {
 
 /// The events of the one trace in what was received: what stands between their times and their end.
 fn events(received: &str) -> Vec<String> {
-    let (_, events) = received.split_once("\"events\":[").unwrap_or_else(|| panic!("no trace in {received:?}"));
+    let (_, events) =
+        received.split_once("\"events\":[").unwrap_or_else(|| panic!("no trace in {received:?}"));
     assert!(!events.contains("\"events\":["), "more than one trace in {received:?}");
     let events = events.rsplit_once("]}").expect("the end of the trace").0;
     let events = events.split("{\"type\":").skip(1);
@@ -50,7 +51,19 @@ fn a_traced_message_is_delivered_like_any_other() {
 fn play(net: &Net, headers: &str, seed: u64) -> String {
     let mut rng = Rng::seeded(seed);
     let mut peers: Vec<_> = (0..6)
-        .map(|n| net.peer_as(n % 2, if n == 1 { r#""echo":false"# } else if n == 2 { r#""headers":false"# } else { "" }.trim()))
+        .map(|n| {
+            net.peer_as(
+                n % 2,
+                if n == 1 {
+                    r#""echo":false"#
+                } else if n == 2 {
+                    r#""headers":false"#
+                } else {
+                    ""
+                }
+                .trim(),
+            )
+        })
         .collect();
     for (at, peer) in peers.iter_mut().enumerate() {
         for sid in 1..=3 {
@@ -86,11 +99,15 @@ fn play(net: &Net, headers: &str, seed: u64) -> String {
 
 /// The messages of a connection; those of one publish in the order of their heads, since their own is nobody's promise.
 fn sorted(received: &str) -> String {
-    let starts = received.match_indices("MSG ").map(|(at, _)| if received[..at].ends_with('H') { at - 1 } else { at });
+    let starts =
+        received.match_indices("MSG ").map(|(at, _)| if received[..at].ends_with('H') { at - 1 } else { at });
     let starts: Vec<_> = starts.chain([received.len()]).collect();
     let mut messages: Vec<_> = starts.windows(2).map(|ends| &received[ends[0]..ends[1]]).collect();
     let number = |message: &str| message[message.len() - 4..message.len() - 2].to_owned();
-    assert!(messages.is_sorted_by_key(|message| number(message)), "in the order of the publishes: {received}");
+    assert!(
+        messages.is_sorted_by_key(|message| number(message)),
+        "in the order of the publishes: {received}"
+    );
     messages.sort_by_key(|message| (number(message), message.to_string()));
     messages.concat()
 }
@@ -124,7 +141,11 @@ fn what_is_only_traced_reaches_and_counts_nothing() {
 fn who_gets_nothing_is_told_why() {
     let net = Net::new();
     let (mut a, mut b) = (net.peer_as(0, r#""echo":false,"name":"me""#), net.peer(1));
-    let t = { let mut t = net.peer(1); t.send("SUB t 1\r\n"); t };
+    let t = {
+        let mut t = net.peer(1);
+        t.send("SUB t 1\r\n");
+        t
+    };
     a.send("SUB x 1\r\nSUB x q 2\r\n");
     a.hpub("x", TRACED, "m");
     net.flush_all();
@@ -141,7 +162,10 @@ fn who_gets_nothing_is_told_why() {
     b.conn().close(myelin_wire::error::CloseReason::ClientClosed);
     a.hpub("y", TRACED, "m");
     net.flush_all();
-    assert_eq!(events(&t.received())[1..], [r#"eg,"kind":0,"cid":2,"sub":"y","error":"Not delivered because client is closed""#]);
+    assert_eq!(
+        events(&t.received())[1..],
+        [r#"eg,"kind":0,"cid":2,"sub":"y","error":"Not delivered because client is closed""#]
+    );
 }
 
 /// A stream that settles what it gets when it is told to.
@@ -165,7 +189,11 @@ impl Service for Stream {
 #[test]
 fn a_trace_waits_for_the_stream() {
     let net = Net::new();
-    let (mut a, t) = (net.peer(0), { let mut t = net.peer(1); t.send("SUB t 1\r\n"); t });
+    let (mut a, t) = (net.peer(0), {
+        let mut t = net.peer(1);
+        t.send("SUB t 1\r\n");
+        t
+    });
     let stream = Arc::new(Stream::default());
     net.broker.account("$G").unwrap().bind(b"s.>", Arc::clone(&stream) as Arc<dyn Service>);
     a.publish("s.a", "untraced");
@@ -222,7 +250,11 @@ fn a_message_that_is_too_large_may_come_in_any_pieces() {
     let message = format!("HPUB a 32 9000000\r\nNATS/1.0\r\n{TRACED}\r\n");
     for end in 1..message.len() {
         let net = Net::new();
-        let (mut a, t) = (net.peer(0), { let mut t = net.peer(0); t.send("SUB t 1\r\n"); t });
+        let (mut a, t) = (net.peer(0), {
+            let mut t = net.peer(0);
+            t.send("SUB t 1\r\n");
+            t
+        });
         a.send(&message[..end]);
         a.send(&message[end..]);
         net.flush_all();
@@ -255,7 +287,9 @@ fn a_trace_goes_nowhere_where_its_publisher_must_not_publish() {
     let mut w = net.peer_as(1, &login("w"));
     w.send("SUB > 1\r\n");
     let too_large = "HPUB a 5 9000000\r\n";
-    for destination in ["no", "ok.no", "account.only", "_GR_.x", "$GR.x", "$NRG.x", "$SYS.REQ.SERVER.PING", "$JS.API.INFO"] {
+    for destination in
+        ["no", "ok.no", "account.only", "_GR_.x", "$GR.x", "$NRG.x", "$SYS.REQ.SERVER.PING", "$JS.API.INFO"]
+    {
         for more in ["", "Nats-Trace-Only: 1\r\n", "Accept-Encoding: gzip\r\n"] {
             let mut p = net.peer_as(0, &login("p"));
             p.hpub("a", &format!("Nats-Trace-Dest: {destination}\r\n{more}"), "m");
@@ -266,7 +300,10 @@ fn a_trace_goes_nowhere_where_its_publisher_must_not_publish() {
         }
         // Nor by a message that is refused itself.
         let block = format!("NATS/1.0\r\nNats-Trace-Dest: {destination}\r\n\r\n");
-        for message in [too_large.replace('5', &block.len().to_string()) + &block, format!("HPUB none {0} {0}\r\n{block}\r\n", block.len())] {
+        for message in [
+            too_large.replace('5', &block.len().to_string()) + &block,
+            format!("HPUB none {0} {0}\r\n{block}\r\n", block.len()),
+        ] {
             let mut p = net.peer_as(0, &login("p"));
             p.send(message);
             net.flush_all();

@@ -144,7 +144,8 @@ where
     let outcome = async {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();
-        let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let location =
+            response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let body = Limited::new(response.into_body(), LONGEST).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes().to_vec();
         Ok(Reply { status, body, location })
@@ -206,7 +207,9 @@ mod tests {
     }
 
     fn moved(status: u16, location: &str) -> String {
-        format!("HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        format!(
+            "HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
     }
 
     fn runtime() -> tokio::runtime::Runtime {

@@ -30,10 +30,10 @@ fn account(from: &options::AccountOptions) -> Result<AccountConfig, MappingError
         exports: from.exports.iter().map(export).collect(),
         imports: from.imports.iter().map(import).collect(),
         mappings: mappings(&from.mappings)?,
-        trace: from.message_trace.as_ref().map(|trace| TraceDestination {
-            subject: trace.destination.clone(),
-            sampling: trace.sampling,
-        }),
+        trace: from
+            .message_trace
+            .as_ref()
+            .map(|trace| TraceDestination { subject: trace.destination.clone(), sampling: trace.sampling }),
     })
 }
 

@@ -205,7 +205,8 @@ mod tests {
             // A record whose end never comes, behind what was read already.
             let record = [&[HANDSHAKE, 3, 1, 0x40, 0][..], &[1; 600]].concat();
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
-            let mut client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a peer");
+            let mut client =
+                TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a peer");
             let (stream, peer) = listener.accept().await.expect("a connection");
             let ends = Ends { ours: stream.local_addr().ok(), peer };
             client.write_all(&record[100..]).await.expect("sent");

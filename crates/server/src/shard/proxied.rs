@@ -139,7 +139,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
-            let mut proxy = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a peer");
+            let mut proxy =
+                TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a peer");
             let (stream, peer) = listener.accept().await.expect("a connection");
             proxy.write_all(header).await.expect("sent");
             let ends = Ends { ours: stream.local_addr().ok(), peer };
@@ -153,7 +154,9 @@ mod tests {
     fn what_a_proxy_says_is_charged() {
         let line = b"PROXY TCP4 1.1.1.1 2.2.2.2 3 4\r\n";
         assert_eq!(told(line, line.len() + 9).map(|left| left < 10), Ok(true));
-        assert!(told(line, line.len() - 1).is_err_and(|error| error.ends_with("too much before authentication")));
+        assert!(
+            told(line, line.len() - 1).is_err_and(|error| error.ends_with("too much before authentication"))
+        );
         let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11".to_vec();
         binary.extend_from_slice(&1000_u16.to_be_bytes());
         binary.extend_from_slice(&[1; 1000]);

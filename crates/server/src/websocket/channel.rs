@@ -113,7 +113,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
-            let mut client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a peer");
+            let mut client =
+                TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a peer");
             let (stream, _) = listener.accept().await.expect("a connection");
             let mut channel = Channel { stream, security: None, budget: Budget::of(10) };
             let mut request = Vec::new();

@@ -35,10 +35,12 @@ pub(super) async fn shake(stream: TcpStream, peer: SocketAddr, site: &Site) -> R
     let budget = Budget::new(site.max_control_line);
     let mut channel = match site.security() {
         None => Channel { stream, security: None, budget },
-        Some(security) => match timeout_at(deadline, encrypt(stream, peer, site, (&security, budget))).await {
-            Ok(channel) => channel?,
-            Err(_) => return Err(Failure::Tls("i/o timeout".to_owned())),
-        },
+        Some(security) => {
+            match timeout_at(deadline, encrypt(stream, peer, site, (&security, budget))).await {
+                Ok(channel) => channel?,
+                Err(_) => return Err(Failure::Tls("i/o timeout".to_owned())),
+            }
+        }
     };
     let mut request = Vec::new();
     let head = match timeout_at(deadline, read_head(&mut channel, &mut request)).await {

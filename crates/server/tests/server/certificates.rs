@@ -192,7 +192,12 @@ fn a_certificate_names_who_sends_no_connect() {
                 let mut client = lab.secure(&server, Some(name));
                 client.send("PUB silent 0\r\n\r\nPUB mapped 0\r\n\r\nPING\r\n");
                 let said = String::from_utf8_lossy(&client.until_pong_or_end()).into_owned();
-                assert_eq!(said.trim_end_matches("PONG\r\n"), expected, "{} {name} {more}", program.display());
+                assert_eq!(
+                    said.trim_end_matches("PONG\r\n"),
+                    expected,
+                    "{} {name} {more}",
+                    program.display()
+                );
             }
         }
     }

@@ -146,8 +146,11 @@ impl Fanout<'_> {
             tell(Some(Withheld::Exhausted));
             return false;
         }
-        let staged =
-            if self.from.tracing { self.stage::<true>(sub.conn(), head) } else { self.stage::<false>(sub.conn(), head) };
+        let staged = if self.from.tracing {
+            self.stage::<true>(sub.conn(), head)
+        } else {
+            self.stage::<false>(sub.conn(), head)
+        };
         tell((!staged).then_some(Withheld::Slow));
         if self.from.tracing {
             self.end_finished();

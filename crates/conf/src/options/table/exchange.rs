@@ -31,7 +31,8 @@ pub(super) static EXPORT: Block = Block {
             "The token of the subject that must be the importer's name.",
         )
         .live(),
-        Entry::new(&["allow_trace"], "boolean", "false", "Traces may follow requests into this account.").live(),
+        Entry::new(&["allow_trace"], "boolean", "false", "Traces may follow requests into this account.")
+            .live(),
     ],
 };
 

@@ -9,9 +9,9 @@ use myelin_stdx::turn::Outcome;
 use myelin_store::{Done, Job, Seq, Timestamp};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Weak};
 
 /// Bytes of publishes that one hold of the turn works off before others get their chance. What is no publish counts as
 /// much as a small parcel.

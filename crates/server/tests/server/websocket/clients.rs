@@ -2,8 +2,8 @@
 
 use super::peer::{Peer, dial};
 use super::{address, server};
-use crate::client::settle;
 use crate::certificates::params;
+use crate::client::settle;
 use crate::logging::programs;
 use crate::process::{Server, Setup};
 use crate::soon;
@@ -124,7 +124,8 @@ fn a_certificate_names_its_user_here_too() {
     let users = "authorization { users: [ {user: \"e@x\", permissions: {publish: mapped}}, \
                  {user: guest, password: p, permissions: {publish: silent}} ] }";
     let tls = lab.block("verify_and_map: true, ca_file: \"@ca.pem\"");
-    let (connect, violation) = ("CONNECT {\"verbose\":false,\"pedantic\":false}\r\n", "-ERR 'Authorization Violation'");
+    let (connect, violation) =
+        ("CONNECT {\"verbose\":false,\"pedantic\":false}\r\n", "-ERR 'Authorization Violation'");
     let mapped = "-ERR 'Permissions Violation for Publish to \"silent\"'";
     for program in programs() {
         for more in ["", "no_auth_user: guest"] {
@@ -138,7 +139,12 @@ fn a_certificate_names_its_user_here_too() {
                 peer.say(&format!("{hello}PUB silent 0\r\n\r\nPUB mapped 0\r\n\r\nPING\r\n"));
                 let is_in = name == "known" && (!hello.is_empty() || !more.is_empty());
                 let said = peer.line();
-                assert_eq!(said, if is_in { mapped } else { violation }, "{} {name} {hello:?} {more}", program.display());
+                assert_eq!(
+                    said,
+                    if is_in { mapped } else { violation },
+                    "{} {name} {hello:?} {more}",
+                    program.display()
+                );
                 if is_in {
                     assert_eq!(peer.line(), if hello.is_empty() { "+OK" } else { "PONG" });
                 }
