@@ -9,7 +9,7 @@ use crate::tls::{Lab, Secure, greeted};
 
 /// A certificate with these alternative names (`email:`, `dns:`, `uri:`) and this subject, in the order in which it is to
 /// stand there.
-fn params(alternatives: &[&str], subject: &[(&str, &str)]) -> CertificateParams {
+pub(crate) fn params(alternatives: &[&str], subject: &[(&str, &str)]) -> CertificateParams {
     let mut params = CertificateParams::new(Vec::new()).expect("what a test needs");
     for name in alternatives {
         let (kind, name) = name.split_once(':').expect("what a test needs");

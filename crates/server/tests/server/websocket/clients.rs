@@ -2,8 +2,10 @@
 
 use super::peer::{Peer, dial};
 use super::{address, server};
+use crate::certificates::params;
 use crate::client::settle;
-use crate::process::Server;
+use crate::logging::programs;
+use crate::process::{Server, Setup};
 use crate::soon;
 use crate::tls::Lab;
 use async_nats::jetstream::{self, stream};
@@ -111,6 +113,44 @@ async fn the_official_client_notices_nothing_of_encryption() {
     assert!(server.page("/varz")["websocket"]["tls_cert_not_after"].is_string());
     let logged = server.log();
     assert!(!logged.contains("DO NOT USE IN PRODUCTION"), "{logged}");
+}
+
+/// The certificate of the handshake names the user here too, and whoever sends no CONNECT.
+#[test]
+fn a_certificate_names_its_user_here_too() {
+    let lab = Lab::new();
+    lab.sign_as("known", &params(&["email:e@x"], &[]));
+    lab.sign_as("unknown", &params(&["email:f@x"], &[]));
+    let users = "authorization { users: [ {user: \"e@x\", permissions: {publish: mapped}}, \
+                 {user: guest, password: p, permissions: {publish: silent}} ] }";
+    let tls = lab.block("verify_and_map: true, ca_file: \"@ca.pem\"");
+    let (connect, violation) =
+        ("CONNECT {\"verbose\":false,\"pedantic\":false}\r\n", "-ERR 'Authorization Violation'");
+    let mapped = "-ERR 'Permissions Violation for Publish to \"silent\"'";
+    for program in programs() {
+        for more in ["", "no_auth_user: guest"] {
+            let block = BLOCK.replace(", ", "\n");
+            let config = format!("{users}\nwebsocket {{\n{block}\n{more}\n{tls} }}");
+            let server = Setup::default().program(&program).config(&config).start();
+            for (name, hello) in [("known", connect), ("known", ""), ("unknown", connect), ("unknown", "")] {
+                let socket = dial(secure_address(&server));
+                let mut peer = Peer::over(lab.shake(socket, Some(name)).into_stream(), "");
+                peer.info();
+                peer.say(&format!("{hello}PUB silent 0\r\n\r\nPUB mapped 0\r\n\r\nPING\r\n"));
+                let is_in = name == "known" && (!hello.is_empty() || !more.is_empty());
+                let said = peer.line();
+                assert_eq!(
+                    said,
+                    if is_in { mapped } else { violation },
+                    "{} {name} {hello:?} {more}",
+                    program.display()
+                );
+                if is_in {
+                    assert_eq!(peer.line(), if hello.is_empty() { "+OK" } else { "PONG" });
+                }
+            }
+        }
+    }
 }
 
 #[test]
