@@ -180,7 +180,8 @@ fn a_mirror_is_found_by_its_own_domain_and_shown_by_monitoring() {
     asker.create("A", &json!({}));
     asker.publish("A.x", "1");
     let external = json!({ "api": "$JS.hub.API", "deliver": "" });
-    asker.create("M", &json!({ "subjects": [], "mirror": { "name": "A", "external": external } }));
+    let mirror = json!({ "name": "A", "external": external });
+    asker.create("M", &json!({ "subjects": [], "mirror": mirror, "mirror_direct": true }));
     eventually("it is there", || asker.number("M", "last_seq") == 1);
     let page = server.page("/jsz?accounts=1&streams=1");
     let streams = page["account_details"][0]["stream_detail"].as_array().cloned().unwrap_or_default();
