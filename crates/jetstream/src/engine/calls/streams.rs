@@ -48,7 +48,7 @@ impl Call<'_> {
     }
 }
 
-/// Refuses what a stream could not keep its word about: a mirror that never gets a message is worse than none.
+/// Refuses what a stream could not keep its word about.
 fn check_features(config: &StreamConfig) -> Result<(), ApiError> {
     let features =
         [(config.allow_msg_counter, "message counters"), (config.allow_msg_schedules, "message schedules")];
