@@ -4,23 +4,20 @@
 //! a run of the origin there and has it stored. There is never more than a run in memory; a stream that is full, or that
 //! others hold, is not read for. What has to wait for a disk does so on threads that may.
 
-use super::durable::{Durable, Owner};
-use super::find::{self, Origin};
 use super::positions::{Position, Positions};
 use super::render::{Rendering, index_name};
-use super::seat::{End, Link, Seat};
+use super::seat::{End, Seat};
 use super::standing::Standing;
 use crate::api::info::SourceInfo;
-use crate::config::{Retention, StreamConfig, StreamSource};
+use crate::config::{StreamConfig, StreamSource};
 use crate::consumer::account_hash as hash;
 use crate::engine::host::{Alarmed, Host};
 use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
-use crate::error::ApiError;
 use crate::stream::{Copied, Copies, Effects, StreamCore};
 use myelin_broker::{Account, Binding, Parcel, Service, Shard};
 use myelin_stdx::rng::Rng;
-use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
+use myelin_store::{Seq, Timestamp};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI64};
@@ -29,38 +26,36 @@ use std::sync::{Arc, Mutex, Weak};
 const SECOND: Timestamp = 1_000_000_000;
 /// When a message that the stream did not take is tried again.
 const AGAIN: Timestamp = SECOND / 4;
-/// The longest time until an origin that was not there is looked for again. One that is made is noticed at once.
-const LONGEST: Timestamp = 30 * SECOND;
 
 /// See the head of this file.
 pub(in crate::engine) struct Feed {
-    source: StreamSource,
-    index: String,
-    is_mirror: bool,
+    pub(super) source: StreamSource,
+    pub(super) index: String,
+    pub(super) is_mirror: bool,
     /// The stream that copies.
-    stream: Weak<LiveStream>,
+    pub(super) stream: Weak<LiveStream>,
     /// Its configuration when the feed was made: its name, and its sources beside this one.
-    config: StreamConfig,
-    account: Arc<Account>,
-    host: Arc<dyn Host>,
-    jetstream: Weak<JetStream>,
-    positions: Positions,
-    seat: Mutex<Seat>,
-    standing: Mutex<Standing>,
+    pub(super) config: StreamConfig,
+    pub(super) account: Arc<Account>,
+    pub(super) host: Arc<dyn Host>,
+    pub(super) jetstream: Weak<JetStream>,
+    pub(super) positions: Positions,
+    pub(super) seat: Mutex<Seat>,
+    pub(super) standing: Mutex<Standing>,
     /// Whether it is in the inbox of the stream.
-    is_queued: AtomicBool,
+    pub(super) is_queued: AtomicBool,
     /// Whether it is about to look for its origin.
-    is_connecting: AtomicBool,
+    pub(super) is_connecting: AtomicBool,
     /// Whether the origin was not there.
-    is_seeking: AtomicBool,
-    is_over: AtomicBool,
+    pub(super) is_seeking: AtomicBool,
+    pub(super) is_over: AtomicBool,
     /// When the host will ring; `i64::MAX`: never.
-    alarm: AtomicI64,
+    pub(super) alarm: AtomicI64,
     /// What the stream receives for its origin, as a mirror that may.
-    direct: Mutex<Vec<Arc<Binding>>>,
+    pub(super) direct: Mutex<Vec<Arc<Binding>>>,
     /// Whether it was at the origin's end, or nearly.
-    is_current: AtomicBool,
-    me: Weak<Self>,
+    pub(super) is_current: AtomicBool,
+    pub(super) me: Weak<Self>,
 }
 
 /// What a feed wants after the turn.
@@ -173,207 +168,6 @@ impl Feed {
             let local = stream.reader().state().totals.last_seq;
             self.positions.write(&self.index, &Position { local, ..position.clone() });
         }
-    }
-
-    /// Looks for the origin, where one may wait.
-    pub(super) fn connect_soon(&self) {
-        let Some(me) = self.me.upgrade() else { return };
-        if self.is_over.load(Acquire) || self.is_connecting.swap(true, AcqRel) {
-            return;
-        }
-        let host = Arc::clone(&self.host);
-        // Reading may take long; what makes consumers has a thread of its own.
-        self.host.read(Box::new(move || {
-            let position = me.find_position();
-            host.run(Box::new(move || me.connect(position)));
-        }));
-    }
-
-    /// How far the source is, if that is not known.
-    fn find_position(&self) -> Result<(), ReadError> {
-        let Some(stream) = self.stream.upgrade() else { return Ok(()) };
-        if self.is_mirror || lock(&self.seat).position.is_some() {
-            return Ok(());
-        }
-        let position = self.positions.read(&self.index, &stream.reader())?;
-        lock(&self.standing).seq = position.seq;
-        lock(&self.seat).position = Some(position);
-        Ok(())
-    }
-
-    /// Finds the origin and the place to begin; on the thread that answers the API.
-    fn connect(&self, position: Result<(), ReadError>) {
-        // Whoever makes the origin from here on is heard.
-        self.is_connecting.store(false, Release);
-        let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else {
-            return;
-        };
-        self.is_seeking.store(true, Release);
-        jetstream.note_seeking();
-        if self.is_over.load(Acquire) || lock(&self.seat).link.is_some() {
-            self.is_seeking.store(false, Release);
-            return;
-        }
-        let sign = if self.is_mirror { "M" } else { "S" };
-        let found = match (position, find::find(&jetstream, &self.account, &self.source, sign)) {
-            (Err(error), _) => Err(Some(self.failed(error))),
-            (_, Origin::Here(origin)) => self.link(&jetstream, &stream, &origin),
-            (_, Origin::Refused(error)) => Err(Some(error)),
-            (_, Origin::Nowhere) => Err(None),
-        };
-        let now = self.host.now();
-        let mut standing = lock(&self.standing);
-        standing.was_tried = true;
-        match found {
-            Ok(()) => {
-                standing.connected(now);
-                self.is_seeking.store(false, Release);
-                drop(standing);
-                self.settle_gets();
-                self.wake();
-            }
-            Err(error) => {
-                standing.failed(error);
-                let pause = SECOND << standing.failures.min(5).saturating_sub(1);
-                drop(standing);
-                self.settle_gets();
-                self.ring_at(now + pause.min(LONGEST));
-            }
-        }
-    }
-
-    /// Sees to it that a mirror that is as its origin answers direct gets for it where that does not.
-    ///
-    /// Compat: the reference has both answer in turn. Where the origin is at hand, nothing is won by that.
-    pub(super) fn settle_gets(&self) {
-        let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else {
-            return;
-        };
-        let account = jetstream.account(self.account.name());
-        let origin = account.and_then(|account| account.stream(&self.source.name));
-        let may = self.is_mirror && stream.config().mirror_direct && self.is_current.load(Acquire);
-        let is_wanted = may && origin.is_none_or(|origin| !origin.config().allow_direct);
-        if !is_wanted || self.is_over.load(Acquire) {
-            return self.answer_no_gets();
-        }
-        let mut direct = lock(&self.direct);
-        if direct.is_empty() {
-            *direct = stream.bind_as_mirror(&self.source.name);
-        }
-    }
-
-    fn answer_no_gets(&self) {
-        for binding in std::mem::take(&mut *lock(&self.direct)) {
-            self.account.unbind(&binding);
-        }
-    }
-
-    fn failed(&self, why: impl std::fmt::Display) -> ApiError {
-        if self.is_mirror {
-            ApiError::mirror_consumer_setup_failed(why)
-        } else {
-            ApiError::source_consumer_setup_failed(why)
-        }
-    }
-
-    /// Makes the way to an origin that is there.
-    fn link(
-        &self,
-        jetstream: &JetStream,
-        stream: &LiveStream,
-        origin: &Arc<LiveStream>,
-    ) -> Result<(), Option<ApiError>> {
-        let reader = origin.reader();
-        let identity = origin.identity();
-        let (own, is_new) = self.place(&identity);
-        let mut start =
-            self.start(&reader, &stream.reader(), is_new).map_err(|error| Some(self.failed(error)))?;
-        let mut filter = filter_of(&self.source);
-        let durable = self.durable(jetstream, origin, start)?;
-        if let Some(durable) = &durable {
-            let (had, wants) = durable.place().ok_or(None)?;
-            filter = wants;
-            durable.catch_up(had + 1, own, &filter);
-            start = start.max(had.max(own) + 1);
-        }
-        let floor = self.is_mirror.then(|| start - 1);
-        let start = start.max(own + 1);
-        let link = Link {
-            origin: Arc::downgrade(origin),
-            identity,
-            cursor: reader.cursor(filter.clone(), start),
-            filter,
-            floor,
-            durable,
-        };
-        lock(&self.seat).link = Some(link);
-        if let Some(me) = self.me.upgrade() {
-            origin.followers().add(&me);
-        }
-        Ok(())
-    }
-
-    /// How far it is with the origin of this identity, and whether that is another one than before.
-    fn place(&self, identity: &str) -> (Seq, bool) {
-        if self.is_mirror {
-            let last = self.stream.upgrade().map_or(0, |stream| stream.reader().state().totals.last_seq);
-            return (last, false);
-        }
-        let mut seat = lock(&self.seat);
-        let position = seat.position.get_or_insert_default();
-        let is_new = !position.identity.is_empty() && position.identity != identity;
-        if is_new {
-            *position = Position::default();
-            lock(&self.standing).seq = 0;
-        }
-        identity.clone_into(&mut position.identity);
-        (position.seq, is_new)
-    }
-
-    /// The first sequence of the origin to look at. `is_anew`: the origin was made anew.
-    fn start(&self, origin: &Reader, own: &Reader, is_anew: bool) -> Result<Seq, ReadError> {
-        let totals = origin.state().totals;
-        let (first, behind) = (totals.first_seq.max(1), totals.last_seq + 1);
-        let at_time = |time| origin.seq_at(time);
-        let here = own.state().totals;
-        let source = &self.source;
-        let start = if self.is_mirror {
-            match &source.opt_start_time {
-                _ if here.last_seq > 0 => here.last_seq + 1,
-                _ if source.opt_start_seq > 0 => source.opt_start_seq,
-                Some(time) => at_time(time.timestamp())?,
-                None => first,
-            }
-        } else {
-            let seq = lock(&self.seat).position.as_ref().map_or(0, |position| position.seq);
-            let last_time = crate::read::contents(own, false).last_time;
-            match (&source.opt_start_time, last_time) {
-                _ if seq > 0 => seq + 1,
-                _ if source.opt_start_seq > 0 => source.opt_start_seq,
-                // Compat: what came before the last message here is taken to be here, or to be gone.
-                (Some(time), Some(last)) if time.timestamp() < last => at_time(last)?,
-                (Some(time), _) => at_time(time.timestamp())?,
-                (None, Some(last)) if here.first_seq > 1 && !is_anew => at_time(last)?,
-                _ => first,
-            }
-        };
-        Ok(start.clamp(first, behind.max(first)))
-    }
-
-    fn durable(
-        &self,
-        jetstream: &JetStream,
-        origin: &Arc<LiveStream>,
-        start: Seq,
-    ) -> Result<Option<Durable>, Option<ApiError>> {
-        if let Some(given) = &self.source.consumer {
-            return Durable::given(origin, &given.name, self.is_mirror).map(Some);
-        }
-        if origin.config().retention == Retention::Limits {
-            return Ok(None);
-        }
-        let owner = Owner { account: self.account.name(), config: &self.config, is_mirror: self.is_mirror };
-        Durable::make(jetstream, origin, &owner, (&self.source, &self.index, start)).map(Some).map_err(Some)
     }
 
     /// Has a shard come for it.
@@ -518,7 +312,7 @@ impl Feed {
         }));
     }
 
-    fn ring_at(&self, at: Timestamp) {
+    pub(super) fn ring_at(&self, at: Timestamp) {
         if at < self.alarm.fetch_min(at, AcqRel) {
             self.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
         }
@@ -577,15 +371,6 @@ impl Alarmed for Feed {
             self.connect_soon();
         }
     }
-}
-
-/// What is taken of an origin.
-fn filter_of(source: &StreamSource) -> Filter {
-    let filters: Vec<Vec<u8>> = match source.subject_transforms.as_slice() {
-        [] => vec![source.filter_subject.clone().into_bytes()],
-        pairs => pairs.iter().map(|pair| pair.source.clone().into_bytes()).collect(),
-    };
-    if filters.iter().any(Vec::is_empty) { Filter::All } else { Filter::any(filters) }
 }
 
 /// What tells a stream from another one of its name: the reference's hash of the time when it was made.

@@ -5,6 +5,7 @@
 //! `positions` how far sources are, also after a crash, `render` what a message looks like here, `durable` the consumer
 //! that keeps messages of a work queue until they are stored here.
 
+mod connect;
 mod durable;
 mod feed;
 mod find;

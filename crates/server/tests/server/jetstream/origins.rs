@@ -7,7 +7,6 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-const ROUNDS: usize = 6;
 const PER_ROUND: usize = 1500;
 
 /// Waits until nothing is left to be copied.
@@ -42,8 +41,17 @@ fn end(server: &mut Server, signal: Signal) {
 
 #[test]
 fn everything_is_copied_once_however_the_server_ends() {
+    torment("", 6);
+}
+
+#[test]
+fn nor_does_it_matter_when_acknowledgements_are_given() {
+    torment("sync_interval: always", 3);
+}
+
+fn torment(lines: &str, rounds: usize) {
     let home = Home::new();
-    let mut server = home.start("");
+    let mut server = home.start(lines);
     let mut asker = Asker::connect(&server);
     asker.create("A", &json!({}));
     asker.create("B", &json!({}));
@@ -64,7 +72,7 @@ fn everything_is_copied_once_however_the_server_ends() {
             ],
         }),
     );
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         for at in 0..PER_ROUND {
             for name in ["A", "B", "W"] {
                 let subject = format!("{name}.x.{}", at % 7);
@@ -75,7 +83,7 @@ fn everything_is_copied_once_however_the_server_ends() {
         // Somewhere in the middle of it all, and now and then in good order.
         asker.publish("A.x.last", &format!("A {round} last"));
         end(&mut server, if round % 3 == 2 { Signal::TERM } else { Signal::KILL });
-        server = home.start("");
+        server = home.start(lines);
         asker = Asker::connect(&server);
     }
     settle(&mut asker, "MA", |asker| last_of(asker, &["A"]));
@@ -162,4 +170,27 @@ fn a_full_stream_stops_its_sources_and_goes_on_in_order() {
     }
     assert_eq!(seen, (1..=20).map(|at| at.to_string()).collect::<Vec<_>>());
     assert_eq!(asker.number("S", "messages"), 0);
+}
+
+#[test]
+fn a_mirror_is_found_by_its_own_domain_and_shown_by_monitoring() {
+    let home = Home::new();
+    let server = home.start("domain: hub");
+    let mut asker = Asker::connect(&server);
+    asker.create("A", &json!({}));
+    asker.publish("A.x", "1");
+    let external = json!({ "api": "$JS.hub.API", "deliver": "" });
+    let mirror = json!({ "name": "A", "external": external });
+    asker.create("M", &json!({ "subjects": [], "mirror": mirror, "mirror_direct": true }));
+    eventually("it is there", || asker.number("M", "last_seq") == 1);
+    let page = server.page("/jsz?accounts=1&streams=1");
+    let streams = page["account_details"][0]["stream_detail"].as_array().cloned().unwrap_or_default();
+    let mirror = streams.iter().find(|stream| stream["name"] == "M").expect("it is on the page");
+    assert_eq!((&mirror["mirror"]["name"], &mirror["mirror"]["lag"]), (&json!("A"), &json!(0)));
+    // One that is gone is answered for.
+    asker.api("STREAM.DELETE.A", &Value::Null);
+    eventually("the mirror answers", || {
+        let reply = asker.ask("$JS.API.DIRECT.GET.A", r#"{"seq":1}"#);
+        reply.text().contains("Nats-Stream: M\r\n")
+    });
 }

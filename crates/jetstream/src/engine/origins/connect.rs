@@ -1,0 +1,233 @@
+//! How a feed finds its origin, and the place there to begin.
+//!
+//! In two steps: how far a source is may have to be read from the stream, which the reading thread does; consumers are made
+//! on the thread that answers the API, where streams come and go, too.
+
+use super::durable::{Durable, Owner};
+use super::feed::Feed;
+use super::find::{self, Origin};
+use super::positions::Position;
+use super::seat::Link;
+use crate::config::{Retention, StreamSource};
+use crate::engine::live::lock;
+use crate::engine::{JetStream, LiveStream};
+use crate::error::ApiError;
+use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+const SECOND: Timestamp = 1_000_000_000;
+/// The longest time until an origin that was not there is looked for again. One that is made is noticed at once.
+const LONGEST: Timestamp = 30 * SECOND;
+
+impl Feed {
+    /// Looks for the origin, where one may wait.
+    pub(super) fn connect_soon(&self) {
+        let Some(me) = self.me.upgrade() else { return };
+        if self.is_over.load(Acquire) || self.is_connecting.swap(true, AcqRel) {
+            return;
+        }
+        let host = Arc::clone(&self.host);
+        // Reading may take long; what makes consumers has a thread of its own.
+        self.host.read(Box::new(move || {
+            let position = me.find_position();
+            host.run(Box::new(move || me.connect(position)));
+        }));
+    }
+
+    /// How far the source is, if that is not known.
+    fn find_position(&self) -> Result<(), ReadError> {
+        let Some(stream) = self.stream.upgrade() else { return Ok(()) };
+        if self.is_mirror || lock(&self.seat).position.is_some() {
+            return Ok(());
+        }
+        let position = self.positions.read(&self.index, &stream.reader())?;
+        lock(&self.standing).seq = position.seq;
+        lock(&self.seat).position = Some(position);
+        Ok(())
+    }
+
+    /// Finds the origin and the place to begin; on the thread that answers the API.
+    fn connect(&self, position: Result<(), ReadError>) {
+        // Whoever makes the origin from here on is heard.
+        self.is_connecting.store(false, Release);
+        let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else {
+            return;
+        };
+        self.is_seeking.store(true, Release);
+        jetstream.note_seeking();
+        if self.is_over.load(Acquire) || lock(&self.seat).link.is_some() {
+            self.is_seeking.store(false, Release);
+            return;
+        }
+        let sign = if self.is_mirror { "M" } else { "S" };
+        let found = match (position, find::find(&jetstream, &self.account, &self.source, sign)) {
+            (Err(error), _) => Err(Some(self.failed(error))),
+            (_, Origin::Here(origin)) => self.link(&jetstream, &stream, &origin),
+            (_, Origin::Refused(error)) => Err(Some(error)),
+            (_, Origin::Nowhere) => Err(None),
+        };
+        let now = self.host.now();
+        let mut standing = lock(&self.standing);
+        standing.was_tried = true;
+        match found {
+            Ok(()) => {
+                standing.connected(now);
+                self.is_seeking.store(false, Release);
+                drop(standing);
+                self.settle_gets();
+                self.wake();
+            }
+            Err(error) => {
+                standing.failed(error);
+                let pause = SECOND << standing.failures.min(5).saturating_sub(1);
+                drop(standing);
+                self.settle_gets();
+                self.ring_at(now + pause.min(LONGEST));
+            }
+        }
+    }
+
+    /// Sees to it that a mirror that is as its origin answers direct gets for it where that does not.
+    ///
+    /// Compat: the reference has both answer in turn. Where the origin is at hand, nothing is won by that.
+    pub(super) fn settle_gets(&self) {
+        let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else {
+            return;
+        };
+        let account = jetstream.account(self.account.name());
+        let origin = account.and_then(|account| account.stream(&self.source.name));
+        let may = self.is_mirror && stream.config().mirror_direct && self.is_current.load(Acquire);
+        let is_wanted = may && origin.is_none_or(|origin| !origin.config().allow_direct);
+        if !is_wanted || self.is_over.load(Acquire) {
+            return self.answer_no_gets();
+        }
+        let mut direct = lock(&self.direct);
+        if direct.is_empty() {
+            *direct = stream.bind_as_mirror(&self.source.name);
+        }
+    }
+
+    pub(super) fn answer_no_gets(&self) {
+        for binding in std::mem::take(&mut *lock(&self.direct)) {
+            self.account.unbind(&binding);
+        }
+    }
+
+    fn failed(&self, why: impl std::fmt::Display) -> ApiError {
+        if self.is_mirror {
+            ApiError::mirror_consumer_setup_failed(why)
+        } else {
+            ApiError::source_consumer_setup_failed(why)
+        }
+    }
+
+    /// Makes the way to an origin that is there.
+    fn link(
+        &self,
+        jetstream: &JetStream,
+        stream: &LiveStream,
+        origin: &Arc<LiveStream>,
+    ) -> Result<(), Option<ApiError>> {
+        let reader = origin.reader();
+        let identity = origin.identity();
+        let (own, is_new) = self.place(&identity);
+        let mut start =
+            self.start(&reader, &stream.reader(), is_new).map_err(|error| Some(self.failed(error)))?;
+        let mut filter = filter_of(&self.source);
+        let durable = self.durable(jetstream, origin, start)?;
+        if let Some(durable) = &durable {
+            let (had, wants) = durable.place().ok_or(None)?;
+            filter = wants;
+            durable.catch_up(had + 1, own, &filter);
+            start = start.max(had.max(own) + 1);
+        }
+        let floor = self.is_mirror.then(|| start - 1);
+        let start = start.max(own + 1);
+        let link = Link {
+            origin: Arc::downgrade(origin),
+            identity,
+            cursor: reader.cursor(filter.clone(), start),
+            filter,
+            floor,
+            durable,
+        };
+        lock(&self.seat).link = Some(link);
+        if let Some(me) = self.me.upgrade() {
+            origin.followers().add(&me);
+        }
+        Ok(())
+    }
+
+    /// How far it is with the origin of this identity, and whether that is another one than before.
+    fn place(&self, identity: &str) -> (Seq, bool) {
+        if self.is_mirror {
+            let last = self.stream.upgrade().map_or(0, |stream| stream.reader().state().totals.last_seq);
+            return (last, false);
+        }
+        let mut seat = lock(&self.seat);
+        let position = seat.position.get_or_insert_default();
+        let is_new = !position.identity.is_empty() && position.identity != identity;
+        if is_new {
+            *position = Position::default();
+            lock(&self.standing).seq = 0;
+        }
+        identity.clone_into(&mut position.identity);
+        (position.seq, is_new)
+    }
+
+    /// The first sequence of the origin to look at. `is_anew`: the origin was made anew.
+    fn start(&self, origin: &Reader, own: &Reader, is_anew: bool) -> Result<Seq, ReadError> {
+        let totals = origin.state().totals;
+        let (first, behind) = (totals.first_seq.max(1), totals.last_seq + 1);
+        let at_time = |time| origin.seq_at(time);
+        let here = own.state().totals;
+        let source = &self.source;
+        let start = if self.is_mirror {
+            match &source.opt_start_time {
+                _ if here.last_seq > 0 => here.last_seq + 1,
+                _ if source.opt_start_seq > 0 => source.opt_start_seq,
+                Some(time) => at_time(time.timestamp())?,
+                None => first,
+            }
+        } else {
+            let seq = lock(&self.seat).position.as_ref().map_or(0, |position| position.seq);
+            let last_time = crate::read::contents(own, false).last_time;
+            match (&source.opt_start_time, last_time) {
+                _ if seq > 0 => seq + 1,
+                _ if source.opt_start_seq > 0 => source.opt_start_seq,
+                // Compat: what came before the last message here is taken to be here, or to be gone.
+                (Some(time), Some(last)) if time.timestamp() < last => at_time(last)?,
+                (Some(time), _) => at_time(time.timestamp())?,
+                (None, Some(last)) if here.first_seq > 1 && !is_anew => at_time(last)?,
+                _ => first,
+            }
+        };
+        Ok(start.clamp(first, behind.max(first)))
+    }
+
+    fn durable(
+        &self,
+        jetstream: &JetStream,
+        origin: &Arc<LiveStream>,
+        start: Seq,
+    ) -> Result<Option<Durable>, Option<ApiError>> {
+        if let Some(given) = &self.source.consumer {
+            return Durable::given(origin, &given.name, self.is_mirror).map(Some);
+        }
+        if origin.config().retention == Retention::Limits {
+            return Ok(None);
+        }
+        let owner = Owner { account: self.account.name(), config: &self.config, is_mirror: self.is_mirror };
+        Durable::make(jetstream, origin, &owner, (&self.source, &self.index, start)).map(Some).map_err(Some)
+    }
+}
+
+/// What is taken of an origin.
+fn filter_of(source: &StreamSource) -> Filter {
+    let filters: Vec<Vec<u8>> = match source.subject_transforms.as_slice() {
+        [] => vec![source.filter_subject.clone().into_bytes()],
+        pairs => pairs.iter().map(|pair| pair.source.clone().into_bytes()).collect(),
+    };
+    if filters.iter().any(Vec::is_empty) { Filter::All } else { Filter::any(filters) }
+}
