@@ -34,7 +34,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: conformance [-later] SERVER_BINARY")
 		os.Exit(2)
 	}
-	scenes := slices.Concat(messaging, lifecycle, security, limits, streams, publishing, batches, fastIngest, reading)
+	scenes := slices.Concat(messaging, lifecycle, security, limits, streams, publishing, batches, fastIngest, reading, schedules)
 	if *withLater {
 		scenes = append(scenes, later...)
 	}

@@ -140,17 +140,15 @@ impl StreamCore {
                     Verdict::Refuse(Box::new(error))
                 }
             };
-            if let Some(special) = &entry.draft.special {
+            if let Some(special) = entry.draft.special.as_deref().filter(|special| special.is_of_schedules())
+            {
                 let stored = match entry.verdict {
-                    Verdict::Stored(seq, _) => Some(seq),
+                    Verdict::Stored(seq, _) => {
+                        Some(seq).filter(|_| !entry.draft.is_unwanted || special.due.is_none())
+                    }
                     _ => None,
                 };
-                if let Some(again) = special.again {
-                    again.note(&mut self.schedules, stored.is_some(), failure, intake.now);
-                }
-                if let (Some(due), Some(seq)) = (special.due, stored.filter(|_| !entry.draft.is_unwanted)) {
-                    self.schedules.push(due, seq);
-                }
+                self.schedules.settle(special, stored, failure, intake.now);
             }
         }
         if let Some((letter, time)) = last {

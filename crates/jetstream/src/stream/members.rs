@@ -181,7 +181,8 @@ impl StreamCore {
     }
 
     fn admit_all(&mut self, commit: &Commit, whole: &mut Intake<'_>) -> Result<(), ApiError> {
-        const ABOUT_SUBJECTS: [Key; 2] = [Key::ExpectedLastSubjectSequence, Key::Rollup];
+        // A schedule is a rollup.
+        const ABOUT_SUBJECTS: [Key; 3] = [Key::ExpectedLastSubjectSequence, Key::Rollup, Key::Schedule];
         let asks = |letter: Letter<'_>| Marks::scan(letter.headers).has_any(&ABOUT_SUBJECTS);
         let refuses_by_subject = self.discards_new() && self.rules.limits.discard_new_per_subject;
         let mut staged = Staged::new(refuses_by_subject || commit.messages.iter().any(asks));

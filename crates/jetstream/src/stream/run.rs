@@ -335,6 +335,13 @@ impl Run {
     }
 }
 
+impl Special {
+    /// Whether the table of schedules is to know what became of the message.
+    pub(super) fn is_of_schedules(&self) -> bool {
+        self.due.is_some() || self.again.is_some()
+    }
+}
+
 impl Draft {
     pub(super) fn special(&mut self) -> &mut Special {
         self.special.get_or_insert_default()

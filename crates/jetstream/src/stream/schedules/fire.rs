@@ -11,7 +11,7 @@ use super::super::effects::Effects;
 use super::super::lines;
 use super::super::marks::Marks;
 use super::super::rules::Rollup;
-use super::super::run::{Draft, Verdict};
+use super::super::run::{Draft, Special, Verdict};
 use super::super::ttl::SECOND;
 use super::super::upkeep::RETRY;
 use super::table::Table;
@@ -162,19 +162,22 @@ impl StreamCore {
     }
 }
 
-impl Again {
-    /// Notes what became of the message.
-    pub(in crate::stream) fn note(
-        self,
-        schedules: &mut Table,
-        is_stored: bool,
+impl Table {
+    /// Notes what became of a schedule, or of a message that one wanted stored: the sequence that it got, if it did.
+    pub(in crate::stream) fn settle(
+        &mut self,
+        special: &Special,
+        stored: Option<Seq>,
         failure: Option<&StoreError>,
         now: Timestamp,
     ) {
-        let retry = if matches!(failure, Some(StoreError::Full)) { RETRY } else { LONG_RETRY };
-        let due = if is_stored { self.next } else { Some(now.saturating_add(retry)) };
-        if let Some(due) = due {
-            schedules.push(due, self.seq);
+        if let (Some(due), Some(seq)) = (special.due, stored) {
+            self.push(due, seq);
+        }
+        if let Some(Again { seq, next }) = special.again {
+            let retry = if matches!(failure, Some(StoreError::Full)) { RETRY } else { LONG_RETRY };
+            let due = if stored.is_some() { next } else { Some(now.saturating_add(retry)) };
+            due.into_iter().for_each(|due| self.push(due, seq));
         }
     }
 }
