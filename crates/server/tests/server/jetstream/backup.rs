@@ -132,7 +132,7 @@ pub(super) fn fill(asker: &mut Asker, name: &str, config: &Value) {
     asker.create(name, config);
     for n in 0..300 {
         let subject = format!("{name}.{}.x", n % 23);
-        let body = format!("{n} ").repeat(n % 50 * 4);
+        let body = format!("{n} ").repeat(n % 50);
         let headers = match n % 7 {
             0 => format!("Key: value {n}\r\n"),
             1 => "Nats-TTL: 1h\r\n".to_owned(),
