@@ -25,9 +25,8 @@ pub fn store_import(data: &[u8]) {
 }
 
 fn count(block: &[u8]) -> usize {
-    let mut records = Records::new(block, "S", 1);
     let mut count = 0;
-    while let Ok(Some(record)) = records.next() {
+    for record in Records::new(block, "S", 1).map_while(Result::ok) {
         count += 1;
         if let Record::Message { seq, subject, headers, payload, .. } = record {
             assert!(seq != 0 && subject.len() + headers.len() + payload.len() <= block.len());

@@ -118,19 +118,41 @@ impl Filling {
         always_syncs: bool,
         now: Timestamp,
     ) -> Result<Self, String> {
-        let settings = myelin_store::StreamConfig { first_seq: first.max(1), ..shape(&config, always_syncs) };
+        let settings = shape(&config, always_syncs);
+        let settings =
+            myelin_store::StreamConfig { first_seq: settings.first_seq.min(first.max(1)), ..settings };
         let blob = Stored { created, config: config.clone(), unfinished: true }.encode();
         let mut stream = store
             .create_stream(account, &config.name, &blob, settings, now)
             .map_err(|error| error.to_string())?;
         let opened = store.open_consumers(stream.id(), settings.durability, None);
         match opened {
-            Ok((consumers, _)) => Ok(Self::new(config, created, stream, consumers)),
+            Ok((consumers, _)) => {
+                let mut filling = Self::new(config, created, stream, consumers);
+                match filling.start_at(first, now) {
+                    Ok(()) => Ok(filling),
+                    Err(why) => {
+                        let _ = filling.abandon(store);
+                        Err(why)
+                    }
+                }
+            }
             Err(error) => {
                 // It is removed at the next start otherwise.
                 let _ = store.delete_stream(&mut stream);
                 Err(error.to_string())
             }
+        }
+    }
+
+    /// Has the empty stream begin at `first`: an entry in its log says so to the next start.
+    ///
+    /// # Errors
+    /// The store takes no more.
+    pub fn start_at(&mut self, first: Seq, now: Timestamp) -> Result<(), String> {
+        match first.checked_sub(1) {
+            Some(before) if before > self.last => self.skip(before, now),
+            _ => Ok(()),
         }
     }
 

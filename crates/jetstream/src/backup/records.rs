@@ -46,9 +46,9 @@ impl Replay {
         let mut records = Records::new(bytes, stream, number);
         let read = loop {
             match records.next() {
-                Ok(Some(record)) => self.record(&record, index, filling, target, now)?,
-                Ok(None) => break Read::Whole,
-                Err(bad) => break Read::Cut(bad),
+                Some(Ok(record)) => self.record(&record, index, filling, target, now)?,
+                None => break Read::Whole,
+                Some(Err(bad)) => break Read::Cut(bad),
             }
         };
         self.last_record = (number, records.checksum());

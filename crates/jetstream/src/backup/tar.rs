@@ -174,9 +174,8 @@ fn read_stream(meta: &[u8], sum: &[u8]) -> Result<(StreamConfig, Option<Timestam
 
 /// Where a stream begins whose first block this is.
 pub(super) fn first_of(block: &[u8], stream: &str, number: u32) -> Seq {
-    let mut records = Records::new(block, stream, number);
     let mut first = 1;
-    while let Ok(Some(record)) = records.next() {
+    for record in Records::new(block, stream, number).map_while(Result::ok) {
         match record {
             Record::Message { seq, .. } => return seq,
             Record::Nothing(seq) | Record::Deleted(seq) => first = first.max(seq.saturating_add(1)),

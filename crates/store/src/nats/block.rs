@@ -110,27 +110,6 @@ impl<'a> Records<'a> {
         self.checksum
     }
 
-    /// The next record; `None` at the end.
-    ///
-    /// # Errors
-    /// From here on the block is no use. It ends here if it is asked again.
-    pub fn next(&mut self) -> Result<Option<Record<'a>>, BadRecord> {
-        let rest = &self.bytes[self.at..];
-        if rest.is_empty() {
-            return Ok(None);
-        }
-        match self.read(rest) {
-            Ok((record, length)) => {
-                self.at += length;
-                Ok(Some(record))
-            }
-            Err(why) => {
-                let offset = std::mem::replace(&mut self.at, self.bytes.len());
-                Err(BadRecord { offset, why })
-            }
-        }
-    }
-
     fn read(&mut self, rest: &'a [u8]) -> Result<(Record<'a>, usize), &'static str> {
         let (head, _) = rest.split_first_chunk::<HEAD>().ok_or("a record is cut off")?;
         let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
@@ -166,5 +145,27 @@ impl<'a> Records<'a> {
             Record::Message { seq, timestamp, subject, headers, payload }
         };
         Ok((record, length))
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, BadRecord>;
+
+    /// The next record. What follows one that is bad is no use: nothing comes after it.
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = &self.bytes[self.at..];
+        if rest.is_empty() {
+            return None;
+        }
+        Some(match self.read(rest) {
+            Ok((record, length)) => {
+                self.at += length;
+                Ok(record)
+            }
+            Err(why) => {
+                let offset = std::mem::replace(&mut self.at, self.bytes.len());
+                Err(BadRecord { offset, why })
+            }
+        })
     }
 }

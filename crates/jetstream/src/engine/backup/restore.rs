@@ -391,9 +391,10 @@ impl Target for Seat {
         }
         let now = self.now;
         if config.storage == Storage::Memory {
-            let settings = myelin_store::StreamConfig { first_seq: first.max(1), ..shape(&config, false) };
-            let stream = Stream::in_memory(settings, jetstream.seed(), now);
-            return Ok(Filling::new(config, now, stream, Consumers::in_memory()));
+            let stream = Stream::in_memory(shape(&config, false), jetstream.seed(), now);
+            let mut filling = Filling::new(config, now, stream, Consumers::in_memory());
+            filling.start_at(first, now)?;
+            return Ok(filling);
         }
         let (name, always) = (account.account().name(), jetstream.settings.sync_always);
         let made = Filling::begin(&jetstream.store, name, config, now, first, always, now);
