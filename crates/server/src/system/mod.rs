@@ -12,7 +12,6 @@ mod control;
 mod envelope;
 mod events;
 mod front;
-mod packing;
 mod requests;
 mod tell;
 mod user;

@@ -2,9 +2,10 @@
 
 use super::envelope::Fault;
 use super::front::Ask;
-use super::packing::Packing;
 use super::{Pace, System};
 use myelin_monitor::request::{self, Filter, Page, Request, Topic};
+use myelin_wire::encoding::{self, Encoding};
+use myelin_wire::header;
 use myelin_wire::json::compact;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -60,9 +61,12 @@ impl System {
         };
         match act(request) {
             Ok(Some(page)) => {
-                let packing = Packing::accepted(&ask.headers);
-                let body = packing.pack(self.response(Some(&page), None));
-                self.reply(&ask.reply, &packing.headers(), &body);
+                let wanted = header::get(&ask.headers, encoding::ACCEPT.as_bytes()).unwrap_or_default();
+                let body = self.response(Some(&page), None);
+                match Encoding::accepted(wanted) {
+                    None => self.reply(&ask.reply, b"", &body),
+                    Some(encoding) => self.reply(&ask.reply, encoding.headers(), &encoding.encode(&body)),
+                }
             }
             Ok(None) => {}
             // Compat: where there could have been data it is said that there is none.
