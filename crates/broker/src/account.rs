@@ -48,7 +48,7 @@ impl Account {
             is_system,
             limits: Mutex::new(config.limits),
             interest: Interest::new(),
-            services: Interest::new(),
+            services: Interest::narrow(),
             watches: Arc::default(),
             looking_behind: Default::default(),
             connections: AtomicUsize::new(0),

@@ -8,9 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::hashing::{Lead, shard_of};
 
-/// How many counters the first tokens share. First tokens that share one outdate each other's results.
-const SHARDS: usize = 256;
-
 /// Says how old a result is. Only [`Interest::is_current`](super::Interest::is_current) can use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
@@ -22,18 +19,20 @@ pub struct Stamp {
 }
 
 pub(super) struct Epochs {
+    /// First tokens that share a counter outdate each other's results.
     first: Box<[AtomicU64]>,
     wild: AtomicU64,
 }
 
 impl Epochs {
-    pub(super) fn new() -> Self {
-        Self { first: (0..SHARDS).map(|_| AtomicU64::new(0)).collect(), wild: AtomicU64::new(0) }
+    /// `breadth` is the number of counters that first tokens share, a power of two up to 256.
+    pub(super) fn new(breadth: usize) -> Self {
+        Self { first: (0..breadth).map(|_| AtomicU64::new(0)).collect(), wild: AtomicU64::new(0) }
     }
 
     /// The counters that decide about subjects which begin with `first`, as they are now.
     pub(super) fn stamp(&self, first: &Lead<'_>) -> Stamp {
-        let shard = shard_of(first.hash, SHARDS);
+        let shard = shard_of(first.hash, self.first.len());
         Stamp {
             shard: shard as u8,
             first: self.first[shard].load(Ordering::Acquire),
@@ -50,7 +49,7 @@ impl Epochs {
     /// Falls between any two changes that can affect subjects which begin with `first`: those before it are seen by whoever
     /// comes after it, and those after it see what was written before it.
     pub(super) fn meet(&self, first: &Lead<'_>) {
-        for counter in [&self.first[shard_of(first.hash, SHARDS)], &self.wild] {
+        for counter in [&self.first[shard_of(first.hash, self.first.len())], &self.wild] {
             // Takes its place in the order of changes of the counter and outdates nothing.
             counter.fetch_add(0, Ordering::AcqRel);
         }
@@ -60,7 +59,7 @@ impl Epochs {
     pub(super) fn change(&self, first: &Lead<'_>) -> Change<'_> {
         Change(match first.text {
             b"*" | b">" => &self.wild,
-            _ => &self.first[shard_of(first.hash, SHARDS)],
+            _ => &self.first[shard_of(first.hash, self.first.len())],
         })
     }
 

@@ -3,7 +3,7 @@
 //! Budget: one subscription alone on its subject costs 17 bytes of table, 19 to 39 with what a table
 //! keeps free; the key is the member's own text. Held by `examples/interest.rs`.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -13,25 +13,29 @@ use super::hashing::{Hashing, shard_of, shrink};
 use super::matched::Matched;
 use super::member::Member;
 
-const SHARDS: usize = 64;
-
 type Table<M> = HashTable<Bucket<M>>;
 
 pub(super) struct Literals<M> {
-    shards: Box<[RwLock<Table<M>>]>,
+    /// How many shards there will be.
+    breadth: usize,
+    /// Made for the first member: of ten thousand accounts most have none.
+    shards: OnceLock<Box<[RwLock<Table<M>>]>>,
 }
 
 // A panic under one of these locks leaves a table that is whole (hashbrown keeps it so), hence locks are
 // taken also when they are poisoned.
 impl<M: Member> Literals<M> {
-    pub(super) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| RwLock::new(Table::new())).collect() }
+    /// `breadth` is the number of shards, a power of two.
+    pub(super) fn new(breadth: usize) -> Self {
+        Self { breadth, shards: OnceLock::new() }
     }
 
     pub(super) fn insert(&self, m: M, hashing: &Hashing) {
         let subject = m.subject();
         let hash = hashing.bytes(subject);
-        let mut table = self.shard(hash).write().unwrap_or_else(PoisonError::into_inner);
+        let shards =
+            self.shards.get_or_init(|| (0..self.breadth).map(|_| RwLock::new(Table::new())).collect());
+        let mut table = shard(shards, hash).write().unwrap_or_else(PoisonError::into_inner);
         let entry =
             table.entry(hash, |bucket| bucket.subject() == subject, |bucket| hashing.bytes(bucket.subject()));
         match entry {
@@ -43,8 +47,9 @@ impl<M: Member> Literals<M> {
     }
 
     pub(super) fn remove(&self, m: &M, hashing: &Hashing) -> bool {
+        let Some(shards) = self.shards.get() else { return false };
         let hash = hashing.bytes(m.subject());
-        let mut table = self.shard(hash).write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = shard(shards, hash).write().unwrap_or_else(PoisonError::into_inner);
         let Ok(mut entry) = table.find_entry(hash, |bucket| bucket.subject() == m.subject()) else {
             return false;
         };
@@ -57,8 +62,9 @@ impl<M: Member> Literals<M> {
     }
 
     pub(super) fn collect(&self, subject: &[u8], hashing: &Hashing, out: &mut Matched<M>) {
+        let Some(shards) = self.shards.get() else { return };
         let hash = hashing.bytes(subject);
-        let table = self.shard(hash).read().unwrap_or_else(PoisonError::into_inner);
+        let table = shard(shards, hash).read().unwrap_or_else(PoisonError::into_inner);
         if let Some(bucket) = table.find(hash, |bucket| bucket.subject() == subject) {
             bucket.collect(out);
         }
@@ -66,15 +72,15 @@ impl<M: Member> Literals<M> {
 
     /// Copies one shard after the other into `members` and calls `visit`, which empties it.
     pub(super) fn for_each_shard(&self, members: &mut Vec<M>, visit: &mut impl FnMut(&mut Vec<M>)) {
-        for shard in &self.shards {
+        for shard in self.shards.get().into_iter().flatten() {
             let table = shard.read().unwrap_or_else(PoisonError::into_inner);
             table.iter().for_each(|bucket| bucket.copy_to(members));
             drop(table);
             visit(members);
         }
     }
+}
 
-    fn shard(&self, hash: u64) -> &RwLock<Table<M>> {
-        &self.shards[shard_of(hash, SHARDS)]
-    }
+fn shard<M>(shards: &[RwLock<Table<M>>], hash: u64) -> &RwLock<Table<M>> {
+    &shards[shard_of(hash, shards.len())]
 }

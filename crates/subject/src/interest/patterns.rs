@@ -6,7 +6,7 @@
 //! all of them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use super::hashing::{Hashing, Lead, shard_of};
 use super::matched::Matched;
@@ -22,21 +22,38 @@ const BY_SECOND: usize = 64;
 pub(super) struct Patterns<M> {
     /// Patterns that begin with a wildcard.
     wild: Shard<M>,
-    by_first: Box<[Shard<M>]>,
-    by_second: Box<[Shard<M>]>,
+    /// Made for the first pattern that does not begin with a wildcard.
+    tokens: OnceLock<Box<ByTokens<M>>>,
     /// Members in all shards.
     len: AtomicUsize,
 }
 
+/// Patterns by the tokens that they begin with.
+struct ByTokens<M> {
+    first: [Shard<M>; BY_FIRST],
+    second: [Shard<M>; BY_SECOND],
+}
+
+impl<M: Member> ByTokens<M> {
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            first: std::array::from_fn(|_| Shard::new()),
+            second: std::array::from_fn(|_| Shard::new()),
+        })
+    }
+
+    fn by_first(&self, lead: &Lead<'_>) -> &Shard<M> {
+        &self.first[shard_of(lead.hash, BY_FIRST)]
+    }
+
+    fn by_second(&self, lead: &Lead<'_>) -> &Shard<M> {
+        &self.second[shard_of(lead.hash, BY_SECOND)]
+    }
+}
+
 impl<M: Member> Patterns<M> {
     pub(super) fn new() -> Self {
-        let shards = |count| (0..count).map(|_| Shard::new()).collect();
-        Self {
-            wild: Shard::new(),
-            by_first: shards(BY_FIRST),
-            by_second: shards(BY_SECOND),
-            len: AtomicUsize::new(0),
-        }
+        Self { wild: Shard::new(), tokens: OnceLock::new(), len: AtomicUsize::new(0) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -49,6 +66,9 @@ impl<M: Member> Patterns<M> {
     }
 
     pub(super) fn remove(&self, m: &M, hashing: &Hashing) -> bool {
+        if self.len() == 0 {
+            return false;
+        }
         let removed = self.home(m.subject(), hashing).remove(m, hashing);
         if removed {
             self.len.fetch_sub(1, Ordering::Relaxed);
@@ -59,15 +79,18 @@ impl<M: Member> Patterns<M> {
     /// `subject` must not have an empty token, and begins with `first`.
     pub(super) fn collect(&self, subject: &[u8], first: &Lead<'_>, hashing: &Hashing, out: &mut Matched<M>) {
         self.wild.collect(subject, hashing, out);
-        self.by_first(first).collect(subject, hashing, out);
+        let Some(tokens) = self.tokens.get() else { return };
+        tokens.by_first(first).collect(subject, hashing, out);
         if let Some(second) = first.longer(subject, hashing) {
-            self.by_second(&second).collect(subject, hashing, out);
+            tokens.by_second(&second).collect(subject, hashing, out);
         }
     }
 
     /// Copies one shard after the other into `members` and calls `visit`, which empties it.
     pub(super) fn for_each_shard(&self, members: &mut Vec<M>, visit: &mut impl FnMut(&mut Vec<M>)) {
-        for shard in std::iter::once(&self.wild).chain(&self.by_first).chain(&self.by_second) {
+        let tokens = self.tokens.get().into_iter();
+        let others = tokens.flat_map(|tokens| tokens.first.iter().chain(&tokens.second));
+        for shard in std::iter::once(&self.wild).chain(others) {
             shard.copy_to(members);
             visit(members);
         }
@@ -76,21 +99,17 @@ impl<M: Member> Patterns<M> {
     /// Where `pattern` is kept.
     fn home(&self, pattern: &[u8], hashing: &Hashing) -> &Shard<M> {
         let is_wild = |token: &[u8]| matches!(token, b"*" | b">");
-        let first = Lead::first(pattern, hashing);
         let mut tokens = crate::pattern::tokens(pattern);
-        match (tokens.next().is_some_and(is_wild), tokens.next().is_some_and(is_wild)) {
-            (true, _) => &self.wild,
-            (false, true) => self.by_first(&first),
-            (false, false) => self.by_second(&first.longer(pattern, hashing).unwrap_or(first)),
+        let is_wild = (tokens.next().is_some_and(is_wild), tokens.next().is_some_and(is_wild));
+        if is_wild.0 {
+            return &self.wild;
         }
-    }
-
-    fn by_first(&self, lead: &Lead<'_>) -> &Shard<M> {
-        &self.by_first[shard_of(lead.hash, BY_FIRST)]
-    }
-
-    fn by_second(&self, lead: &Lead<'_>) -> &Shard<M> {
-        &self.by_second[shard_of(lead.hash, BY_SECOND)]
+        let places = self.tokens.get_or_init(ByTokens::new);
+        let first = Lead::first(pattern, hashing);
+        match is_wild.1 {
+            true => places.by_first(&first),
+            false => places.by_second(&first.longer(pattern, hashing).unwrap_or(first)),
+        }
     }
 }
 
