@@ -118,11 +118,11 @@ fn documents(program: &PathBuf, seed: u64) -> Vec<Value> {
         watcher.barrier();
     }
     let patterns = ["f.*", "f.m", "st.*", "st.a", "svc.>", "nosvc.a", "from.*", "quiet.>", "x.one"];
-    for peer in &mut peers {
+    for (at, peer) in peers.iter_mut().enumerate() {
         for sid in 1..=4 {
             let pattern = patterns[below(patterns.len() as u64) as usize];
             // Which member of a group is drawn is nobody's promise: each is alone in its own.
-            let queue = if below(3) == 0 { format!("q{sid} ") } else { String::new() };
+            let queue = if below(3) == 0 { format!("q{at}{sid} ") } else { String::new() };
             peer.send(&format!("SUB {pattern} {queue}{sid}\r\n"));
         }
         peer.barrier();
