@@ -36,7 +36,9 @@ impl std::fmt::Display for Failure {
 /// # Errors
 /// The first departure.
 pub fn play(transcript: &Transcript, implementation: &Implementation) -> Result<(), Failure> {
-    Player::start(transcript, implementation, Manner::default())?.play(transcript)?;
+    let is_websocket = transcript.setup.websocket_only;
+    Player::start(transcript, implementation, Manner { is_websocket, ..Manner::default() })?
+        .play(transcript)?;
     let again = |how: String, manner: Manner| {
         let told = |mut failure: Failure| {
             failure.reason = format!("{how}: {}", failure.reason);

@@ -35,6 +35,8 @@ pub(crate) struct Setup {
     pub(crate) pieces: Option<usize>,
     /// Hold the conversation once more over WebSocket.
     pub(crate) websocket: bool,
+    /// Hold it over WebSocket and in no other way.
+    pub(crate) websocket_only: bool,
 }
 
 /// One step, with where it stands in the file and to whom it applies.
@@ -271,7 +273,8 @@ impl Reader {
             "token" => self.setup.tokens.push(Order::parse(value)?),
             "pieces" => self.setup.pieces = Some(count(value)?),
             "websocket" if value == "true" => self.setup.websocket = true,
-            "websocket" => return Err("`websocket:` is followed by true".into()),
+            "websocket" if value == "only" => self.setup.websocket_only = true,
+            "websocket" => return Err("`websocket:` is followed by true or only".into()),
             _ if value == "<<<" => self.config = Some(String::new()),
             _ => return Err("`config:` is followed by <<<".into()),
         }

@@ -2,6 +2,7 @@
 
 use crate::broker::Broker;
 use crate::conn::Conn;
+use myelin_auth::ConnectionType;
 use myelin_wire::json::{compact, is_zero};
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
@@ -67,7 +68,7 @@ impl RequestInfo {
                 ver: details.version.clone(),
                 server: broker.name().to_owned(),
                 kind: "Client",
-                client_type: "nats",
+                client_type: if conn.via() == ConnectionType::Websocket { "websocket" } else { "nats" },
                 ..brief
             }
         })

@@ -5,7 +5,7 @@ use crate::logging::programs;
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const CONFIG: &str = r#"
@@ -55,7 +55,7 @@ fn the_official_command_shows_the_same_paths() {
 }
 
 /// What the command shows of some messages, without what is never the same.
-fn paths(nats: &PathBuf, program: &PathBuf) -> String {
+fn paths(nats: &Path, program: &Path) -> String {
     let server = Setup::default().program(program).config(CONFIG).start();
     let mut a = peer(&server, "a", ",\"name\":\"na\"");
     a.send("SUB f.> 1\r\nSUB svc.> 2\r\nSUB nosvc.> q 3\r\n");
@@ -100,7 +100,7 @@ fn documents_are_the_references() {
 }
 
 /// Traces of some messages in a server with some subscriptions, all made up from `seed`.
-fn documents(program: &PathBuf, seed: u64) -> Vec<Value> {
+fn documents(program: &Path, seed: u64) -> Vec<Value> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut below = |n: u64| {
         state ^= state << 13;
@@ -118,11 +118,11 @@ fn documents(program: &PathBuf, seed: u64) -> Vec<Value> {
         watcher.barrier();
     }
     let patterns = ["f.*", "f.m", "st.*", "st.a", "svc.>", "nosvc.a", "from.*", "quiet.>", "x.one"];
-    for peer in &mut peers {
+    for (at, peer) in peers.iter_mut().enumerate() {
         for sid in 1..=4 {
             let pattern = patterns[below(patterns.len() as u64) as usize];
             // Which member of a group is drawn is nobody's promise: each is alone in its own.
-            let queue = if below(3) == 0 { format!("q{sid} ") } else { String::new() };
+            let queue = if below(3) == 0 { format!("q{at}{sid} ") } else { String::new() };
             peer.send(&format!("SUB {pattern} {queue}{sid}\r\n"));
         }
         peer.barrier();
