@@ -36,7 +36,7 @@ impl Feed {
     }
 
     /// How far the source is, if that is not known.
-    fn find_position(&self) -> Result<(), ReadError> {
+    pub(super) fn find_position(&self) -> Result<(), ReadError> {
         let Some(stream) = self.stream.upgrade() else { return Ok(()) };
         if self.is_mirror || lock(&self.seat).position.is_some() {
             return Ok(());
