@@ -37,7 +37,7 @@ pub(super) struct Origins {
 impl Origins {
     /// Begins to copy what the configuration says.
     pub(super) fn begin(&self, stream: &Arc<LiveStream>, config: &StreamConfig, jetstream: &Weak<JetStream>) {
-        self.set(stream, config, jetstream).iter().for_each(|feed| feed.connect_soon());
+        Feed::connect_together(self.set(stream, config, jetstream));
     }
 
     /// Copies what another configuration says from now on. What the old one said goes on undisturbed. Reads the stream for what it
@@ -99,7 +99,9 @@ impl Origins {
 
     /// The stream's log was opened anew: what was stored last may not be there.
     pub(super) fn begin_anew(&self) {
-        lock(&self.feeds).iter().for_each(|feed| feed.begin_anew());
+        let feeds = lock(&self.feeds).clone();
+        feeds.iter().for_each(|feed| feed.begin_anew());
+        Feed::connect_together(feeds);
     }
 
     /// Notes that messages wait for their release.
