@@ -398,7 +398,7 @@ impl AccountStreams {
             live.reconcile();
         }
         self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&live));
-        live.origins().set(&live, &config, &self.jetstream);
+        live.origins().begin(&live, &config, &self.jetstream);
         jetstream.seek_origins();
         live
     }
@@ -415,7 +415,7 @@ impl AccountStreams {
             live.origins().end();
         }
         let updated = self.update_core(jetstream, live, config);
-        live.origins().set(live, &live.config(), &self.jetstream);
+        live.origins().change(live, &live.config(), &self.jetstream);
         let old = updated?;
         live.bind();
         let retention = live.config().retention;

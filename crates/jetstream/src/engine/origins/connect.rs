@@ -23,20 +23,32 @@ const LONGEST: Timestamp = 30 * SECOND;
 impl Feed {
     /// Looks for the origin, where one may wait.
     pub(super) fn connect_soon(&self) {
-        let Some(me) = self.me.upgrade() else { return };
-        if self.is_over.load(Acquire) || self.is_connecting.swap(true, AcqRel) {
-            return;
-        }
-        let host = Arc::clone(&self.host);
+        self.me.upgrade().into_iter().for_each(|me| Self::connect_together(vec![me]));
+    }
+
+    /// The same for all of a stream: none of them stores anything before it is known how far each is. What one stores may take
+    /// the place of what tells of another.
+    pub(super) fn connect_together(feeds: Vec<Arc<Self>>) {
+        let is_free =
+            |feed: &Arc<Self>| !feed.is_over.load(Acquire) && !feed.is_connecting.swap(true, AcqRel);
+        let feeds: Vec<_> = feeds.into_iter().filter(is_free).collect();
+        let Some(host) = feeds.first().map(|feed| Arc::clone(&feed.host)) else { return };
+        let api = Arc::clone(&host);
         // Reading may take long; what makes consumers has a thread of its own.
-        self.host.read(Box::new(move || {
-            let position = me.find_position();
-            host.run(Box::new(move || me.connect(position)));
+        host.read(Box::new(move || {
+            let find = |feed: Arc<Self>| {
+                let position = feed.find_position();
+                (feed, position)
+            };
+            let found: Vec<_> = feeds.into_iter().map(find).collect();
+            api.run(Box::new(move || {
+                found.into_iter().for_each(|(feed, position)| feed.connect(position));
+            }));
         }));
     }
 
     /// How far the source is, if that is not known.
-    fn find_position(&self) -> Result<(), ReadError> {
+    pub(super) fn find_position(&self) -> Result<(), ReadError> {
         let Some(stream) = self.stream.upgrade() else { return Ok(()) };
         if self.is_mirror || lock(&self.seat).position.is_some() {
             return Ok(());
@@ -59,6 +71,10 @@ impl Feed {
         if self.is_over.load(Acquire) || lock(&self.seat).link.is_some() {
             self.is_seeking.store(false, Release);
             return;
+        }
+        if position.is_ok() && !self.is_mirror && lock(&self.seat).position.is_none() {
+            // The log was opened anew meanwhile.
+            return self.connect_soon();
         }
         let sign = if self.is_mirror { "M" } else { "S" };
         let found = match (position, find::find(&jetstream, &self.account, &self.source, sign)) {

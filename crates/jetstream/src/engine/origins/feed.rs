@@ -151,8 +151,6 @@ impl Feed {
         let mut seat = lock(&self.seat);
         (seat.link, seat.position) = (None, None);
         seat.unsettled.clear();
-        drop(seat);
-        self.connect_soon();
     }
 
     /// The origin is gone, or its log was opened anew.

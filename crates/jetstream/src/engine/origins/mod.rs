@@ -35,8 +35,33 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    /// Copies what the configuration says from now on. What it said before and says still goes on undisturbed.
-    pub(super) fn set(&self, stream: &Arc<LiveStream>, config: &StreamConfig, jetstream: &Weak<JetStream>) {
+    /// Begins to copy what the configuration says.
+    pub(super) fn begin(&self, stream: &Arc<LiveStream>, config: &StreamConfig, jetstream: &Weak<JetStream>) {
+        Feed::connect_together(self.set(stream, config, jetstream));
+    }
+
+    /// Copies what another configuration says from now on. What the old one said goes on undisturbed. Reads the stream for what it
+    /// has of sources that are new: only for threads that may wait.
+    pub(super) fn change(
+        &self,
+        stream: &Arc<LiveStream>,
+        config: &StreamConfig,
+        jetstream: &Weak<JetStream>,
+    ) {
+        for feed in self.set(stream, config, jetstream) {
+            // Compat: how far it was is in the answer. What cannot be read now is tried again.
+            let _ = feed.find_position();
+            feed.connect_soon();
+        }
+    }
+
+    /// Answers the feeds that are new.
+    fn set(
+        &self,
+        stream: &Arc<LiveStream>,
+        config: &StreamConfig,
+        jetstream: &Weak<JetStream>,
+    ) -> Vec<Arc<Feed>> {
         let wanted = config.mirror.iter().map(|mirror| (mirror, true));
         let wanted = wanted.chain(config.sources.iter().map(|source| (source, false)));
         let mut feeds = lock(&self.feeds);
@@ -59,7 +84,7 @@ impl Origins {
         drop(feeds);
         kept.iter().for_each(|feed| feed.settle_gets());
         old.iter().for_each(|feed| feed.forget());
-        new.iter().for_each(|feed| feed.connect_soon());
+        new
     }
 
     /// Copies nothing any more: the stream is gone.
@@ -74,7 +99,9 @@ impl Origins {
 
     /// The stream's log was opened anew: what was stored last may not be there.
     pub(super) fn begin_anew(&self) {
-        lock(&self.feeds).iter().for_each(|feed| feed.begin_anew());
+        let feeds = lock(&self.feeds).clone();
+        feeds.iter().for_each(|feed| feed.begin_anew());
+        Feed::connect_together(feeds);
     }
 
     /// Notes that messages wait for their release.
