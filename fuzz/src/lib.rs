@@ -8,9 +8,8 @@
 
 mod acknowledgement;
 mod api_json;
-mod batch;
-mod store_import;
 mod backup_archive;
+mod batch;
 mod certificate_names;
 mod client_parser;
 mod configuration;
@@ -34,6 +33,7 @@ mod store_base;
 mod store_consumer;
 mod store_file;
 mod store_footer;
+mod store_import;
 mod store_journal;
 mod store_pack;
 mod store_segment;
@@ -44,9 +44,8 @@ mod websocket_upgrade;
 
 pub use acknowledgement::acknowledgement;
 pub use api_json::api_json;
-pub use batch::batch;
-pub use store_import::store_import;
 pub use backup_archive::backup_archive;
+pub use batch::batch;
 pub use certificate_names::certificate_names;
 pub use client_parser::client_parser;
 pub use configuration::configuration;
@@ -66,6 +65,7 @@ pub use session::session;
 pub use store_base::store_base;
 pub use store_consumer::store_consumer;
 pub use store_footer::store_footer;
+pub use store_import::store_import;
 pub use store_journal::store_journal;
 pub use store_pack::store_pack;
 pub use store_segment::store_segment;
