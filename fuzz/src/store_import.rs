@@ -47,7 +47,7 @@ fn sealed(data: &[u8]) -> Vec<u8> {
     record.extend_from_slice(&numbers);
     record.extend_from_slice(&(subject.len() as u16).to_le_bytes());
     record.extend_from_slice(data);
-    let sum = Hasher::new("S-1").sum(&[&numbers, subject, payload]);
+    let sum = Hasher::new("S-1").sum(&[&numbers[..], subject, payload]);
     record.extend_from_slice(&sum);
     record
 }

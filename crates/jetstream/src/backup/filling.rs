@@ -82,8 +82,8 @@ pub struct Filled {
 impl Filled {
     /// Back to what can be removed.
     #[must_use]
-    pub fn undo(self) -> Filling {
-        Filling::new(self.config, self.created, self.stream, self.consumers)
+    pub fn undo(self) -> Box<Filling> {
+        Box::new(Filling::new(self.config, self.created, self.stream, self.consumers))
     }
 }
 
@@ -316,7 +316,7 @@ impl Filling {
     ///
     /// # Errors
     /// The store takes no more.
-    pub fn finish(mut self, last: Seq, now: Timestamp) -> Result<Filled, (Self, String)> {
+    pub fn finish(mut self, last: Seq, now: Timestamp) -> Result<Filled, (Box<Self>, String)> {
         let done =
             self.flush(now).and_then(|()| if self.last < last { self.skip(last, now) } else { Ok(()) });
         let flushed = done.and_then(|()| match self.consumers.flush(now) {
@@ -328,7 +328,7 @@ impl Filling {
                 let Self { config, stream, consumers, created, taken, .. } = self;
                 Ok(Filled { config, stream, consumers, created, taken })
             }
-            Err(why) => Err((self, why)),
+            Err(why) => Err((Box::new(self), why)),
         }
     }
 

@@ -221,11 +221,11 @@ fn take(
     let last = index.map_or(replay.last, |index| index.last_seq.max(replay.last));
     let Some(filling) = slot.take() else { return Ok(()) };
     let filled = filling.finish(last, now).map_err(|(filling, why)| {
-        *slot = Some(filling);
+        *slot = Some(*filling);
         NotImported::Failed(why)
     })?;
     if let Err(why) = declare_whole(seat.store, &filled) {
-        *slot = Some(filled.undo());
+        *slot = Some(*filled.undo());
         return Err(NotImported::Failed(why));
     }
     let totals = filled.stream.state().totals;

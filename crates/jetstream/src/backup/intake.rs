@@ -94,7 +94,7 @@ enum Reading {
     /// What it is must show.
     Unknown(FrameReader),
     Archive(ArchiveReader, Expected),
-    Tar(super::tar::TarIntake),
+    Tar(Box<super::tar::TarIntake>),
 }
 
 /// What comes next in an archive.
@@ -150,7 +150,7 @@ impl Intake {
             self.reading = if is_archive {
                 Reading::Archive(ArchiveReader::new(frames, target.largest()), Expected::State)
             } else {
-                Reading::Tar(super::tar::TarIntake::new(frames))
+                Reading::Tar(Box::new(super::tar::TarIntake::new(frames)))
             };
         }
         match &mut self.reading {
@@ -182,18 +182,18 @@ impl Intake {
         self,
         target: &mut dyn Target,
         now: Timestamp,
-    ) -> Result<super::filling::Filled, (Option<Filling>, Fault)> {
+    ) -> Result<super::filling::Filled, (Option<Box<Filling>>, Fault)> {
         // Compat: the reference's words for a source that ends too early.
         let truncated = |why: &str| Fault::Other(why.to_owned());
         let last = match self.reading {
             Reading::Archive(_, Expected::Nothing(summary)) => summary.last_seq,
             Reading::Archive(reader, _) if reader.is_between() => {
-                return Err((self.filling, truncated("EOF")));
+                return Err((self.filling.map(Box::new), truncated("EOF")));
             }
-            Reading::Archive(..) => return Err((self.filling, ArchiveError::Invalid.into())),
+            Reading::Archive(..) => return Err((self.filling.map(Box::new), ArchiveError::Invalid.into())),
             Reading::Unknown(frames) => {
                 let fault = frames.finish().map_or_else(Fault::from, |()| truncated("EOF"));
-                return Err((self.filling, fault));
+                return Err((self.filling.map(Box::new), fault));
             }
             Reading::Tar(tar) => return tar.finish(self.filling, target, now),
         };
@@ -205,8 +205,8 @@ impl Intake {
 
     /// What has been made so far, to be removed.
     #[must_use]
-    pub fn into_filling(self) -> Option<Filling> {
-        self.filling
+    pub fn into_filling(self) -> Option<Box<Filling>> {
+        self.filling.map(Box::new)
     }
 }
 

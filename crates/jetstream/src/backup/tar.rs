@@ -119,12 +119,14 @@ impl TarIntake {
         filling: Option<Filling>,
         target: &mut dyn Target,
         now: Timestamp,
-    ) -> Result<Filled, (Option<Filling>, Fault)> {
+    ) -> Result<Filled, (Option<Box<Filling>>, Fault)> {
         let truncated = || Fault::Other("unexpected EOF".to_owned());
         if !self.files.is_over() {
-            return Err((filling, truncated()));
+            return Err((filling.map(Box::new), truncated()));
         }
-        let Some((_, created)) = self.stream.take() else { return Err((filling, truncated())) };
+        let Some((_, created)) = self.stream.take() else {
+            return Err((filling.map(Box::new), truncated()));
+        };
         let filling = match filling {
             Some(filling) => Ok(filling),
             None => target.open(1, 0),
@@ -134,7 +136,7 @@ impl TarIntake {
             filling.set_created(created);
         }
         if let Err(fault) = self.add_consumers(&mut filling, target, now) {
-            return Err((Some(filling), fault));
+            return Err((Some(Box::new(filling)), fault));
         }
         filling.finish(self.replay.last, now).map_err(|(filling, why)| (Some(filling), Fault::Other(why)))
     }

@@ -309,7 +309,7 @@ impl AccountStreams {
         self: &Arc<Self>,
         jetstream: &Arc<JetStream>,
         mut filled: Filled,
-    ) -> Result<Arc<LiveStream>, (Filling, Fault)> {
+    ) -> Result<Arc<LiveStream>, (Box<Filling>, Fault)> {
         // Another may have been made while this one was filled.
         let limits = self.all_limits(jetstream);
         if let Err(error) = config::join(&filled.config, &**self, &limits) {

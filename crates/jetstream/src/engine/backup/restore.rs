@@ -277,7 +277,7 @@ impl Restore {
         self.host().publish(&errand.account, out);
     }
 
-    fn remove(&self, jetstream: &JetStream, filling: Option<Filling>) {
+    fn remove(&self, jetstream: &JetStream, filling: Option<Box<Filling>>) {
         if let Some(Err(why)) = filling.map(|filling| filling.abandon(&jetstream.store)) {
             let name = self.name();
             let line =

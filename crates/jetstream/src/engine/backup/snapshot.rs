@@ -67,6 +67,8 @@ struct Flow {
     last: Timestamp,
     /// Whether somebody works on it, or will.
     is_working: bool,
+    /// Whether anybody has listened.
+    was_heard: bool,
     state: State,
 }
 
@@ -102,7 +104,15 @@ impl Snapshot {
         let now = errand.host.now();
         let began = errand.host.instant();
         let deliver = order.deliver.as_bytes().into();
-        let flow = Flow { slots: most, most, sent: 0, last: now, is_working: false, state: State::Waiting };
+        let flow = Flow {
+            slots: most,
+            most,
+            sent: 0,
+            last: now,
+            is_working: false,
+            was_heard: false,
+            state: State::Waiting,
+        };
         let me = Arc::new_cyclic(|me| Self {
             deliver,
             ack,
@@ -124,7 +134,7 @@ impl Snapshot {
         let watcher: Weak<dyn Watcher> = Weak::clone(&me.me) as Weak<dyn Watcher>;
         let watch = account.watch(&me.deliver, watcher);
         *lock(&me.watch) = Some(watch);
-        if account.has_interest(&me.deliver) {
+        if me.is_heard() {
             me.run();
         } else {
             me.alarm(now + WAIT_FOR_INTEREST);
@@ -134,6 +144,16 @@ impl Snapshot {
 
     fn host(&self) -> &dyn Host {
         &*self.errand.host
+    }
+
+    /// Whether somebody listens to this very subject.
+    ///
+    /// Compat: who listens with wildcards does not count. The official client asks with a subject that its inbox for answers
+    /// matches, and listens for pieces only after the answer.
+    fn is_heard(&self) -> bool {
+        let is_heard = self.errand.account.has_listener(&self.deliver, None);
+        lock(&self.flow).was_heard |= is_heard;
+        is_heard
     }
 
     fn alarm(&self, at: Timestamp) {
@@ -311,11 +331,14 @@ impl Service for Snapshot {
 
 impl Watcher for Snapshot {
     fn interest_changed(&self, _: Option<&mut Shard>) {
-        let has_interest = self.errand.account.has_interest(&self.deliver);
-        let state = lock(&self.flow).state;
-        match (has_interest, state) {
+        let is_heard = self.is_heard();
+        let (state, was_heard) = {
+            let flow = lock(&self.flow);
+            (flow.state, flow.was_heard)
+        };
+        match (is_heard, state) {
             (true, State::Waiting) => self.run(),
-            (false, State::Running) => {
+            (false, State::Running) if was_heard => {
                 // Ending unbinds and ends the watch itself, neither of which may be done from within a change.
                 if let Some(me) = self.me.upgrade() {
                     self.host().read(Box::new(move || me.end(Some(End::NoInterest))));

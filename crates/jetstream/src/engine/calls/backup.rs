@@ -44,7 +44,6 @@ impl Call<'_> {
         Said { body, is_error: false, is_audited: true, is_said: true }
     }
 
-    #[expect(clippy::type_complexity, reason = "what the one caller takes apart")]
     fn prepare_snapshot(
         &self,
         name: &str,

@@ -400,6 +400,28 @@ fn a_receiver_that_is_silent_or_leaves_is_given_up() {
     assert_eq!(complete(&mut asker, &mut pieces), "no flow response");
 }
 
+/// As the official client does it, whose inbox for answers matches the subject of the pieces.
+#[test]
+fn a_receiver_may_listen_after_the_answer() {
+    let home = Home::new();
+    let server = home.start("");
+    let mut asker = Asker::connect(&server);
+    asker.create("S", &json!({}));
+    asker.publish("S.a", "x");
+    let late = format!("{}.late", asker.inbox);
+    asker.api("STREAM.SNAPSHOT.S", &json!({ "deliver_subject": late }));
+    asker.raw.subscribe(&late, 8);
+    let mut pieces = Vec::new();
+    while pieces.last().is_none_or(|piece: &Message| !piece.body.is_empty()) {
+        let message = asker.raw.message();
+        if message.sid == "8" {
+            pieces.push(message);
+        }
+    }
+    assert_eq!(pieces.len(), 2);
+    assert!(pieces[0].body.starts_with(b"\xff\x06\x00\x00S2sTwO"));
+}
+
 /// Paths of what was recorded of the reference.
 pub(super) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/jetstream/fixtures").join(name)
