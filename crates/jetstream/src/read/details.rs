@@ -37,14 +37,15 @@ pub struct Contents {
 pub fn contents(reader: &Reader, with_deleted: bool) -> Contents {
     let state = reader.state();
     let totals = state.totals;
-    let time = |time: Timestamp, is_known: bool| (is_known && time != 0).then_some(time);
+    let known = |time: &Timestamp| *time != 0;
     Contents {
         messages: totals.messages,
         bytes: totals.bytes,
         first_seq: totals.first_seq,
-        first_time: time(totals.first_timestamp, totals.messages > 0),
+        // What is damaged is told by who reads it.
+        first_time: reader.first_time().ok().flatten().filter(known),
         last_seq: totals.last_seq,
-        last_time: time(totals.last_timestamp, true),
+        last_time: Some(totals.last_timestamp).filter(known),
         subjects: state.subjects,
         num_deleted: state.deleted,
         deleted: if with_deleted { reader.deleted() } else { Vec::new() },

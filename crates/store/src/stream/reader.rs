@@ -247,6 +247,22 @@ impl Reader {
         Ok(behind)
     }
 
+    /// When the first message that there is was accepted; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Reader::get`].
+    pub fn first_time(&self) -> Result<Option<Timestamp>, ReadError> {
+        let catalog = self.shared.catalog();
+        let first = catalog.totals.first_seq;
+        if catalog.totals.messages == 0 {
+            return Ok(None);
+        }
+        let Some(at) = catalog.place_of(first) else { return Err(lost(first)) };
+        let (segment, table) = (&catalog.places[at].segment, catalog.table(at)?);
+        let Some(row) = table.row_of(first - segment.first_seq) else { return Err(lost(first)) };
+        timestamp_at(segment, table.offset(row), &mut Vec::new()).map(Some)
+    }
+
     /// Walks messages from `from` on, in order.
     #[must_use]
     pub fn cursor(&self, filter: Filter, from: Seq) -> Cursor {

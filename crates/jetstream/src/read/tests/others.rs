@@ -139,6 +139,8 @@ fn the_contents_of_a_stream() {
     assert_eq!(full.deleted, [4..=4, 8..=8], "also behind the last message");
     assert_eq!((full.first_time, full.last_seq, full.last_time), (Some(10), 8, Some(80)));
     assert_eq!(contents(&reader, false).deleted, []);
+    [1, 2].into_iter().for_each(|seq| bench.delete(seq));
+    assert_eq!(contents(&reader, false).first_time, Some(30), "of the first that is left");
     bench.stream.purge(&mut myelin_store::Purge::default(), 100, 90).unwrap();
     let purged = contents(&reader, true);
     assert_eq!((purged.first_seq, purged.last_seq, purged.num_deleted), (9, 8, 0));
