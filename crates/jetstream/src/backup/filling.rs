@@ -210,9 +210,10 @@ impl Filling {
         if seq - self.last > GAP_MAX {
             self.skip(seq - 1, now)?;
         }
-        let ttl = header::get(headers, b"Nats-TTL").unwrap_or_default();
+        // Without lifetimes the header means nothing: copies of other streams' messages have it.
+        let ttl = header::get(headers, b"Nats-TTL").filter(|_| self.config.allow_msg_ttl).unwrap_or_default();
         let ttl = parse_ttl(ttl).map_err(|error| format!("failed to parse message TTL: {error}"))?;
-        let ends = match ttl {
+        let expires = match ttl {
             Ttl::Seconds(seconds) if seconds > 0 => {
                 Some(timestamp.saturating_add(seconds.saturating_mul(SECOND)))
             }
@@ -220,11 +221,10 @@ impl Filling {
             _ => None,
         };
         self.taken += 1;
-        if ends.is_some_and(|ends| ends < now) {
+        if expires.is_some_and(|expires| expires < now) {
             // Compat: it has ended meanwhile, and only its sequence stays.
             return self.skip(seq, now);
         }
-        let expires = ends.filter(|_| self.config.allow_msg_ttl);
         let [subject, headers, payload] = [subject, headers, payload].map(|part| {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(part);

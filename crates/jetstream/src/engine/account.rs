@@ -327,13 +327,14 @@ impl AccountStreams {
         if let Err(why) = declare_whole(&jetstream.store, &filled) {
             return Err((filled.undo(), Fault::Other(why)));
         }
-        let Filled { config, stream, consumers, created, .. } = filled;
-        let live = self.begin(jetstream, config, stream, (consumers, &listener), created);
-        // What answers promise is as durable as what is published.
-        if jetstream.settings.sync_always {
-            let _ = jetstream.journal().round_now(&|| jetstream.host.now().unsigned_abs());
+        // What answers promise is as durable as what is published, and schedules and ids are looked for in what is released.
+        if jetstream.settings.sync_always
+            && let Err(error) = jetstream.journal().round_now(&|| jetstream.host.now().unsigned_abs())
+        {
+            return Err((filled.undo(), Fault::Other(error.to_string())));
         }
-        Ok(live)
+        let Filled { config, stream, consumers, created, .. } = filled;
+        Ok(self.begin(jetstream, config, stream, (consumers, &listener), created))
     }
 
     /// Removes a stream that was being filled when the server ended.

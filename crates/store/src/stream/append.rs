@@ -335,10 +335,11 @@ impl Entering<'_> {
         }
         if message.seq > self.catalog.next_seq() {
             let last = message.seq - 1;
+            let has_evicted = self.first_before != self.catalog.totals.first_seq;
             batch.control(&Control::Skip { last }, message.timestamp);
             self.catalog.skip(last);
             // What a stream without messages has passed over is no eviction, and the entry says it.
-            if self.catalog.totals.messages == 0 {
+            if self.catalog.totals.messages == 0 && !has_evicted {
                 self.first_before = self.catalog.totals.first_seq;
             }
         }

@@ -252,15 +252,19 @@ impl Reader {
     /// # Errors
     /// As [`Reader::get`].
     pub fn first_time(&self) -> Result<Option<Timestamp>, ReadError> {
-        let catalog = self.shared.catalog();
-        let first = catalog.totals.first_seq;
-        if catalog.totals.messages == 0 {
-            return Ok(None);
-        }
-        let Some(at) = catalog.place_of(first) else { return Err(lost(first)) };
-        let (segment, table) = (&catalog.places[at].segment, catalog.table(at)?);
-        let Some(row) = table.row_of(first - segment.first_seq) else { return Err(lost(first)) };
-        timestamp_at(segment, table.offset(row), &mut Vec::new()).map(Some)
+        let (segment, offset) = {
+            let catalog = self.shared.catalog();
+            let first = catalog.totals.first_seq;
+            if catalog.totals.messages == 0 {
+                return Ok(None);
+            }
+            let Some(at) = catalog.place_of(first) else { return Err(lost(first)) };
+            let segment = Arc::clone(&catalog.places[at].segment);
+            let table = catalog.table(at)?;
+            let Some(row) = table.row_of(first - segment.first_seq) else { return Err(lost(first)) };
+            (segment, table.offset(row))
+        };
+        timestamp_at(&segment, offset, &mut Vec::new()).map(Some)
     }
 
     /// Walks messages from `from` on, in order.

@@ -80,6 +80,11 @@ enum Piece {
     Bad(Box<[u8]>, String),
 }
 
+/// What a piece that waits takes of the room.
+fn weight(reply: &[u8], bytes: &[u8]) -> usize {
+    size_of::<Piece>() + reply.len() + bytes.len()
+}
+
 struct Work {
     intake: Intake,
     seat: Seat,
@@ -177,8 +182,8 @@ impl Restore {
             let piece = {
                 let mut inbox = lock(&self.inbox);
                 let piece = inbox.pieces.pop_front();
-                if let Some(Piece::Bytes(_, bytes)) = &piece {
-                    inbox.waiting -= bytes.len();
+                if let Some(Piece::Bytes(reply, bytes)) = &piece {
+                    inbox.waiting -= weight(reply, bytes);
                 }
                 inbox.is_working = piece.is_some();
                 piece
@@ -444,10 +449,10 @@ impl Service for Restore {
                 Piece::Bad(reply, format!("{} requires reply subject for each chunk", name()))
             } else if letter.payload.is_empty() {
                 Piece::End(reply)
-            } else if inbox.waiting + letter.payload.len() > MOST_WAITING {
+            } else if inbox.waiting + weight(&reply, letter.payload) > MOST_WAITING {
                 Piece::Bad(reply, format!("{} does not wait for its chunks to be taken", name()))
             } else {
-                inbox.waiting += letter.payload.len();
+                inbox.waiting += weight(&reply, letter.payload);
                 inbox.bytes += letter.payload.len() as u64;
                 Piece::Bytes(reply, letter.payload.into())
             };

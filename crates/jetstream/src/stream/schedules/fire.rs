@@ -46,7 +46,8 @@ impl StreamCore {
         if self.schedules.is_empty() || self.store.failure().is_some() {
             return None;
         }
-        if self.schedules.wants_sweep() { Some(self.last_time) } else { self.schedules.next_due() }
+        let sweep = self.schedules.wants_sweep().then_some(self.last_time);
+        [sweep, self.schedules.next_due()].into_iter().flatten().min()
     }
 
     /// Does a slice of what is due.
