@@ -32,7 +32,9 @@ impl Session {
     }
 
     /// The same, where it is known whether the message is traced.
-    #[inline]
+    ///
+    /// Perf: always inlined, because the compiler makes a call of it for the sake of traced messages: 2 ns of 25 for all others.
+    #[inline(always)]
     pub(super) fn pass_on(
         &mut self,
         shard: &mut Shard,
