@@ -230,8 +230,8 @@ impl Broker {
         self.labels.store(Arc::new(labels));
     }
 
-    /// The number of an event.
-    pub(crate) fn next_event(&self) -> u64 {
+    /// The number of the next thing that the server says of itself: events and answers are one sequence.
+    pub fn next_event(&self) -> u64 {
         self.events.fetch_add(1, Relaxed) + 1
     }
 

@@ -38,6 +38,11 @@ pub fn may_ask(block: &[u8]) -> bool {
     false
 }
 
+/// Whether some line of a block names a destination itself.
+pub fn names_destination(block: &[u8]) -> bool {
+    block.split(|byte| *byte == b'\n').any(|line| line.starts_with(DESTINATION))
+}
+
 /// What a message asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {

@@ -9,7 +9,8 @@ use crate::authenticate::Reject;
 use crate::identity::{AccountName, Identity};
 use crate::jwt::{self, AuthorizationResponseClaims, PREFIX, UserClaims, UserPermissions};
 use crate::operator::{
-    Accounts, ClaimsFault, TrustedAccount, apply_scope, check_source, check_way_in, end, seconds, time_left,
+    Accounts, ClaimsFault, TrustedAccount, Withdrawn, apply_scope, check_source, check_way_in, end, seconds,
+    time_left,
 };
 use crate::permissions::Permissions;
 use std::fmt::Display;
@@ -27,7 +28,50 @@ pub struct Answered {
     pub max_payload: Option<u32>,
     /// The name is a public key that CONNECT names.
     pub has_key: bool,
+    /// In operator mode, what its account says of it.
+    pub standing: Option<Standing>,
 }
+
+/// By what the token of an account lets somebody be in it whom a service has let in.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    account: Arc<TrustedAccount>,
+    subject: String,
+    issued_at: i64,
+    /// The account's key that signed, where it was not its own.
+    signing_key: Option<String>,
+}
+
+impl Standing {
+    /// The account as it was when the answer came.
+    #[must_use]
+    pub fn account(&self) -> &Arc<TrustedAccount> {
+        &self.account
+    }
+
+    /// Whether it may stay where its account has another token now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn under(&self, account: &Arc<TrustedAccount>) -> Result<(), Withdrawn> {
+        if account.has_revoked(&self.subject, self.issued_at) {
+            return Err(Withdrawn::Revoked);
+        }
+        let signs =
+            |key: &String| account.signer(key).is_some_and(|scope| self.account.signer(key) == Some(scope));
+        if self.signing_key.as_ref().is_none_or(signs) { Ok(()) } else { Err(Withdrawn::Signer) }
+    }
+}
+
+impl PartialEq for Standing {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.account, &other.account)
+            && (&self.subject, self.issued_at, &self.signing_key)
+                == (&other.subject, other.issued_at, &other.signing_key)
+    }
+}
+
+impl Eq for Standing {}
 
 /// Characters of the longest reason in the log.
 const LONGEST_REASON: usize = 1024;
@@ -212,10 +256,19 @@ impl Question {
             claims: None,
             proxy: self.proxy.key(),
             answered: Some(Arc::new(Answered {
-                expires: end(claims, now, left),
+                expires: [end(claims, now, left), account.and_then(|account| account.expires())]
+                    .into_iter()
+                    .flatten()
+                    .min(),
                 max_subscriptions: said(may.max_subscriptions()),
                 max_payload: said(may.max_payload()),
                 has_key: !is_named && self.names_nkey,
+                standing: account.map(|account| Standing {
+                    account: Arc::clone(account),
+                    subject: claims.subject.clone(),
+                    issued_at: claims.issued_at,
+                    signing_key: by_signing_key.then(|| claims.issuer.clone()),
+                }),
             })),
             account: place,
         }

@@ -12,7 +12,7 @@ use myelin_subject::is_literal;
 use myelin_wire::encode;
 use myelin_wire::error::{ErrorText, Quoted};
 use myelin_wire::header;
-use myelin_wire::message_trace::{Asked, DESTINATION, DISABLED};
+use myelin_wire::message_trace::{Asked, DESTINATION, DISABLED, names_destination};
 use myelin_wire::parser::{self, Pub};
 use std::sync::Arc;
 use std::time::Instant;
@@ -96,6 +96,10 @@ impl Session {
     /// What becomes of a message with such headers.
     fn judge(&self, shard: &mut Shard, headers: &[u8], message: (&[u8], usize), now: Instant) -> Verdict {
         let State::Ready(ready) = &self.state else { return Verdict::Dropped };
+        // Many have the header by which other systems trace; it means something only to accounts that want it.
+        if !names_destination(headers) && ready.account.config().trace.is_none() {
+            return Verdict::Plain;
+        }
         let Some(asked) = Asked::read(headers) else { return Verdict::Plain };
         if let Some(value) = asked.origin_account() {
             let value = Quoted(value.as_bytes());

@@ -81,6 +81,15 @@ impl Session {
         if ready.answered.is_some() && self.is_account_gone(ready.account.name()) {
             return self.expired(shard, Expiry::Account, now);
         }
+        if let Some(standing) = ready.answered.as_ref().and_then(|answered| answered.standing.as_ref()) {
+            let key = standing.account().key();
+            let current = self.broker.trusted().and_then(|trusted| trusted.get(key));
+            let other = current.filter(|current| !Arc::ptr_eq(current, standing.account()));
+            return match other.map_or(Ok(()), |other| standing.under(&other)) {
+                Ok(()) => Verdict::Go,
+                Err(withdrawn) => self.withdrawn(shard, &withdrawn, now),
+            };
+        }
         let Some(claims) = ready.claims.clone() else { return Verdict::Go };
         let current = self.broker.trusted().and_then(|trusted| trusted.get(claims.account().key()));
         let Some(current) = current else {
@@ -96,14 +105,21 @@ impl Session {
                 self.replace_claims(shard, Arc::new(claims), now);
                 Verdict::Go
             }
-            Err(Withdrawn::Bearer) => Verdict::Close(self.violation(shard)),
-            Err(Withdrawn::Revoked) => {
+            Err(withdrawn) => self.withdrawn(shard, &withdrawn, now),
+        }
+    }
+
+    /// Ends who may not be in the account any more.
+    fn withdrawn(&self, shard: &mut Shard, why: &Withdrawn, now: Instant) -> Verdict {
+        match why {
+            Withdrawn::Bearer => Verdict::Close(self.violation(shard)),
+            Withdrawn::Revoked => {
                 let verdict = self.refuse(shard, &ErrorText::UserRevoked, CloseReason::Revocation);
                 self.log_rarely(Level::Debug, &ErrorText::UserRevoked.to_string(), now);
                 verdict
             }
             // Compat: without a word, for who signed is nobody now.
-            Err(Withdrawn::Signer) => Verdict::Close(CloseReason::AuthenticationFailure),
+            Withdrawn::Signer => Verdict::Close(CloseReason::AuthenticationFailure),
         }
     }
 

@@ -384,6 +384,7 @@ impl AccountStreams {
             backlog: jetstream.settings.backlog,
             max_pending: jetstream.settings.max_pending,
         };
+        let last = store.state().totals.last_seq;
         let core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
         let live = LiveStream::new(&name, created, core, &self.account, &self.host, &consumers, server);
         *lock(&listener.0) = Arc::downgrade(&live);
@@ -392,6 +393,7 @@ impl AccountStreams {
         consumers.bind();
         let config = live.config();
         consumers.restore(&Surroundings::new(&config, jetstream));
+        live.origins().opened(&consumers, last);
         live.bind();
         live.ring();
         if config.retention != Retention::Limits {

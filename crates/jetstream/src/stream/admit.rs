@@ -105,10 +105,7 @@ impl StreamCore {
         }
         self.rules.check_counts(marks)?;
         if self.rules.allows_counters {
-            if self.may_evict_counters() {
-                self.flush(intake);
-            }
-            self.count(letter, marks, draft)?;
+            self.count_alone(letter, marks, draft, intake)?;
         }
         let size = self.rules.size(&self.run.apply(draft, letter));
         self.check_room(size, !draft.is_unwanted, intake)?;

@@ -124,7 +124,8 @@ impl StreamCore {
         let marks = Marks::scan(letter.headers);
         self.clean(letter.headers, &marks, &[REQUEST_INFO], &mut draft);
         if stamp.is_none() {
-            // What the origin counted is added to what is counted here; a mirror says what its origin says.
+            // What the origin counted is added to what is counted here; a mirror says what its origin says. If what it was
+            // added to is refused below, it comes again with that.
             self.count(letter, &marks, &mut draft)?;
         }
         self.rules.check_form(&self.run.apply(&draft, letter))?;

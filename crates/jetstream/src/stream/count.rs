@@ -6,6 +6,7 @@
 use myelin_broker::Letter;
 use myelin_store::Discard;
 
+use super::admit::Intake;
 use super::core::StreamCore;
 use super::lines;
 use super::marks::{Key, Marks};
@@ -56,7 +57,31 @@ impl StreamCore {
         let message = self.run.apply(draft, letter);
         self.rules.check_size(&message)?;
         self.rules.check_headers(&message)?;
-        self.run.note_counter(&subject, counter);
+        // Only now is it clear what the message says, and not yet whether it is stored.
+        draft.special().counted = Some((subject.into_boxed_slice(), counter));
+        Ok(())
+    }
+
+    /// The same for a message of its own, in a stream of counters. If there is no room for it beside the run, that is stored.
+    pub(super) fn count_alone(
+        &mut self,
+        letter: Letter<'_>,
+        marks: &Marks<'_>,
+        draft: &mut Draft,
+        intake: &mut Intake<'_>,
+    ) -> Result<(), ApiError> {
+        if self.may_evict_counters() {
+            self.flush(intake);
+        }
+        let headers = draft.headers.clone();
+        self.count(letter, marks, draft)?;
+        let size = self.rules.size(&self.run.apply(draft, letter));
+        if self.run.has_drafts() && self.find_room(size, !draft.is_unwanted).is_err() {
+            self.flush(intake);
+            // What it was added to may have been refused.
+            draft.headers = headers;
+            self.count(letter, marks, draft)?;
+        }
         Ok(())
     }
 

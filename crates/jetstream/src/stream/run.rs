@@ -99,6 +99,8 @@ pub(super) struct Special {
     pub(super) again: Option<Again>,
     /// The subject whose schedule ends with it.
     pub(super) retires: Option<Range<usize>>,
+    /// Its subject, and what the counter there says with it. Nothing once it is in the run.
+    pub(super) counted: Option<(Box<[u8]>, Counter)>,
 }
 
 /// When a message ends by its own header.
@@ -176,7 +178,12 @@ impl Run {
         &mut self.entries
     }
 
-    pub(super) fn push(&mut self, letter: usize, draft: Draft, verdict: Verdict) {
+    pub(super) fn push(&mut self, letter: usize, mut draft: Draft, verdict: Verdict) {
+        let counted = draft.special.as_mut().and_then(|special| special.counted.take());
+        // What is not to be stored does not count.
+        if let (Some((subject, counter)), Verdict::Store) = (counted, &verdict) {
+            self.counters.insert(subject, counter);
+        }
         self.drafts += usize::from(verdict == Verdict::Store);
         self.unwanted += usize::from(verdict == Verdict::Store && draft.is_unwanted);
         self.rollups += usize::from(draft.rollup.is_some());
@@ -243,10 +250,6 @@ impl Run {
     /// What the drafts make of a counter.
     pub(super) fn counter(&self, subject: &[u8]) -> Option<&Counter> {
         self.counters.get(subject)
-    }
-
-    pub(super) fn note_counter(&mut self, subject: &[u8], counter: Counter) {
-        self.counters.insert(subject.into(), counter);
     }
 
     /// Keeps bytes that are not in the parcel.

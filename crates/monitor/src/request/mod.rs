@@ -21,6 +21,7 @@ use myelin_wire::json;
 use options::Options;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use std::collections::HashSet;
 use uncounted::Uncounted;
 
 /// What can be asked for.
@@ -163,6 +164,7 @@ pub fn account_stats(names: &[String], source: &dyn Source) -> Vec<(String, Vec<
         [name] => source.account(name).into_iter().collect(),
         _ => source.accounts(),
     };
+    let names: HashSet<&String> = names.iter().collect();
     let asked = accounts.iter().filter(|account| names.contains(&account.name));
     asked.map(|account| (account.name.clone(), accstatz::row(account))).collect()
 }

@@ -550,6 +550,8 @@ impl Reader {
             }
         };
         self.local.flush_soon();
+        // Other rules may have brought the end nearer.
+        self.check_alarm();
         match verdict {
             Verdict::Close(reason) => Err(reason),
             Verdict::Go if self.paused => Ok(Step::Read),

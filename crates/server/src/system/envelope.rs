@@ -6,7 +6,6 @@ use myelin_wire::json::compact;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// What a server with JetStream can: it runs, sends snapshots in pieces, and keeps its groups out of the system account.
 const WITH_JETSTREAM: u64 = 1 | 2 | 4;
@@ -76,7 +75,7 @@ impl System {
             feature_flags: labels.feature_flags,
             jetstream: info.jetstream,
             flags: if info.jetstream { WITH_JETSTREAM } else { 0 },
-            seq: self.seq.fetch_add(1, Relaxed) + 1,
+            seq: self.broker.next_event(),
             time: now(),
         }
     }

@@ -26,7 +26,7 @@ use events::Departed;
 use front::{Ask, Front};
 use jiff::Timestamp;
 use myelin_broker::{Account, Broker, Conn};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
@@ -78,8 +78,6 @@ pub(crate) struct System {
     orders: Orders,
     /// Where tokens of accounts are kept, in operator mode.
     tokens: Option<Arc<Tokens>>,
-    /// Of what was said last.
-    seq: AtomicU64,
     /// Accounts whose connections have changed since it was told.
     changed: Mutex<BTreeSet<String>>,
     events: Sender<Job>,
@@ -124,7 +122,6 @@ impl Running {
             mailboxes,
             orders,
             tokens,
-            seq: AtomicU64::new(0),
             changed: Mutex::default(),
             events,
             pages,
@@ -269,12 +266,26 @@ impl System {
 
     /// The thread that renders pages.
     fn answer_all(&self, jobs: &Receiver<Job>) {
-        while let Ok(job) = jobs.recv() {
-            self.taken(&job);
-            match job {
-                Job::Ask(ask) => self.caught("a request", || self.answer(&ask)),
-                _ => return,
+        // What other accounts ask waits until nothing of the operator's does.
+        let mut guests: VecDeque<Job> = VecDeque::new();
+        loop {
+            let next = if guests.is_empty() { jobs.recv().ok() } else { jobs.try_recv().ok() };
+            match next {
+                Some(Job::Ask(ask)) if ask.is_guest => guests.push_back(Job::Ask(ask)),
+                Some(job @ Job::Ask(_)) => self.answer_one(&job),
+                Some(_) => return,
+                None => match guests.pop_front() {
+                    Some(job) => self.answer_one(&job),
+                    None => return,
+                },
             }
+        }
+    }
+
+    fn answer_one(&self, job: &Job) {
+        self.taken(job);
+        if let Job::Ask(ask) = job {
+            self.caught("a request", || self.answer(ask));
         }
     }
 
@@ -313,6 +324,8 @@ impl System {
         if pace.connections <= now {
             pace.connections = now + HEARTBEAT;
             self.tell_all_connections();
+            // Whoever was to be told of these may have found the queue full.
+            pace.changes_wait |= !lock(&self.changed).is_empty();
         }
         if pace.changes_wait && pace.changes <= now {
             pace.changes_wait = false;

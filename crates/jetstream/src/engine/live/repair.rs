@@ -43,7 +43,7 @@ impl LiveStream {
     /// threads that may.
     pub(in crate::engine) fn repair(&self, store: &Store) {
         if self.reopen(store) {
-            self.origins.begin_anew();
+            self.origins.connect();
             self.followers.scatter();
         }
     }
@@ -75,6 +75,12 @@ impl LiveStream {
                 report.notices.iter().for_each(|notice| log(Level::Warn, format_args!("{notice}")));
                 log(Level::Warn, format_args!("was opened anew"));
                 self.consumers.set_reader(&core.reader());
+                // Before the core goes back: runs that wait for it must not go on where they were in the old log. Twice, for
+                // what was of the old log must not meet the new one, and what was begun in between has seen the old one.
+                self.origins.begin_anew();
+                self.origins.opened(&self.consumers, core.state().totals.last_seq);
+                *lock(&self.reader) = core.reader();
+                self.origins.begin_anew();
                 return true;
             }
             Err(_) if self.tries.fetch_add(1, Relaxed) < TRIES => {

@@ -50,12 +50,19 @@ impl Feed {
     /// How far the source is, if that is not known.
     pub(super) fn find_position(&self) -> Result<(), ReadError> {
         let Some(stream) = self.stream.upgrade() else { return Ok(()) };
-        if self.is_mirror || lock(&self.seat).position.is_some() {
+        let seat = lock(&self.seat);
+        let (log, is_known) = (seat.log, seat.position.is_some());
+        drop(seat);
+        if self.is_mirror || is_known {
             return Ok(());
         }
         let position = self.positions.read(&self.index, &stream.reader())?;
-        lock(&self.standing).seq = position.seq;
-        lock(&self.seat).position = Some(position);
+        let mut seat = lock(&self.seat);
+        // What was found in a log that is no more is not known of this one.
+        if seat.log == log && seat.position.is_none() {
+            lock(&self.standing).seq = position.seq;
+            seat.position = Some(position);
+        }
         Ok(())
     }
 
@@ -68,18 +75,21 @@ impl Feed {
         };
         self.is_seeking.store(true, Release);
         jetstream.note_seeking();
-        if self.is_over.load(Acquire) || lock(&self.seat).link.is_some() {
+        let seat = lock(&self.seat);
+        let (log, is_linked, is_known) = (seat.log, seat.link.is_some(), seat.position.is_some());
+        drop(seat);
+        if self.is_over.load(Acquire) || is_linked {
             self.is_seeking.store(false, Release);
             return;
         }
-        if position.is_ok() && !self.is_mirror && lock(&self.seat).position.is_none() {
+        if position.is_ok() && !self.is_mirror && !is_known {
             // The log was opened anew meanwhile.
             return self.connect_soon();
         }
         let sign = if self.is_mirror { "M" } else { "S" };
         let found = match (position, find::find(&jetstream, &self.account, &self.source, sign)) {
             (Err(error), _) => Err(Some(self.failed(error))),
-            (_, Origin::Here(origin)) => self.link(&jetstream, &stream, &origin),
+            (_, Origin::Here(origin)) => self.link(&jetstream, &stream, &origin, log),
             (_, Origin::Refused(error)) => Err(Some(error)),
             (_, Origin::Nowhere) => Err(None),
         };
@@ -138,20 +148,26 @@ impl Feed {
         }
     }
 
-    /// Makes the way to an origin that is there.
+    /// Makes the way to an origin that is there, for the log that the stream had when its seat said `log`. `Err(None)` when it
+    /// has another one: who opened that has the feed come again.
     fn link(
         &self,
         jetstream: &JetStream,
         stream: &LiveStream,
         origin: &Arc<LiveStream>,
+        log: u64,
     ) -> Result<(), Option<ApiError>> {
         let reader = origin.reader();
         let identity = origin.identity();
-        let (own, is_new) = self.place(&identity);
+        let Some((own, is_new)) = self.place(&identity, log) else { return Err(None) };
         let mut start =
             self.start(&reader, &stream.reader(), is_new).map_err(|error| Some(self.failed(error)))?;
         let mut filter = filter_of(&self.source);
         let durable = self.durable(jetstream, origin, start)?;
+        // The origin must not lose what only a log had that is no more.
+        if lock(&self.seat).log != log {
+            return Err(None);
+        }
         if let Some(durable) = &durable {
             let (had, wants) = durable.place().ok_or(None)?;
             filter = wants;
@@ -168,20 +184,29 @@ impl Feed {
             floor,
             durable,
         };
-        lock(&self.seat).link = Some(link);
+        let mut seat = lock(&self.seat);
+        if seat.log != log {
+            return Err(None);
+        }
+        seat.link = Some(link);
+        drop(seat);
         if let Some(me) = self.me.upgrade() {
             origin.followers().add(&me);
         }
         Ok(())
     }
 
-    /// How far it is with the origin of this identity, and whether that is another one than before.
-    fn place(&self, identity: &str) -> (Seq, bool) {
+    /// How far it is with the origin of this identity, and whether that is another one than before. `None`: the log is not that
+    /// one any more.
+    fn place(&self, identity: &str, log: u64) -> Option<(Seq, bool)> {
         if self.is_mirror {
             let last = self.stream.upgrade().map_or(0, |stream| stream.reader().state().totals.last_seq);
-            return (last, false);
+            return Some((last, false));
         }
         let mut seat = lock(&self.seat);
+        if seat.log != log {
+            return None;
+        }
         let position = seat.position.get_or_insert_default();
         let is_new = !position.identity.is_empty() && position.identity != identity;
         if is_new {
@@ -189,7 +214,7 @@ impl Feed {
             lock(&self.standing).seq = 0;
         }
         identity.clone_into(&mut position.identity);
-        (position.seq, is_new)
+        Some((position.seq, is_new))
     }
 
     /// The first sequence of the origin to look at. `is_anew`: the origin was made anew.

@@ -17,7 +17,7 @@ use crate::engine::{JetStream, LiveStream};
 use crate::stream::{Copied, Copies, Effects, StreamCore};
 use myelin_broker::{Account, Binding, Parcel, Service, Shard};
 use myelin_stdx::rng::Rng;
-use myelin_store::{Seq, Timestamp};
+use myelin_store::{ReadError, Seq, Timestamp};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI64};
@@ -85,6 +85,7 @@ impl Feed {
         positions: &Positions,
     ) -> Arc<Self> {
         let seat = Seat {
+            log: 0,
             link: None,
             position: None,
             rendering: Rendering::new(source, is_mirror),
@@ -146,9 +147,10 @@ impl Feed {
         }
     }
 
-    /// The stream's log was opened anew: how far the feed is, is to be found out.
+    /// The stream's log is another one: how far the feed is, is to be found out. Who is about to find out begins anew, too.
     pub(super) fn begin_anew(&self) {
         let mut seat = lock(&self.seat);
+        seat.log += 1;
         (seat.link, seat.position) = (None, None);
         seat.unsettled.clear();
     }
@@ -210,6 +212,7 @@ impl Feed {
             }
             _ if end == End::Full => Next::More,
             _ if end == End::Cold => Next::Cold(link.cursor.position()),
+            _ if end == End::Refused => Next::Later,
             _ => Next::Park(link.cursor.position()),
         }
     }
@@ -262,9 +265,10 @@ impl Feed {
     /// Tells the origin what this stream has released. Not inside a turn.
     pub(in crate::engine) fn settle(&self, mut shard: Option<&mut Shard>) {
         let Some(stream) = self.stream.upgrade() else { return };
-        let reader = stream.reader();
         loop {
             let mut seat = lock(&self.seat);
+            // With the seat in hand: tickets are of the log that is read now.
+            let reader = stream.reader();
             match seat.unsettled.front() {
                 Some((ticket, _)) if reader.release().is_released(*ticket) => {}
                 Some(_) => return stream.origins().note_unsettled(),
@@ -298,8 +302,12 @@ impl Feed {
         let (Some(origin), Some(me)) = (origin, self.me.upgrade()) else { return };
         let reader = origin.reader();
         self.host.read(Box::new(move || {
-            // What cannot be read is told when it is read in earnest.
-            let next = reader.warm(&filter, from).ok().flatten();
+            let warmed = reader.warm(&filter, from);
+            if let Err(ReadError::Io(_)) = warmed {
+                return me.ring_at(me.host.now() + AGAIN);
+            }
+            // What is damaged is told when it is read in earnest.
+            let next = warmed.ok().flatten();
             if let Some(link) = &mut lock(&me.seat).link
                 && let Some(next) = next
                 && link.cursor.position() == from

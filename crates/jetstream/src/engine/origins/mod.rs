@@ -15,26 +15,36 @@ mod render;
 mod seat;
 mod standing;
 
+use super::consumers::StreamConsumers;
 use super::live::lock;
 use super::{JetStream, LiveStream};
 use crate::api::info::SourceInfo;
 use crate::config::StreamConfig;
 pub(super) use feed::{Feed, Next, identity};
 pub(super) use followers::Followers;
+use myelin_store::Seq;
 use positions::Positions;
 pub(super) use positions::is_position;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, Weak};
 
 /// See the head of this file.
 #[derive(Default)]
 pub(super) struct Origins {
     feeds: Mutex<Vec<Arc<Feed>>>,
+    /// The last message of the stream that positions of sources had looked at when its log was opened.
+    looked_through: Arc<AtomicU64>,
     /// Whether messages were stored that their origin keeps until that is released.
     has_unsettled: AtomicBool,
 }
 
 impl Origins {
+    /// The stream's log was opened, and nothing was added to it yet: it ends at `last`. What is known of sources beyond that is
+    /// forgotten now: when clients have published more it looks as if the log had it.
+    pub(super) fn opened(&self, consumers: &StreamConsumers, last: Seq) {
+        self.looked_through.store(positions::forget_beyond(consumers, last), Release);
+    }
+
     /// Begins to copy what the configuration says.
     pub(super) fn begin(&self, stream: &Arc<LiveStream>, config: &StreamConfig, jetstream: &Weak<JetStream>) {
         Feed::connect_together(self.set(stream, config, jetstream));
@@ -67,7 +77,7 @@ impl Origins {
         let mut feeds = lock(&self.feeds);
         let mut old = std::mem::take(&mut *feeds);
         let mut new = Vec::new();
-        let positions = Positions::of(stream);
+        let positions = Positions::of(stream, &self.looked_through);
         for (source, is_mirror) in wanted {
             let index = render::index_name(source);
             let known = old.iter().position(|feed| feed.is_mirror() == is_mirror && feed.index() == index);
@@ -97,10 +107,16 @@ impl Origins {
         lock(&self.feeds).iter().filter(|feed| feed.is_seeking()).for_each(|feed| feed.connect_soon());
     }
 
-    /// The stream's log was opened anew: what was stored last may not be there.
+    /// The stream's log is another one: what was stored last may not be there. With the core in hand: nothing is copied until
+    /// [`Origins::connect`].
     pub(super) fn begin_anew(&self) {
         let feeds = lock(&self.feeds).clone();
         feeds.iter().for_each(|feed| feed.begin_anew());
+    }
+
+    /// Goes on after [`Origins::begin_anew`].
+    pub(super) fn connect(&self) {
+        let feeds = lock(&self.feeds).clone();
         Feed::connect_together(feeds);
     }
 

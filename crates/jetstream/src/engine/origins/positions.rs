@@ -3,7 +3,8 @@
 //! Every sourced message says in its header where it comes from, so what is stored and how far a source is are one write.
 //! But messages go: by limits, by purges, because consumers had them. So after each run of a source, still in the turn, its
 //! position is written to the log of the stream's consumers. What a crash may cut off between the two writes is the position
-//! of one run, whose messages are the last of the stream: at the start they are read.
+//! of one run, whose messages are the last of the stream: at the start they are read. What it may cut off of the stream alone
+//! leaves positions that are newer: they are forgotten when the stream is opened.
 
 use super::render::read_source;
 use crate::engine::LiveStream;
@@ -13,6 +14,7 @@ use myelin_store::{Filter, ReadError, Reader, Seq, Wait};
 use myelin_wire::header;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 
 /// What their names in that log begin with. No consumer's name can have a blank.
 const PREFIX: &str = "source of: ";
@@ -39,11 +41,13 @@ pub(super) struct Position {
 #[derive(Clone)]
 pub(super) struct Positions {
     consumers: Arc<StreamConsumers>,
+    /// What [`forget_beyond`] has answered last.
+    looked_through: Arc<AtomicU64>,
 }
 
 impl Positions {
-    pub(super) fn of(stream: &LiveStream) -> Self {
-        Self { consumers: Arc::clone(stream.consumers()) }
+    pub(super) fn of(stream: &LiveStream, looked_through: &Arc<AtomicU64>) -> Self {
+        Self { consumers: Arc::clone(stream.consumers()), looked_through: Arc::clone(looked_through) }
     }
 
     /// Notes how far a source is. An error is the disk's: the next one that is written writes this one, too.
@@ -62,16 +66,40 @@ impl Positions {
     /// # Errors
     /// The stream cannot be read.
     pub(super) fn read(&self, index: &str, reader: &Reader) -> Result<Position, ReadError> {
-        let last = reader.state().totals.last_seq;
-        // After a loss of power what was written here may be newer than the stream.
-        let mut known: Vec<(String, Position)> = self.consumers.positions(PREFIX, |blob| {
-            serde_json::from_slice::<Position>(blob).ok().filter(|position| position.local <= last)
-        });
-        let through = known.iter().map(|(_, position)| position.local).max().unwrap_or(0);
-        let written = known.iter().position(|(name, _)| name == index).map(|at| known.swap_remove(at).1);
-        let from = if written.is_some() { through + 1 } else { 0 };
-        Ok(find(index, reader, from)?.or(written).unwrap_or_default())
+        let known = all(&self.consumers);
+        let written = known.into_iter().find(|(name, _)| name == index).map(|(_, position)| position);
+        // Not as far as others have come meanwhile: what this one had stored last may be before that.
+        let from = if written.is_some() { self.looked_through.load(Acquire) + 1 } else { 0 };
+        let found = find(index, reader, from)?;
+        let is_newer = |found: &Position| written.as_ref().is_none_or(|written| found.local > written.local);
+        Ok(found.filter(is_newer).or(written).unwrap_or_default())
     }
+}
+
+/// Forgets positions that are newer than a stream that was opened and ends at `last`: after a loss of power, or a failure, it
+/// may have lost what they tell of. Answers how far the others have looked. Before anything is added to the stream.
+pub(super) fn forget_beyond(consumers: &StreamConsumers, last: Seq) -> Seq {
+    let known = all(consumers);
+    let (lost, looked_through) = sift(&known, last);
+    lost.into_iter().for_each(|index| consumers.note_position(&name(index), RULES, None));
+    looked_through
+}
+
+/// The sources whose positions are beyond `last`, and the furthest of the others.
+fn sift(known: &[(String, Position)], last: Seq) -> (Vec<&str>, Seq) {
+    let (mut lost, mut looked_through) = (Vec::new(), 0);
+    for (index, position) in known {
+        if position.local > last {
+            lost.push(index.as_str());
+        } else {
+            looked_through = position.local.max(looked_through);
+        }
+    }
+    (lost, looked_through)
+}
+
+fn all(consumers: &StreamConsumers) -> Vec<(String, Position)> {
+    consumers.positions(PREFIX, |blob| serde_json::from_slice(blob).ok())
 }
 
 fn name(index: &str) -> String {
@@ -93,10 +121,26 @@ fn find(index: &str, reader: &Reader, from: Seq) -> Result<Option<Position>, Rea
                     found = Some(Position { seq, identity, local: message.seq });
                 }
             }
-            Ok(None) => return Ok(found),
-            // A message that is damaged says nothing.
+            Ok(None) | Err(ReadError::Unreleased) => return Ok(found),
             Err(ReadError::WouldWait | ReadError::More) => {}
-            Err(_) => cursor.skip(at.max(cursor.position())),
+            Err(error @ ReadError::Io(_)) => return Err(error),
+            // A message that is damaged says nothing.
+            Err(ReadError::Damaged(_)) => cursor.skip(at.max(cursor.position())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_beyond_the_end_of_the_stream_is_forgotten() {
+        let at = |index: &str, local| (index.to_owned(), Position { local, ..Position::default() });
+        let known = [at("A > >", 90), at("B > >", 91), at("C > >", 7)];
+        assert_eq!(sift(&known, 90), (vec!["B > >"], 90));
+        assert_eq!(sift(&known, 91), (vec![], 91));
+        assert_eq!(sift(&known, 0), (vec!["A > >", "B > >", "C > >"], 0));
+        assert_eq!(sift(&[], 5), (vec![], 0));
     }
 }

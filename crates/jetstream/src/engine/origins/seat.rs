@@ -18,6 +18,8 @@ const RUN_MESSAGES: usize = 1024;
 
 /// See the head of this file.
 pub(super) struct Seat {
+    /// How often the log of the stream that copies was left for another one: what was found in one says nothing in the next.
+    pub(super) log: u64,
     pub(super) link: Option<Link>,
     /// How far a source is; `None`: not known yet.
     pub(super) position: Option<Position>,
@@ -51,6 +53,8 @@ pub(super) enum End {
     All,
     /// What follows has to be read from the device.
     Cold,
+    /// What follows cannot be read now, and may be later.
+    Refused,
 }
 
 impl Seat {
@@ -61,7 +65,8 @@ impl Seat {
         stamps.clear();
         let Some(Link { cursor, identity, .. }) = link else { return End::All };
         let random = &mut || rng.next_u64() as u32;
-        while parcel.bytes() < RUN_BYTES && stamps.len() < RUN_MESSAGES {
+        let mut damaged = 0;
+        while parcel.bytes() < RUN_BYTES && stamps.len() + damaged < RUN_MESSAGES {
             let at = cursor.position();
             match cursor.next(Wait::Forbidden) {
                 Ok(Some(message)) => {
@@ -72,8 +77,13 @@ impl Seat {
                 Ok(None) | Err(ReadError::Unreleased) => return End::All,
                 Err(ReadError::WouldWait) => return End::Cold,
                 Err(ReadError::More) => return End::Full,
+                // The system's troubles (too many open files, a bad moment of a disk) take nothing away.
+                Err(ReadError::Io(_)) => return End::Refused,
                 // What is damaged there is not here.
-                Err(_) => cursor.skip(at.max(cursor.position())),
+                Err(ReadError::Damaged(_)) => {
+                    damaged += 1;
+                    cursor.skip(at.max(cursor.position()));
+                }
             }
         }
         End::Full

@@ -2,11 +2,12 @@
 
 use super::{Bench, NOW, block, config};
 use crate::config::{Discard, Retention, StreamConfig};
-use crate::stream::{Copied, Copies};
+use crate::stream::{Budget, Copied, Copies, Settings};
 use myelin_broker::{Letter, Parcel};
 use myelin_store::{Filter, Seq, Timestamp, Wait};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One message as it stands in a stream.
 type Row = (Seq, Timestamp, Vec<u8>, Vec<u8>);
@@ -97,6 +98,36 @@ fn an_id_counts_once_from_wherever_it_comes() {
     assert_eq!(source(&mut bench, &twice), Copied { done: 4, refused: None });
     assert_eq!(bench.last(), 3);
     assert!(bench.publish("a", &["Nats-Msg-Id: 2"], "").contains("duplicate"));
+}
+
+#[test]
+fn a_copy_that_came_before_is_not_counted() {
+    let mut bench = Bench::new(StreamConfig { allow_msg_counter: true, ..config() });
+    let first = ["Nats-Incr: 5", "Nats-Msg-Id: 1", "Nats-Stream-Source: O 1 > > a"];
+    assert_eq!(source(&mut bench, &[(&first, r#"{"val":"5"}"#)]).done, 1);
+    let again = ["Nats-Incr: 9", "Nats-Msg-Id: 1", "Nats-Stream-Source: P 1 > > a"];
+    let next = ["Nats-Incr: 1", "Nats-Stream-Source: O 2 > > a"];
+    let copied = source(&mut bench, &[(&again, r#"{"val":"9"}"#), (&next, r#"{"val":"6"}"#)]);
+    assert_eq!(copied, Copied { done: 2, refused: None });
+    let payloads: Vec<Vec<u8>> = rows(&bench).into_iter().map(|row| row.3).collect();
+    assert_eq!(payloads, [br#"{"val":"5"}"#, br#"{"val":"6"}"#]);
+}
+
+#[test]
+fn a_counter_of_copies_goes_on_when_they_are_stored_in_parts() {
+    // About 130 bytes each: two wait, and the next finds room when one of them has taken the other's place.
+    let settings = Settings { account: Arc::new(Budget::new(300)), ..Settings::default() };
+    let config = StreamConfig { allow_msg_counter: true, max_msgs_per_subject: 1, ..config() };
+    let mut bench = Bench::with(config, settings);
+    let (of_o, of_p) = (
+        ["Nats-Incr: 1", "Nats-Stream-Source: O 1 > > a"],
+        ["Nats-Incr: 1", "Nats-Stream-Source: P 1 > > a"],
+    );
+    let (one, two) = (r#"{"val":"1"}"#, r#"{"val":"2"}"#);
+    let messages: [(&[&str], &str); 4] = [(&of_o, one), (&of_p, one), (&of_o, two), (&of_p, two)];
+    assert_eq!(source(&mut bench, &messages), Copied { done: 4, refused: None });
+    let last = rows(&bench).pop().expect("the last one is there");
+    assert_eq!((last.0, last.3.as_slice()), (4, br#"{"val":"4"}"#.as_slice()));
 }
 
 #[test]

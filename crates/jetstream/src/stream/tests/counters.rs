@@ -6,8 +6,8 @@ use myelin_broker::Letter;
 use myelin_store::{Purge, Stream, Wait};
 
 use super::{Bench, NOW, block, config, error};
-use crate::config::StreamConfig;
-use crate::stream::{Effects, Settings, StreamCore, shape};
+use crate::config::{Discard, StreamConfig};
+use crate::stream::{Budget, Effects, Settings, StreamCore, shape};
 
 fn counters() -> StreamConfig {
     StreamConfig { allow_msg_counter: true, ..config() }
@@ -26,6 +26,21 @@ fn hold(bench: &mut Bench, headers: &[&str]) {
     let headers = block(headers);
     let said = bench.parcel(&[Letter { subject: b"a", headers: headers.as_bytes(), ..Letter::default() }]);
     assert_eq!(said, [""; 0]);
+}
+
+/// A bench whose account keeps no more than so many bytes.
+fn limited(config: StreamConfig, bytes: i64) -> Bench {
+    Bench::with(config, Settings { account: Arc::new(Budget::new(bytes)), ..Settings::default() })
+}
+
+/// Publishes messages on one subject as one parcel, one for each of these header lists; answers what was said of each.
+fn together(bench: &mut Bench, messages: &[&[&str]]) -> Vec<String> {
+    let blocks: Vec<String> = messages.iter().map(|headers| block(headers)).collect();
+    let letters: Vec<Letter<'_>> = blocks
+        .iter()
+        .map(|block| Letter { subject: b"a", reply: b"r", headers: block.as_bytes(), ..Letter::default() })
+        .collect();
+    bench.parcel(&letters).iter().map(|said| said.trim_start_matches("r ").to_owned()).collect()
 }
 
 /// Headers and payload of a stored message.
@@ -61,6 +76,44 @@ fn counters_in_one_parcel_follow_each_other() {
     let said = bench.parcel(&[letter("a"), letter("b"), letter("a"), letter("a")]);
     let answers = [ack(1, "2"), ack(2, "2"), ack(3, "4"), ack(4, "6")].map(|answer| format!("r {answer}"));
     assert_eq!(said, answers);
+}
+
+#[test]
+fn what_was_refused_is_not_counted() {
+    let mut bench = Bench::new(counters());
+    let ttl = error(400, 10165, "invalid per-message TTL");
+    let said = together(&mut bench, &[&["Nats-Incr: 100", "Nats-TTL: x"], &["Nats-Incr: 1"]]);
+    assert_eq!(said, [ttl.clone(), ack(1, "1")]);
+    // Nor is it behind a message that waits.
+    let messages: [&[&str]; 3] = [&["Nats-Incr: 2"], &["Nats-Incr: 100", "Nats-TTL: x"], &["Nats-Incr: 4"]];
+    assert_eq!(together(&mut bench, &messages), [ack(2, "3"), ttl, ack(3, "7")]);
+    // What finds no room, with nothing in front of it.
+    let mut bench = limited(counters(), 60);
+    let room = error(400, 10002, "resource limits exceeded for account");
+    let said = together(&mut bench, &[&["Nats-Incr: 100000"], &["Nats-Incr: 1"]]);
+    assert_eq!(said, [room, ack(1, "1")]);
+}
+
+#[test]
+fn a_counter_goes_on_when_a_parcel_is_stored_in_parts() {
+    // 54 bytes each: the third finds room when the second has taken the place of the first.
+    let mut bench = limited(StreamConfig { max_msgs_per_subject: 1, ..counters() }, 120);
+    let messages: [&[&str]; 6] = [&["Nats-Incr: 1"]; 6];
+    let said = together(&mut bench, &messages);
+    assert_eq!(said, [1_u64, 2, 3, 4, 5, 6].map(|total| ack(total, &total.to_string())));
+    assert_eq!(add(&mut bench, "a", "1"), ack(7, "7"));
+}
+
+#[test]
+fn what_the_log_refuses_is_not_counted() {
+    // Of 54, 96 and 54 bytes; before the second is refused, the third has no room.
+    let config = StreamConfig { discard: Discard::New, max_bytes: 120, ..counters() };
+    let mut bench = limited(config, 200);
+    let many = "Nats-Incr: 1000000000000000000000";
+    let said = together(&mut bench, &[&["Nats-Incr: 1"], &[many], &["Nats-Incr: 1"]]);
+    let full = error(503, 10077, "maximum bytes exceeded");
+    assert_eq!(said, [ack(1, "1"), full, ack(2, "2")]);
+    assert_eq!(stored(&bench, 2), (block(&["Nats-Incr: 1"]), r#"{"val":"2"}"#.into()));
 }
 
 #[test]
