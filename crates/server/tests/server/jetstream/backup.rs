@@ -135,7 +135,7 @@ pub(super) fn fill(asker: &mut Asker, name: &str, config: &Value) {
         let body = format!("{n} ").repeat(n % 50);
         let headers = match n % 7 {
             0 => format!("Key: value {n}\r\n"),
-            1 => "Nats-TTL: 1h\r\n".to_owned(),
+            1 => "Nats-TTL: 262800h\r\n".to_owned(),
             2 => "Nats-TTL: never\r\nOther: 1\r\n".to_owned(),
             _ => String::new(),
         };
