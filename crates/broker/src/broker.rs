@@ -221,7 +221,7 @@ impl Broker {
     }
 
     /// What events say of the server beside its name.
-    pub(crate) fn labels(&self) -> Arc<Labels> {
+    pub fn labels(&self) -> Arc<Labels> {
         self.labels.load_full()
     }
 
@@ -230,8 +230,8 @@ impl Broker {
         self.labels.store(Arc::new(labels));
     }
 
-    /// The number of the next thing that the server says of itself: events and answers are one sequence.
-    pub fn next_event(&self) -> u64 {
+    /// The number of the next thing that the server says of itself.
+    pub(crate) fn next_event(&self) -> u64 {
         self.events.fetch_add(1, Relaxed) + 1
     }
 

@@ -52,7 +52,7 @@ pub use log::{Level, Log, Span};
 pub use message_trace::{MessageTrace, TraceDestination};
 pub use outbox::{Drained, Segment};
 pub use parcel::{Letter, Parcel};
-pub use server_info::Labels;
+pub use server_info::{Labels, ServerInfo};
 pub use service::{Binding, Role, Service};
 pub use session::{AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, Verdict, Why};
 pub use settings::{Settings, Tracing};

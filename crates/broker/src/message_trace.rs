@@ -271,7 +271,7 @@ impl MessageTrace {
     }
 
     fn report(&self, broker: &Broker) -> Vec<u8> {
-        let server = broker.server_info(self.now);
+        let server = broker.server_info(broker.wall(self.now));
         let Story { request, events, .. } = &*lock(&self.story);
         compact(&Report { server, request, events })
     }

@@ -5,7 +5,7 @@ use crate::exchange::moment;
 use myelin_wire::REFERENCE_VERSION;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::SystemTime;
 
 /// What the operator calls the server beside its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,9 +21,9 @@ pub struct Labels {
 /// JetStream, snapshots of streams in binary, consensus within accounts: what the reference has where it has JetStream.
 const CAPABILITIES: u64 = 1 | 2 | 4;
 
-/// In the reference's order.
+/// What stands as `server` in everything that the server says of itself, in the reference's order.
 #[derive(Debug, Serialize)]
-pub(crate) struct ServerInfo {
+pub struct ServerInfo {
     name: String,
     host: String,
     id: String,
@@ -43,8 +43,8 @@ pub(crate) struct ServerInfo {
 }
 
 impl Broker {
-    /// What an event says of the server that tells it at `now`. Each has the next number.
-    pub(crate) fn server_info(&self, now: Instant) -> ServerInfo {
+    /// The server, as it speaks `now`. Events and answers are one sequence: each has the next number.
+    pub fn server_info(&self, now: SystemTime) -> ServerInfo {
         let (info, labels) = (self.info(), self.labels());
         ServerInfo {
             name: info.server_name,
@@ -58,7 +58,7 @@ impl Broker {
             jetstream: info.jetstream,
             flags: if info.jetstream { CAPABILITIES } else { 0 },
             seq: self.next_event(),
-            time: moment(self.wall(now)),
+            time: moment(now),
         }
     }
 }

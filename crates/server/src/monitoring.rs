@@ -27,7 +27,7 @@ use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
     WebSocketConfig,
 };
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -36,15 +36,6 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 pub(crate) struct Addresses {
     pub(crate) client: u16,
     pub(crate) websocket: Option<u16>,
-}
-
-/// What the configuration calls this server, beside its name.
-pub(crate) struct Labels {
-    pub(crate) tags: Vec<String>,
-    pub(crate) metadata: BTreeMap<String, String>,
-    pub(crate) feature_flags: BTreeMap<String, bool>,
-    /// JetStream's domain.
-    pub(crate) domain: String,
 }
 
 /// See the head of this file.
@@ -104,16 +95,9 @@ impl Monitor {
         let _ = self.ocsp.set(cache);
     }
 
-    /// What the configuration says of this server, for those who look for servers by it.
-    pub(crate) fn labels(&self) -> Labels {
-        let configured = self.configured();
-        let settings = &configured.settings;
-        Labels {
-            tags: settings.tags.clone(),
-            metadata: settings.metadata.clone(),
-            feature_flags: settings.feature_flags.clone(),
-            domain: configured.jetstream.domain.clone(),
-        }
+    /// JetStream's domain, as configured.
+    pub(crate) fn domain(&self) -> String {
+        self.configured().jetstream.domain.clone()
     }
 
     fn account_snapshot(

@@ -1,27 +1,9 @@
-//! Identifiers from the operating system's random source: server ids, nonces, unique names.
+//! Identifiers from the operating system's random source: nonces, unique names.
 //!
 //! Every function panics if that source fails, which leaves a server without secrets to keep: there is
 //! nothing to go on with.
 
 use crate::digits::{self, BASE64_URL};
-use crate::nkey::{self, Role};
-
-/// A server id: 56 characters in the shape of a public server nkey, beginning with `N`.
-///
-/// No private key belongs to it; only the form and its checksum are right.
-#[must_use]
-pub fn server_id() -> String {
-    nkey::encode(Role::Server, &random())
-}
-
-/// A public curve key: 56 characters beginning with `X`.
-///
-/// INFO announces one always. No private key belongs to it, so nothing can be sealed for this server
-/// before auth callout brings a real pair.
-#[must_use]
-pub fn curve_key() -> String {
-    nkey::encode(Role::Curve, &random())
-}
 
 /// A nonce for an INFO: 15 characters of unpadded base64url, 88 random bits.
 #[must_use]
@@ -60,17 +42,6 @@ pub fn fill(bytes: &mut [u8]) {
 mod tests {
     use super::*;
     use std::collections::HashSet;
-
-    #[test]
-    fn server_ids_have_the_shape_of_the_references() {
-        // Taken from the INFO of a nats-server 2.15.2.
-        let theirs = "NBWX5AFJKGKQTOFQZLV2IG6R547JJ3GFAG5JL455RMUGJPLX6YBJDYJA";
-        assert!(Role::Server.owns(theirs));
-        let ours = server_id();
-        assert_eq!((ours.len(), &ours[..1]), (56, "N"));
-        assert!(Role::Server.owns(&ours) && nkey::public_key(&ours).is_some());
-        assert_ne!(server_id(), ours);
-    }
 
     #[test]
     fn nonces_have_the_shape_of_the_references() {

@@ -197,3 +197,20 @@ impl Question {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_ids_have_the_shape_of_the_references() {
+        // Taken from the INFO of a nats-server 2.15.2.
+        let theirs = "NBWX5AFJKGKQTOFQZLV2IG6R547JJ3GFAG5JL455RMUGJPLX6YBJDYJA";
+        assert!(Role::Server.owns(theirs));
+        let id = || ServerKeys::random().signing.public();
+        let ours = id();
+        assert_eq!((ours.len(), &ours[..1]), (56, "N"));
+        assert!(Role::Server.owns(&ours) && nkey::public_key(&ours).is_some());
+        assert_ne!(id(), ours);
+    }
+}

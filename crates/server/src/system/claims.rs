@@ -1,10 +1,10 @@
 //! Requests about tokens of accounts (`$SYS.REQ.CLAIMS.*`), where operators are trusted.
 
 use super::System;
-use super::envelope::ServerInfo;
 use super::front::Ask;
 use crate::resolver::Updated;
 use crate::shard::Mail;
+use myelin_broker::ServerInfo;
 use myelin_wire::json::compact;
 use serde::Serialize;
 

@@ -2,34 +2,11 @@
 
 use super::System;
 use jiff::Timestamp;
+use myelin_broker::ServerInfo;
 use myelin_wire::json::compact;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
-
-/// What a server with JetStream can: it runs, sends snapshots in pieces, and keeps its groups out of the system account.
-const WITH_JETSTREAM: u64 = 1 | 2 | 4;
-
-/// Who says something, in the reference's order.
-#[derive(Debug, Serialize)]
-pub(super) struct ServerInfo {
-    pub(super) name: String,
-    pub(super) host: String,
-    pub(super) id: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    domain: String,
-    ver: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tags: Vec<String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    metadata: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    feature_flags: BTreeMap<String, bool>,
-    jetstream: bool,
-    flags: u64,
-    seq: u64,
-    time: String,
-}
+use std::time::SystemTime;
 
 /// What went wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -63,21 +40,7 @@ pub(super) struct Response<'a> {
 impl System {
     /// The server, as it speaks now: each time with the next number.
     pub(super) fn server_info(&self) -> ServerInfo {
-        let (info, labels) = (self.broker.info(), self.monitor.labels());
-        ServerInfo {
-            name: info.server_name,
-            host: info.host,
-            id: info.server_id,
-            domain: info.domain,
-            ver: info.version,
-            tags: labels.tags,
-            metadata: labels.metadata,
-            feature_flags: labels.feature_flags,
-            jetstream: info.jetstream,
-            flags: if info.jetstream { WITH_JETSTREAM } else { 0 },
-            seq: self.broker.next_event(),
-            time: now(),
-        }
+        self.broker.server_info(SystemTime::now())
     }
 
     /// The bytes of an answer.

@@ -2,10 +2,11 @@
 //!
 //! On shards it is only looked whether anybody in the system account listens; the rest happens on the room's own thread.
 
-use super::envelope::{ServerInfo, moment, now};
+use super::envelope::{moment, now};
 use super::{Job, System};
 use crate::ocsp::Finding;
 use jiff::Timestamp;
+use myelin_broker::ServerInfo;
 use myelin_broker::{Account, ClosedConn, Conn, ConnDetails, Endpoint, Witness};
 use myelin_conf::options::GLOBAL_ACCOUNT;
 use myelin_monitor::request;

@@ -85,7 +85,7 @@ impl System {
         if *filter == Filter::default() {
             return true;
         }
-        let (info, labels) = (self.broker.info(), self.monitor.labels());
+        let (info, labels) = (self.broker.info(), self.broker.labels());
         let fits = |wanted: &str, has: &str| {
             wanted.is_empty() || if filter.exact { wanted == has } else { has.contains(wanted) }
         };
@@ -94,7 +94,7 @@ impl System {
             // There are no clusters yet.
             && fits(&filter.cluster, "")
             && filter.tags.iter().all(|tag| labels.tags.iter().any(|own| own.eq_ignore_ascii_case(tag)))
-            && (filter.domain.is_empty() || filter.domain == labels.domain)
+            && (filter.domain.is_empty() || filter.domain == self.monitor.domain())
     }
 
     /// Who this is; without an envelope.
@@ -136,7 +136,7 @@ impl System {
     fn statsz(&self) -> Vec<u8> {
         #[derive(Serialize)]
         struct Statsz<'a> {
-            server: super::envelope::ServerInfo,
+            server: myelin_broker::ServerInfo,
             statsz: Option<&'a RawValue>,
         }
         let statsz = request::statsz(&*self.monitor).ok();
