@@ -4,10 +4,8 @@
 //! bytes behind a right checksum are a frame of the declared length or an error. A walk over any bytes gives
 //! frames and damage that cover them without overlap. Whatever is packed is read as it was, encrypted or not.
 
-use std::io;
-
+use crate::store_file::Memory;
 use myelin_store::cipher::{Cipher, CipherKind};
-use myelin_store::disk::File;
 use myelin_store::pack::{
     FRAME_HEADER_BYTES, FramePlace, FrameTable, Packer, read_frame, rebuild, unpack_frame,
 };
@@ -62,7 +60,7 @@ fn any_frame(data: &[u8]) {
 
 fn any_file(data: &[u8]) {
     let end = data.len() as u64;
-    let found = rebuild(&Bytes(data.to_vec()), SEED, 0..end).expect("memory can be read");
+    let found = rebuild(&Memory::new(data), SEED, 0..end).expect("memory can be read");
     let frames = found.table.frames().iter().map(FramePlace::file);
     let mut ranges: Vec<_> = frames.chain(found.damaged.iter().cloned()).collect();
     ranges.sort_by_key(|range| range.start);
@@ -86,7 +84,7 @@ fn packed_reads_as_raw(raw: &[u8]) {
                     assert!(file.len() as u64 - file_offset <= (part.len() + FRAME_HEADER_BYTES + 16) as u64);
                 }
             }
-            let (table, file, mut out) = (packer.finish(), Bytes(file), Vec::new());
+            let (table, file, mut out) = (packer.finish(), Memory::new(&file), Vec::new());
             for (at, part) in
                 [(0, first), (cut as u64, second)].into_iter().filter(|(_, part)| !part.is_empty())
             {
@@ -95,33 +93,5 @@ fn packed_reads_as_raw(raw: &[u8]) {
                 assert_eq!((begin, out.as_slice()), (at, part));
             }
         }
-    }
-}
-
-/// A file in memory that can only be read.
-#[derive(Debug)]
-struct Bytes(Vec<u8>);
-
-impl File for Bytes {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let rest = usize::try_from(offset).ok().and_then(|at| self.0.get(at..)).unwrap_or_default();
-        let length = rest.len().min(buffer.len());
-        buffer[..length].copy_from_slice(&rest[..length]);
-        Ok(length)
-    }
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-    fn allocate(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-    fn set_len(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -8,6 +8,7 @@ mod import;
 mod info;
 mod json;
 mod keys;
+mod place;
 
 use std::process::ExitCode;
 

@@ -1,35 +1,27 @@
 //! `myelin store info`: what streams a store has.
 
 use std::io;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
-use myelin_store::Disk;
-use myelin_store::disk::real::RealDisk;
 use myelin_store::verify::{self, Info, StreamInfo};
 
 use super::json;
-use super::keys::KeyArguments;
+use super::place::{Place, PlaceArguments};
 
 /// Arguments of `myelin store info`.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The store's directory
-    directory: PathBuf,
+    #[command(flatten)]
+    place: PlaceArguments,
     /// One JSON object for the store, and one per stream
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    keys: KeyArguments,
 }
 
 /// Looks, and prints.
 pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let keys = arguments.keys.keys()?;
-    let root = std::path::absolute(&arguments.directory)?;
+    let Place { disk, root, keys } = arguments.place.place()?;
     let info = verify::info(&disk, &root, keys.as_ref())?;
     if arguments.json {
         println!("{}", json::store(&info));

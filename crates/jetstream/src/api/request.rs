@@ -4,7 +4,7 @@
 
 use crate::config::StreamConfig;
 use crate::error::ApiError;
-use crate::json::{self, Abort, Decode, Moment, Object, Reader, object, same_name};
+use crate::json::{self, Abort, Decode, Moment, Object, Reader, object};
 use myelin_wire::json::{Kind, Value};
 
 /// `STREAM.INFO.<stream>`.
@@ -152,9 +152,8 @@ object! { RestoreState, "StreamState":
 }
 
 /// What Go embeds in requests that are answered in pages.
-#[derive(Default)]
-pub(super) struct Paged {
-    pub(super) offset: i64,
+struct Paged {
+    offset: i64,
 }
 
 object! { Paged, "ApiPagedRequest":
@@ -185,37 +184,56 @@ object! { MessageGetRequest, "JSApiMsgGetRequest":
     "no_hdr" no_hdr "bool",
 }
 
-/// Reads a request that embeds [`Paged`] and has other fields besides.
+/// Reads a request that embeds [`Paged`]; it may have other fields besides.
 macro_rules! paged {
     ($type:ty, $go:literal: $($name:literal $field:ident $go_type:literal,)*) => {
-        impl Object for $type {
+        impl $crate::json::Object for $type {
             const NAME: &'static str = $go;
 
             fn member(
                 &mut self,
                 owner: &'static str,
                 key: &str,
-                value: Value<'_>,
-                reader: &mut Reader,
-            ) -> Option<Result<(), Abort>> {
-                $(if same_name($name, key) {
-                    let read = |reader: &mut Reader| self.$field.decode(value, $go_type, reader);
+                value: myelin_wire::json::Value<'_>,
+                reader: &mut $crate::json::Reader,
+            ) -> Option<Result<(), $crate::json::Abort>> {
+                $(if $crate::json::same_name($name, key) {
+                    let read = |reader: &mut $crate::json::Reader| {
+                        $crate::json::Decode::decode(&mut self.$field, value, $go_type, reader)
+                    };
                     return Some(reader.field(owner, $name, read));
                 })*
-                let mut paged = Paged { offset: self.offset };
-                let read = |reader: &mut Reader| paged.member(owner, key, value, reader);
-                let result = reader.field(owner, Paged::NAME, read);
-                self.offset = paged.offset;
-                result
+                $crate::api::request::paged_member(&mut self.offset, owner, key, value, reader)
             }
         }
 
-        impl Decode for $type {
-            fn decode(&mut self, value: Value<'_>, go_type: &str, reader: &mut Reader) -> Result<(), Abort> {
+        impl $crate::json::Decode for $type {
+            fn decode(
+                &mut self,
+                value: myelin_wire::json::Value<'_>,
+                go_type: &str,
+                reader: &mut $crate::json::Reader,
+            ) -> Result<(), $crate::json::Abort> {
                 reader.object(self, value, go_type)
             }
         }
     };
+}
+
+pub(super) use paged;
+
+/// Reads a member of the [`Paged`] that a request embeds.
+pub(super) fn paged_member(
+    offset: &mut i64,
+    owner: &'static str,
+    key: &str,
+    value: Value<'_>,
+    reader: &mut Reader,
+) -> Option<Result<(), Abort>> {
+    let mut paged = Paged { offset: *offset };
+    let result = reader.field(owner, Paged::NAME, |reader| paged.member(owner, key, value, reader));
+    *offset = paged.offset;
+    result
 }
 
 paged! { StreamInfoRequest, "JSApiStreamInfoRequest":

@@ -2,11 +2,10 @@
 //! consumer. What creates them is [`CreateConsumerRequest`](crate::consumer::config::CreateConsumerRequest), what asks them
 //! for messages [`NextRequest`](crate::consumer::NextRequest).
 
-use crate::api::request::{Paged, optional};
+use crate::api::request::{optional, paged};
 use crate::consumer::config::is_group_name;
 use crate::error::ApiError;
-use crate::json::{self, Abort, Decode, Moment, Object, Reader, object};
-use myelin_wire::json::Value;
+use crate::json::{self, Moment, object};
 
 /// `CONSUMER.NAMES` and `CONSUMER.LIST`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,29 +47,7 @@ object! { ConsumerResetRequest, "JSApiConsumerResetRequest":
     "seq" seq "uint64",
 }
 
-impl Object for ConsumersRequest {
-    const NAME: &'static str = "JSApiConsumersRequest";
-
-    fn member(
-        &mut self,
-        owner: &'static str,
-        key: &str,
-        value: Value<'_>,
-        reader: &mut Reader,
-    ) -> Option<Result<(), Abort>> {
-        let mut paged = Paged { offset: self.offset };
-        let read = |reader: &mut Reader| paged.member(owner, key, value, reader);
-        let result = reader.field(owner, Paged::NAME, read);
-        self.offset = paged.offset;
-        result
-    }
-}
-
-impl Decode for ConsumersRequest {
-    fn decode(&mut self, value: Value<'_>, go_type: &str, reader: &mut Reader) -> Result<(), Abort> {
-        reader.object(self, value, go_type)
-    }
-}
+paged! { ConsumersRequest, "JSApiConsumersRequest": }
 
 impl ConsumersRequest {
     /// Reads the body.
