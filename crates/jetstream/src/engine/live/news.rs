@@ -36,7 +36,7 @@ impl LiveStream {
         }
     }
 
-    /// Tells operators that the disk is full, now and then while it is.
+    /// Tells operators that the disk is full, in the log and as an advisory, now and then while it is.
     ///
     /// Compat: the reference does in a cluster, and stops JetStream there; alone it tells publishers only, as we do besides.
     fn tell_of_full_disk(&self, after: &mut Aftermath) {
@@ -47,6 +47,13 @@ impl LiveStream {
             return;
         }
         self.last_full.store(time, Relaxed);
+        let (account, name) = (self.account.name(), &self.name);
+        self.host.log(
+            Level::Error,
+            format_args!(
+                "JetStream out of space: '{account}' > '{name}' refuses messages until there is some"
+            ),
+        );
         let id = self.host.unique_id();
         let stamp = Stamp { id: &id, time, domain: &self.domain };
         self.tell_operators(|| {

@@ -221,4 +221,5 @@ fn operators_are_told_of_a_full_disk() {
     assert_eq!(told["type"], "io.nats.jetstream.advisory.v1.server_out_of_space");
     assert_eq!(told["stream"], "S");
     assert!(told["server_id"].is_string(), "{told}");
+    server.wait_for_log("JetStream out of space: 'A' > 'S' refuses messages until there is some");
 }
