@@ -91,3 +91,51 @@ impl Wanted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use myelin_store::{Admission, Durability, NewMessage, Storage, Stream, StreamConfig};
+
+    /// A stream with as many messages, of which the first came from `A`.
+    fn stream(messages: usize) -> Stream {
+        let config = StreamConfig {
+            storage: Storage::Memory,
+            durability: Durability::Written,
+            ..StreamConfig::default()
+        };
+        let mut stream = Stream::in_memory(config, 1, 1);
+        for at in 0..messages {
+            let headers: &[u8] =
+                if at == 0 { b"NATS/1.0\r\nNats-Stream-Source: A 7 > > a ident\r\n\r\n" } else { b"" };
+            let message = NewMessage { timestamp: 1, subject: b"x", headers, ..NewMessage::default() };
+            stream.append(&[message], Admission::Check, 1, &mut Vec::new()).expect("memory takes it");
+        }
+        stream
+    }
+
+    #[test]
+    fn a_large_stream_is_read_in_slices() {
+        let stream = stream(2 * SLICE + 5);
+        let mut search = Search::new(["A > >", "B > >"].into_iter(), (BTreeMap::new(), 0), &stream.reader());
+        let mut slices = 1;
+        while !search.look().expect("memory can be read") {
+            slices += 1;
+        }
+        assert_eq!(slices, 3);
+        let found: Vec<Position> = search.end().collect();
+        let known = Position { seq: 7, identity: "ident".into(), local: 1, before: Vec::new() };
+        assert_eq!(found, [known, Position::default()]);
+    }
+
+    #[test]
+    fn what_was_written_spares_the_reading_of_what_it_tells_of() {
+        let stream = stream(10);
+        let written = Position { seq: 9, identity: "ident".into(), local: 4, before: Vec::new() };
+        let known = BTreeMap::from([("A > >".to_owned(), written.clone())]);
+        let mut search = Search::new(["A > >"].into_iter(), (known, 4), &stream.reader());
+        assert_eq!(search.cursor.position(), 5);
+        assert!(search.look().expect("memory can be read"));
+        assert_eq!(search.end().collect::<Vec<_>>(), [written]);
+    }
+}
