@@ -6,7 +6,7 @@
 
 use super::positions::{Position, Positions};
 use super::render::{Rendering, index_name};
-use super::seat::{End, Seat};
+use super::seat::{End, SPARE_BYTES, Seat};
 use super::standing::Standing;
 use crate::api::info::SourceInfo;
 use crate::config::{StreamConfig, StreamSource};
@@ -97,6 +97,7 @@ impl Feed {
             rendering: Rendering::new(source, is_mirror),
             parcel: Parcel::default(),
             stamps: Vec::new(),
+            largest: 0,
             unsettled: VecDeque::new(),
             rng: Rng::seeded(jetstream.upgrade().map_or(0, |jetstream| jetstream.seed())),
             refusals: 0,
@@ -215,7 +216,7 @@ impl Feed {
         if done > 0 {
             seat.refusals = 0;
         }
-        let Seat { link: Some(link), refusals, .. } = &mut *seat else { return Next::Nothing };
+        let Seat { link: Some(link), refusals, parcel, .. } = &mut *seat else { return Next::Nothing };
         match (refused, refused_at) {
             (Some(error), Some(seq)) => {
                 link.cursor.skip_to(seq);
@@ -232,7 +233,13 @@ impl Feed {
             _ if end == End::Full => Next::More,
             _ if end == End::Cold => Next::Cold(link.cursor.position()),
             _ if end == End::Refused => Next::Later(AGAIN),
-            _ => Next::Park(link.cursor.position()),
+            // More may have come meanwhile; if not, the memory of this run is given back.
+            _ if parcel.bytes() > SPARE_BYTES => Next::More,
+            _ => {
+                let position = link.cursor.position();
+                seat.rest();
+                Next::Park(position)
+            }
         }
     }
 

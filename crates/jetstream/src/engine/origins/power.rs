@@ -162,6 +162,7 @@ fn seat(position: Position) -> Seat {
         rendering: Rendering::new(&StreamSource::default(), false),
         parcel: Parcel::default(),
         stamps: Vec::new(),
+        largest: 0,
         unsettled: VecDeque::new(),
         rng: Rng::seeded(1),
         refusals: 0,

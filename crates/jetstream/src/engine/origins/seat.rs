@@ -15,6 +15,8 @@ use std::sync::Weak;
 /// A run ends at so many bytes or messages: others have their turn then.
 const RUN_BYTES: usize = 128 * 1024;
 const RUN_MESSAGES: usize = 1024;
+/// Whoever waits keeps memory for a run of so many bytes: many may wait.
+pub(super) const SPARE_BYTES: usize = 16 * 1024;
 /// Positions that are kept behind the last one. More there are only where syncs take long: then not each is.
 const PAST: usize = 12;
 
@@ -31,6 +33,8 @@ pub(super) struct Seat {
     /// The run, with sequence and time of each message as the origin has them.
     pub(super) parcel: Parcel,
     pub(super) stamps: Vec<(Seq, Timestamp)>,
+    /// The bytes of the largest run that they have had.
+    pub(super) largest: usize,
     /// Messages that the origin may lose when this stream has released them.
     pub(super) unsettled: VecDeque<(Ticket, Vec<Seq>)>,
     pub(super) rng: Rng,
@@ -91,8 +95,21 @@ impl Seat {
         position
     }
 
+    /// There is nothing to be read now, and the last run was a small one.
+    pub(super) fn rest(&mut self) {
+        if self.largest > SPARE_BYTES {
+            (self.parcel, self.stamps, self.largest) = (Parcel::default(), Vec::new(), 0);
+        }
+    }
+
     /// Reads a run. An empty one: nothing is there, or not at hand.
     pub(super) fn read(&mut self) -> End {
+        let end = self.fill();
+        self.largest = self.largest.max(self.parcel.bytes());
+        end
+    }
+
+    fn fill(&mut self) -> End {
         let Self { link, rendering, parcel, stamps, rng, refusals, .. } = self;
         parcel.clear();
         stamps.clear();
