@@ -42,10 +42,10 @@ pub use disk::{Disk, File};
 pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 pub use jobs::{Done, Job};
 pub use record::Message;
-pub use recovery::{Notice, OpenError, StreamReport};
+pub use recovery::{Notice, OpenError, StreamReport, Witness};
 pub use store::{FoundStream, Store, StoreOptions, StoreReport};
 pub use stream::{
-    Admission, Cursor, Expired, Filter, Found, GAP_MAX, MAX_SEQ, Marker, Markers, NewMessage, OnRelease,
-    Outcome, Progress, Purge, ReadError, Reader, Refusal, Release, Removals, Removed, StoreError, Stream,
-    StreamState, Ticket, Usage, Wait,
+    Admission, Cursor, Expired, Filter, Found, GAP_MAX, LogEnd, MAX_SEQ, Marker, Markers, NewMessage,
+    OnRelease, Outcome, Progress, Purge, ReadError, Reader, Refusal, Release, Removals, Removed, StoreError,
+    Stream, StreamState, Ticket, Usage, Wait,
 };

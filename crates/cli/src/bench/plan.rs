@@ -303,12 +303,13 @@ impl fmt::Display for Bound {
 const CORE: &str = "core";
 
 /// The groups of rows that make the table.
-pub(crate) const TABLE: &str = "core,js,consumers,edges,identity";
+pub(crate) const TABLE: &str = "core,js,consumers,edges,identity,origins";
 
 /// All rows: the core server, streams, consumers, TLS and WebSocket, accounts and users, and the study of publishing to streams.
 pub(crate) fn rows() -> Vec<Row> {
     let (streams, consumers) = (jetstream::rows::issue(), jetstream::consumers::rows::rows());
-    [core(), streams, consumers, edges::rows(), identity::rows(), study()].concat()
+    let origins = jetstream::consumers::origins::rows();
+    [core(), streams, consumers, origins, edges::rows(), identity::rows(), study()].concat()
 }
 
 /// What `--rows` calls the study of publishing to streams.
@@ -453,6 +454,7 @@ mod tests {
             core().len()
                 + jetstream::rows::issue().len()
                 + consumers
+                + jetstream::consumers::origins::rows().len()
                 + edges::rows().len()
                 + identity::rows().len()
         );

@@ -4,6 +4,7 @@ use super::consumers::{LogListener, StreamConsumers, Surroundings};
 use super::door::Door;
 use super::host::{Alarmed, Host};
 use super::live::{Listener, LiveStream, Server, lock};
+use super::origins::Witnessed;
 use super::{Calls, JetStream};
 use crate::advisory::{self, Stamp};
 use crate::api::info::{AccountInfo, ApiStats};
@@ -244,7 +245,14 @@ impl AccountStreams {
         self.host.log(Level::Info, format_args!("  Starting restore for stream '{account} > {name}'"));
         let began = self.host.instant();
         let settings = stream::shape(&config, jetstream.settings.sync_always);
-        match jetstream.store.open_stream(found.id, settings, self.host.now()) {
+        let mut seen = Witnessed::default();
+        let has_sources = !config.sources.is_empty();
+        let mut witness = |seq, headers: &[u8]| {
+            if has_sources {
+                seen.see(seq, headers);
+            }
+        };
+        match jetstream.store.open_stream_before(found.id, settings, self.host.now(), &mut witness) {
             Ok((store, report)) => {
                 report.notices.iter().for_each(|notice| log(Level::Warn, notice));
                 let messages = store.state().totals.messages;
@@ -259,7 +267,7 @@ impl AccountStreams {
                         );
                     }
                 };
-                self.begin(&jetstream, config, store, (states, &listener), found.meta.created);
+                self.begin(&jetstream, config, store, (states, &listener), (found.meta.created, seen));
                 // In the reference's form: `1ms`, and nothing is `0s`.
                 let took = match self.host.instant().duration_since(began).as_millis() as u64 {
                     0 => "0s".to_owned(),
@@ -301,7 +309,7 @@ impl AccountStreams {
         };
         let listener = Arc::default();
         let states = jetstream.open_consumers(&store, &config, &listener).map_err(ApiError::stream_create)?;
-        Ok(self.begin(jetstream, config, store, (states, &listener), now))
+        Ok(self.begin(jetstream, config, store, (states, &listener), (now, Witnessed::default())))
     }
 
     /// Makes a stream that was filled one of the account's. `Err` has what must be removed.
@@ -334,7 +342,7 @@ impl AccountStreams {
             return Err((filled.undo(), Fault::Other(error.to_string())));
         }
         let Filled { config, stream, consumers, created, .. } = filled;
-        Ok(self.begin(jetstream, config, stream, (consumers, &listener), created))
+        Ok(self.begin(jetstream, config, stream, (consumers, &listener), (created, Witnessed::default())))
     }
 
     /// Removes a stream that was being filled when the server ended.
@@ -357,7 +365,7 @@ impl AccountStreams {
         config: StreamConfig,
         store: Stream,
         (states, log): (Consumers, &LogListener),
-        created: Timestamp,
+        (created, seen): (Timestamp, Witnessed),
     ) -> Arc<LiveStream> {
         let listener = Arc::new(Listener(Mutex::default()));
         store.on_release(Arc::clone(&listener) as Arc<dyn myelin_store::OnRelease>);
@@ -393,7 +401,7 @@ impl AccountStreams {
         consumers.bind();
         let config = live.config();
         consumers.restore(&Surroundings::new(&config, jetstream));
-        live.origins().opened(&consumers, last);
+        live.origins().opened(&consumers, &config, last, seen);
         live.bind();
         live.ring();
         if config.retention != Retention::Limits {
@@ -417,6 +425,10 @@ impl AccountStreams {
             // From here on its sequences are its own.
             live.origins().end();
         }
+        if config.retention != Retention::Limits && live.config().retention == Retention::Limits {
+            // From here on messages go unless somebody is known to want them.
+            live.followers().hold(jetstream, live);
+        }
         let updated = self.update_core(jetstream, live, config);
         live.origins().change(live, &live.config(), &self.jetstream);
         let old = updated?;
@@ -424,6 +436,7 @@ impl AccountStreams {
         let retention = live.config().retention;
         if retention != old.retention {
             live.consumers().set_retention(retention);
+            live.followers().follow_anew();
             live.reconcile();
         }
         self.settle(live)

@@ -42,6 +42,9 @@ pub use settings::{ServerLimits, Settings};
 /// How long the end of the server waits until clients are told of it.
 const LEAVE: Duration = Duration::from_millis(50);
 
+/// Rounds of the journal that are waited for. One makes durable what there was before it.
+const ROUNDS: usize = 100;
+
 /// See the head of this file.
 pub struct JetStream {
     pub(crate) settings: Settings,
@@ -231,6 +234,22 @@ impl JetStream {
             let round = self.journal().round_now(&|| self.host.now().unsigned_abs());
             round.map_err(ApiError::stream_general)?;
         }
+    }
+
+    /// Waits until what a stream was given before now counts as stored. Only for threads that may.
+    fn make_released(&self, stream: &LiveStream) -> Result<(), ApiError> {
+        let reader = stream.reader();
+        let ticket = reader.release().last_ticket();
+        for _ in 0..ROUNDS {
+            if reader.release().is_released(ticket) {
+                return Ok(());
+            }
+            // Another thread's round may have been faster, and not have told of it yet.
+            let round = self.journal().round_now(&|| self.host.now().unsigned_abs());
+            round.map_err(ApiError::stream_general)?;
+            std::thread::yield_now();
+        }
+        Err(ApiError::stream_general(stream.failure().unwrap_or_else(|| "its log is another one".to_owned())))
     }
 
     /// The consumers of a stream as its log has them. `listener` hears when that has become durable.

@@ -194,9 +194,11 @@ impl Rules {
         if self.allows_rollups { Rollup::of(marks).ok().flatten() } else { None }
     }
 
-    /// When a message of another stream ends by its header, if such times count here.
+    /// When a message of another stream ends by its header, if such times count here. Compat: one that never does is spared by the
+    /// limit of age, whether they do or not.
     pub(super) fn expiry_of_copy(&self, marks: &Marks<'_>) -> Option<Expiry> {
-        if self.allows_ttl { self.expiry(marks).ok().and_then(|(expiry, _)| expiry) } else { None }
+        let (expiry, _) = self.expiry(marks).ok()?;
+        expiry.filter(|expiry| self.allows_ttl || matches!(expiry, Expiry::Never))
     }
 
     /// A stream of counters takes nothing else.

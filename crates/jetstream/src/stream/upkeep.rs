@@ -7,6 +7,7 @@ use std::sync::Arc;
 use myelin_broker::Letter;
 use myelin_store::{
     Done, Job, Markers, OpenError, Progress, Purge, Seq, Store, StoreError, Stream, StreamReport, Timestamp,
+    Witness,
 };
 
 use super::core::StreamCore;
@@ -211,10 +212,15 @@ impl StreamCore {
     ///
     /// # Errors
     /// It is still the old one and has failed.
-    pub fn reopen(&mut self, store: &Store, now: Timestamp) -> Result<StreamReport, OpenError> {
+    pub fn reopen(
+        &mut self,
+        store: &Store,
+        now: Timestamp,
+        witness: &mut Witness<'_>,
+    ) -> Result<StreamReport, OpenError> {
         let why = self.store.failure().unwrap_or("it is opened anew");
         let error = ApiError::stream_store_failed(why);
-        let report = store.reopen_stream(&mut self.store, now)?;
+        let report = store.reopen_stream_before(&mut self.store, now, witness)?;
         self.drop_run();
         self.spare = Vec::new();
         self.leftovers.clear();

@@ -84,7 +84,14 @@ impl Recovering<'_> {
         extent.to = end;
         extent.durable = end;
         let mut applying = Applying::to(&mut self.catalog);
-        walk(&*file, header, &context, extent, &mut |scanned| applying.entry(&scanned)).map_err(fault)?;
+        let witness = &mut *self.witness;
+        walk(&*file, header, &context, extent, &mut |scanned| {
+            if let Entry::Message(message) = &scanned.entry {
+                witness(message.seq, message.headers);
+            }
+            applying.entry(&scanned);
+        })
+        .map_err(fault)?;
         let (entries, passed) = applying.end();
         self.report.entries += entries;
         let passed = passed.map_err(unread)?;

@@ -25,7 +25,7 @@ use crate::disk::is_full;
 use crate::manifest::{self, Manifest};
 use crate::segment::{self, HEADER_BYTES, Header, Trailer};
 use crate::stream::{Active, Catalog, Closed, Files, Home, Shared, Stream};
-use crate::{SegmentNo, StreamId, Timestamp};
+use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
 pub use report::{Notice, StreamReport};
@@ -59,10 +59,15 @@ impl OpenError {
     }
 }
 
+/// Is told of every message that opening a stream meets in segments that were not sealed, with its headers: also of those that
+/// later entries took away. Whoever keeps something elsewhere that belongs to messages finds out what a crash has left of both.
+pub type Witness<'a> = dyn FnMut(Seq, &[u8]) + 'a;
+
 /// A stream on its way back.
 pub(crate) struct Recovering<'a> {
     id: StreamId,
     files: &'a Files,
+    witness: &'a mut Witness<'a>,
     catalog: Catalog,
     /// The unsealed segment whose entries were walked last; it grows or is closed when the next one comes.
     open: Option<Active>,
@@ -75,13 +80,16 @@ pub(crate) fn open_stream(
     id: StreamId,
     files: Files,
     config: StreamConfig,
-    index_seed: u64,
-    now: Timestamp,
+    (index_seed, now): (u64, Timestamp),
+    witness: &mut Witness<'_>,
 ) -> Result<(Stream, StreamReport), OpenError> {
     let catalog = Catalog::new(index_seed, Arc::clone(&files.ground.slots), config.first_seq);
+    // A closure of its own has a lifetime of its own.
+    let mut tell = |seq: Seq, headers: &[u8]| witness(seq, headers);
     let recovering = Recovering {
         id,
         files: &files,
+        witness: &mut tell,
         catalog,
         open: None,
         closed: Vec::new(),

@@ -33,7 +33,7 @@ use crate::id::Part;
 use crate::journal::{Journal, JournalConfig, ReplayReport, SyncInterval};
 use crate::keys::{Keys, NeedsReseal, StreamKey};
 use crate::meta::Meta;
-use crate::recovery::{self, Notice, OpenError, StreamReport, place_aside, stream_directory};
+use crate::recovery::{self, Notice, OpenError, StreamReport, Witness, place_aside, stream_directory};
 use crate::stream::{
     Active, Beginning, Blocks, Catalog, Claimed, Files, Ground, Home, Shared, SlotsCache, Stream,
 };
@@ -286,6 +286,20 @@ impl Store {
         config: StreamConfig,
         now: Timestamp,
     ) -> Result<(Stream, StreamReport), OpenError> {
+        self.open_stream_before(id, config, now, &mut |_, _| {})
+    }
+
+    /// The same before a [`Witness`].
+    ///
+    /// # Errors
+    /// As [`Store::open_stream`].
+    pub fn open_stream_before(
+        &self,
+        id: StreamId,
+        config: StreamConfig,
+        now: Timestamp,
+        witness: &mut Witness<'_>,
+    ) -> Result<(Stream, StreamReport), OpenError> {
         let claim = self.claim(id, Part::Messages)?;
         let directory = stream_directory(&self.root, id);
         let key = self.open_key(&directory)?;
@@ -294,7 +308,7 @@ impl Store {
         left.map_err(|error| OpenError::new("what the stream had in memory", error.to_io()))?;
         let files = Files { ground: Arc::clone(&self.ground), directory, key, _claim: claim };
         let config = StreamConfig { storage: Storage::File, ..config };
-        recovery::open_stream(id, files, config, self.index_seed, now)
+        recovery::open_stream(id, files, config, (self.index_seed, now), witness)
     }
 
     /// Opens a stream anew that has failed, from what is on disk: what was released is there, and the batch that failed is
@@ -307,6 +321,19 @@ impl Store {
     /// succeeds, memory or the journal may have the only copy of released bytes. The next start of the process brings
     /// back those of the journal.
     pub fn reopen_stream(&self, stream: &mut Stream, now: Timestamp) -> Result<StreamReport, OpenError> {
+        self.reopen_stream_before(stream, now, &mut |_, _| {})
+    }
+
+    /// The same before a [`Witness`].
+    ///
+    /// # Errors
+    /// As [`Store::reopen_stream`].
+    pub fn reopen_stream_before(
+        &self,
+        stream: &mut Stream,
+        now: Timestamp,
+        witness: &mut Witness<'_>,
+    ) -> Result<StreamReport, OpenError> {
         let (id, config) = (stream.id(), *stream.config());
         let refused = |why| OpenError::new("a failed stream", io::Error::other(why));
         if stream.has_job_out() {
@@ -314,7 +341,7 @@ impl Store {
         }
         let Some(files) = stream.files().cloned() else { return Err(refused("it is in memory only")) };
         stream.leave().map_err(|error| OpenError::new("a failed stream", error.into_io()))?;
-        let (anew, report) = recovery::open_stream(id, files, config, self.index_seed, now)?;
+        let (anew, report) = recovery::open_stream(id, files, config, (self.index_seed, now), witness)?;
         stream.hand_on(&anew);
         *stream = anew;
         Ok(report)

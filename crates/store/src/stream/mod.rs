@@ -210,6 +210,13 @@ impl Shared {
     }
 }
 
+/// An end that a stream's log had: see [`Stream::end`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    segment: SegmentNo,
+    offset: u64,
+}
+
 impl Stream {
     /// Puts a stream together from a catalog with an active segment.
     pub(crate) fn assemble(
@@ -288,6 +295,24 @@ impl Stream {
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         self.shared.release.last_ticket()
+    }
+
+    /// Where the log ends now.
+    #[must_use]
+    pub fn end(&self) -> LogEnd {
+        LogEnd { segment: self.active.segment.no, offset: self.active.file.end() }
+    }
+
+    /// Whether all that was before `end` survives a loss of power, whatever the stream's durability asks.
+    #[must_use]
+    pub fn is_synced(&self, end: LogEnd) -> bool {
+        let closed = self.closed.iter().map(|closed| &closed.active);
+        let mut before = closed.chain([&self.active]).filter(|open| open.segment.no <= end.segment);
+        // What is sealed was synced for that.
+        before.all(|Active { segment, file }| {
+            let needed = if segment.no == end.segment { end.offset } else { file.end() };
+            file.durable() >= needed
+        })
     }
 
     /// The release position, to wait for.

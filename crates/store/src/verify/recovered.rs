@@ -58,7 +58,7 @@ pub(super) fn recover(
     let claim = ground.claims.take((id, Part::Messages)).map(Arc::new)?;
     let files = Files { ground, directory: directory.to_owned(), key, _claim: claim };
     let config = StreamConfig { first_seq, ..StreamConfig::default() };
-    Some(recovery::open_stream(id, files, config, 0, 0))
+    Some(recovery::open_stream(id, files, config, (0, 0), &mut |_, _| {}))
 }
 
 fn compare(checking: &mut Checking<'_, '_>, stream: &Stream, counting: &Counting) {

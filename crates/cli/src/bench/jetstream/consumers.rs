@@ -12,6 +12,7 @@ mod kv;
 mod latency;
 pub(crate) mod ledger;
 pub(crate) mod message;
+pub(crate) mod origins;
 mod pending;
 pub(crate) mod pull;
 pub(crate) mod push;
@@ -76,6 +77,8 @@ pub(crate) enum Load {
     Crowd,
     /// Many messages are delivered, then acknowledged in an order without locality.
     Pending,
+    /// Mirrors and sources.
+    Copy(origins::Copying),
 }
 
 impl fmt::Display for Load {
@@ -170,7 +173,7 @@ impl Load {
 
     /// Whether every run needs a server of its own: memory that was used once may never be given back.
     pub(crate) fn wants_fresh_server(self) -> bool {
-        matches!(self, Self::Crowd | Self::Pending)
+        matches!(self, Self::Crowd | Self::Pending | Self::Copy(origins::Copying::Resting))
     }
 
     /// Bytes of its payloads.
@@ -182,6 +185,10 @@ impl Load {
     pub(crate) fn stage(self, address: &Address, scale: Scale) -> Result<Stage, BenchError> {
         let filled = match self {
             Self::Ordered(storage) => Some(fill_plain(address, storage, scale.replayed())?),
+            Self::Copy(origins::Copying::Mirror | origins::Copying::Source) => {
+                Some(fill_plain(address, Storage::File, scale.replayed())?)
+            }
+            Self::Copy(_) => None,
             Self::Pull { .. } | Self::Push => Some(fill_plain(address, Storage::File, scale.replayed())?),
             Self::Sparse => Some(replay::fill_sparse(address, scale.sparse())?),
             Self::KvPut | Self::KvGet | Self::KvWatch => Some(kv::fill(address, scale.keys())?),
@@ -216,6 +223,7 @@ impl Stage {
             (Load::Beside, _) => beside::beside(self.scale.replayed_by_many(), run),
             (Load::Crowd, _) => crowd::run(self.scale.consumers(), run),
             (Load::Pending, _) => pending::run(self.scale.pending(), run),
+            (Load::Copy(copying), filled) => origins::run(copying, filled.as_ref(), self.scale, run),
             (load, None) => unreachable!("{load:?} has a stream that is read"),
         }
         .map(|outcome| outcome.with_bytes(self.load.size()))

@@ -296,6 +296,7 @@ impl LiveStream {
         for (feed, next) in after.feeds.drain(..) {
             feed.heed(next);
         }
+        self.origins.try_again(|| self.reader().state().totals.bytes);
         for feed in self.origins.unsettled() {
             feed.settle(shard.as_deref_mut());
         }

@@ -2,6 +2,7 @@
 
 use super::{LiveStream, lock};
 use crate::engine::host::Alarmed;
+use crate::engine::origins::Witnessed;
 use myelin_broker::Level;
 use myelin_store::Store;
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,7 +67,8 @@ impl LiveStream {
             log(Level::Error, format_args!("has failed again and takes no messages"));
             return false;
         }
-        match core.reopen(store, now) {
+        let mut seen = Witnessed::default();
+        match core.reopen(store, now, &mut |seq, headers| seen.see(seq, headers)) {
             Ok(report) => {
                 effects.due_changed = true;
                 self.last_repair.store(now, Relaxed);
@@ -78,7 +80,8 @@ impl LiveStream {
                 // Before the core goes back: runs that wait for it must not go on where they were in the old log. Twice, for
                 // what was of the old log must not meet the new one, and what was begun in between has seen the old one.
                 self.origins.begin_anew();
-                self.origins.opened(&self.consumers, core.state().totals.last_seq);
+                let last = core.state().totals.last_seq;
+                self.origins.opened(&self.consumers, core.config(), last, seen);
                 *lock(&self.reader) = core.reader();
                 self.origins.begin_anew();
                 return true;

@@ -7,14 +7,77 @@ use super::durable::{Durable, Owner};
 use super::feed::Feed;
 use super::find::{self, Origin};
 use super::positions::Position;
+use super::search::Search;
 use super::seat::Link;
-use crate::config::{Retention, StreamSource};
+use crate::config::{Retention, StreamConfig, StreamSource};
+use crate::engine::host::Host;
 use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
 use crate::error::ApiError;
 use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+/// Feeds of one stream that find out how far they are.
+struct Finding {
+    /// Each with the log that its stream had.
+    feeds: Vec<(Arc<Feed>, u64)>,
+    /// Those of them that do not know it.
+    unknown: Vec<usize>,
+    search: Search,
+    host: Arc<dyn Host>,
+}
+
+impl Finding {
+    /// `None`: there is nothing to be found out, or others are about to.
+    fn begin(feeds: Vec<Arc<Feed>>) -> Option<Self> {
+        let is_free =
+            |feed: &Arc<Feed>| !feed.is_over.load(Acquire) && !feed.is_connecting.swap(true, AcqRel);
+        let feeds: Vec<_> = feeds.into_iter().filter(is_free).collect();
+        let first = Arc::clone(feeds.first()?);
+        let mut unknown = Vec::new();
+        let seen = feeds.into_iter().enumerate().map(|(at, feed)| {
+            let seat = lock(&feed.seat);
+            let (log, is_known) = (seat.log, feed.is_mirror || seat.position.is_some());
+            drop(seat);
+            if !is_known {
+                unknown.push(at);
+            }
+            (feed, log)
+        });
+        let feeds: Vec<_> = seen.collect();
+        // Behind the look at its number: a log that comes meanwhile has another one.
+        let stream = first.stream.upgrade()?;
+        let indexes = unknown.iter().map(|at| feeds[*at].0.index());
+        let search = Search::new(indexes, first.positions.written(), &stream.reader());
+        Some(Self { feeds, unknown, search, host: Arc::clone(&first.host) })
+    }
+
+    fn go_on_elsewhere(self) {
+        let host = Arc::clone(&self.host);
+        // Reading may take long; what makes consumers has a thread of its own. Others may read between two slices.
+        host.read(Box::new(move || self.go_on(&|finding| finding.go_on_elsewhere())));
+    }
+
+    /// One slice, and then `again` or the end.
+    fn go_on(mut self, again: &dyn Fn(Self)) {
+        let looked = self.search.look();
+        if matches!(looked, Ok(false)) {
+            return again(self);
+        }
+        let Self { feeds, unknown, search, host } = self;
+        if looked.is_ok() {
+            for (at, position) in unknown.into_iter().zip(search.end()) {
+                let (feed, log) = &feeds[at];
+                feed.found(position, *log);
+            }
+        }
+        let result = looked.map(drop).map_err(|error| error.to_string());
+        host.run(Box::new(move || {
+            feeds.into_iter().for_each(|(feed, _)| feed.connect(result.clone()));
+        }));
+    }
+}
 
 const SECOND: Timestamp = 1_000_000_000;
 /// The longest time until an origin that was not there is looked for again. One that is made is noticed at once.
@@ -29,45 +92,30 @@ impl Feed {
     /// The same for all of a stream: none of them stores anything before it is known how far each is. What one stores may take
     /// the place of what tells of another.
     pub(super) fn connect_together(feeds: Vec<Arc<Self>>) {
-        let is_free =
-            |feed: &Arc<Self>| !feed.is_over.load(Acquire) && !feed.is_connecting.swap(true, AcqRel);
-        let feeds: Vec<_> = feeds.into_iter().filter(is_free).collect();
-        let Some(host) = feeds.first().map(|feed| Arc::clone(&feed.host)) else { return };
-        let api = Arc::clone(&host);
-        // Reading may take long; what makes consumers has a thread of its own.
-        host.read(Box::new(move || {
-            let find = |feed: Arc<Self>| {
-                let position = feed.find_position();
-                (feed, position)
-            };
-            let found: Vec<_> = feeds.into_iter().map(find).collect();
-            api.run(Box::new(move || {
-                found.into_iter().for_each(|(feed, position)| feed.connect(position));
-            }));
-        }));
+        if let Some(finding) = Finding::begin(feeds) {
+            finding.go_on_elsewhere();
+        }
     }
 
-    /// How far the source is, if that is not known.
-    pub(super) fn find_position(&self) -> Result<(), ReadError> {
-        let Some(stream) = self.stream.upgrade() else { return Ok(()) };
-        let seat = lock(&self.seat);
-        let (log, is_known) = (seat.log, seat.position.is_some());
-        drop(seat);
-        if self.is_mirror || is_known {
-            return Ok(());
+    /// The same on the thread that answers the API: what is soon found is known when this returns.
+    pub(super) fn connect_at_once(feeds: Vec<Arc<Self>>) {
+        if let Some(finding) = Finding::begin(feeds) {
+            finding.go_on(&|finding| finding.go_on_elsewhere());
         }
-        let position = self.positions.read(&self.index, &stream.reader())?;
+    }
+
+    /// How far the source is in the log of this number.
+    fn found(&self, position: Position, log: u64) {
         let mut seat = lock(&self.seat);
         // What was found in a log that is no more is not known of this one.
         if seat.log == log && seat.position.is_none() {
             lock(&self.standing).seq = position.seq;
-            seat.position = Some(position);
+            seat.enter(position);
         }
-        Ok(())
     }
 
     /// Finds the origin and the place to begin; on the thread that answers the API.
-    fn connect(&self, position: Result<(), ReadError>) {
+    fn connect(&self, position: Result<(), String>) {
         // Whoever makes the origin from here on is heard.
         self.is_connecting.store(false, Release);
         let (Some(jetstream), Some(stream)) = (self.jetstream.upgrade(), self.stream.upgrade()) else {
@@ -140,6 +188,36 @@ impl Feed {
         }
     }
 
+    /// The origin is about to keep only what consumers want: has the one made that stands for this feed.
+    pub(super) fn hold(&self, jetstream: &JetStream, origin: &Arc<LiveStream>) {
+        let Some(from) = lock(&self.seat).link.as_ref().map(|link| link.cursor.position()) else { return };
+        if self.source.consumer.is_none() {
+            let stream = StreamConfig { retention: Retention::Interest, ..(*origin.config()).clone() };
+            let source = (&self.source, self.index.as_str(), from);
+            // What fails now is told when the way is made anew.
+            let _ = Durable::make(jetstream, origin, &stream, &self.owner(), source);
+        }
+    }
+
+    /// The origin keeps messages for another reason: goes on where it was, with a consumer or without.
+    pub(super) fn link_anew(&self) {
+        let link = lock(&self.seat).link.take();
+        let is_limited = |link: &Link| {
+            link.origin.upgrade().is_some_and(|origin| origin.config().retention == Retention::Limits)
+        };
+        let Some(link) = link else { return };
+        if is_limited(&link)
+            && let Some(durable) = &link.durable
+        {
+            durable.end();
+        }
+        self.connect(Ok(()));
+    }
+
+    fn owner(&self) -> Owner<'_> {
+        Owner { account: self.account.name(), config: &self.config, is_mirror: self.is_mirror }
+    }
+
     fn failed(&self, why: impl std::fmt::Display) -> ApiError {
         if self.is_mirror {
             ApiError::mirror_consumer_setup_failed(why)
@@ -164,11 +242,13 @@ impl Feed {
             self.start(&reader, &stream.reader(), is_new).map_err(|error| Some(self.failed(error)))?;
         let mut filter = filter_of(&self.source);
         let durable = self.durable(jetstream, origin, start)?;
-        // The origin must not lose what only a log had that is no more.
-        if lock(&self.seat).log != log {
-            return Err(None);
-        }
         if let Some(durable) = &durable {
+            // What the origin hears of is what is stored here, as durably as this stream stores.
+            jetstream.make_released(stream).map_err(|error| Some(self.failed(error)))?;
+            // It must not lose what only a log had that is no more.
+            if lock(&self.seat).log != log {
+                return Err(None);
+            }
             let (had, wants) = durable.place().ok_or(None)?;
             filter = wants;
             durable.catch_up(had + 1, own, &filter);
@@ -188,6 +268,8 @@ impl Feed {
         if seat.log != log {
             return Err(None);
         }
+        // What was stored is known to this link. To another origin it says nothing.
+        seat.unsettled.clear();
         seat.link = Some(link);
         drop(seat);
         if let Some(me) = self.me.upgrade() {
@@ -214,13 +296,19 @@ impl Feed {
             lock(&self.standing).seq = 0;
         }
         identity.clone_into(&mut position.identity);
-        Some((position.seq, is_new))
+        let seq = position.seq;
+        if is_new {
+            // How far it was with the other one says nothing of this one.
+            seat.past.clear();
+            seat.past.push_back((0, 0, None));
+        }
+        Some((seq, is_new))
     }
 
     /// The first sequence of the origin to look at. `is_anew`: the origin was made anew.
     fn start(&self, origin: &Reader, own: &Reader, is_anew: bool) -> Result<Seq, ReadError> {
         let totals = origin.state().totals;
-        let (first, behind) = (totals.first_seq.max(1), totals.last_seq + 1);
+        let first = totals.first_seq.max(1);
         let at_time = |time| origin.seq_at(time);
         let here = own.state().totals;
         let source = &self.source;
@@ -244,7 +332,8 @@ impl Feed {
                 _ => first,
             }
         };
-        Ok(start.clamp(first, behind.max(first)))
+        // Compat: one that was not given out yet is waited for.
+        Ok(start.max(first))
     }
 
     fn durable(
@@ -256,11 +345,12 @@ impl Feed {
         if let Some(given) = &self.source.consumer {
             return Durable::given(origin, &given.name, self.is_mirror).map(Some);
         }
-        if origin.config().retention == Retention::Limits {
+        let stream = origin.config();
+        if stream.retention == Retention::Limits {
             return Ok(None);
         }
-        let owner = Owner { account: self.account.name(), config: &self.config, is_mirror: self.is_mirror };
-        Durable::make(jetstream, origin, &owner, (&self.source, &self.index, start)).map(Some).map_err(Some)
+        let source = (&self.source, self.index.as_str(), start);
+        Durable::make(jetstream, origin, &stream, &self.owner(), source).map(Some).map_err(Some)
     }
 }
 

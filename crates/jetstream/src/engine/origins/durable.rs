@@ -82,17 +82,19 @@ impl Durable {
         Ok(Self { origin: Arc::downgrade(origin), consumer, is_given: true })
     }
 
-    /// Makes the consumer, or finds it as it was left. Only on the thread that answers the API.
+    /// Makes the consumer, or finds it as it was left, where the origin is or is about to be as `stream` says. Only on the thread
+    /// that answers the API.
     ///
     /// # Errors
     /// The origin may have no more, or it cannot be written.
     pub(super) fn make(
         jetstream: &JetStream,
         origin: &Arc<LiveStream>,
+        stream: &StreamConfig,
         owner: &Owner<'_>,
         (source, index, start): (&StreamSource, &str, Seq),
     ) -> Result<Self, ApiError> {
-        let (stream, consumers) = (origin.config(), origin.consumers());
+        let consumers = origin.consumers();
         let domain = &jetstream.settings.domain;
         let limits = Limits {
             account: jetstream
@@ -133,8 +135,7 @@ impl Durable {
         let mut out = Parcel::default();
         // Nobody listens there: the log is read instead.
         let has_interest = |_: &str| false;
-        let world =
-            World { stream: &stream, consumers: &**consumers, limits: &limits, has_interest: &has_interest };
+        let world = World { stream, consumers: &**consumers, limits: &limits, has_interest: &has_interest };
         let name = config.name.clone();
         let config = match consumers.config(&name) {
             // Where it begins is not for a second request to say.
@@ -150,7 +151,7 @@ impl Durable {
         let wanted = Wanted { config, action: Action::CreateOrUpdate, pedantic: false };
         match consumers::create(wanted, &world, &mut || jetstream.host.unique_id())? {
             Created::New(config) => {
-                let around = Surroundings::new(&stream, jetstream);
+                let around = Surroundings::new(stream, jetstream);
                 consumers.create(*config, &around, &mut out)?;
             }
             Created::Changed(config) => {

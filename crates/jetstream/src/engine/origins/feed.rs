@@ -6,7 +6,7 @@
 
 use super::positions::{Position, Positions};
 use super::render::{Rendering, index_name};
-use super::seat::{End, Seat};
+use super::seat::{End, SPARE_BYTES, Seat};
 use super::standing::Standing;
 use crate::api::info::SourceInfo;
 use crate::config::{StreamConfig, StreamSource};
@@ -14,17 +14,22 @@ use crate::consumer::account_hash as hash;
 use crate::engine::host::{Alarmed, Host};
 use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
+use crate::error::ApiError;
 use crate::stream::{Copied, Copies, Effects, StreamCore};
-use myelin_broker::{Account, Binding, Parcel, Service, Shard};
+use myelin_broker::{Account, Binding, Level, Parcel, Service, Shard};
 use myelin_stdx::rng::Rng;
 use myelin_store::{ReadError, Seq, Timestamp};
+use myelin_wire::error::Quoted;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, Mutex, Weak};
 
 const SECOND: Timestamp = 1_000_000_000;
-/// When a message that the stream did not take is tried again.
+/// What a stream says that is full.
+const FULL: [&str; 2] = ["maximum messages", "maximum bytes"];
+/// When a message that the stream did not take is tried again, and what could not be read. Longer each time, up to eight times
+/// that; when something goes from the stream, at once.
 const AGAIN: Timestamp = SECOND / 4;
 
 /// See the head of this file.
@@ -69,8 +74,8 @@ pub(in crate::engine) enum Next {
     Park(Seq),
     /// What follows is to be brought into memory.
     Cold(Seq),
-    /// To come again after a while.
-    Later,
+    /// To come again after so many nanoseconds.
+    Later(Timestamp),
     /// To look where the origin is.
     Seek,
 }
@@ -88,11 +93,14 @@ impl Feed {
             log: 0,
             link: None,
             position: None,
+            past: VecDeque::new(),
             rendering: Rendering::new(source, is_mirror),
             parcel: Parcel::default(),
             stamps: Vec::new(),
+            largest: 0,
             unsettled: VecDeque::new(),
             rng: Rng::seeded(jetstream.upgrade().map_or(0, |jetstream| jetstream.seed())),
+            refusals: 0,
         };
         Arc::new_cyclic(|me| Self {
             source: source.clone(),
@@ -153,6 +161,7 @@ impl Feed {
         seat.log += 1;
         (seat.link, seat.position) = (None, None);
         seat.unsettled.clear();
+        seat.past.clear();
     }
 
     /// The origin is gone, or its log was opened anew.
@@ -198,22 +207,39 @@ impl Feed {
             && core.pass_to(floor, now).is_err()
         {
             link.floor = Some(floor);
-            return Next::Later;
+            return Next::Later(AGAIN);
         }
         let end = seat.read();
         let Copied { done, refused } = self.store(&mut seat, core, now, effects);
         self.note(&mut seat, core, done, now);
         let refused_at = seat.stamps.get(done).map(|stamp| stamp.0);
-        let Some(link) = &mut seat.link else { return Next::Nothing };
+        if done > 0 {
+            seat.refusals = 0;
+        }
+        let Seat { link: Some(link), refusals, parcel, .. } = &mut *seat else { return Next::Nothing };
         match (refused, refused_at) {
-            (Some(_), Some(seq)) => {
+            (Some(error), Some(seq)) => {
                 link.cursor.skip_to(seq);
-                Next::Later
+                let pause = AGAIN << (*refusals).min(3);
+                *refusals += 1;
+                if *refusals == 1 {
+                    self.tell_of_refusal(&error);
+                }
+                if let Some(stream) = self.stream.upgrade() {
+                    stream.origins().note_stalled(core.state().totals.bytes);
+                }
+                Next::Later(pause)
             }
             _ if end == End::Full => Next::More,
             _ if end == End::Cold => Next::Cold(link.cursor.position()),
-            _ if end == End::Refused => Next::Later,
-            _ => Next::Park(link.cursor.position()),
+            _ if end == End::Refused => Next::Later(AGAIN),
+            // More may have come meanwhile; if not, the memory of this run is given back.
+            _ if parcel.bytes() > SPARE_BYTES => Next::More,
+            _ => {
+                let position = link.cursor.position();
+                seat.rest();
+                Next::Park(position)
+            }
         }
     }
 
@@ -229,9 +255,7 @@ impl Feed {
     fn note(&self, seat: &mut Seat, core: &StreamCore, done: usize, now: Timestamp) {
         let Some((seq, _)) = done.checked_sub(1).and_then(|at| seat.stamps.get(at)).copied() else { return };
         if !self.is_mirror {
-            let position = seat.position.get_or_insert_default();
-            (position.seq, position.local) = (seq, core.state().totals.last_seq);
-            self.positions.write(&self.index, position);
+            self.positions.write(&self.index, seat.come_to(seq, core.store()));
         }
         if seat.link.as_ref().is_some_and(|link| link.durable.is_some()) {
             let seqs = seat.stamps[..done].iter().map(|stamp| stamp.0).collect();
@@ -243,6 +267,31 @@ impl Feed {
         let mut standing = lock(&self.standing);
         standing.seq = seq;
         standing.heard = Some(now);
+    }
+
+    /// Compat: that a stream is full which refuses what is new is nothing to be told.
+    fn tell_of_refusal(&self, error: &ApiError) {
+        let (text, account, to) = (error.to_string(), self.account.name(), &self.config.name);
+        if FULL.iter().any(|full| text.contains(full)) {
+            return;
+        }
+        if self.is_mirror {
+            let what =
+                format_args!("Error processing inbound mirror message for '{account}' > '{to}': {text}");
+            self.host.log(Level::Warn, what);
+        } else {
+            let from = Quoted(self.index.as_bytes());
+            let what =
+                format_args!("Error processing inbound source {from} for '{account}' > '{to}': {text}");
+            self.host.log(Level::Warn, what);
+        }
+    }
+
+    /// The stream has room again: what was refused is tried at once.
+    pub(super) fn try_again(&self) {
+        if lock(&self.seat).refusals > 0 {
+            self.wake();
+        }
     }
 
     /// Does what it wants, after the turn.
@@ -257,7 +306,7 @@ impl Feed {
                 self.park(position);
             }
             Next::Cold(from) => self.warm(from),
-            Next::Later => self.ring_at(self.host.now() + AGAIN),
+            Next::Later(pause) => self.ring_at(self.host.now() + pause),
             Next::Seek => self.connect_soon(),
         }
     }

@@ -5,6 +5,7 @@
 
 use super::Feed;
 use crate::engine::live::lock;
+use crate::engine::{JetStream, LiveStream};
 use myelin_broker::{Service, Shard};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, Weak};
@@ -48,6 +49,22 @@ impl Followers {
             Some(shard) => woken.for_each(|feed| shard.wake(&(feed as Arc<dyn Service>))),
             None => woken.for_each(|feed| feed.wake()),
         }
+    }
+
+    /// The stream will keep only what consumers want: those that stand for who copies it are made. Only on the thread that answers
+    /// the API.
+    pub(in crate::engine) fn hold(&self, jetstream: &JetStream, origin: &Arc<LiveStream>) {
+        self.feeds().iter().for_each(|feed| feed.hold(jetstream, origin));
+    }
+
+    /// The stream keeps messages for another reason: who reads it finds its way anew, with a consumer or without. Only on the
+    /// thread that answers the API.
+    pub(in crate::engine) fn follow_anew(&self) {
+        self.feeds().iter().for_each(|feed| feed.link_anew());
+    }
+
+    fn feeds(&self) -> Vec<Arc<Feed>> {
+        lock(&self.all).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The stream is gone, or its log was opened anew: who reads it looks where it is.

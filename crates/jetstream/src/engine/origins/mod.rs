@@ -11,7 +11,10 @@ mod feed;
 mod find;
 mod followers;
 mod positions;
+#[cfg(test)]
+mod power;
 mod render;
+mod search;
 mod seat;
 mod standing;
 
@@ -24,25 +27,47 @@ pub(super) use feed::{Feed, Next, identity};
 pub(super) use followers::Followers;
 use myelin_store::Seq;
 use positions::Positions;
-pub(super) use positions::is_position;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
+pub(super) use positions::{Witnessed, is_position};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
 
+/// No message was refused.
+const NEVER: u64 = u64::MAX;
+
 /// See the head of this file.
-#[derive(Default)]
 pub(super) struct Origins {
     feeds: Mutex<Vec<Arc<Feed>>>,
     /// The last message of the stream that positions of sources had looked at when its log was opened.
     looked_through: Arc<AtomicU64>,
     /// Whether messages were stored that their origin keeps until that is released.
     has_unsettled: AtomicBool,
+    /// The bytes that the stream had when it refused a message; `u64::MAX`: it has refused none since it had less.
+    stalled_at: AtomicU64,
+}
+
+impl Default for Origins {
+    fn default() -> Self {
+        Self {
+            feeds: Mutex::default(),
+            looked_through: Arc::default(),
+            has_unsettled: AtomicBool::new(false),
+            stalled_at: AtomicU64::new(NEVER),
+        }
+    }
 }
 
 impl Origins {
-    /// The stream's log was opened, and nothing was added to it yet: it ends at `last`. What is known of sources beyond that is
-    /// forgotten now: when clients have published more it looks as if the log had it.
-    pub(super) fn opened(&self, consumers: &StreamConsumers, last: Seq) {
-        self.looked_through.store(positions::forget_beyond(consumers, last), Release);
+    /// The stream's log was opened, with what was seen then, and nothing was added to it yet: it ends at `last`. What is known of
+    /// sources beyond that is forgotten now: when clients have published more it looks as if the log had it.
+    pub(super) fn opened(
+        &self,
+        consumers: &StreamConsumers,
+        config: &StreamConfig,
+        last: Seq,
+        seen: Witnessed,
+    ) {
+        self.looked_through.store(positions::settle(consumers, config, last, seen), Release);
     }
 
     /// Begins to copy what the configuration says.
@@ -50,19 +75,19 @@ impl Origins {
         Feed::connect_together(self.set(stream, config, jetstream));
     }
 
-    /// Copies what another configuration says from now on. What the old one said goes on undisturbed. Reads the stream for what it
-    /// has of sources that are new: only for threads that may wait.
+    /// Copies what another configuration says from now on. What the old one said goes on undisturbed. Reads a little of the
+    /// stream for what it has of sources that are new: only on the thread that answers the API.
     pub(super) fn change(
         &self,
         stream: &Arc<LiveStream>,
         config: &StreamConfig,
         jetstream: &Weak<JetStream>,
     ) {
-        for feed in self.set(stream, config, jetstream) {
-            // Compat: how far it was is in the answer. What cannot be read now is tried again.
-            let _ = feed.find_position();
-            feed.connect_soon();
-        }
+        // Compat: how far it was is in the answer, unless that is long ago.
+        Feed::connect_at_once(self.set(stream, config, jetstream));
+        // The stream may have more room now.
+        let feeds = lock(&self.feeds).clone();
+        feeds.iter().for_each(|feed| feed.try_again());
     }
 
     /// Answers the feeds that are new.
@@ -131,6 +156,21 @@ impl Origins {
             return lock(&self.feeds).clone();
         }
         Vec::new()
+    }
+
+    /// Notes that a message was refused by a stream of so many bytes.
+    fn note_stalled(&self, bytes: u64) {
+        self.stalled_at.store(bytes, Release);
+    }
+
+    /// Tries again what was refused, if something has gone from the stream since. `bytes`: what it has now.
+    pub(super) fn try_again(&self, bytes: impl FnOnce() -> u64) {
+        let at = self.stalled_at.load(Acquire);
+        if at != NEVER && bytes() < at && self.stalled_at.compare_exchange(at, NEVER, AcqRel, Relaxed).is_ok()
+        {
+            let feeds = lock(&self.feeds).clone();
+            feeds.iter().for_each(|feed| feed.try_again());
+        }
     }
 
     /// Writes down how far sources are, for the next start. The stream takes nothing any more.

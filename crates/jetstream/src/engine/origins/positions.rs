@@ -2,28 +2,54 @@
 //!
 //! Every sourced message says in its header where it comes from, so what is stored and how far a source is are one write.
 //! But messages go: by limits, by purges, because consumers had them. So after each run of a source, still in the turn, its
-//! position is written to the log of the stream's consumers. What a crash may cut off between the two writes is the position
-//! of one run, whose messages are the last of the stream: at the start they are read. What it may cut off of the stream alone
-//! leaves positions that are newer: they are forgotten when the stream is opened.
+//! position is written to the log of the stream's consumers. A crash may leave more of one log than of the other:
+//!
+//! - More of the stream: what it says of sources is taken from the messages that are read when it is opened, also those that
+//!   are gone again (`Witnessed`), and from those that it still has (`search`).
+//! - More of the positions: each has those before it along, back to one whose messages survive anything. The last one that the
+//!   stream can have is believed.
 
-use super::render::read_source;
+use super::render::Origin;
+use crate::config::StreamConfig;
 use crate::engine::LiveStream;
 use crate::engine::consumers::StreamConsumers;
+use myelin_store::Seq;
 use myelin_store::consumer::{AckPolicy, Rules};
-use myelin_store::{Filter, ReadError, Reader, Seq, Wait};
 use myelin_wire::header;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 
 /// What their names in that log begin with. No consumer's name can have a blank.
-const PREFIX: &str = "source of: ";
+pub(super) const PREFIX: &str = "source of: ";
 
-const RULES: Rules = Rules { acks: AckPolicy::None, max_deliver: None };
+pub(super) const RULES: Rules = Rules { acks: AckPolicy::None, max_deliver: None };
+
+/// The header that says it.
+pub(super) const SOURCE: &[u8] = b"Nats-Stream-Source";
 
 /// Whether a name in the log of consumers is that of a position.
 pub(in crate::engine) fn is_position(name: &str) -> bool {
     name.starts_with(PREFIX)
+}
+
+/// The log that positions are kept in.
+pub(super) trait Ledger {
+    /// Keeps something under a name; `None`: no longer.
+    fn note(&self, name: &str, blob: Option<&[u8]>);
+    /// The positions, by what follows the prefix of their names.
+    fn kept(&self) -> Vec<(String, Position)>;
+}
+
+impl Ledger for StreamConsumers {
+    fn note(&self, name: &str, blob: Option<&[u8]>) {
+        self.note_position(name, RULES, blob);
+    }
+
+    fn kept(&self) -> Vec<(String, Position)> {
+        self.positions(PREFIX, read)
+    }
 }
 
 /// How far a source is.
@@ -35,13 +61,40 @@ pub(super) struct Position {
     pub(super) identity: String,
     /// The stream's own last sequence then.
     pub(super) local: Seq,
+    /// `seq` and `local` as they were before, oldest first: more than a loss of power can take of the stream.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) before: Vec<(Seq, Seq)>,
+}
+
+impl Position {
+    /// The position when the stream ended at `last`; `None`: it says nothing of that.
+    fn at(mut self, last: Seq) -> Option<Self> {
+        while self.local > last {
+            (self.seq, self.local) = self.before.pop()?;
+        }
+        Some(self)
+    }
+}
+
+/// What messages that were read when the stream was opened say of its sources, by the source: the last of each counts.
+#[derive(Default)]
+pub(in crate::engine) struct Witnessed(BTreeMap<String, Position>);
+
+impl Witnessed {
+    /// A message was read.
+    pub(in crate::engine) fn see(&mut self, local: Seq, headers: &[u8]) {
+        let Some(origin) = header::get(headers, SOURCE).and_then(Origin::read) else { return };
+        let identity = origin.identity.to_owned();
+        let position = Position { seq: origin.seq, identity, local, before: Vec::new() };
+        self.0.insert(origin.index(), position);
+    }
 }
 
 /// See the head of this file.
 #[derive(Clone)]
 pub(super) struct Positions {
     consumers: Arc<StreamConsumers>,
-    /// What [`forget_beyond`] has answered last.
+    /// What [`settle`] has answered last.
     looked_through: Arc<AtomicU64>,
 }
 
@@ -52,95 +105,102 @@ impl Positions {
 
     /// Notes how far a source is. An error is the disk's: the next one that is written writes this one, too.
     pub(super) fn write(&self, index: &str, position: &Position) {
-        let Ok(blob) = serde_json::to_vec(position) else { return };
-        self.consumers.note_position(&name(index), RULES, Some(&blob));
+        write(&*self.consumers, index, position);
     }
 
     /// Forgets a source.
     pub(super) fn remove(&self, index: &str) {
-        self.consumers.note_position(&name(index), RULES, None);
+        remove(&*self.consumers, index);
     }
 
-    /// How far a source is, by what was written and by what the stream has. Reads the stream; only for threads that may wait.
-    ///
-    /// # Errors
-    /// The stream cannot be read.
-    pub(super) fn read(&self, index: &str, reader: &Reader) -> Result<Position, ReadError> {
-        let known = all(&self.consumers);
-        let written = known.into_iter().find(|(name, _)| name == index).map(|(_, position)| position);
-        // Not as far as others have come meanwhile: what this one had stored last may be before that.
-        let from = if written.is_some() { self.looked_through.load(Acquire) + 1 } else { 0 };
-        let found = find(index, reader, from)?;
-        let is_newer = |found: &Position| written.as_ref().is_none_or(|written| found.local > written.local);
-        Ok(found.filter(is_newer).or(written).unwrap_or_default())
+    /// What was written about sources, and up to where in the stream that is all there is to know of them.
+    pub(super) fn written(&self) -> (BTreeMap<String, Position>, Seq) {
+        // Not as far as others have come meanwhile: what one had stored last may be before that.
+        (self.consumers.kept().into_iter().collect(), self.looked_through.load(Acquire))
     }
 }
 
-/// Forgets positions that are newer than a stream that was opened and ends at `last`: after a loss of power, or a failure, it
-/// may have lost what they tell of. Answers how far the others have looked. Before anything is added to the stream.
-pub(super) fn forget_beyond(consumers: &StreamConsumers, last: Seq) -> Seq {
-    let known = all(consumers);
-    let (lost, looked_through) = sift(&known, last);
-    lost.into_iter().for_each(|index| consumers.note_position(&name(index), RULES, None));
+/// Brings the positions of a stream that was opened and ends at `last` into line with it. Answers how far they tell of the
+/// stream: what is behind may say more. Before anything is added to the stream.
+pub(super) fn settle(ledger: &impl Ledger, config: &StreamConfig, last: Seq, witnessed: Witnessed) -> Seq {
+    let wanted: Vec<String> = config.sources.iter().map(super::render::index_name).collect();
+    let mut looked_through = 0;
+    let mut known = BTreeMap::new();
+    for (index, written) in ledger.kept() {
+        // A source that was taken away may be here still, after a loss of power.
+        let believed = written.clone().at(last).filter(|_| wanted.contains(&index));
+        match believed {
+            Some(position) => {
+                looked_through = looked_through.max(position.local);
+                if position != written {
+                    write(ledger, &index, &position);
+                }
+                known.insert(index, position);
+            }
+            None => remove(ledger, &index),
+        }
+    }
+    for (index, position) in witnessed.0 {
+        let is_newer = known.get(&index).is_none_or(|known| position.local > known.local);
+        if is_newer && position.local <= last && wanted.contains(&index) {
+            write(ledger, &index, &position);
+        }
+    }
     looked_through
 }
 
-/// The sources whose positions are beyond `last`, and the furthest of the others.
-fn sift(known: &[(String, Position)], last: Seq) -> (Vec<&str>, Seq) {
-    let (mut lost, mut looked_through) = (Vec::new(), 0);
-    for (index, position) in known {
-        if position.local > last {
-            lost.push(index.as_str());
-        } else {
-            looked_through = position.local.max(looked_through);
-        }
-    }
-    (lost, looked_through)
+pub(super) fn write(ledger: &impl Ledger, index: &str, position: &Position) {
+    let Ok(blob) = serde_json::to_vec(position) else { return };
+    ledger.note(&name(index), Some(&blob));
 }
 
-fn all(consumers: &StreamConsumers) -> Vec<(String, Position)> {
-    consumers.positions(PREFIX, |blob| serde_json::from_slice(blob).ok())
+fn remove(ledger: &impl Ledger, index: &str) {
+    ledger.note(&name(index), None);
+}
+
+/// What a blob says.
+pub(super) fn read(blob: &[u8]) -> Option<Position> {
+    serde_json::from_slice(blob).ok()
 }
 
 fn name(index: &str) -> String {
     format!("{PREFIX}{index}")
 }
 
-/// The position that the last message of a source says, of those from `from` on.
-fn find(index: &str, reader: &Reader, from: Seq) -> Result<Option<Position>, ReadError> {
-    let mut found = None;
-    let mut cursor = reader.cursor(Filter::All, from);
-    loop {
-        let at = cursor.position();
-        match cursor.next(Wait::Allowed) {
-            Ok(Some(message)) => {
-                if let Some(value) = header::get(message.headers, b"Nats-Stream-Source")
-                    && let Some((source, seq, identity)) = read_source(value)
-                    && source == index
-                {
-                    found = Some(Position { seq, identity, local: message.seq });
-                }
-            }
-            Ok(None) | Err(ReadError::Unreleased) => return Ok(found),
-            Err(ReadError::WouldWait | ReadError::More) => {}
-            Err(error @ ReadError::Io(_)) => return Err(error),
-            // A message that is damaged says nothing.
-            Err(ReadError::Damaged(_)) => cursor.skip(at.max(cursor.position())),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn position(seq: Seq, local: Seq, before: &[(Seq, Seq)]) -> Position {
+        Position { seq, identity: "i".into(), local, before: before.to_vec() }
+    }
+
     #[test]
-    fn a_position_beyond_the_end_of_the_stream_is_forgotten() {
-        let at = |index: &str, local| (index.to_owned(), Position { local, ..Position::default() });
-        let known = [at("A > >", 90), at("B > >", 91), at("C > >", 7)];
-        assert_eq!(sift(&known, 90), (vec!["B > >"], 90));
-        assert_eq!(sift(&known, 91), (vec![], 91));
-        assert_eq!(sift(&known, 0), (vec!["A > >", "B > >", "C > >"], 0));
-        assert_eq!(sift(&[], 5), (vec![], 0));
+    fn a_position_beyond_the_end_of_the_stream_gives_way_to_one_before() {
+        let written = position(30, 90, &[(10, 50), (20, 70)]);
+        assert_eq!(written.clone().at(90), Some(written.clone()));
+        assert_eq!(written.clone().at(89), Some(position(20, 70, &[(10, 50)])));
+        assert_eq!(written.clone().at(69), Some(position(10, 50, &[])));
+        assert_eq!(written.at(49), None);
+    }
+
+    #[test]
+    fn a_position_of_before_there_were_others_is_read() {
+        let old = r#"{"seq":5,"identity":"i","local":7}"#;
+        assert_eq!(serde_json::from_str::<Position>(old).unwrap(), position(5, 7, &[]));
+        assert_eq!(serde_json::to_string(&position(5, 7, &[])).unwrap(), old);
+    }
+
+    #[test]
+    fn of_each_source_the_last_message_counts() {
+        let mut witnessed = Witnessed::default();
+        let headers = |value: &str| format!("NATS/1.0\r\nNats-Stream-Source: {value}\r\n\r\n");
+        witnessed.see(3, headers("A 7 > > a.1 ident").as_bytes());
+        witnessed.see(4, headers("B 1 b.* > b.1 ident").as_bytes());
+        witnessed.see(5, headers("A 8 > > a.1 other").as_bytes());
+        witnessed.see(6, b"");
+        let a = Position { seq: 8, identity: "other".into(), local: 5, before: vec![] };
+        assert_eq!(witnessed.0.get("A > >"), Some(&a));
+        assert_eq!(witnessed.0.get("B b.* >").map(|position| position.local), Some(4));
     }
 }

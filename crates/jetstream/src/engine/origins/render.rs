@@ -126,15 +126,38 @@ fn write_source(index: &[Box<str>; 3], (seq, subject, identity): (Seq, &[u8], &s
     out.extend_from_slice(b"\r\n\r\n");
 }
 
-/// What such a header says: the name of the source, the sequence there, and the identity of the origin.
-///
-/// Compat: without the fourth token it says nothing that could be used.
-pub(super) fn read_source(value: &[u8]) -> Option<(String, Seq, String)> {
-    let text = std::str::from_utf8(value).ok()?;
-    let tokens: Vec<&str> = text.split(' ').collect();
-    let [stream, seq, filter, mapping, rest @ ..] = tokens.as_slice() else { return None };
-    let identity = rest.get(1).map_or(String::new(), |identity| (*identity).to_owned());
-    Some((format!("{stream} {filter} {mapping}"), seq.parse().ok()?, identity))
+/// What such a header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin<'a> {
+    /// The three tokens of the name by which positions are kept.
+    name: [&'a str; 3],
+    /// The sequence there.
+    pub(super) seq: Seq,
+    /// What tells the origin from another stream of its name.
+    pub(super) identity: &'a str,
+}
+
+impl<'a> Origin<'a> {
+    /// Compat: without the fourth token it says nothing that could be used.
+    pub(super) fn read(value: &'a [u8]) -> Option<Self> {
+        let text = std::str::from_utf8(value).ok()?;
+        let mut tokens = text.split(' ');
+        let mut token = || tokens.next();
+        let (stream, seq, filter, mapping) = (token()?, token()?, token()?, token()?);
+        let _subject = token();
+        let identity = token().unwrap_or_default();
+        Some(Self { name: [stream, filter, mapping], seq: seq.parse().ok()?, identity })
+    }
+
+    /// The name by which its position is kept.
+    pub(super) fn index(&self) -> String {
+        self.name.join(" ")
+    }
+
+    /// Whether that is `index`.
+    pub(super) fn is_of(&self, index: &str) -> bool {
+        index.split(' ').eq(self.name)
+    }
 }
 
 #[cfg(test)]
@@ -162,8 +185,10 @@ mod tests {
         let expected = "NATS/1.0\r\nA: 1\r\nNats-Stream-Source: O 7 o.* > o.a ident123\r\n\r\n";
         assert_eq!(String::from_utf8_lossy(headers), expected);
         let value = "O 7 o.* > o.a ident123";
-        assert_eq!(read_source(value.as_bytes()), Some((index_name(&source), 7, "ident123".into())));
-        assert_eq!(read_source(b"O 7 >"), None);
+        let origin = Origin::read(value.as_bytes()).unwrap();
+        assert_eq!((origin.index(), origin.seq, origin.identity), (index_name(&source), 7, "ident123"));
+        assert!(origin.is_of(&index_name(&source)) && !origin.is_of("O > >"));
+        assert_eq!(Origin::read(b"O 7 >"), None);
     }
 
     #[test]

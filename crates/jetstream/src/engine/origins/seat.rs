@@ -8,13 +8,17 @@ use super::render::Rendering;
 use crate::engine::LiveStream;
 use myelin_broker::{Letter, Parcel};
 use myelin_stdx::rng::Rng;
-use myelin_store::{Cursor, Filter, ReadError, Seq, Ticket, Timestamp, Wait};
+use myelin_store::{Cursor, Filter, LogEnd, ReadError, Seq, Stream, Ticket, Timestamp, Wait};
 use std::collections::VecDeque;
 use std::sync::Weak;
 
 /// A run ends at so many bytes or messages: others have their turn then.
 const RUN_BYTES: usize = 128 * 1024;
 const RUN_MESSAGES: usize = 1024;
+/// Whoever waits keeps memory for a run of so many bytes: many may wait.
+pub(super) const SPARE_BYTES: usize = 16 * 1024;
+/// Positions that are kept behind the last one. More there are only where syncs take long: then not each is.
+const PAST: usize = 12;
 
 /// See the head of this file.
 pub(super) struct Seat {
@@ -23,13 +27,19 @@ pub(super) struct Seat {
     pub(super) link: Option<Link>,
     /// How far a source is; `None`: not known yet.
     pub(super) position: Option<Position>,
+    /// The ones before: sequence there and here, and where the log ended. `None`: that much survives anything.
+    pub(super) past: VecDeque<(Seq, Seq, Option<LogEnd>)>,
     pub(super) rendering: Rendering,
     /// The run, with sequence and time of each message as the origin has them.
     pub(super) parcel: Parcel,
     pub(super) stamps: Vec<(Seq, Timestamp)>,
+    /// The bytes of the largest run that they have had.
+    pub(super) largest: usize,
     /// Messages that the origin may lose when this stream has released them.
     pub(super) unsettled: VecDeque<(Ticket, Vec<Seq>)>,
     pub(super) rng: Rng,
+    /// How often the next message was refused. It is tried alone then.
+    pub(super) refusals: u32,
 }
 
 /// A way to the origin.
@@ -58,15 +68,56 @@ pub(super) enum End {
 }
 
 impl Seat {
+    /// What was found out of the stream's files, which are all synced when they are opened.
+    pub(super) fn enter(&mut self, position: Position) {
+        self.past.clear();
+        self.past.push_back((position.seq, position.local, None));
+        self.position = Some(Position { before: Vec::new(), ..position });
+    }
+
+    /// The source is at `seq` of its origin, and `store` ends behind that. Answers what is to be written down.
+    pub(super) fn come_to(&mut self, seq: Seq, store: &Stream) -> &Position {
+        let Self { position, past, .. } = self;
+        let is_safe = |end: &Option<LogEnd>| end.is_none_or(|end| store.is_synced(end));
+        // One that is safe is as far back as anybody can be thrown.
+        while past.get(1).is_some_and(|(_, _, end)| is_safe(end)) {
+            past.pop_front();
+        }
+        if past.len() > PAST {
+            past.remove(1);
+        }
+        let local = store.state().totals.last_seq;
+        let position = position.get_or_insert_default();
+        position.before.clear();
+        position.before.extend(past.iter().map(|(seq, local, _)| (*seq, *local)));
+        (position.seq, position.local) = (seq, local);
+        past.push_back((seq, local, Some(store.end())));
+        position
+    }
+
+    /// There is nothing to be read now, and the last run was a small one.
+    pub(super) fn rest(&mut self) {
+        if self.largest > SPARE_BYTES {
+            (self.parcel, self.stamps, self.largest) = (Parcel::default(), Vec::new(), 0);
+        }
+    }
+
     /// Reads a run. An empty one: nothing is there, or not at hand.
     pub(super) fn read(&mut self) -> End {
-        let Self { link, rendering, parcel, stamps, rng, .. } = self;
+        let end = self.fill();
+        self.largest = self.largest.max(self.parcel.bytes());
+        end
+    }
+
+    fn fill(&mut self) -> End {
+        let Self { link, rendering, parcel, stamps, rng, refusals, .. } = self;
         parcel.clear();
         stamps.clear();
         let Some(Link { cursor, identity, .. }) = link else { return End::All };
         let random = &mut || rng.next_u64() as u32;
+        let most = if *refusals > 0 { 1 } else { RUN_MESSAGES };
         let mut damaged = 0;
-        while parcel.bytes() < RUN_BYTES && stamps.len() + damaged < RUN_MESSAGES {
+        while parcel.bytes() < RUN_BYTES && stamps.len() + damaged < most {
             let at = cursor.position();
             match cursor.next(Wait::Forbidden) {
                 Ok(Some(message)) => {

@@ -90,6 +90,18 @@ fn what_an_origin_has_admitted_is_not_judged_again() {
 }
 
 #[test]
+fn one_that_never_ends_outlives_the_limit_of_age() {
+    let second = 1_000_000_000;
+    let config = StreamConfig { sources: vec![Default::default()], max_age: second, ..config() };
+    let mut bench = Bench::new(config);
+    let messages: [(&[&str], &str); 3] = [(&["Nats-TTL: never"], "x"), (&["Nats-TTL: 5m"], "y"), (&[], "z")];
+    assert_eq!(source(&mut bench, &messages), Copied { done: 3, refused: None });
+    bench.now += 3 * second;
+    bench.core.due(bench.now, &mut bench.effects);
+    assert_eq!(rows(&bench).into_iter().map(|row| row.3).collect::<Vec<_>>(), [b"x"]);
+}
+
+#[test]
 fn an_id_counts_once_from_wherever_it_comes() {
     let mut bench = Bench::new(config());
     bench.publish("a", &["Nats-Msg-Id: 1"], "");

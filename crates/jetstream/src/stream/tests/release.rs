@@ -136,7 +136,7 @@ fn a_fast_batch_does_not_outlive_what_it_stored() {
     let said = bench.said();
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].starts_with(r#"_I.u.1.ok.2.1.$FI {"error":{"code":503,"err_code":10077,"#), "{said:?}");
-    bench.core.reopen(&store, NOW).expect("the disk works again");
+    bench.core.reopen(&store, NOW, &mut |_, _| {}).expect("the disk works again");
     let unknown = super::error(400, 10208, "batch publish ID unknown");
     for reply in ["_I.u.1.ok.2.4.$FI", "_I.u.1.ok.3.2.$FI"] {
         assert_eq!(bench.parcel(&[letter("f", reply)]), [format!("{reply} {unknown}")]);
@@ -150,7 +150,7 @@ fn a_stream_that_is_opened_anew_leaves_everything_behind() {
     bench.core.leftovers.push_back(Purge::default());
     bench.core.run.push(0, Draft::default(), Verdict::Store);
     fail_a_round(&store, &disk);
-    bench.core.reopen(&store, NOW).expect("the disk works again");
+    bench.core.reopen(&store, NOW, &mut |_, _| {}).expect("the disk works again");
     assert!(bench.core.leftovers.is_empty() && bench.core.run.is_empty());
     bench.core.due(NOW, &mut bench.effects);
     let said = bench.said();
@@ -172,7 +172,7 @@ fn a_panic_fails_the_stream_and_who_waits_is_told() {
     assert_eq!(bench.core.known_ids().count, 0);
     let said = bench.said();
     assert!(said.len() == 1 && said[0].starts_with("r ") && said[0].contains("10077"), "{said:?}");
-    bench.core.reopen(&store, NOW).expect("the disk works");
+    bench.core.reopen(&store, NOW, &mut |_, _| {}).expect("the disk works");
     bench.core.due(NOW, &mut bench.effects);
     assert!(bench.effects.failed.is_none());
 }

@@ -124,7 +124,7 @@ fn a_stream_that_is_opened_anew_finds_what_was_settled() {
     bench.core.store().give_up("for a test");
     bench.acknowledge(&consumers, &[1, 4]);
     assert!(bench.effects.failed.is_some());
-    bench.core.reopen(&store, bench.now).unwrap();
+    bench.core.reopen(&store, bench.now, &mut |_, _| {}).unwrap();
     assert_eq!(bench.stored(), [1, 2, 3, 4]);
     pass(&mut bench, 0);
     assert_eq!(bench.stored(), [2, 3]);

@@ -6,6 +6,7 @@
 mod backup;
 mod batches;
 mod consumers;
+mod copies;
 mod disk;
 mod flood;
 mod hostile;

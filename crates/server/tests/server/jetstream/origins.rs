@@ -55,9 +55,13 @@ fn torment(lines: &str, rounds: usize) {
     let mut asker = Asker::connect(&server);
     asker.create("A", &json!({}));
     asker.create("B", &json!({}));
-    asker.create("W", &json!({ "retention": "workqueue" }));
+    for (name, retention) in [("W", "workqueue"), ("Q", "workqueue"), ("I", "interest"), ("J", "interest")] {
+        asker.create(name, &json!({ "retention": retention }));
+    }
     asker.create("MA", &json!({ "subjects": [], "mirror": { "name": "A" } }));
-    let all = json!([{ "name": "A" }, { "name": "B", "filter_subject": "B.x.*" }, { "name": "W" }]);
+    asker.create("MQ", &json!({ "subjects": [], "mirror": { "name": "Q" } }));
+    asker.create("MJ", &json!({ "subjects": [], "mirror": { "name": "J" } }));
+    let all = json!([{ "name": "A" }, { "name": "B", "filter_subject": "B.x.*" }, { "name": "W" }, { "name": "I" }]);
     asker.create("S", &json!({ "subjects": [], "sources": all }));
     // Of most that was copied nothing is left here that says so.
     let both = json!([{ "name": "A" }, { "name": "B" }]);
@@ -74,7 +78,7 @@ fn torment(lines: &str, rounds: usize) {
     );
     for round in 0..rounds {
         for at in 0..PER_ROUND {
-            for name in ["A", "B", "W"] {
+            for name in ["A", "B", "W", "Q", "I", "J"] {
                 let subject = format!("{name}.x.{}", at % 7);
                 let body = format!("{name} {round} {at}");
                 asker.raw.send_bytes(&publish(&subject, "nobody", "", body.as_bytes()));
@@ -87,7 +91,9 @@ fn torment(lines: &str, rounds: usize) {
         asker = Asker::connect(&server);
     }
     settle(&mut asker, "MA", |asker| last_of(asker, &["A"]));
-    settle(&mut asker, "S", |asker| last_of(asker, &["A", "B", "W"]));
+    settle(&mut asker, "MQ", |asker| last_of(asker, &["Q"]));
+    settle(&mut asker, "MJ", |asker| last_of(asker, &["J"]));
+    settle(&mut asker, "S", |asker| last_of(asker, &["A", "B", "W", "I"]));
     let (a, b) = (asker.read_all("A"), asker.read_all("B"));
     assert_eq!(contents(&asker.read_all("MA")), contents(&a));
     let copied = asker.read_all("S");
@@ -97,21 +103,29 @@ fn torment(lines: &str, rounds: usize) {
     };
     assert_eq!(of("A"), a.iter().map(|m| m.payload.as_slice()).collect::<Vec<_>>());
     assert_eq!(of("B"), b.iter().map(|m| m.payload.as_slice()).collect::<Vec<_>>());
-    let queued = of("W");
-    let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();
-    queued.iter().for_each(|payload| *counts.entry(payload).or_default() += 1);
-    assert!(counts.values().all(|count| *count == 1), "a message of the work queue came twice");
-    assert_eq!(queued.len() as u64, asker.number("W", "last_seq"), "one of the work queue is missing");
-    eventually("the work queue is empty", || asker.number("W", "messages") == 0);
-    let total = (a.len() + b.len()) as u64;
-    if !lines.is_empty() {
-        // What waits for its sync is lost with the process, and a position may be newer: docs/mirrors-and-sources.md.
-        return;
+    for name in ["W", "I"] {
+        are_all_there_once(&mut asker, name, &of(name));
     }
+    for (mirror, name) in [("MQ", "Q"), ("MJ", "J")] {
+        let mirrored = asker.read_all(mirror);
+        let payloads: Vec<&[u8]> = mirrored.iter().map(|m| m.payload.as_slice()).collect();
+        are_all_there_once(&mut asker, name, &payloads);
+        assert_eq!(mirrored.last().map(|m| m.seq), Some(asker.number(name, "last_seq")), "{mirror}");
+    }
+    let total = (a.len() + b.len()) as u64;
     for few in ["FEW", "ONE"] {
         settle(&mut asker, few, |asker| last_of(asker, &["A", "B"]));
         assert_eq!(asker.number(few, "last_seq"), total, "{few}");
     }
+}
+
+/// What was copied of a stream that keeps nothing any more.
+fn are_all_there_once(asker: &mut Asker, origin: &str, payloads: &[&[u8]]) {
+    let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();
+    payloads.iter().for_each(|payload| *counts.entry(payload).or_default() += 1);
+    assert!(counts.values().all(|count| *count == 1), "a message of {origin} came twice");
+    assert_eq!(payloads.len() as u64, asker.number(origin, "last_seq"), "one of {origin} is missing");
+    eventually(&format!("{origin} is empty"), || asker.number(origin, "messages") == 0);
 }
 
 #[test]
