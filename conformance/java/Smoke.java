@@ -246,8 +246,13 @@ public final class Smoke {
     }
 
     static Connection connect(Server server, Ear ear, Setting setting) throws Exception {
+        return connectTo(ear, builder -> setting.on(builder.server(server.url())));
+    }
+
+    /** A client of the server that the setting names. */
+    static Connection connectTo(Ear ear, Setting setting) throws Exception {
         // The client sits this time out whenever a connection breaks while it is being made.
-        Options.Builder builder = Options.builder().server(server.url()).connectionTimeout(Duration.ofSeconds(1))
+        Options.Builder builder = Options.builder().connectionTimeout(Duration.ofSeconds(1))
                 .errorListener(ear).connectionListener(ear).reconnectWait(Duration.ofMillis(50))
                 .maxReconnects(-1);
         return Nats.connect(setting.on(builder).build());
