@@ -50,11 +50,13 @@ pub(crate) async fn handshake(
     // Boxed: it is most of the task, and those who have not come so far should not pay for it.
     Box::pin(async move {
         let mut connection = converse(stream, &ends, &terms, &places, (&first, budget)).await?;
-        if let Some(revocation) = &terms.revocation
-            && let Err(error) = revocation.verify(connection.peer_certificates().unwrap_or_default()).await
-        {
-            refuse(stream, connection);
-            return Err(error);
+        if let Some(revocation) = &terms.revocation {
+            // Boxed once more: few come so far.
+            let shown = connection.peer_certificates().unwrap_or_default();
+            if let Err(error) = Box::pin(revocation.verify(shown)).await {
+                refuse(stream, connection);
+                return Err(error);
+            }
         }
         send(stream, &ends, &mut connection).await?;
         Ok(connection)
