@@ -17,16 +17,15 @@ import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 
-/** Cases over TLS and WebSocket. It owns the certificates, which `openssl` makes anew for each run, in a folder of theirs. */
+/** Cases over TLS and WebSocket. The certificates are those of `lab.sh`, in the folder that the property `lab` names. */
 final class SecurityScenes {
-    private static final Path LAB = makeLab();
+    private static final Path LAB = Path.of(System.getProperty("lab"));
     private static final char[] PASSWORD = "secret".toCharArray();
 
     private static final String FILES = "cert_file: \"" + LAB + "/server.pem\", key_file: \"" + LAB + "/server.key\", ";
@@ -107,52 +106,6 @@ final class SecurityScenes {
     }
 
     // What clients have
-
-    private static Path makeLab() {
-        try {
-            Path lab = Files.createTempDirectory("conformance-lab");
-            run(lab, """
-                    authority() {
-                      openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=$1" \\
-                        -keyout $1.key -out $1.pem
-                    }
-                    sign() {
-                      openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$1" -keyout $1.key -out $1.csr
-                      printf 'subjectAltName=%s\\n' "$3" >ext
-                      openssl x509 -req -in $1.csr -CA $2.pem -CAkey $2.key -set_serial 0x$(openssl rand -hex 8) -days 2 \\
-                        -extfile ext -out $1.pem
-                      openssl pkcs12 -export -in $1.pem -inkey $1.key -out $1.p12 -passout pass:secret
-                    }
-                    authority ca; authority ca2
-                    sign server ca DNS:localhost,IP:127.0.0.1; sign other ca DNS:other
-                    sign server2 ca2 DNS:localhost,IP:127.0.0.1
-                    sign app ca email:app@example.com; sign stranger ca2 email:app@example.com; sign second ca email:b@example.com
-                    for n in app second; do
-                      openssl x509 -in $n.pem -noout -pubkey | openssl pkey -pubin -outform DER | openssl dgst -sha256 -r |
-                        cut -d ' ' -f 1 >$n.pin
-                    done
-                    """);
-            return lab;
-        } catch (Exception problem) {
-            throw new IllegalStateException(problem);
-        }
-    }
-
-    private static void run(Path folder, String script) throws Exception {
-        Process shell = new ProcessBuilder("sh", "-ec", script).directory(folder.toFile())
-                .redirectErrorStream(true).start();
-        String said = new String(shell.getInputStream().readAllBytes());
-        Smoke.check(shell.waitFor() == 0, said);
-    }
-
-    /** Removes the certificates. */
-    static void clean() throws IOException {
-        try (var files = Files.walk(LAB)) {
-            for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
-                Files.delete(file);
-            }
-        }
-    }
 
     private static String pin(String name) {
         try {
