@@ -191,9 +191,9 @@ async fn websocket_blocks() {
     let users = "authorization {\n  users [\n    {user: foo password: foopwd}\n    {user: bar password: barpwd, \
                  allowed_connection_types: [\"WEBSOCKET\"]}\n    {user: both password: p, \
                  allowed_connection_types: [\"STANDARD\", \"WEBSOCKET\"]}\n  ]\n}\n";
+    // `jwt_cookie` wants an operator, whom its page names elsewhere.
     let all = "    same_origin: true\n    allowed_origins [\n        \"http://www.example.com\"\n        \
-               \"https://www.other-example.com\"\n    ]\n    compression: true\n    handshake_timeout: \"2s\"\n    \
-               jwt_cookie: \"my_jwt_cookie_name\"\n";
+               \"https://www.other-example.com\"\n    ]\n    compression: true\n    handshake_timeout: \"2s\"\n";
     let own = "    authorization {\n        username: \"my_user_name\"\n        password: \"my_password\"\n        \
                timeout: 2.0\n    }\n";
     let token = "    authorization {\n        token: \"my_token\"\n    }\n";
