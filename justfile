@@ -50,6 +50,7 @@ conformance SERVER="target/release/myelin-server" SUITE="":
     bash conformance/go.sh {{SERVER}}
     bash conformance/js.sh {{SERVER}}
     bash conformance/java.sh {{SERVER}}
+    bash conformance/websocket.sh {{SERVER}}
     [ -z "{{SUITE}}" ] || bash conformance/rust.sh {{SERVER}} {{SUITE}}
 
 fmt:

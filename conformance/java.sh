@@ -11,4 +11,5 @@ trap 'rm -rf "$work"' EXIT
 
 (cd "$work" && mvn -q -B -Dstyle.color=never dependency:copy -Dartifact=io.nats:jnats:2.26.2 -DoutputDirectory="$work" >&2)
 javac -nowarn -XDsuppressNotes -cp "$work/jnats-2.26.2.jar" -d "$work" "$here"/java/*.java
-java -cp "$work/jnats-2.26.2.jar:$work" Smoke "$server"
+"$here/lab.sh" "$work/lab"
+java -Dlab="$work/lab" -cp "$work/jnats-2.26.2.jar:$work" Smoke "$server"

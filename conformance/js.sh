@@ -12,4 +12,5 @@ trap 'rm -rf "$work"' EXIT
 cp "$here"/js/*.mjs "$here"/js/package*.json "$work"
 cd "$work"
 npm ci --silent --no-audit --no-fund
-node smoke.mjs "$server"
+"$here/lab.sh" "$work/lab"
+node smoke.mjs "$server" "$work/lab"

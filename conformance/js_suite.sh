@@ -1,14 +1,14 @@
 #!/bin/sh
 # The JavaScript client's own tests (streams, consumers, key-value, objects, services) against a server:
 #
-#   conformance/js_suite.sh SERVER_BINARY SUITE STD [PACKAGE …]
+#   conformance/js_suite.sh SERVER_BINARY SUITE STD [PACKAGE[=FILE,…] …]
 #
 # SUITE is a checkout of github.com/nats-io/nats.js (3a7b736b is known to work), STD one of github.com/denoland/std. The
 # tests run on Deno, which comes from npm; what they import from JSR comes from the checkouts and from npm. What fails for
 # what Myelin does not offer yet is in js_out_of_scope.txt: only other failures count.
 set -eu
 
-usage="usage: js_suite.sh SERVER_BINARY SUITE STD [PACKAGE …]"
+usage="usage: js_suite.sh SERVER_BINARY SUITE STD [PACKAGE[=FILE,…] …]"
 here=$(cd "$(dirname "$0")" && pwd)
 server=$(readlink -f "${1:?$usage}")
 suite=$(readlink -f "${2:?$usage}")
@@ -44,14 +44,18 @@ alone() {
 }
 
 status=0
-for package in "$@"; do
+for what in "$@"; do
+    package=${what%%=*}
+    tests=$package/tests
+    # Only some files of it.
+    [ "$what" = "$package" ] || tests=$(echo "${what#*=}" | tr , '\n' | sed "s|^|$package/tests/|")
     sed "s/PACKAGE/$package/" "$here/js/suite_imports.json" >imports.json
     flags="--no-check --no-lock --no-config --import-map=$work/imports.json"
     # shellcheck disable=SC2086
     "$deno" cache $flags "nats.js/$package"/tests/*_test.ts >cache.txt 2>&1 || { cat cache.txt >&2; exit 1; }
     # shellcheck disable=SC2086
     (cd nats.js && TMPDIR="$work/tmp" alone "$deno" test -A --quiet --cached-only $flags \
-        --preload="./$package/tests/connect.ts" "$package/tests") >"$package.txt" 2>&1 || true
+        --preload="./$package/tests/connect.ts" $tests) >"$package.txt" 2>&1 || true
     sed -n -e 's/^\(.*\) \.\.\. FAILED.*/\1/p' -e 's/^Uncaught error from \(.*\) FAILED$/\1/p' "$package.txt" |
         grep -vxFf "$here/js_out_of_scope.txt" >unexpected.txt || true
     sed 's/^/FAIL /' unexpected.txt

@@ -33,7 +33,9 @@ venv=$target/conformance/python
     nats-py==2.15.0 nkeys==0.2.1 aiohttp==3.14.5 pytest==9.2.0 pytest-asyncio==1.5.0 pytest-timeout==2.4.0
 
 if [ $# -eq 0 ]; then
-    exec "$venv/bin/python" "$here/python_smoke.py" "$work/bin/nats-server"
+    "$here/lab.sh" "$work/lab"
+    "$venv/bin/python" "$here/python_smoke.py" "$work/bin/nats-server" "$work/lab"
+    exit
 fi
 
 # The suites use fixed ports and leave servers behind: where the system allows, they get a loopback network of
@@ -98,7 +100,7 @@ run nats src tests/test_parser.py tests/test_nuid.py tests/test_client.py tests/
 handshake_first
 websocket
 run nats-core src:../nats-server/src tests/test_client.py tests/test_connection.py tests/test_message.py \
-    tests/test_protocol.py tests/test_subscription.py tests/test_examples.py tests/test_tls.py
+    tests/test_protocol.py tests/test_subscription.py tests/test_examples.py tests/test_tls.py tests/test_websocket.py
 run nats-server src tests
 run nats-jetstream src:../nats-core/src:../nats-server/src tests
 run nats-key-value src:../nats-jetstream/src:../nats-core/src:../nats-server/src tests

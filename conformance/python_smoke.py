@@ -1,9 +1,10 @@
 """The official Python client against a server: what an application does, in one small program.
 
-Usage: python_smoke.py PROGRAM
+Usage: python_smoke.py PROGRAM LAB
 
 Starts PROGRAM (a nats-server or a myelin-server) on a free port, drives it with nats-py, prints one line per
-subject and ends with 1 at the first that does not hold. Waits for conditions, never for time.
+subject and ends with 1 at the first that does not hold. LAB is a folder that lab.sh has made. Waits for conditions,
+never for time.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import nats
+import python_tls
 from nats.errors import NoRespondersError
 
 PATIENCE = 20
@@ -203,9 +205,10 @@ async def permissions(server):
 USERS = 'authorization { users: [ { user: a, password: b, permissions: { publish: "out.>", subscribe: "in.>" } } ] }'
 
 
-async def main(program: str) -> None:
+async def main(program: str, lab: str) -> None:
     open_to_all = [publish_and_subscribe, queue_groups, requests, headers, no_responders, drain, reconnect]
-    for config, parts in [("", open_to_all), (USERS, [permissions])]:
+    over_tls = [(config, [part]) for config, part in python_tls.subjects(lab)]
+    for config, parts in [("", open_to_all), (USERS, [permissions]), *over_tls]:
         with Server(program, config) as server:
             for part in parts:
                 await asyncio.wait_for(part(server), 3 * PATIENCE)
@@ -215,6 +218,6 @@ async def main(program: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3:
         raise SystemExit(__doc__)
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], sys.argv[2]))

@@ -29,13 +29,14 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Stream;
 
 /**
  * Drives a server binary with the official Java client and says in how many cases the client met what it expects of a
  * server. It owns the servers that it starts and the list of cases; what it knows comes through the client.
  */
 public final class Smoke {
-    private static final Duration PATIENCE = Duration.ofSeconds(5);
+    static final Duration PATIENCE = Duration.ofSeconds(5);
     private static final String USERS = """
             authorization { users: [
               {user: all, password: a}
@@ -45,13 +46,13 @@ public final class Smoke {
             """;
 
     /** What a case does with its server. */
-    private interface Play {
+    interface Play {
         void on(Server server) throws Exception;
     }
 
-    private record Scene(String name, String config, Play play) {}
+    record Scene(String name, String config, Play play) {}
 
-    private static final List<Scene> SCENES = List.of(
+    private static final List<Scene> SCENES = Stream.concat(SecurityScenes.ALL.stream(), Stream.of(
             new Scene("publish and subscribe", "", Smoke::publishAndSubscribe),
             new Scene("payloads of many sizes", "", Smoke::payloads),
             new Scene("wildcards", "", Smoke::wildcards),
@@ -88,7 +89,7 @@ public final class Smoke {
             streams("work queue", JetStreamScenes::workQueue),
             streams("key-value", JetStreamScenes::keyValue),
             streams("object store", JetStreamScenes::objectStore),
-            streams("services", JetStreamScenes::services));
+            streams("services", JetStreamScenes::services))).toList();
 
     private static Scene streams(String name, JetStreamScenes.Scene scene) {
         return new Scene(name, "", server -> {
@@ -118,21 +119,29 @@ public final class Smoke {
     }
 
     /** A server process on a loopback port that stays its own over restarts. */
-    private static final class Server implements AutoCloseable {
+    static final class Server implements AutoCloseable {
         private final String binary;
-        private final Path room = Files.createTempDirectory("conformance");
-        private final int port = freePort();
+        final Path room = Files.createTempDirectory("conformance");
+        final int port = freePort();
+        /** A port for another listener: WSPORT in a configuration, in which ROOM stands for the server's folder. */
+        final int webSocketPort = freePort();
         private Process child;
+        private int starts;
 
         Server(String binary, String config) throws Exception {
             this.binary = binary;
-            Files.writeString(room.resolve("server.conf"), config);
+            configure(config);
             try {
                 start();
             } catch (Exception problem) {
                 close();
                 throw problem;
             }
+        }
+
+        void configure(String config) throws IOException {
+            String text = config.replace("ROOM", room.toString()).replace("WSPORT", "" + webSocketPort);
+            Files.writeString(room.resolve("server.conf"), text);
         }
 
         private static int freePort() throws IOException {
@@ -149,18 +158,16 @@ public final class Smoke {
             child = new ProcessBuilder(binary, "-a", "127.0.0.1", "-p", "" + port,
                     "-c", room.resolve("server.conf").toString(), "-l", room.resolve("log").toString())
                     .redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
-            long deadline = System.nanoTime() + PATIENCE.toNanos();
-            while (!greets()) {
-                check(System.nanoTime() < deadline, "the server does not greet");
-                Thread.sleep(10);
-            }
+            awaitLog("Server is ready", ++starts);
         }
 
-        private boolean greets() {
-            try (Socket socket = new Socket("127.0.0.1", port)) {
-                return socket.getInputStream().read() == 'I';
-            } catch (IOException absent) {
-                return false;
+        /** Waits until the log has said it so many times. */
+        void awaitLog(String text, int times) throws Exception {
+            long deadline = System.nanoTime() + PATIENCE.toNanos();
+            Path log = room.resolve("log");
+            while (!Files.exists(log) || Files.readString(log).split(text, -1).length <= times) {
+                check(System.nanoTime() < deadline, "no \"" + text + "\" in the log");
+                Thread.sleep(10);
             }
         }
 
@@ -175,7 +182,7 @@ public final class Smoke {
 
         void restartWithJetStream() throws Exception {
             stop();
-            Files.writeString(room.resolve("server.conf"), "jetstream { store_dir: \"" + room.resolve("js") + "\" }");
+            configure("jetstream { store_dir: \"ROOM/js\" }");
             start();
         }
 
@@ -199,7 +206,7 @@ public final class Smoke {
     }
 
     /** Keeps what the client is told, for a case to wait for it. */
-    private static final class Ear implements ErrorListener, ConnectionListener {
+    static final class Ear implements ErrorListener, ConnectionListener {
         final BlockingQueue<String> errors = new LinkedBlockingQueue<>();
         final BlockingQueue<Events> events = new LinkedBlockingQueue<>();
         final CountDownLatch slow = new CountDownLatch(1);
@@ -233,13 +240,18 @@ public final class Smoke {
         }
     }
 
-    private interface Setting {
+    interface Setting {
         Options.Builder on(Options.Builder builder);
     }
 
-    private static Connection connect(Server server, Ear ear, Setting setting) throws Exception {
+    static Connection connect(Server server, Ear ear, Setting setting) throws Exception {
+        return connectTo(ear, builder -> setting.on(builder.server(server.url())));
+    }
+
+    /** A client of the server that the setting names. */
+    static Connection connectTo(Ear ear, Setting setting) throws Exception {
         // The client sits this time out whenever a connection breaks while it is being made.
-        Options.Builder builder = Options.builder().server(server.url()).connectionTimeout(Duration.ofSeconds(1))
+        Options.Builder builder = Options.builder().connectionTimeout(Duration.ofSeconds(1))
                 .errorListener(ear).connectionListener(ear).reconnectWait(Duration.ofMillis(50))
                 .maxReconnects(-1);
         return Nats.connect(setting.on(builder).build());
@@ -249,27 +261,27 @@ public final class Smoke {
         return connect(server, new Ear(), builder -> builder);
     }
 
-    private static void check(boolean holds, String complaint) {
+    static void check(boolean holds, String complaint) {
         if (!holds) {
             throw new AssertionError(complaint);
         }
     }
 
-    private static void same(Object got, Object want) {
+    static void same(Object got, Object want) {
         check(got.equals(want), "got " + got + ", not " + want);
     }
 
-    private static Message next(Subscription sub) throws InterruptedException {
+    static Message next(Subscription sub) throws InterruptedException {
         Message message = sub.nextMessage(PATIENCE);
         check(message != null, "no message on " + sub.getSubject());
         return message;
     }
 
-    private static String text(Message message) {
+    static String text(Message message) {
         return new String(message.getData(), StandardCharsets.UTF_8);
     }
 
-    private static byte[] bytes(String text) {
+    static byte[] bytes(String text) {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 

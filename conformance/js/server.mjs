@@ -1,7 +1,7 @@
 // A server process on a loopback port that stays its own over restarts. It owns the process and
 // its files; it speaks no protocol beyond waiting for the greeting.
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,8 +26,14 @@ export class Server {
     this.port = port;
     this.room = mkdtempSync(join(tmpdir(), "conformance"));
     this.config = join(this.room, "server.conf");
+    this.greets = !config.includes("handshake_first");
     // ROOM in a configuration stands for the folder.
     writeFileSync(this.config, config.replaceAll("ROOM", JSON.stringify(this.room)));
+  }
+
+  // Changes the configuration for the next start.
+  configure(change) {
+    writeFileSync(this.config, change(readFileSync(this.config, "utf8")));
   }
 
   get address() {
@@ -39,10 +45,17 @@ export class Server {
     this.child = spawn(this.binary, flags.map(String), { stdio: "ignore" });
     this.ended = new Promise((resolve) => this.child.once("exit", resolve));
     const deadline = Date.now() + PATIENCE;
-    while (!(await this.greeting()).startsWith("INFO ")) {
+    // Where the handshake comes first, nobody is greeted.
+    while (this.greets ? !(await this.greeting()).startsWith("INFO ") : !this.said("Server is ready")) {
       if (Date.now() > deadline) throw new Error("the server does not greet");
       await sleep(10);
     }
+  }
+
+  // Whether the log has it.
+  said(text) {
+    const log = join(this.room, "log");
+    return existsSync(log) && readFileSync(log, "utf8").includes(text);
   }
 
   // The first bytes that a new connection gets, or "" when there is no server.

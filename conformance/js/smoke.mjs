@@ -1,11 +1,12 @@
 // Drives a server binary with the official JavaScript client and says in how many cases the client
 // met what it expects of a server. It owns the list of cases; what it knows comes through the client.
 //
-//   node smoke.mjs SERVER_BINARY
+//   node smoke.mjs SERVER_BINARY LAB     LAB is a folder that lab.sh has made
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect, createInbox, errors, headers } from "@nats-io/transport-node";
 import { PATIENCE, Server } from "./server.mjs";
+import { security } from "./security.mjs";
 import { streams } from "./streams.mjs";
 
 const USERS = `authorization { users: [
@@ -45,6 +46,7 @@ const scenes = [
   ["payload above the limit", "max_payload: 1024", payloadLimit],
   ["slow subscription", "", slowSubscription],
   ["too many subscriptions", "max_subscriptions: 2", tooManySubscriptions],
+  ...security(process.argv[3]),
   ...streams,
 ];
 
@@ -52,8 +54,8 @@ await main();
 
 async function main() {
   const binary = process.argv[2];
-  if (process.argv.length !== 3) {
-    console.error("usage: node smoke.mjs SERVER_BINARY");
+  if (process.argv.length !== 4) {
+    console.error("usage: node smoke.mjs SERVER_BINARY LAB");
     process.exit(2);
   }
   let failed = 0;

@@ -257,6 +257,9 @@ pub struct WebSocketConfig {
     /// Whether messages may be compressed.
     #[serde(skip_serializing_if = "is_false")]
     pub compression: bool,
+    /// Whether authorities are asked about the certificates of clients.
+    #[serde(skip_serializing_if = "is_false")]
+    pub tls_ocsp_peer_verify: bool,
     /// When its certificate expires; written by the page.
     #[serde(skip)]
     pub tls_cert_not_after: Option<Timestamp>,

@@ -3,7 +3,7 @@
 use crate::http::{self, Scheme};
 use crate::logging::{Clock, Config, Destination, Logger, Losses, Syslog};
 use crate::monitoring::{Addresses, Monitor};
-use crate::ocsp::Ocsp;
+use crate::ocsp::{self, Ocsp};
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
 use crate::shard::{LOOKUPS, Mail, Mailbox, Places, ShardThread};
@@ -157,16 +157,27 @@ impl Server {
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
-        let mut proofs = ocsp.prepare(options, offer.as_mut(), None).map_err(StartError::new)?;
+        let mut security = websocket::Security::of(options).map_err(StartError::new)?;
+        let listeners = [
+            ocsp::Listener::of(options.tls.as_ref(), offer.as_mut().map(|offer| &mut offer.terms), None),
+            ocsp::Listener::of(
+                options.websocket.tls.as_ref(),
+                security.as_mut().map(|(security, _)| &mut security.terms),
+                None,
+            ),
+        ];
+        let mut proofs = ocsp.prepare(options, listeners.into_iter().flatten()).map_err(StartError::new)?;
         proofs.complaint.take().map_or(Ok(()), |complaint| Err(StartError::new(complaint)))?;
+        let monitor_tls = monitor_tls(options, offer.as_ref())?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
         let places = Places::new(process::cores());
         let shards = start_shards(&broker, control.handle(), &client_tls, &places)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
         monitor.set_ocsp(ocsp.cache());
-        let monitor_tls = monitor_tls(options)?;
-        let monitoring = start_monitoring(options, monitor_tls.clone(), &monitor, log)?;
+        let security_of_pages =
+            monitor_tls.clone().map(|terms| http::Security { terms, places: places.clone() });
+        let monitoring = start_monitoring(options, security_of_pages, &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
         heed_accounts(&broker, jetstream.as_ref(), &shards);
@@ -182,8 +193,8 @@ impl Server {
         })
         .map_err(failed("cannot start threads"))?;
         system.iter().for_each(|running| ocsp.tell(running.system()));
-        let websocket =
-            websocket::Listening::start(options, mailboxes.clone(), &places, log).map_err(StartError::new)?;
+        let websocket = websocket::Listening::start(options, security, mailboxes.clone(), &places, log)
+            .map_err(StartError::new)?;
         let websocket_address = websocket.as_ref().map(|listening| listening.address);
         let client = listen(&options.server.host, options.server.port.to_bind(), "client connections", log)?;
         if options.server.proxy_protocol {
@@ -420,23 +431,38 @@ fn start_shards(
 }
 
 /// TLS for monitoring, where it is served over HTTPS.
-fn monitor_tls(options: &Options) -> Result<Option<Arc<tls::Current>>, StartError> {
+fn monitor_tls(
+    options: &Options,
+    clients: Option<&ClientOffer>,
+) -> Result<Option<Arc<tls::Current>>, StartError> {
     let unable = |error| StartError::new(format!("Can't start monitoring: {error}"));
     let Some(https) = options.monitoring.https_port else { return Ok(None) };
     if let Some(http) = options.monitoring.port {
         let (http, https) = (http.to_number(), https.to_number());
         return Err(unable(format!("can't specify both HTTP ({http}) and HTTPs ({https}) ports")));
     }
-    let options =
-        options.tls.as_ref().ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))?;
-    // Its note is that of the clients' offer, which is logged in any case.
-    let offer = tls::offer(options, tls::Peers::Anonymous).map_err(unable)?;
-    Ok(Some(tls::Current::new(offer.config)))
+    let terms = monitor_terms(options, clients).map_err(unable)?;
+    terms
+        .map(|terms| Some(tls::Current::new(terms)))
+        .ok_or_else(|| unable("TLS cert and key required for HTTPS".to_owned()))
+}
+
+/// What monitoring offers where clients are offered this.
+///
+/// # Errors
+/// When files are no good.
+pub(crate) fn monitor_terms(
+    options: &Options,
+    clients: Option<&ClientOffer>,
+) -> Result<Option<tls::Terms>, String> {
+    let (Some(tls), Some(clients)) = (&options.tls, clients) else { return Ok(None) };
+    let asks = [Some(tls), options.websocket.tls.as_ref()].into_iter().flatten().any(tls::asks_about_peers);
+    tls::for_monitoring(tls, &clients.terms, asks).map(Some)
 }
 
 fn start_monitoring(
     options: &Options,
-    security: Option<Arc<tls::Current>>,
+    security: Option<http::Security>,
     monitor: &Arc<Monitor>,
     log: &Arc<Logger>,
 ) -> Result<Option<(Scheme, SocketAddr)>, StartError> {

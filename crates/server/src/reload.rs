@@ -6,20 +6,27 @@
 
 use crate::lifecycle::Server;
 use crate::shard::Mail;
-use crate::tls::{ClientOffer, Peers};
-use crate::websocket::Security;
-use crate::{lifecycle, ocsp, pidfile, ports, setup, tls};
+use crate::tls::{ClientOffer, Terms};
+use crate::websocket::{Listening, Security};
+use crate::{lifecycle, ocsp, pidfile, ports, setup};
 use myelin_broker::{Conn, NextDirectory};
 use myelin_conf::options::{AuthorizationOptions, Options};
 use myelin_conf::{Bound, LoadError, Loaded};
 use myelin_wire::error::CloseReason;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Reads command line and configuration file again.
 pub type ReadAgain<'r> = &'r dyn Fn() -> Result<Loaded, LoadError>;
 
-/// What new clients, and new connections to monitoring, are offered, with the proofs that belong to it.
-type NewTls = (Option<ClientOffer>, Option<rustls::ServerConfig>, ocsp::Next);
+/// What new connections are offered, with the proofs that belong to it.
+struct NewTls {
+    clients: Option<ClientOffer>,
+    /// With what the operator should know.
+    websocket: Option<(Security, Vec<String>)>,
+    monitoring: Option<Terms>,
+    proofs: ocsp::Next,
+}
 
 impl Server {
     /// Takes over the configuration that `read` finds, or logs why it cannot.
@@ -45,7 +52,6 @@ impl Server {
             .map_err(|error| error.to_string())?;
         let directory = self.directory(&loaded.options)?;
         let tls = self.tls(&loaded.options)?;
-        let websocket = Security::of(&loaded.options)?;
         let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
             .map_err(|(value, error)| format!("invalid ClientAdvertise value of {value}, err={error}"))?;
         let log = lifecycle::log_config(&loaded.options);
@@ -54,10 +60,6 @@ impl Server {
         }
         loaded.warnings.iter().for_each(|warning| self.log.warn(warning));
         self.broker.update_info(|info| (info.host, info.port) = advertised);
-        if let (Some(listening), Some((security, notes))) = (&self.websocket, websocket) {
-            notes.iter().for_each(|note| self.log.warn(note));
-            listening.set_security(security);
-        }
         let pins_before = self.pins();
         self.apply(loaded, directory, tls);
         lines.iter().for_each(|line| self.log.info(line));
@@ -92,16 +94,25 @@ impl Server {
         next.map(Some).map_err(|error| error.to_string())
     }
 
-    /// What new connections are offered, if that may have changed: the files may be others although the
-    /// block is the same.
-    fn tls(&self, new: &Options) -> Result<Option<NewTls>, String> {
+    /// What new connections are offered: the files may be others although the blocks are the same.
+    fn tls(&self, new: &Options) -> Result<NewTls, String> {
         let mut clients = ClientOffer::of(new)?;
-        let proofs = self.ocsp.prepare(new, clients.as_mut(), self.client_tls.get().as_deref())?;
-        let monitoring = match (&self.monitor_tls, &new.tls) {
-            (Some(_), Some(options)) => Some(tls::offer(options, Peers::Anonymous)?.config),
-            _ => None,
-        };
-        Ok((clients.is_some() || self.loaded.options.tls.is_some()).then_some((clients, monitoring, proofs)))
+        let mut websocket = Security::of(new)?;
+        let listeners = [
+            ocsp::Listener::of(
+                new.tls.as_ref(),
+                clients.as_mut().map(|offer| &mut offer.terms),
+                self.client_tls.get().map(|offer| Arc::clone(&offer.terms.staple)),
+            ),
+            ocsp::Listener::of(
+                new.websocket.tls.as_ref(),
+                websocket.as_mut().map(|(security, _)| &mut security.terms),
+                self.websocket.as_ref().and_then(Listening::staple),
+            ),
+        ];
+        let proofs = self.ocsp.prepare(new, listeners.into_iter().flatten())?;
+        let monitoring = lifecycle::monitor_terms(new, clients.as_ref())?;
+        Ok(NewTls { clients, websocket, monitoring, proofs })
     }
 
     /// The public keys that clients may have; none for any.
@@ -128,7 +139,7 @@ impl Server {
         }
     }
 
-    fn set_tls(&mut self, (clients, monitoring, proofs): NewTls) {
+    fn set_tls(&mut self, NewTls { clients, websocket, monitoring, proofs }: NewTls) {
         if let Some(complaint) = &proofs.complaint {
             self.log.warn(format_args!("Can't restart OCSP features: {complaint}"));
         }
@@ -136,15 +147,17 @@ impl Server {
         self.broker.update_info(|info| ClientOffer::advertise(clients.as_ref(), info));
         clients.iter().filter_map(|offer| offer.note.as_ref()).for_each(|note| self.log.warn(note));
         self.client_tls.set(clients);
-        if let (Some(current), Some(config)) = (&self.monitor_tls, monitoring) {
-            current.set(config);
+        if let (Some(listening), Some((security, notes))) = (&self.websocket, websocket) {
+            notes.iter().for_each(|note| self.log.warn(note));
+            listening.set_security(security);
+        }
+        if let (Some(current), Some(terms)) = (&self.monitor_tls, monitoring) {
+            current.set(terms);
         }
     }
 
-    fn apply(&mut self, loaded: Loaded, directory: Option<NextDirectory>, tls: Option<NewTls>) {
-        if let Some(tls) = tls {
-            self.set_tls(tls);
-        }
+    fn apply(&mut self, loaded: Loaded, directory: Option<NextDirectory>, tls: NewTls) {
+        self.set_tls(tls);
         let (old, new) = (&self.loaded.options, &loaded.options);
         self.broker.set_settings(setup::settings(new));
         self.broker.set_labels(setup::labels(new));

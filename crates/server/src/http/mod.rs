@@ -13,6 +13,7 @@ mod renderers;
 mod request_line;
 mod requests;
 mod seats;
+mod secure;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -31,19 +32,18 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use myelin_monitor::Answer;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
 
-use crate::tls::Current;
 use body::Body;
 use pace::{Deadlines, Pace, Patient};
 use renderers::Renderers;
 use request_line::Readable;
 pub(crate) use requests::RequestCounts;
 use seats::Seats;
+pub(crate) use secure::Security;
 use target::Target;
 
 /// Connections at once. When one more comes, whoever is idle longest makes room; if nobody is, the newcomer
@@ -103,7 +103,7 @@ pub(crate) struct Site {
     app: Arc<App>,
     complain: Arc<Complain>,
     /// With TLS: what to offer to a new connection.
-    security: Option<Arc<Current>>,
+    security: Option<Security>,
     renderers: Arc<Renderers>,
     deadlines: Deadlines,
     max_connections: usize,
@@ -115,7 +115,7 @@ impl Site {
     pub(crate) fn new(
         app: Arc<App>,
         complain: Arc<Complain>,
-        security: Option<Arc<Current>>,
+        security: Option<Security>,
     ) -> std::io::Result<Self> {
         Ok(Self {
             app,
@@ -155,15 +155,14 @@ impl Site {
     /// peer's business only.
     async fn attend(self, stream: TcpStream, peer: SocketAddr, pace: Arc<Pace>) {
         let Some(security) = &self.security else { return self.converse(stream, pace).await };
-        let config = security.get();
-        match tokio::time::timeout(self.deadlines.head, secure(stream, config)).await {
+        match tokio::time::timeout(self.deadlines.head, security.secure(stream, peer)).await {
             Ok(Ok(stream)) => self.converse(stream, pace).await,
-            Ok(Err(error)) => self.report_handshake(peer, &handshake_words(&error)),
-            Err(_) => self.report_handshake(peer, &"i/o timeout"),
+            Ok(Err(error)) => self.report_handshake(peer, &error),
+            Err(_) => self.report_handshake(peer, "i/o timeout"),
         }
     }
 
-    fn report_handshake(&self, peer: SocketAddr, error: &dyn std::fmt::Display) {
+    fn report_handshake(&self, peer: SocketAddr, error: &str) {
         (self.complain)(format_args!("monitoring: TLS handshake error from {peer}: {error}"));
     }
 
@@ -183,39 +182,6 @@ impl Site {
             .serve_connection(TokioIo::new(stream), service)
             .await;
     }
-}
-
-/// What went wrong with a handshake, in the same words as for clients.
-fn handshake_words(error: &std::io::Error) -> String {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(error) => crate::tls::words(error),
-        None if error.kind() == std::io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
-        None => crate::fault::words(error),
-    }
-}
-
-/// The handshake. Compat: a client that speaks plain HTTP is told so in plain HTTP.
-async fn secure(
-    mut stream: TcpStream,
-    config: Arc<rustls::ServerConfig>,
-) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
-    if is_plain_request(&stream).await? {
-        let answer = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-        stream.write_all(answer.as_bytes()).await?;
-        stream.shutdown().await?;
-        // What is left unread would turn the end of the connection into a reset, and the answer would be lost.
-        let _ = stream.try_read(&mut vec![0; MAX_HEAD]);
-        return Err(std::io::Error::other("client sent an HTTP request to an HTTPS server"));
-    }
-    TlsAcceptor::from(config).accept(stream).await
-}
-
-/// Whether the first bytes are the beginning of a request without TLS; they stay unread.
-async fn is_plain_request(stream: &TcpStream) -> std::io::Result<bool> {
-    const METHODS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
-    let mut first = [0; 5];
-    let count = stream.peek(&mut first).await?;
-    Ok(METHODS.contains(&&first[..count]))
 }
 
 async fn respond(

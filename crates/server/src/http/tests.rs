@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use super::*;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
 /// More than is looked at at once.
@@ -365,14 +365,19 @@ fn a_thousand_silent_connections_do_not_keep_a_scrape_out() {
 
 mod secure {
     use super::*;
+    use crate::shard::Places;
     use crate::tls::lab::Lab;
-    use crate::tls::{Current, Peers, offer};
+    use crate::tls::{Current, Peers, Terms, offer};
     use rustls::pki_types::ServerName;
     use tokio_rustls::TlsConnector;
 
+    fn terms(lab: &Lab) -> Terms {
+        offer(&lab.server(), Peers::Anonymous).unwrap().terms
+    }
+
     fn secure_site(lab: &Lab) -> (Site, Complaints) {
         let (mut site, complaints) = site(8);
-        site.security = Some(Current::new(offer(&lab.server(), Peers::Anonymous).unwrap().config));
+        site.security = Some(Security { terms: Current::new(terms(lab)), places: Places::new(2) });
         (site, complaints)
     }
 
@@ -401,14 +406,14 @@ mod secure {
         let lab = Lab::new();
         let (site, complaints) = secure_site(&lab);
         with_site(site, |address| async move {
-            for sent in ["garbage\r\n\r\n", "\u{16}\u{3}\u{1}"] {
+            for sent in ["garbage\r\n\r\n", "", "\u{16}\u{3}\u{1}"] {
                 let mut socket = connect(address, sent).await;
                 socket.shutdown().await.unwrap();
                 let _ = socket.read_to_end(&mut Vec::new()).await;
             }
         });
         let lines = complaints.lock().unwrap();
-        for words in ["tls: first record does not look like a TLS handshake", "EOF"] {
+        for words in ["tls: first record does not look like a TLS handshake", "EOF", "unexpected EOF"] {
             assert!(lines.iter().any(|line| line.ends_with(&format!(": {words}"))), "{lines:?}");
         }
     }
@@ -420,7 +425,7 @@ mod secure {
         let security = site.security.clone().unwrap();
         with_site(site, |address| async move {
             assert!(ask(address, &old).await.is_ok());
-            security.set(offer(&new.server(), Peers::Anonymous).unwrap().config);
+            security.terms.set(terms(&new));
             assert!(ask(address, &old).await.is_err());
             assert!(ask(address, &new).await.is_ok());
         });
@@ -439,6 +444,39 @@ mod secure {
         let [line] = &complaints[..] else { panic!("{complaints:?}") };
         assert!(line.starts_with("monitoring: TLS handshake error from 127.0.0.1:"), "{line}");
         assert!(line.ends_with(": client sent an HTTP request to an HTTPS server"), "{line}");
+    }
+
+    #[test]
+    fn what_comes_before_the_first_answer_is_on_one_account() {
+        let lab = Lab::new();
+        let (site, complaints) = secure_site(&lab);
+        with_site(site, |address| async move {
+            // A record whose end never comes, in pieces that would each be allowed.
+            let mut flood = connect(address, "").await;
+            let record = [&[0x16, 3, 1, 0x40, 0][..], &[1, 0, 0xff, 0xff], &[0; 0x4000 - 4]].concat();
+            for _ in 0..32 {
+                if flood.write_all(&record).await.is_err() {
+                    break;
+                }
+            }
+            let _ = flood.read_to_end(&mut Vec::new()).await;
+            // One after another, requests are no longer strangers': together they are longer than the account.
+            let name = ServerName::try_from("localhost").unwrap();
+            let stream = TcpStream::connect(address).await.unwrap();
+            let mut stream =
+                TlsConnector::from(Arc::new(lab.client(None))).connect(name, stream).await.unwrap();
+            let request = format!("GET /x HTTP/1.1\r\nHost: x\r\nLong: {}\r\n\r\n", "y".repeat(40_000));
+            for _ in 0..6 {
+                stream.write_all(request.as_bytes()).await.unwrap();
+                let (mut answer, mut byte) = (Vec::new(), [0]);
+                while !answer.ends_with(b"/x|") {
+                    assert_eq!(stream.read(&mut byte).await.unwrap(), 1, "{}", answer.escape_ascii());
+                    answer.extend_from_slice(&byte);
+                }
+            }
+        });
+        let lines = complaints.lock().unwrap();
+        assert!(lines.iter().any(|line| line.contains("TLS handshake error")), "{lines:?}");
     }
 
     #[test]

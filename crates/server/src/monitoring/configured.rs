@@ -32,11 +32,7 @@ impl Configured {
             settings: settings(options, loaded.config_digest.clone().unwrap_or_default()),
             websocket: websocket(&options.websocket),
             wants_jetstream: options.jetstream.enabled,
-            asks_about_peers: options
-                .tls
-                .as_ref()
-                .and_then(|tls| tls.ocsp_peer.as_ref())
-                .is_some_and(|peers| peers.verify),
+            asks_about_peers: options.tls.as_ref().is_some_and(tls::asks_about_peers),
             jetstream: jetstream(&options.jetstream),
             jetstream_limits: jetstream_limits(&options.jetstream),
             since,
@@ -107,6 +103,7 @@ fn websocket(options: &WebSocketOptions) -> WebSocketConfig {
         same_origin: options.same_origin,
         allowed_origins: options.allowed_origins.clone(),
         compression: options.compression,
+        tls_ocsp_peer_verify: tls.is_some_and(crate::tls::asks_about_peers),
         tls_cert_not_after: tls.and_then(crate::tls::expiry),
     }
 }

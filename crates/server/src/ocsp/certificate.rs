@@ -63,23 +63,61 @@ pub(super) fn is_issuer(issuer: &[u8], cert: &[u8]) -> bool {
         && has_signed(issuer, frame.signed, frame.algorithm, frame.signature)
 }
 
-/// The certificates from `chain[0]` up to one that has signed itself or that nobody known has signed: each is signed by
-/// the next. `trusted` are looked at last.
-pub(super) fn path(
+/// Every way from `chain[0]` to one of those that are trusted: on each, a certificate is signed by the next. The others
+/// that were shown may stand in between. Compat: the order is Go's, and so is the limit of what is tried.
+pub(super) fn paths(
     chain: &[CertificateDer<'_>],
     trusted: &[CertificateDer<'static>],
-) -> Vec<CertificateDer<'static>> {
-    let Some(leaf) = chain.first() else { return Vec::new() };
-    let mut path = vec![leaf.clone().into_owned()];
-    while let Some(last) = path.last() {
-        let mut known = chain[1..].iter().chain(trusted);
-        let next = known.find(|cert| !path.contains(cert) && is_issuer(cert, last));
-        match next.map(|cert| cert.clone().into_owned()) {
-            Some(next) => path.push(next),
-            None => break,
+) -> Vec<Vec<CertificateDer<'static>>> {
+    let mut search =
+        Search { shown: chain.get(1..).unwrap_or_default(), trusted, tries: TRIES, found: Vec::new() };
+    match chain.first() {
+        Some(leaf) if trusted.contains(leaf) => search.found.push(vec![leaf.clone().into_owned()]),
+        Some(leaf) => search.go_on(&mut vec![leaf.clone().into_owned()]),
+        None => {}
+    }
+    search.found
+}
+
+/// Signatures that are looked at for one who connects.
+const TRIES: usize = 100;
+
+struct Search<'s, 'c> {
+    shown: &'s [CertificateDer<'c>],
+    trusted: &'s [CertificateDer<'static>],
+    tries: usize,
+    found: Vec<Vec<CertificateDer<'static>>>,
+}
+
+impl Search<'_, '_> {
+    fn go_on(&mut self, path: &mut Vec<CertificateDer<'static>>) {
+        for root in self.trusted {
+            if self.leads_to(path, root) {
+                self.found.push(path.iter().chain([root]).cloned().collect());
+            }
+        }
+        for link in self.shown {
+            if is_authority(link) && self.leads_to(path, link) {
+                path.push(link.clone().into_owned());
+                self.go_on(path);
+                path.pop();
+            }
         }
     }
-    path
+
+    fn leads_to(&mut self, path: &[CertificateDer<'static>], above: &[u8]) -> bool {
+        let Some(last) = path.last() else { return false };
+        if path.iter().any(|link| **link == *above) || !bears_issuer(above, last) || self.tries == 0 {
+            return false;
+        }
+        self.tries -= 1;
+        is_issuer(above, last)
+    }
+}
+
+fn bears_issuer(above: &[u8], below: &[u8]) -> bool {
+    let (Some(above), Some(below)) = (parse(above), parse(below)) else { return false };
+    above.subject().as_raw() == below.issuer().as_raw()
 }
 
 /// Where the authority answers questions about this certificate, by HTTP.

@@ -21,14 +21,14 @@ mod tests;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use myelin_conf::options::Options;
+use myelin_conf::options::{Options, TlsOptions};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::logging::Logger;
 use crate::system::System;
-use crate::tls::{ClientOffer, authorities};
+use crate::tls::{Staple, Terms, authorities};
 pub(crate) use base64::encode as to_base64;
 use cache::Cache;
 pub(crate) use cache::Stats;
@@ -69,10 +69,30 @@ impl Current {
     }
 }
 
+/// A listener with TLS.
+pub(crate) struct Listener<'l> {
+    pub(crate) tls: &'l TlsOptions,
+    /// What it is going to offer.
+    pub(crate) terms: &'l mut Terms,
+    /// The proof that it shows now.
+    pub(crate) present: Option<Arc<Staple>>,
+}
+
+impl<'l> Listener<'l> {
+    /// One that is there if both are.
+    pub(crate) fn of(
+        tls: Option<&'l TlsOptions>,
+        terms: Option<&'l mut Terms>,
+        present: Option<Arc<Staple>>,
+    ) -> Option<Self> {
+        Some(Self { tls: tls?, terms: terms?, present })
+    }
+}
+
 /// What is ready to take effect.
 #[derive(Default)]
 pub(crate) struct Next {
-    stapling: Option<Stapling>,
+    staplings: Vec<Stapling>,
     cache: Option<Arc<Cache>>,
     /// Why there is no proof of our own where there should be one. No reason not to go on with a server that runs.
     pub(crate) complaint: Option<String>,
@@ -112,48 +132,62 @@ impl Ocsp {
         Arc::clone(&self.cache)
     }
 
-    /// Prepares what these options ask for, and adds to the offer of a listener what belongs there; `present` is what it
-    /// offers now. May wait for an authority.
+    /// Prepares what these options ask for, and adds to the terms of listeners what belongs there. May wait for an
+    /// authority.
     ///
     /// # Errors
     /// When clients cannot be checked.
-    pub(crate) fn prepare(
+    pub(crate) fn prepare<'l>(
         &self,
         options: &Options,
-        offer: Option<&mut ClientOffer>,
-        present: Option<&ClientOffer>,
+        listeners: impl IntoIterator<Item = Listener<'l>>,
     ) -> Result<Next, String> {
-        let (Some(tls), Some(offer)) = (&options.tls, offer) else { return Ok(Next::default()) };
         let mut next = Next::default();
-        match Stapling::of(options, tls, &offer.staple, &self.log) {
-            Ok(None) => {}
-            Ok(Some(stapling)) => {
-                if let Some(present) = present {
-                    offer.staple.inherit(&present.staple);
-                }
-                next.complaint = self.wait_for(stapling.begin()).err();
-                next.stapling = Some(stapling);
+        for Listener { tls, terms, present } in listeners {
+            if let Err(error) = self.staple(options, tls, (terms, present), &mut next.staplings) {
+                next.complaint.get_or_insert(error);
             }
-            Err(error) => next.complaint = Some(error),
+            let Some(peers) = tls.ocsp_peer.as_ref().filter(|peers| peers.verify) else { continue };
+            self.log.debug("Plugging TLS OCSP peer for [Client]");
+            if !tls.verify {
+                let text =
+                    "OCSP peer verification for client connections requires TLS verify (mTLS) to be enabled";
+                return Err(text.to_owned());
+            }
+            let cache = next.cache.get_or_insert_with(|| self.open(options));
+            terms.revocation = Some(Arc::new(PeerCheck {
+                options: peers.clone(),
+                trusted: authorities(tls)?,
+                cache: Arc::clone(cache),
+                log: Arc::clone(&self.log),
+                advise: Arc::clone(&self.advise),
+            }));
         }
-        let Some(peers) = tls.ocsp_peer.as_ref().filter(|peers| peers.verify) else { return Ok(next) };
-        self.log.debug("Plugging TLS OCSP peer for [Client]");
-        if !tls.verify {
-            let text =
-                "OCSP peer verification for client connections requires TLS verify (mTLS) to be enabled";
-            return Err(text.to_owned());
+        Ok(next)
+    }
+
+    /// Finds the first proof for a listener's certificate, where there is to be one.
+    fn staple(
+        &self,
+        options: &Options,
+        tls: &TlsOptions,
+        (terms, present): (&Terms, Option<Arc<Staple>>),
+        staplings: &mut Vec<Stapling>,
+    ) -> Result<(), String> {
+        let Some(stapling) = Stapling::of(options, tls, &terms.staple, &self.log)? else { return Ok(()) };
+        if let Some(present) = present {
+            terms.staple.inherit(&present);
         }
+        let begun = self.wait_for(stapling.begin());
+        staplings.push(stapling);
+        begun
+    }
+
+    /// The cache that these options want: the one that is there, if it is the same.
+    fn open(&self, options: &Options) -> Arc<Cache> {
         let wanted = options.ocsp.cache.clone().unwrap_or_default();
         let present = self.cache.get().filter(|cache| *cache.options() == wanted);
-        let cache = present.unwrap_or_else(|| Cache::open(wanted, &self.log));
-        offer.revocation = Some(Arc::new(PeerCheck {
-            options: peers.clone(),
-            trusted: authorities(tls)?,
-            cache: Arc::clone(&cache),
-            log: Arc::clone(&self.log),
-            advise: Arc::clone(&self.advise),
-        }));
-        Ok(Next { cache: Some(cache), ..next })
+        present.unwrap_or_else(|| Cache::open(wanted, &self.log))
     }
 
     /// Runs what was prepared, in place of what ran before.
@@ -161,7 +195,8 @@ impl Ocsp {
         let _inside = self.control.enter();
         self.save();
         self.monitors.clear();
-        self.monitors.extend(next.stapling.map(|stapling| stapling.watch(Arc::clone(&self.end))));
+        let watched = next.staplings.into_iter().map(|stapling| stapling.watch(Arc::clone(&self.end)));
+        self.monitors.extend(watched);
         self.saving = next.cache.as_ref().and_then(Saving::start);
         self.cache.set(next.cache);
     }

@@ -7,10 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hyper::StatusCode;
 use myelin_conf::options::OcspPeerOptions;
 use myelin_wire::ocsp::Status;
-use rustls::pki_types::CertificateDer;
+use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
 
 use super::cache::Cache;
-use super::certificate::{fingerprint, is_issuer, path, question, responders};
+use super::certificate::{fingerprint, paths, question, responders};
 use super::fetch;
 use super::proof::{self, NO_DELEGATE, Proof};
 use crate::logging::Logger;
@@ -78,26 +81,41 @@ impl PeerCheck {
         Err(REJECTED.to_owned())
     }
 
+    /// Whether there is a way to an authority on which nothing was revoked.
     async fn is_good(&self, peer: &CertificateDer<'static>, shown: &[CertificateDer<'static>]) -> bool {
-        let path = path(shown, &self.trusted);
-        self.log.debug("Peer OCSP enabled: 1 TLS client chain(s) will be evaluated");
-        self.log.debug(format_args!("Chain [0]: {} total link(s)", path.len()));
-        // The path ends where trust begins. What ends elsewhere is not the path that TLS has found.
-        let is_rooted = path.last().is_some_and(|last| self.trusted.contains(last) || is_issuer(last, last));
-        if !is_rooted {
-            return false;
+        let mut paths = paths(shown, &self.trusted);
+        if paths.len() > 1 {
+            // TLS has found one of them good, and does not say which.
+            paths.retain(|path| holds(path));
         }
+        self.log
+            .debug(format_args!("Peer OCSP enabled: {} TLS client chain(s) will be evaluated", paths.len()));
+        for (number, path) in paths.iter().enumerate() {
+            if self.is_good_path(peer, number, path).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn is_good_path(
+        &self,
+        peer: &CertificateDer<'static>,
+        number: usize,
+        path: &[CertificateDer<'static>],
+    ) -> bool {
+        self.log.debug(format_args!("Chain [{number}]: {} total link(s)", path.len()));
         if path.len() == 1 {
-            self.log.debug("Chain [0] is self-signed, thus peer is valid");
+            self.log.debug(format_args!("Chain [{number}] is self-signed, thus peer is valid"));
             return true;
         }
         let links = path.windows(2).map(|pair| (&pair[0], &pair[1], responders(&pair[0])));
         let eligible: Vec<_> = links.filter(|(_, _, responders)| !responders.is_empty()).collect();
         if eligible.is_empty() {
-            self.log.debug("Chain [0] has no OCSP eligible links, thus peer is valid");
+            self.log.debug(format_args!("Chain [{number}] has no OCSP eligible links, thus peer is valid"));
             return true;
         }
-        self.log.debug(format_args!("Chain [0] has {} OCSP eligible link(s)", eligible.len()));
+        self.log.debug(format_args!("Chain [{number}] has {} OCSP eligible link(s)", eligible.len()));
         for (cert, issuer, responders) in eligible {
             if let Err(reason) = self.check(cert, issuer, &responders).await {
                 self.log.debug(&reason);
@@ -105,7 +123,8 @@ impl PeerCheck {
                 return false;
             }
         }
-        self.log.debug("Chain [0] is OCSP valid for all eligible links, thus peer is valid");
+        self.log
+            .debug(format_args!("Chain [{number}] is OCSP valid for all eligible links, thus peer is valid"));
         true
     }
 
@@ -236,6 +255,22 @@ impl PeerCheck {
         }
         Err(format!("exhausted OCSP responders: {last}"))
     }
+}
+
+/// Whether TLS would accept a client by this way, the last on which is trusted.
+fn holds(path: &[CertificateDer<'static>]) -> bool {
+    let ([leaf, between @ ..], Some(root)) = (path, path.last()) else { return false };
+    if between.is_empty() {
+        return true;
+    }
+    let mut roots = RootCertStore::empty();
+    if roots.add(root.clone()).is_err() {
+        return false;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()));
+    verifier.build().is_ok_and(|verifier| {
+        verifier.verify_client_cert(leaf, &between[..between.len() - 1], UnixTime::now()).is_ok()
+    })
 }
 
 struct Remembered {

@@ -8,7 +8,7 @@ use myelin_wire::ocsp::Status;
 use rustls::pki_types::CertificateDer;
 
 use super::cache::Cache;
-use super::certificate::{fingerprint, hex_fingerprint, must_staple, path, responders};
+use super::certificate::{fingerprint, hex_fingerprint, must_staple, paths, responders};
 use super::peer::{Finding, PeerCheck, now};
 use super::proof;
 use super::responder::{Authority, Responder, Says};
@@ -27,17 +27,61 @@ fn certificates_say_whom_to_ask_and_what_must_come_with_them() {
 }
 
 #[test]
-fn a_path_ends_where_nobody_known_has_signed() {
+fn every_way_to_an_authority_is_found() {
     let (one, other) = (Authority::new("one"), Authority::new("two"));
     let leaf = one.sign("a", 7, None, false).cert.der().clone();
     let (root, stranger) = (one.cert.der().clone(), other.cert.der().clone());
     // One that bears the issuer's name and is another.
     let double = Authority::new("one").cert.der().clone();
     let trusted = [stranger.clone(), double, root.clone()];
-    assert_eq!(path(std::slice::from_ref(&leaf), &trusted), [leaf.clone(), root.clone()]);
-    assert_eq!(path(&[leaf.clone(), root.clone()], &[]), [leaf.clone(), root]);
-    assert_eq!(path(std::slice::from_ref(&leaf), &[stranger]), [leaf]);
-    assert!(path(&[], &trusted).is_empty());
+    let alone = std::slice::from_ref(&leaf);
+    assert_eq!(paths(alone, &trusted), [[leaf.clone(), root.clone()]]);
+    // Nobody is trusted for being shown.
+    assert_eq!(paths(&[leaf.clone(), root.clone()], &[]), Vec::<Vec<_>>::new());
+    assert_eq!(paths(alone, &[stranger]), Vec::<Vec<_>>::new());
+    assert_eq!(paths(alone, alone), [[leaf.clone()]]);
+    assert!(paths(&[], &trusted).is_empty());
+    // An authority with two certificates, by two others, shows both.
+    let middle = Authority::new("middle");
+    let (by_one, by_other) = (one.vouch(&middle, None), other.vouch(&middle, None));
+    let leaf = middle.sign("b", 8, None, false).cert.der().clone();
+    let chain = [leaf.clone(), by_one.clone(), by_other.clone()];
+    let both = [root.clone(), other.cert.der().clone()];
+    let first = vec![leaf.clone(), by_one, both[0].clone()];
+    let second = vec![leaf, by_other, both[1].clone()];
+    assert_eq!(paths(&chain, &both), [first.clone(), second.clone()]);
+    assert_eq!(paths(&chain, &both[1..]), [second]);
+    // Those that vouch for each other lead nowhere, and not for ever.
+    let round = [chain[0].clone(), middle.vouch(&one, None), one.vouch(&middle, None)];
+    assert_eq!(paths(&round, &both[1..]), Vec::<Vec<_>>::new());
+    let crowd: Vec<_> = (0..60).flat_map(|_| [one.vouch(&middle, None), middle.vouch(&one, None)]).collect();
+    assert_eq!(paths(&[vec![first[0].clone()], crowd].concat(), &both[1..]), Vec::<Vec<_>>::new());
+}
+
+#[test]
+fn one_good_way_is_enough() {
+    let (one, other) = (Responder::start("one"), Responder::start("two"));
+    let middle = Authority::new("middle");
+    let chain = [
+        middle.sign("a", 8, None, false).cert.der().clone(),
+        one.authority.vouch(&middle, Some((21, &one.url))),
+        other.authority.vouch(&middle, Some((22, &other.url))),
+    ];
+    let bench = || {
+        let mut bench = Bench::new(&one, strict(), false);
+        bench.check.trusted.push(other.authority.cert.der().clone());
+        bench
+    };
+    assert_eq!((bench().verify_chain(&chain), one.asked(), other.asked()), (Ok(()), 1, 0));
+    one.say(21, Says::Revoked);
+    let revoked = "Invalid OCSP response status: revoked";
+    let second = bench();
+    assert_eq!((second.verify_chain(&chain), one.asked(), other.asked()), (Ok(()), 2, 1));
+    assert_eq!(second.reasons(), [revoked]);
+    other.say(22, Says::Revoked);
+    let none = bench();
+    assert_eq!(none.verify_chain(&chain), Err(REJECTED.to_owned()));
+    assert_eq!(none.reasons(), [revoked, revoked, REJECTED]);
 }
 
 #[test]
@@ -117,8 +161,12 @@ impl Bench {
     }
 
     fn verify(&self, cert: &CertificateDer<'static>) -> Result<(), String> {
+        self.verify_chain(std::slice::from_ref(cert))
+    }
+
+    fn verify_chain(&self, shown: &[CertificateDer<'static>]) -> Result<(), String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(self.check.verify(std::slice::from_ref(cert)))
+        runtime.block_on(self.check.verify(shown))
     }
 
     fn reasons(&self) -> Vec<String> {

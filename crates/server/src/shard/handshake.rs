@@ -14,10 +14,9 @@ use super::Places;
 use super::secure::Socket;
 use crate::budget::Budget;
 use crate::fault;
-use crate::tls::{NO_HANDSHAKE, words};
-use rustls::{ServerConfig, ServerConnection};
+use crate::tls::{NO_HANDSHAKE, Terms, bad_certificate, words};
+use rustls::ServerConnection;
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedWriteHalf;
 
 /// The first byte of a handshake.
 pub(crate) const HANDSHAKE: u8 = 0x16;
@@ -39,45 +38,46 @@ const NICENESS: i32 = 5;
 /// # Errors
 /// In words for the log.
 pub(crate) async fn handshake(
-    socket: Arc<OwnedWriteHalf>,
+    stream: &TcpStream,
     peer: SocketAddr,
-    config: Arc<ServerConfig>,
-    places: Places,
+    (terms, places): (Terms, Places),
     ahead: Vec<u8>,
     budget: &mut Budget,
 ) -> Result<ServerConnection, String> {
-    let stream: &TcpStream = (*socket).as_ref();
     // A socket that was reset no longer knows whose it was, and this one may have been already.
     let ends = Ends { ours: stream.local_addr().ok(), peer };
     let first = first_record(stream, &ends, ahead, budget).await?;
     // Boxed: it is most of the task, and those who have not come so far should not pay for it.
-    Box::pin(converse(stream, &ends, config, &places, (&first, budget))).await
+    Box::pin(async move {
+        let mut connection = converse(stream, &ends, &terms, &places, (&first, budget)).await?;
+        if let Some(revocation) = &terms.revocation {
+            // Boxed once more: few come so far.
+            let shown = connection.peer_certificates().unwrap_or_default();
+            if let Err(error) = Box::pin(revocation.verify(shown)).await {
+                refuse(stream, connection);
+                return Err(error);
+            }
+        }
+        send(stream, &ends, &mut connection).await?;
+        Ok(connection)
+    })
+    .await
 }
 
-/// The handshake itself, from a first record on.
+/// The handshake itself, from a first record on. Its last words are not out.
 async fn converse(
     stream: &TcpStream,
     ends: &Ends,
-    config: Arc<ServerConfig>,
+    terms: &Terms,
     places: &Places,
     (first, budget): (&[u8], &mut Budget),
 ) -> Result<ServerConnection, String> {
     let closed = |_| "EOF".to_owned();
     let _seat = places.seats.acquire().await.map_err(closed)?;
-    let mut connection = ServerConnection::new(config).map_err(|error| words(&error))?;
+    let mut connection = ServerConnection::new(Arc::clone(&terms.config)).map_err(|error| words(&error))?;
     let mut ahead = first;
-    loop {
-        while connection.wants_write() {
-            match connection.write_tls(&mut Socket(stream)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    stream.writable().await.map_err(|error| ends.words("write", &error))?;
-                }
-                written => drop(written.map_err(|error| ends.words("write", &error))?),
-            }
-        }
-        if !connection.is_handshaking() {
-            return Ok(connection);
-        }
+    while connection.is_handshaking() {
+        send(stream, ends, &mut connection).await?;
         if ahead.is_empty() {
             match connection.read_tls(&mut Socket(stream)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -100,6 +100,30 @@ async fn converse(
             return Err(words(&error));
         }
         connection = advanced;
+    }
+    Ok(connection)
+}
+
+/// Writes what rustls has to say.
+async fn send(stream: &TcpStream, ends: &Ends, connection: &mut ServerConnection) -> Result<(), String> {
+    while connection.wants_write() {
+        match connection.write_tls(&mut Socket(stream)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                stream.writable().await.map_err(|error| ends.words("write", &error))?;
+            }
+            written => drop(written.map_err(|error| ends.words("write", &error))?),
+        }
+    }
+    Ok(())
+}
+
+/// Says that the peer's certificate is no good, if the socket takes it, and reads what the peer has sent in vain, so that
+/// the end does not reset the connection under the alert.
+fn refuse(stream: &TcpStream, connection: ServerConnection) {
+    if let Some(alert) = bad_certificate(connection) {
+        let _ = stream.try_write(&alert);
+        let mut unread = [0; 2048];
+        while stream.try_read(&mut unread).is_ok_and(|n| n > 0) {}
     }
 }
 

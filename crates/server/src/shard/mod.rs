@@ -39,6 +39,7 @@ use tokio::runtime::{Handle, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 pub(crate) use handshake::{HANDSHAKE, handshake};
+pub(crate) use secure::Socket;
 
 /// What other threads ask of a shard.
 pub(crate) enum Mail {

@@ -247,7 +247,7 @@ enum Plain {
 }
 
 /// A socket for rustls, which does not wait.
-pub(super) struct Socket<'a>(pub(super) &'a TcpStream);
+pub(crate) struct Socket<'a>(pub(crate) &'a TcpStream);
 
 impl Write for Socket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -120,17 +120,14 @@ impl Reader {
 
     async fn shake(&mut self, tls: &ClientOffer) -> Result<ServerConnection, CloseReason> {
         self.log(Level::Debug, "Starting TLS client connection handshake");
-        let (write, config) = (Arc::clone(&self.link.write), Arc::clone(&tls.config));
+        let (write, terms) = (Arc::clone(&self.link.write), tls.terms.clone());
         let (peer, ahead) = (self.link.conn.peer(), self.held_back().to_vec());
         self.hold_back(&[]);
         let (limit, places) = (tls.timeout, self.local.places.clone());
-        let (revocation, mut budget) = (tls.revocation.clone(), self.budget);
+        let mut budget = self.budget;
         let shaking = async move {
-            let connection = handshake(write, peer, config, places, ahead, &mut budget).await?;
-            if let Some(revocation) = revocation {
-                // Boxed, because few come so far.
-                Box::pin(revocation.verify(connection.peer_certificates().unwrap_or_default())).await?;
-            }
+            let stream = (*write).as_ref();
+            let connection = handshake(stream, peer, (terms, places), ahead, &mut budget).await?;
             Ok::<_, String>((connection, budget))
         };
         let shaking = async move { timeout(limit, shaking).await };

@@ -7,16 +7,12 @@ use std::time::{Duration, Instant};
 use myelin_broker::{Greeting, TlsDetails};
 use myelin_conf::options::{HandshakeFirst, Options};
 use myelin_wire::info::Info;
-use rustls::{
-    AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, ServerConfig,
-    ServerConnection,
-};
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, ServerConnection};
 
 use super::peer::{describe, names};
 use super::rate::Rate;
 use super::suites::{suite_name, version_name};
-use super::{Offer, Peers, Staple, offer};
-use crate::ocsp::PeerCheck;
+use super::{Offer, Peers, Terms, offer};
 
 /// What new clients are offered now. It can be exchanged while the server runs; connections that exist keep
 /// what they have.
@@ -57,11 +53,7 @@ impl ClientTls {
 /// TLS as it is offered to clients.
 #[derive(Debug)]
 pub(crate) struct ClientOffer {
-    pub(crate) config: Arc<ServerConfig>,
-    /// What proof is shown with the first certificate.
-    pub(crate) staple: Arc<Staple>,
-    /// Whether the certificates of clients were revoked, where that is asked.
-    pub(crate) revocation: Option<Arc<PeerCheck>>,
+    pub(crate) terms: Terms,
     /// When the handshake comes.
     pub(crate) first: HandshakeFirst,
     /// Time for the handshake.
@@ -85,11 +77,9 @@ impl ClientOffer {
     /// When its certificates are no good.
     pub(crate) fn of(options: &Options) -> Result<Option<Self>, String> {
         let Some(tls) = &options.tls else { return Ok(None) };
-        let Offer { config, staple, note } = offer(tls, Peers::AsConfigured)?;
+        let Offer { terms, note } = offer(tls, Peers::AsConfigured)?;
         Ok(Some(Self {
-            config: Arc::new(config),
-            staple,
-            revocation: None,
+            terms,
             first: tls.handshake_first,
             timeout: options.tls_timeout(),
             is_optional: options.allow_non_tls,

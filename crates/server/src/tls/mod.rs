@@ -4,6 +4,7 @@
 //! client listener do the handshakes. [`inspect`] is how a configuration finds out early that its
 //! certificates are no good.
 
+mod alert;
 mod clients;
 mod files;
 #[cfg(test)]
@@ -25,6 +26,8 @@ use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 
+use crate::ocsp::PeerCheck;
+pub(crate) use alert::bad_certificate;
 pub(crate) use clients::{ClientOffer, ClientTls, NO_HANDSHAKE, details, words};
 use files::{Authorities, Identity};
 pub(crate) use peer::{issuer, subject};
@@ -65,12 +68,20 @@ pub(crate) enum Peers {
     Anonymous,
 }
 
+/// What those who connect to a listener have to go through.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    pub(crate) config: Arc<ServerConfig>,
+    /// What proof is shown with the first certificate.
+    pub(crate) staple: Arc<Staple>,
+    /// Whether their certificates were revoked, where that is asked.
+    pub(crate) revocation: Option<Arc<PeerCheck>>,
+}
+
 /// What a listener offers, and what the operator should know about it.
 #[derive(Debug)]
 pub(crate) struct Offer {
-    pub(crate) config: ServerConfig,
-    /// What proof is shown with the first certificate.
-    pub(crate) staple: Arc<Staple>,
+    pub(crate) terms: Terms,
     /// Names that were configured and are not spoken, in one sentence.
     pub(crate) note: Option<String>,
 }
@@ -101,8 +112,36 @@ pub(crate) fn offer(options: &TlsOptions, peers: Peers) -> Result<Offer, String>
     let mut config = builder.with_cert_resolver(Arc::new(Certificates::new(identity, &staple)));
     // Compat: Go has its own order of preference.
     config.ignore_client_order = true;
+    // For the alert of those who are asked about.
+    config.enable_secret_extraction = asks_about_peers(options);
     resume(&mut config);
-    Ok(Offer { config, staple, note })
+    Ok(Offer { terms: Terms { config: Arc::new(config), staple, revocation: None }, note })
+}
+
+/// What monitoring over HTTPS offers where clients are offered this: their certificate and its proof.
+///
+/// Compat: whoever connects is asked for no certificate, unless there is a listener whose peers authorities are asked
+/// about.
+///
+/// # Errors
+/// As [`offer`].
+pub(crate) fn for_monitoring(
+    options: &TlsOptions,
+    clients: &Terms,
+    asks_about_peers: bool,
+) -> Result<Terms, String> {
+    if asks_about_peers {
+        return Ok(clients.clone());
+    }
+    let Terms { config, .. } = offer(options, Peers::Anonymous)?.terms;
+    let mut config = ServerConfig::clone(&config);
+    config.cert_resolver = Arc::clone(&clients.config.cert_resolver);
+    Ok(Terms { config: Arc::new(config), staple: Arc::clone(&clients.staple), revocation: None })
+}
+
+/// Whether authorities are asked about those who connect.
+pub(crate) fn asks_about_peers(options: &TlsOptions) -> bool {
+    options.ocsp_peer.as_ref().is_some_and(|peers| peers.verify)
 }
 
 /// Sessions are resumed by tickets that only this process can read: nothing is remembered for anybody.
@@ -116,18 +155,18 @@ fn resume(config: &mut ServerConfig) {
 /// What a listener offers to new connections. It can be exchanged while the listener runs; connections that
 /// exist keep what they have.
 #[derive(Debug)]
-pub(crate) struct Current(RwLock<Arc<ServerConfig>>);
+pub(crate) struct Current(RwLock<Terms>);
 
 impl Current {
-    pub(crate) fn new(config: ServerConfig) -> Arc<Self> {
-        Arc::new(Self(RwLock::new(Arc::new(config))))
+    pub(crate) fn new(terms: Terms) -> Arc<Self> {
+        Arc::new(Self(RwLock::new(terms)))
     }
 
-    pub(crate) fn get(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn get(&self) -> Terms {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set(&self, config: ServerConfig) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    pub(crate) fn set(&self, terms: Terms) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = terms;
     }
 }

@@ -13,7 +13,7 @@ use super::*;
 
 /// A handshake in memory: what the server knows at its end.
 fn handshake(offer: Offer, client: ClientConfig, name: &str) -> Result<ServerConnection, String> {
-    let mut server = ServerConnection::new(Arc::new(offer.config)).unwrap();
+    let mut server = ServerConnection::new(Arc::clone(&offer.terms.config)).unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
     while server.is_handshaking() || client.is_handshaking() || client.wants_write() {
@@ -212,8 +212,8 @@ fn keys_may_have_any_of_the_forms_that_people_have() {
 #[test]
 fn what_is_current_can_be_exchanged() {
     let lab = Lab::new();
-    let current = Current::new(offered(&lab.server()).config);
+    let current = Current::new(offered(&lab.server()).terms);
     let before = current.get();
-    current.set(offered(&lab.server()).config);
-    assert!(!Arc::ptr_eq(&before, &current.get()));
+    current.set(offered(&lab.server()).terms);
+    assert!(!Arc::ptr_eq(&before.config, &current.get().config));
 }

@@ -1,6 +1,7 @@
 //! A connection before it is a WebSocket: bytes in and out, encrypted or not.
 
 use crate::budget::Budget;
+use crate::shard::Socket;
 use rustls::ServerConnection;
 use std::io::{self, Read, Write};
 use tokio::net::TcpStream;
@@ -80,25 +81,6 @@ fn decrypt(stream: &TcpStream, connection: &mut ServerConnection, into: &mut [u8
         }
         connection.read_tls(&mut Socket(stream))?;
         connection.process_new_packets().map_err(io::Error::other)?;
-    }
-}
-
-/// A socket for rustls, which does not wait.
-struct Socket<'s>(&'s TcpStream);
-
-impl Read for Socket<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(into)
-    }
-}
-
-impl Write for Socket<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -93,13 +93,8 @@ async fn encrypt(
         channel.close().await;
         return Err(Failure::Tls(NOT_ENCRYPTED.to_owned()));
     }
-    let (read, write) = stream.into_split();
-    let write = Arc::new(write);
-    let config = Arc::clone(&security.config);
-    let (places, ahead) = (site.places.clone(), Vec::new());
-    let shaken = shard::handshake(Arc::clone(&write), peer, config, places, ahead, &mut budget).await;
-    let stream = Arc::into_inner(write).and_then(|write| read.reunite(write).ok()).ok_or(Failure::Gone)?;
-    match shaken {
+    let terms = (security.terms.clone(), site.places.clone());
+    match shard::handshake(&stream, peer, terms, Vec::new(), &mut budget).await {
         Ok(connection) if is_accepted(&connection, security) => {
             Ok(Channel { stream, security: Some(connection), budget })
         }

@@ -12,13 +12,13 @@ use crate::fault;
 use crate::listener::{Acceptor, bind, place};
 use crate::logging::Logger;
 use crate::shard::{Mail, Mailbox, Places};
-use crate::tls::{Offer, Peers, offer};
+use crate::tls::{Offer, Peers, Staple, Terms, offer};
 use handshake::{Failure, shake};
 use myelin_auth::ConnectionType;
 use myelin_broker::Door;
 use myelin_conf::options::{Options, TlsOptions, WebSocketOptions};
 use myelin_wire::websocket::upgrade::{CookieNames, Origin, Rules, Upgrade};
-use rustls::{ServerConfig, ServerConnection};
+use rustls::ServerConnection;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -47,7 +47,7 @@ pub(crate) struct Upgraded {
 
 /// What new connections are offered. It can be exchanged while the listener runs.
 pub(crate) struct Security {
-    config: Arc<ServerConfig>,
+    pub(crate) terms: Terms,
     /// SHA-256 of the public keys that are accepted, in hex; empty for all.
     pinned: BTreeSet<String>,
 }
@@ -66,9 +66,8 @@ impl Security {
     }
 
     fn from(tls: &TlsOptions) -> Result<(Self, Vec<String>), String> {
-        let Offer { config, note, .. } = offer(tls, Peers::AsConfigured)?;
-        let notes = Vec::from_iter(note);
-        Ok((Self { config: Arc::new(config), pinned: tls.pinned_certs.clone() }, notes))
+        let Offer { terms, note } = offer(tls, Peers::AsConfigured)?;
+        Ok((Self { terms, pinned: tls.pinned_certs.clone() }, Vec::from_iter(note)))
     }
 }
 
@@ -100,19 +99,19 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Listens where the options say so. To be called on the control runtime.
+    /// Listens where the options say so, with this security. To be called on the control runtime.
     ///
     /// # Errors
     /// Why the server cannot start.
     pub(crate) fn start(
         options: &Options,
+        security: Option<(Security, Vec<String>)>,
         shards: Vec<Mailbox>,
         places: &Places,
         log: &Arc<Logger>,
     ) -> Result<Option<Self>, String> {
         let websocket = &options.websocket;
         let Some(port) = websocket.listener.port else { return Ok(None) };
-        let security = Security::of(options)?;
         let (host, port) = (websocket.listener.host.as_str(), port.to_bind());
         let listener = bind(host, port).map_err(|error| {
             let reason = fault::listening(host, port, &error);
@@ -141,6 +140,11 @@ impl Listening {
     /// Whether it speaks TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.site.security.is_some()
+    }
+
+    /// What proof is shown to new connections.
+    pub(crate) fn staple(&self) -> Option<Arc<Staple>> {
+        Some(Arc::clone(&self.site.security()?.terms.staple))
     }
 
     /// Offers this to new connections from now on.

@@ -12,6 +12,7 @@ mod callout;
 mod certificates;
 mod client;
 mod commandline;
+mod documented;
 mod floods;
 mod hostile;
 mod identity;

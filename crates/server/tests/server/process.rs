@@ -26,6 +26,8 @@ pub(crate) struct Setup {
     port: Option<u16>,
     /// No plain monitoring: the configuration asks for HTTPS.
     is_secure: bool,
+    /// Where it runs.
+    folder: Option<PathBuf>,
 }
 
 impl Setup {
@@ -38,6 +40,12 @@ impl Setup {
     /// Leaves monitoring to the configuration.
     pub(crate) fn secure(mut self) -> Self {
         self.is_secure = true;
+        self
+    }
+
+    /// Runs it there: relative names mean files in it.
+    pub(crate) fn folder(mut self, folder: &Path) -> Self {
+        self.folder = Some(folder.to_owned());
         self
     }
 
@@ -76,6 +84,9 @@ impl Setup {
                 shell
             }
         };
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
         let port = self.port.map_or_else(|| "-1".to_owned(), |port| port.to_string());
         command.args(["-a", "127.0.0.1", "-p", &port]).args(&self.flags);
         if !self.is_secure {

@@ -16,6 +16,7 @@ use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, SerialNumber, SigningKey,
 };
+use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// What the responder says of a certificate.
@@ -34,6 +35,7 @@ pub(crate) enum Says {
 
 /// An authority.
 pub(crate) struct Authority {
+    name: String,
     pub(crate) cert: Certificate,
     issuer: Issuer<'static, KeyPair>,
     /// The same key.
@@ -54,7 +56,17 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         let cert = params.self_signed(&key).expect("a certificate");
         let same = KeyPair::from_pem(&key.serialize_pem()).expect("the same key");
-        Self { cert, issuer: Issuer::new(params, key), key: same }
+        Self { name: name.to_owned(), cert, issuer: Issuer::new(params, key), key: same }
+    }
+
+    /// A certificate for another authority. Whoever sees it can ask about this serial number there.
+    pub(crate) fn vouch(&self, other: &Self, responder: Option<(u64, &str)>) -> CertificateDer<'static> {
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, other.name.as_str());
+        params.serial_number = responder.map(|(serial, _)| SerialNumber::from(serial));
+        params.custom_extensions.extend(responder.map(|(_, url)| access(url)));
+        params.signed_by(&other.key, &self.issuer).expect("a certificate").der().clone()
     }
 
     /// Signs a certificate for this host. Whoever sees it can ask at `responder`; `must` says that it is not to be shown

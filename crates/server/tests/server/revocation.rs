@@ -1,13 +1,18 @@
 //! OCSP in the running program, on ours and on the reference: proofs that it shows, and clients that it asks about.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    AlertDescription, ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme,
+    StreamOwned, SupportedProtocolVersion,
+};
 use tempfile::TempDir;
 
 use crate::logging::programs;
@@ -37,6 +42,13 @@ impl Lab {
             self.responder.authority.sign("localhost", serial, Some(&self.responder.url), must_staple);
         fs::write(self.dir.path().join("server.pem"), signed.cert.pem()).expect("what a test needs");
         fs::write(self.dir.path().join("server.key"), signed.key.serialize_pem()).expect("what a test needs");
+    }
+
+    /// Puts its authority behind the certificate.
+    fn extend(&self) {
+        let path = self.dir.path().join("server.pem");
+        let chain = fs::read_to_string(&path).expect("a file") + &self.responder.authority.cert.pem();
+        fs::write(path, chain).expect("what a test needs");
     }
 
     fn config(&self, tls: &str, more: &str) -> String {
@@ -99,10 +111,19 @@ impl ServerCertVerifier for Curious {
 
 /// A client with this certificate, and the proof that it is shown.
 fn connect(server: &Server, shown: Option<&Signed>) -> (Secure, Arc<Mutex<Vec<u8>>>) {
+    let (socket, _): (TcpStream, _) = greeted(server);
+    shake(socket, shown, &[&TLS13, &TLS12])
+}
+
+fn shake(
+    socket: TcpStream,
+    shown: Option<&Signed>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> (Secure, Arc<Mutex<Vec<u8>>>) {
     let proof = Arc::<Mutex<Vec<u8>>>::default();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .expect("what a test needs");
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Curious(Arc::clone(&proof))));
     let config = match shown {
@@ -112,7 +133,6 @@ fn connect(server: &Server, shown: Option<&Signed>) -> (Secure, Arc<Mutex<Vec<u8
             builder.with_client_auth_cert(vec![cert.der().clone()], key).expect("what a test needs")
         }
     };
-    let (socket, _): (TcpStream, _) = greeted(server);
     let name = ServerName::try_from("localhost").expect("what a test needs");
     let connection = ClientConnection::new(Arc::new(config), name).expect("what a test needs");
     (Secure(StreamOwned::new(connection, socket)), proof)
@@ -345,5 +365,106 @@ fn who_only_warns_lets_them_in() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let why = "OCSP peer verification for client connections requires TLS verify (mTLS) to be enabled";
         assert!(said.contains(why), "{} {said}", program.display());
+    }
+}
+
+/// What a client sees of a listener that it asks for a page: an answer, or why there is none.
+fn page(mut client: Secure) -> Result<String, String> {
+    let asked = client.0.write_all(b"GET /varz HTTP/1.0\r\n\r\n").and_then(|()| client.0.flush());
+    let mut answer = Vec::new();
+    let read = asked.and_then(|()| client.0.read_to_end(&mut answer));
+    match read {
+        // Whoever has answered may close without a word.
+        Err(error) if answer.is_empty() => Err(error.to_string()),
+        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
+    }
+}
+
+/// Each listener with TLS shows a proof of its own, and turns away whom an authority does not vouch for, with an alert.
+#[test]
+fn every_listener_shows_a_proof_and_asks() {
+    for program in programs() {
+        let lab = Lab::new(false);
+        lab.responder.say(6, Says::Revoked);
+        let dir = lab.dir.path().display();
+        let block = lab.config("verify: true, ocsp_peer: true", "");
+        let more = format!(
+            "https: \"127.0.0.1:-1\"\nwebsocket {{ host: \"127.0.0.1\", port: -1\n{block} }}\nocsp {{ mode: always }}\n\
+             ocsp_cache {{ local_store: \"{dir}/cache\" }}"
+        );
+        let config = lab.config("verify: true, handshake_first: true, ocsp_peer: true", &more);
+        let server = Setup::default().program(&program).config(&config).secure().start();
+        let (good, revoked) = (lab.client(5), lab.client(6));
+        let listeners = [
+            server.address(),
+            server.monitor("Starting https monitor on "),
+            server.monitor("Listening for websocket clients on wss://"),
+        ];
+        for (at, first) in listeners.into_iter().zip(["INFO {", "HTTP/1.0 200 OK", "HTTP/1."]) {
+            for version in [&TLS12, &TLS13] {
+                let dial = || {
+                    let socket = TcpStream::connect(at).expect("it listens");
+                    socket.set_read_timeout(Some(crate::PATIENCE)).expect("a timeout");
+                    socket
+                };
+                let (client, proof) = shake(dial(), Some(&good), &[version]);
+                let answer = page(client).expect("is good");
+                assert!(answer.starts_with(first), "{} {first}: {answer}", program.display());
+                assert!(!proof.lock().expect("nobody panics").is_empty(), "{} {first}", program.display());
+                let (client, _) = shake(dial(), Some(&revoked), &[version]);
+                let told = page(client).expect_err("is revoked");
+                let alert = Error::AlertReceived(AlertDescription::BadCertificate).to_string();
+                assert_eq!(told, alert, "{} {first} {version:?}", program.display());
+                // Who shows none is no stranger less.
+                let (client, _) = shake(dial(), None, &[version]);
+                assert!(page(client).is_err(), "{} {first}", program.display());
+            }
+        }
+        for start in ["monitoring: TLS handshake error from ", "websocket: TLS handshake error from "] {
+            crate::eventually("the log says why", || {
+                let is_it = |line: &str| line.contains(start) && line.ends_with(": client not OCSP valid");
+                server.log().lines().any(is_it)
+            });
+        }
+    }
+}
+
+#[test]
+fn a_websocket_of_its_own_is_enough_for_proofs_and_questions() {
+    for program in programs() {
+        let lab = Lab::new(true);
+        // The reference looks for it in the files of the client listener, or here.
+        lab.extend();
+        lab.responder.say(6, Says::Revoked);
+        let block = lab.config("verify: true, ocsp_peer: true", "");
+        let websocket =
+            format!("websocket {{ host: \"127.0.0.1\", port: -1\n{block} }}\nocsp_cache: false\n");
+        let server = Setup::default().program(&program).config(&websocket).start();
+        let at = server.monitor("Listening for websocket clients on wss://");
+        let meet =
+            |shown: &Signed| shake(TcpStream::connect(at).expect("it listens"), Some(shown), &[&TLS13]);
+        let (client, proof) = meet(&lab.client(5));
+        assert!(page(client).is_ok() && !proof.lock().expect("nobody panics").is_empty());
+        assert!(page(meet(&lab.client(6)).0).is_err(), "{}", program.display());
+        assert_eq!(server.page("/varz")["websocket"]["tls_ocsp_peer_verify"], true, "{}", program.display());
+        // A reload goes on with both.
+        lab.renew(2, true);
+        lab.extend();
+        server.reload(&websocket);
+        let (client, proof) = meet(&lab.client(5));
+        assert!(page(client).is_ok() && !proof.lock().expect("nobody panics").is_empty());
+        assert!(page(meet(&lab.client(6)).0).is_err(), "{}", program.display());
+    }
+}
+
+/// As the documentation has it: a directory of stores alone, without streams, keeps proofs.
+#[test]
+fn proofs_are_kept_where_stores_are() {
+    for program in programs() {
+        let lab = Lab::new(true);
+        let server = lab.start(&program, "", "ocsp: true\n\nstore_dir: \"@store\"\n");
+        assert!(!proof(&server).is_empty(), "{}", program.display());
+        let kept = fs::read_dir(lab.dir.path().join("store/ocsp")).expect("a folder").count();
+        assert_eq!(kept, 1, "{}", program.display());
     }
 }
