@@ -58,8 +58,17 @@ use clap::{Args, Subcommand};
 pub(crate) use commands::header_lines;
 use error::BenchError;
 
+/// What a newcomer may want to type first.
+const EXAMPLES: &str = "\
+Examples:
+  myelin bench pub orders --msgs 1000000 --size 256      as nats bench does it
+  myelin bench latency --rates 1000 --html latency.html  percentiles at a fixed rate
+  myelin bench compare s2 --quick                        servers side by side, by a plan
+  myelin bench report --compare before.json after.json   what has changed";
+
 /// `myelin bench …`
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -75,6 +84,9 @@ enum Command {
     Service(commands::arguments::Service),
     /// JetStream
     Js(commands::arguments::JetStream),
+    /// JetStream as older clients read it
+    #[command(hide = true)]
+    Oldjs(commands::arguments::OldJetStream),
     /// Key-value buckets
     Kv(commands::arguments::KeyValue),
     /// What the driver itself costs, against a server that does nothing
@@ -107,6 +119,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
         Command::Sub(arguments) => commands::subscribe(arguments)?,
         Command::Service(arguments) => commands::service(arguments)?,
         Command::Js(arguments) => commands::jetstream(arguments)?,
+        Command::Oldjs(arguments) => commands::old_jetstream(arguments)?,
         Command::Kv(arguments) => commands::key_value(arguments)?,
         Command::Null(arguments) => commands::null(arguments)?,
         Command::Latency(arguments) => latency::commands::execute(arguments)?,

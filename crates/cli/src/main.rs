@@ -16,9 +16,20 @@ use clap::{Parser, Subcommand};
 
 use bench::error::BenchError;
 
+/// What a newcomer may want to type first.
+const EXAMPLES: &str = "\
+Examples:
+  myelin sub 'orders.>' &                 show messages as they come
+  myelin pub orders.new 'hello'           publish one
+  myelin stream ls -s nats://host:4222    streams of a server elsewhere
+  myelin bench --help                     how fast all that is
+
+The server is a program of its own, myelin-server. The flags and contexts that say which server is meant, and who you are,
+are those of the nats command.";
+
 /// The command line of the Myelin messaging server.
 #[derive(Debug, Parser)]
-#[command(name = "myelin", version, about)]
+#[command(name = "myelin", version, about, after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -26,7 +37,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Load generator and performance table for any server that speaks the NATS protocol
+    /// Load generator for any NATS server, and comparisons of servers
     Bench(bench::Arguments),
     /// Publish messages
     Pub(messages::Publish),
@@ -110,6 +121,9 @@ mod tests {
             "myelin bench kv --bucket b get --randomize 5 --server h",
             "myelin bench service request x --sleep 1ms --throughput 5 --duration 2s",
             "myelin bench js consume --filter a --filter b --acks all --no-doubleack --purge",
+            "myelin bench oldjs --stream S push x --maxacks 5 --no-ack --doubleack --consumer c",
+            "myelin bench oldjs pull x --batch 5 --ack --no-doubleack --socks-proxy p:1",
+            "myelin bench oldjs ordered x --multisubject --trace",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }

@@ -11,8 +11,23 @@ pub(crate) fn word(what: &str, text: &str) -> Result<(), BenchError> {
 
 /// The name of a stream.
 pub(crate) fn stream(text: &str) -> Result<(), BenchError> {
+    token("stream name", text)
+}
+
+/// The name of a consumer.
+pub(crate) fn consumer(text: &str) -> Result<(), BenchError> {
+    token("consumer name", text)
+}
+
+/// The name of a bucket.
+pub(crate) fn bucket(text: &str) -> Result<(), BenchError> {
+    token("bucket name", text)
+}
+
+/// What is one token of a subject.
+fn token(what: &str, text: &str) -> Result<(), BenchError> {
     let is_bad = |letter: char| letter.is_whitespace() || letter.is_control() || ".*>/\\".contains(letter);
-    refuse("stream name", text, is_bad)
+    refuse(what, text, is_bad)
 }
 
 fn refuse(what: &str, text: &str, is_bad: impl Fn(char) -> bool) -> Result<(), BenchError> {

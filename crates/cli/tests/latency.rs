@@ -148,18 +148,6 @@ fn the_server_may_ask_who_we_are_and_no_file_says_so() {
 }
 
 #[test]
-fn encrypted_servers_are_refused() {
-    for arguments in [&["latency", "-s", "tls://127.0.0.1:1"][..], &["latency", "respond", "-s", "tls://h"]] {
-        let output = bench(arguments).output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && error.contains("latency is measured on plain sockets"),
-            "{error}"
-        );
-    }
-}
-
-#[test]
 fn a_stalled_server_is_charged_for_what_it_held_up() {
     let Some(server) = start(&[]) else { return };
     let directory = tempfile::tempdir().unwrap();

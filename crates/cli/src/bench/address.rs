@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::bench::connection::nkey::Seed;
+use crate::bench::connection::socks::Proxy;
 use crate::bench::connection::tls::Tls;
 use crate::bench::error::BenchError;
 
@@ -24,6 +25,8 @@ pub(crate) struct Address {
     pub(crate) web: Option<bool>,
     /// What the server calls the connection.
     pub(crate) name: Arc<str>,
+    /// Who connects us to it, if nobody else can.
+    pub(crate) proxy: Option<Arc<Proxy>>,
 }
 
 /// The name of connections that nobody has named.
@@ -66,7 +69,7 @@ impl Address {
     }
 
     fn of(host: String, port: u16, credentials: Credentials, tls: Tls) -> Self {
-        Self { host, port, credentials, tls: Arc::new(tls), web: None, name: NAME.into() }
+        Self { host, port, credentials, tls: Arc::new(tls), web: None, name: NAME.into(), proxy: None }
     }
 }
 
@@ -85,12 +88,13 @@ impl FromStr for Address {
             Some((user_info, place)) => (credentials(user_info)?, place),
             None => (Credentials::Anonymous, rest),
         };
-        let (host, port) = host_and_port(place)?;
+        let (host, port) = host_and_port(place, DEFAULT_PORT)?;
         Ok(Self::of(host, port, credentials, tls))
     }
 }
 
-fn credentials(user_info: &str) -> Result<Credentials, BenchError> {
+/// What stands in front of the `@` of a URL.
+pub(crate) fn credentials(user_info: &str) -> Result<Credentials, BenchError> {
     match user_info.split_once(':') {
         Some((user, password)) => {
             Ok(Credentials::Password { user: percent_decoded(user)?, password: percent_decoded(password)? })
@@ -99,7 +103,8 @@ fn credentials(user_info: &str) -> Result<Credentials, BenchError> {
     }
 }
 
-fn host_and_port(place: &str) -> Result<(String, u16), BenchError> {
+/// A host, in brackets if it is a version 6 address, and its port.
+pub(crate) fn host_and_port(place: &str, default: u16) -> Result<(String, u16), BenchError> {
     // The text may be a piece of a password that has a comma in it, so it is not shown.
     let bad = || BenchError::Address("not host:port (in passwords, a comma is %2C and an @ is %40)".into());
     let (host, port) = match place.strip_prefix('[') {
@@ -115,7 +120,7 @@ fn host_and_port(place: &str) -> Result<(String, u16), BenchError> {
     if host.is_empty() {
         return Err(bad());
     }
-    let port = port.map_or(Ok(DEFAULT_PORT), |port| port.parse().map_err(|_| bad()))?;
+    let port = port.map_or(Ok(default), |port| port.parse().map_err(|_| bad()))?;
     Ok((host.to_owned(), port))
 }
 

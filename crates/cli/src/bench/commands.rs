@@ -2,14 +2,15 @@
 //!
 //! This file owns what each command asks the server to prepare and which work its clients get. The rooms: `arguments`
 //! is what can be asked for, `run` prints and connects, `fleet` moves bytes and threads, `work` is what clients do,
-//! `letter`, `inbox`, `outbox` and `pace` are their tools, `sample` and `progress` what is shown; `null` measures the
-//! driver itself.
+//! `letter`, `inbox`, `outbox` and `pace` are their tools, `sample` and `progress` what is shown; `old` has the commands
+//! that are hidden in the original, `null` measures the driver itself.
 
 pub(crate) mod arguments;
 mod fleet;
 mod inbox;
 mod letter;
 pub(crate) mod null;
+mod old;
 mod outbox;
 mod pace;
 mod progress;
@@ -26,6 +27,7 @@ use crate::bench::error::BenchError;
 use crate::bench::jetstream::inbox::unique;
 use crate::bench::units::{grouped, human_time, log};
 use crate::bench::verify::{Expectation, Verifier};
+use crate::names;
 use arguments::{
     AckMode, BUCKET, Body, CONSUMER, Common, Consumer, Content, Fast, GetCommand, JetStream,
     JetStreamCommand, Keeping, KeyValue, KeyValueCommand, Publish, Selection, Service, ServiceCommand, Store,
@@ -34,6 +36,7 @@ use arguments::{
 pub(crate) use letter::header_lines;
 use letter::{Payload, Subjects, Writer};
 pub(crate) use null::null;
+pub(crate) use old::old_jetstream;
 use run::{Facts, Kind, Run};
 use work::Replies;
 use work::consume::{Acks, Consume, Manner};
@@ -49,6 +52,7 @@ const INACTIVE: u64 = 10_000_000_000;
 /// `bench pub`.
 pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
     let Publish { subject, sleep, content, throttle, common } = arguments;
+    names::word("subject", subject)?;
     let run = Run::new(Kind::PUBLISH, common, sleep.0, Some(*throttle))?;
     let letters = Letters::new(subject, content, common)?;
     run.announce(letters.facts(content));
@@ -61,6 +65,7 @@ pub(crate) fn publish(arguments: &Publish) -> Result<(), BenchError> {
 /// `bench sub`.
 pub(crate) fn subscribe(arguments: &Subscribe) -> Result<(), BenchError> {
     let Subscribe { subject, multisubject, verify, common } = arguments;
+    names::word("subject", subject)?;
     let run = Run::new(Kind::SUBSCRIBE, common, Duration::ZERO, None)?;
     let pattern = if *multisubject { format!("{subject}.*") } else { subject.clone() };
     run.announce(vec![("subject", pattern.clone()), ("multi-subject", multisubject.to_string())]);
@@ -82,6 +87,7 @@ pub(crate) fn service(arguments: &Service) -> Result<(), BenchError> {
     let Service { sleep, common, command } = arguments;
     match command {
         ServiceCommand::Serve { subject } => {
+            names::word("subject", subject)?;
             let run = Run::new(Kind::SERVE, common, sleep.0, None)?;
             run.announce(vec![("subject", subject.clone())]);
             let serve = || {
@@ -92,6 +98,7 @@ pub(crate) fn service(arguments: &Service) -> Result<(), BenchError> {
             run.go((0..run.clients).map(|_| serve()).collect())
         }
         ServiceCommand::Request { subject, body, throttle } => {
+            names::word("subject", subject)?;
             let run = Run::new(Kind::REQUEST, common, sleep.0, Some(*throttle))?;
             let letters = Letters::on(Subjects::One(subject.clone()), body, common)?;
             run.announce(vec![("subject", subject.clone())]);
@@ -107,6 +114,7 @@ pub(crate) fn service(arguments: &Service) -> Result<(), BenchError> {
 
 /// `bench js …`.
 pub(crate) fn jetstream(arguments: &JetStream) -> Result<(), BenchError> {
+    names::stream(&arguments.stream)?;
     match &arguments.command {
         JetStreamCommand::Pub(StoreCommand::Sync(store)) => store_messages(arguments, store, Kind::SYNC, 1),
         JetStreamCommand::Pub(StoreCommand::Async { batch, store }) => {
@@ -128,6 +136,7 @@ fn store_messages(arguments: &JetStream, store: &Store, kind: Kind, batch: u64) 
     let JetStream { stream, sleep, common, .. } = arguments;
     let run = Run::new(kind, common, sleep.0, Some(store.throttle))?;
     let is_atomic = kind == Kind::ATOMIC;
+    names::word("subject", &store.subject)?;
     if batch == 0 {
         return Err(BenchError::Usage("--batch must be at least 1".into()));
     }
@@ -155,6 +164,7 @@ fn store_fast(arguments: &JetStream, fast: &Fast) -> Result<(), BenchError> {
     let Fast { batch, flow, max_outstanding_acks, ack_timeout, gap, end, batch_length, store } = fast;
     let run = Run::new(Kind::FAST, common, sleep.0, Some(store.throttle))?;
     let flow = flow.unwrap_or(*batch);
+    names::word("subject", &store.subject)?;
     if *max_outstanding_acks == 0 || flow == 0 {
         return Err(BenchError::Usage("--max-outstanding-acks and the flow must be at least 1".into()));
     }
@@ -206,6 +216,7 @@ fn ordered(arguments: &JetStream, batch: u64, selection: &Selection) -> Result<(
             sleep: sleep.0,
             size: part.size,
             subject: format!("{}.CONSUMER.MSG.NEXT.{stream}.{name}", run.target.api),
+            create: None,
         };
         let inbox = run.inbox();
         works.push((Replies::subscription(&inbox), Consume::new(terms, &inbox)));
@@ -217,6 +228,7 @@ fn ordered(arguments: &JetStream, batch: u64, selection: &Selection) -> Result<(
 fn durable(arguments: &JetStream, consumer: &Consumer, kind: Kind, manner: Manner) -> Result<(), BenchError> {
     let JetStream { stream, sleep, common, .. } = arguments;
     let Consumer { consumer: name, batch, acks, doubleack, selection, .. } = consumer;
+    names::consumer(name)?;
     let run = Run::new(kind, common, sleep.0, None)?;
     let facts = vec![
         ("consumer", name.clone()),
@@ -251,6 +263,7 @@ fn durable(arguments: &JetStream, consumer: &Consumer, kind: Kind, manner: Manne
             sleep: sleep.0,
             size: part.size,
             subject: format!("{}.CONSUMER.MSG.NEXT.{stream}.{name}", run.target.api),
+            create: None,
         };
         let inbox = run.inbox();
         (Replies::subscription(&inbox), Consume::new(terms, &inbox))
@@ -294,6 +307,7 @@ fn get(arguments: &JetStream, command: &GetCommand) -> Result<(), BenchError> {
 /// `bench kv …`.
 pub(crate) fn key_value(arguments: &KeyValue) -> Result<(), BenchError> {
     let KeyValue { bucket, sleep, common, command } = arguments;
+    names::bucket(bucket)?;
     let stream = format!("KV_{bucket}");
     match command {
         KeyValueCommand::Put { keeping, history, randomize, throttle } => {
@@ -471,6 +485,7 @@ impl Selection {
     }
 
     fn prepare(&self, admin: &mut Admin, stream: &str) -> Result<(), BenchError> {
+        self.filters.iter().try_for_each(|filter| names::word("filter", filter))?;
         match self.purge {
             true => admin.purge(stream, &Value::Null).map(drop),
             false => admin.stream(stream).map(drop),

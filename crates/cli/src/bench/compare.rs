@@ -92,6 +92,9 @@ pub(crate) struct Arguments {
     /// Put the table between the markers of the plan in this page
     #[arg(long, value_name = "FILE")]
     into: Option<PathBuf>,
+    /// Say this above the table too, such as which build of a program it was; may be given several times
+    #[arg(long, value_name = "NAME=TEXT", value_parser = note)]
+    note: Vec<(String, String)>,
     /// List the rows and measure nothing
     #[arg(long)]
     list: bool,
@@ -100,6 +103,11 @@ pub(crate) struct Arguments {
 fn program(text: &str) -> Result<(String, PathBuf), String> {
     let (name, path) = text.split_once('=').ok_or("expected SYSTEM=PATH")?;
     Ok((name.to_owned(), PathBuf::from(path)))
+}
+
+fn note(text: &str) -> Result<(String, String), String> {
+    let (name, text) = text.split_once('=').ok_or("expected NAME=TEXT")?;
+    Ok((name.to_owned(), text.to_owned()))
 }
 
 /// Runs the command. The exit code says whether every run was a good one.
@@ -112,6 +120,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, BenchError> {
     let contest = arguments.contest(&plan)?;
     let before = arguments.results_so_far()?;
     let mut document = Document::new(&plan, &contest, arguments.quick, before)?;
+    for (name, text) in &arguments.note {
+        document.note(name, text.clone());
+    }
     if plan.rows.iter().any(|row| !document.has(&row.name)) {
         document.note("driver against a server that does nothing", null::summary()?);
     }

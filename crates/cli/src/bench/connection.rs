@@ -6,6 +6,7 @@
 
 pub(crate) mod dial;
 pub(crate) mod nkey;
+pub(crate) mod socks;
 pub(crate) mod tls;
 pub(crate) mod transport;
 pub(crate) mod websocket;
@@ -148,17 +149,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request and waits for the payload of its answer, which is empty when nobody is there to answer.
-    pub(crate) fn request(&mut self, subject: &str, body: &[u8]) -> Result<Vec<u8>, BenchError> {
-        Ok(self.ask(subject, "", body)?.payload)
-    }
-
-    /// Sends a request with these header lines and waits for its answer.
-    pub(crate) fn ask(&mut self, subject: &str, headers: &str, body: &[u8]) -> Result<Letter, BenchError> {
-        self.ask_within(subject, headers, body, PATIENCE)
-    }
-
-    /// The same, but no longer than this.
+    /// Sends a request with these header lines and waits so long for its answer.
     pub(crate) fn ask_within(
         &mut self,
         subject: &str,
@@ -240,8 +231,8 @@ impl Connection {
     }
 
     /// The transport, and what was read beyond the last answer, for who neither blocks nor cares what carries the bytes.
-    pub(crate) fn into_transport(self) -> Result<(Transport, Vec<u8>), BenchError> {
-        Ok((self.transport, self.pending))
+    pub(crate) fn into_transport(self) -> (Transport, Vec<u8>) {
+        (self.transport, self.pending)
     }
 
     /// The socket, for who reads it in a way of their own, and what was read beyond the last barrier:

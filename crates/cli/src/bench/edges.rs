@@ -183,7 +183,7 @@ fn pair(address: &Address, size: usize, until: Until, meter: Meter) -> Result<Ou
     let mut subscriber = Connection::open(address)?;
     subscriber.send(b"SUB bench.* 1\r\n")?;
     subscriber.barrier()?;
-    let (mut transport, unread) = subscriber.into_transport()?;
+    let (mut transport, unread) = subscriber.into_transport();
     let mut publisher = Connection::open(address)?;
     let flow = Flow::new(Delivery::Each, 1, WINDOW);
     let (start, before) = (Instant::now(), meter.cpu()?);

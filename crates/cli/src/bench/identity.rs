@@ -225,7 +225,7 @@ fn compare_import(server: &Server, until: Until) -> Result<Readings, BenchError>
 /// Messages at a steady rate, by a user whose password costs nothing.
 fn probe(server: &Server) -> Result<latency::Outcome, BenchError> {
     latency::run(&latency::Settings {
-        server: address(server, "plain"),
+        server: (&address(server, "plain")).into(),
         mode: Mode::PubSub,
         size: 128,
         rate: PROBED,

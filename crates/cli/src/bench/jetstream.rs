@@ -26,6 +26,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::bench::address::Address;
+use crate::bench::admin::Counts;
 use crate::bench::error::BenchError;
 use crate::bench::footprint;
 use crate::bench::process::{CpuTime, Meter, Server, Syncing};
@@ -217,7 +218,7 @@ impl Run<'_> {
         let (outcome, dones) =
             self.measure(until, |client, inbox| work(&contents[client % contents.len()], inbox))?;
         for (number, content) in contents.iter().enumerate() {
-            let (messages, subjects) = streams.counts(&content.stream)?;
+            let Counts { messages, subjects, .. } = streams.counts(&content.stream)?;
             check(messages, dones.iter().skip(number).step_by(contents.len()))?;
             if is_distinct && subjects != messages {
                 return Err(BenchError::Lost(format!("{messages} messages on {subjects} distinct subjects")));

@@ -4,14 +4,15 @@
 //! counts from there. A connection may be limited in how many messages it has under way; what has to wait for that, or
 //! for a server that reads nothing, waits on the record. This file owns what a run is and what it gives, and sets up both
 //! ends. The rooms: `schedule` is the plan, `driver` the thread that keeps to it, `role` what a connection sends and
-//! understands, `pending` turns arrivals into latencies, `respond` is the other side, `hgrm` a file format, `commands`
-//! the command line.
+//! understands, `pending` turns arrivals into latencies, `respond` is the other side, `null` is what the driver itself adds,
+//! `hgrm` a file format, `commands` the command line.
 //!
 //! Whoever measures a system that does not speak NATS takes `Schedule` and `Pending`, and makes an `Outcome` of them.
 
 pub(crate) mod commands;
 mod driver;
 mod hgrm;
+pub(crate) mod null;
 mod pending;
 mod respond;
 mod role;
@@ -23,11 +24,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::bench::address::Address;
-use crate::bench::connection::Connection;
+use crate::bench::admin::Admin;
 use crate::bench::error::BenchError;
 use crate::bench::jetstream::answer::Acknowledgement;
-use crate::bench::jetstream::consumers::admin::Admin;
 use crate::bench::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::bench::jetstream::consumers::pull::{self, Acks, How, Pull};
 use crate::bench::jetstream::consumers::seat::Seat;
@@ -35,6 +34,7 @@ use crate::bench::jetstream::inbox;
 use crate::bench::jetstream::stream::{Feature, Storage, Streams};
 use crate::bench::process::{CpuTime, Meter};
 use crate::bench::results::{Behind, Better, Cell, Clock, Curve, Distribution, Figure};
+use crate::bench::target::Target;
 use driver::{Driver, Sender};
 pub(crate) use pending::Pending;
 use respond::Responders;
@@ -67,7 +67,7 @@ pub(crate) enum Mode {
 /// A run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) server: Address,
+    pub(crate) server: Target,
     pub(crate) mode: Mode,
     /// Bytes of each payload.
     pub(crate) size: usize,
@@ -154,8 +154,13 @@ impl Mode {
 impl Settings {
     /// The row's name in a report.
     pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.mode.name(), self.load())
+    }
+
+    /// How much goes how often over how many connections, wherever it goes.
+    fn load(&self) -> String {
         let times = if self.connections == 1 { String::new() } else { format!(" x{}", self.connections) };
-        format!("{} {} @{}/s{times}", self.mode.name(), commands::size_text(self.size), self.rate)
+        format!("{} @{}/s{times}", commands::size_text(self.size), self.rate)
     }
 
     /// What was done, in one line.
@@ -216,7 +221,7 @@ impl Settings {
         for number in 0..self.connections {
             let frame = Frame::new(&format!("{base}.{number}"), None, self.size, true);
             senders.push(Sender::new(frame, self.outstanding));
-            seats.push(Seat::open(&self.server, Role::new(Part::Publisher))?);
+            seats.push(Seat::on(self.server.connect()?, Role::new(Part::Publisher))?);
         }
         for number in 0..self.connections {
             let part = Part::Subscriber { size: self.size };
@@ -230,7 +235,7 @@ impl Settings {
         let mut streams = Streams::create(&self.server, 1, self.storage, Feature::Nothing)?;
         let name = streams.names()[0].clone();
         let outcome = work(self, &name).and_then(|outcome| {
-            let ((stored, _), sent) = (streams.counts(&name)?, self.schedule().count());
+            let (stored, sent) = (streams.counts(&name)?.messages, self.schedule().count());
             match stored == sent {
                 true => Ok(outcome),
                 false => Err(BenchError::Lost(format!("{sent} messages were sent and {stored} are stored"))),
@@ -257,6 +262,7 @@ impl Settings {
         let wish = pull::Wish {
             stream,
             consumer: &name,
+            api: &self.server.api,
             how: How::Consume,
             batch: BATCH,
             acks: Acks::Explicit,
@@ -266,8 +272,8 @@ impl Settings {
         };
         let (senders, mut seats) = self.storing(stream, false)?;
         for _ in 0..self.connections {
-            let part = Part::Consumer(Box::new(Pull::new(wish)));
-            seats.push(Seat::open(&self.server, Role::new(part))?);
+            let part = Part::Consumer(Box::new(Pull::on(wish, self.server.inbox())));
+            seats.push(Seat::on(self.server.connect()?, Role::new(part))?);
         }
         let outcome = self.drive(senders, seats, true)?;
         admin.settle(stream, &name, count)?;
@@ -289,14 +295,14 @@ impl Settings {
 
     /// A sender who is subscribed to an inbox of its own.
     fn asking<'a>(&self, subject: &str, part: Part<'a>) -> Result<(Sender, Seat<Role<'a>>), BenchError> {
-        let inbox = inbox::inbox();
+        let inbox = self.server.inbox();
         let seat = self.subscribed(&format!("{inbox}.*"), part)?;
         let frame = Frame::new(subject, Some(&inbox), self.size, self.mode.is_stamped());
         Ok((Sender::new(frame, self.outstanding), seat))
     }
 
     fn subscribed<'a>(&self, subject: &str, part: Part<'a>) -> Result<Seat<Role<'a>>, BenchError> {
-        let mut connection = Connection::open(&self.server)?;
+        let mut connection = self.server.connect()?;
         if self.size > connection.max_payload() {
             let text = format!("the server takes payloads of up to {} bytes", connection.max_payload());
             return Err(BenchError::Usage(text));
@@ -404,10 +410,11 @@ fn figures(rounds: &[Outcome]) -> Vec<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::address::Address;
 
     fn settings(mode: Mode) -> Settings {
         Settings {
-            server: Address::loopback(4222),
+            server: Target::from(&Address::loopback(4222)),
             mode,
             size: 1024,
             rate: 3000,

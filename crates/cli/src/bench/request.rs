@@ -3,6 +3,7 @@
 //! All requesting clients share one thread, the service has another. Owns the latencies. Inboxes are
 //! made the way official clients make them: one wildcard subscription per client, a token per request.
 
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,31 +73,34 @@ pub(crate) enum Answer {
 /// Answers requests on `subject` as a member of the queue group `bench` until `stopped` says so,
 /// which is asked after every read and every 50 ms. `ready` is called when requests will be received.
 pub(crate) fn serve(
-    address: &Address,
+    mut connection: Connection,
     subject: &str,
     answer: &Answer,
     ready: impl FnOnce(),
     stopped: impl Fn() -> bool,
 ) -> Result<u64, BenchError> {
-    let mut connection = Connection::open(address)?;
     connection.send(format!("SUB {subject} bench 1\r\n").as_bytes())?;
     connection.barrier()?;
-    let (stream, mut pending) = connection.into_parts()?;
-    stream.set_read_timeout(Some(Duration::from_millis(50))).map_err(BenchError::io("setting a time-out"))?;
+    let (mut transport, mut pending) = connection.into_transport();
+    let glance = Some(Duration::from_millis(50));
+    transport.socket().set_read_timeout(glance).map_err(BenchError::io("setting a time-out"))?;
     ready();
     let mut buffer = vec![0; READ_SIZE];
     let mut served = 0;
     while !stopped() {
-        match rustix::net::recv(&stream, &mut buffer[..], RecvFlags::empty()) {
-            Ok((0, _)) => return Err(BenchError::Closed),
-            Ok((count, _)) => pending.extend_from_slice(&buffer[..count]),
-            Err(Errno::AGAIN | Errno::INTR) => continue,
-            Err(error) => return Err(BenchError::io("receiving requests")(error)),
+        match transport.recv(&mut buffer) {
+            Ok(0) => return Err(BenchError::Closed),
+            Ok(count) => pending.extend_from_slice(&buffer[..count]),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => continue,
+                ErrorKind::ConnectionReset => return Err(BenchError::Closed),
+                _ => return Err(BenchError::Io("receiving requests", error)),
+            },
         }
         let (answers, used, count) = answers(&pending, answer)?;
         pending.drain(..used);
         served += count;
-        send_all(&stream, &answers)?;
+        transport.send_all(&answers).map_err(BenchError::io("sending to the server"))?;
     }
     Ok(served)
 }
@@ -316,7 +320,9 @@ impl RequestLoad {
             let serving = (0..self.services).map(|_| {
                 let tell_ready = tell_ready.clone();
                 let ready = move || tell_ready.send(()).unwrap_or(());
-                scope.spawn(move || serve(services, "service.*", &Answer::Echo, ready, stopped))
+                scope.spawn(move || {
+                    serve(Connection::open(services)?, "service.*", &Answer::Echo, ready, stopped)
+                })
             });
             let serving: Vec<_> = serving.collect();
             drop(tell_ready);

@@ -12,19 +12,22 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::bench::address::{Address, Credentials};
-use crate::bench::connection::Connection;
 use crate::bench::connection::nkey::{self, Seed};
+use crate::bench::connection::socks::Proxy;
 use crate::bench::connection::tls::{Settings, Tls};
+use crate::bench::connection::{Connection, PATIENCE};
 use crate::bench::context::{self, Context};
 use crate::bench::error::BenchError;
+use crate::bench::jetstream::inbox::unique;
 use crate::bench::units::Time;
+use crate::names;
 
 /// Where a server is unless somebody says so.
 const DEFAULT_URL: &str = "nats://127.0.0.1:4222";
 
 /// What subjects for answers begin with, and those of the JetStream API, unless somebody says so.
 const INBOX: &str = "_INBOX";
-const API: &str = "$JS.API";
+pub(crate) const API: &str = "$JS.API";
 
 /// How to reach a server. The flags, their variables and their meaning are those of the `nats` command.
 #[derive(Args, Clone, Default)]
@@ -74,12 +77,13 @@ pub(crate) struct Flags {
     /// How long to wait for an answer ($NATS_TIMEOUT) [default: 5s]
     #[arg(long, global = true, value_name = "DURATION")]
     timeout: Option<Time>,
-    /// SOCKS5 proxies are not supported ($NATS_SOCKS_PROXY)
-    #[arg(long, global = true, hide = true)]
+    /// SOCKS5 proxy on the way to the server ($NATS_SOCKS_PROXY)
+    #[arg(long, global = true, value_name = "PROXY")]
     socks_proxy: Option<String>,
     /// What subjects of the JetStream API begin with, instead of $JS.API
     #[arg(long, global = true, value_name = "PREFIX")]
     js_api_prefix: Option<String>,
+    /// Taken and not needed: no advisory is listened to
     #[arg(long, global = true, hide = true)]
     js_event_prefix: Option<String>,
     /// JetStream domain
@@ -88,6 +92,7 @@ pub(crate) struct Flags {
     /// What subjects for answers begin with, instead of _INBOX
     #[arg(long, global = true, value_name = "PREFIX")]
     inbox_prefix: Option<String>,
+    /// Taken and not needed: nothing is coloured
     #[arg(long, global = true, hide = true)]
     colors: Option<String>,
     /// Context of the nats command, by name or file ($NATS_CONTEXT) [default: the selected one]
@@ -96,7 +101,8 @@ pub(crate) struct Flags {
     /// Leave the selected context out
     #[arg(long, global = true)]
     no_context: bool,
-    #[arg(long, global = true, hide = true)]
+    /// Show what JetStream is asked and what it answers, around the benchmark
+    #[arg(long, global = true)]
     trace: bool,
 }
 
@@ -142,6 +148,27 @@ pub(crate) struct Target {
     pub(crate) inbox_prefix: String,
     /// What subjects of the JetStream API begin with, without the dot.
     pub(crate) api: String,
+    /// Whether to show what that is asked and answers.
+    pub(crate) is_traced: bool,
+}
+
+impl From<&Target> for Target {
+    fn from(target: &Target) -> Self {
+        target.clone()
+    }
+}
+
+/// A server that somebody here has started, asked in the usual way.
+impl From<&Address> for Target {
+    fn from(address: &Address) -> Self {
+        Self {
+            addresses: vec![address.clone()],
+            timeout: PATIENCE,
+            inbox_prefix: INBOX.into(),
+            api: API.into(),
+            is_traced: false,
+        }
+    }
 }
 
 impl Flags {
@@ -158,9 +185,8 @@ impl Flags {
             None if self.no_context => Context::default(),
             None => Context::selected(directory.as_deref())?,
         };
-        if either(&self.socks_proxy, "NATS_SOCKS_PROXY").or(context.socks_proxy.clone()).is_some() {
-            return Err(BenchError::Usage("SOCKS proxies are not supported".into()));
-        }
+        let proxy = either(&self.socks_proxy, "NATS_SOCKS_PROXY").or(context.socks_proxy.clone());
+        let proxy: Option<Arc<Proxy>> = proxy.map(|url| url.parse().map(Arc::new)).transpose()?;
         let timeout = match (self.timeout, variable("NATS_TIMEOUT")) {
             (Some(time), _) => time.0,
             (None, Some(text)) => text.parse::<Time>()?.0,
@@ -182,20 +208,28 @@ impl Flags {
                 credentials: if has_own { plain.credentials } else { credentials.clone() },
                 tls: if tls.is_required() { Arc::clone(&tls) } else { plain.tls },
                 name: name.map_or(plain.name, Arc::from),
+                proxy: proxy.clone(),
                 ..plain
             })
         });
         let domain = self.js_domain.clone().or(context.domain);
         let prefix = self.js_api_prefix.clone().or(context.api_prefix);
+        let inbox_prefix = self.inbox_prefix.clone().or(context.inbox_prefix);
+        for (what, text) in
+            [("domain", &domain), ("prefix of the API", &prefix), ("prefix of inboxes", &inbox_prefix)]
+        {
+            text.as_deref().map_or(Ok(()), |text| names::word(what, text))?;
+        }
         Ok(Target {
             addresses: addresses.collect::<Result<_, BenchError>>()?,
             timeout,
-            inbox_prefix: self.inbox_prefix.clone().or(context.inbox_prefix).unwrap_or_else(|| INBOX.into()),
+            inbox_prefix: inbox_prefix.unwrap_or_else(|| INBOX.into()),
             api: match (domain, prefix) {
                 (Some(domain), _) => format!("$JS.{domain}.API"),
                 (None, Some(prefix)) => prefix.trim_end_matches('.').to_owned(),
                 (None, None) => API.into(),
             },
+            is_traced: self.trace,
         })
     }
 
@@ -297,18 +331,9 @@ impl Target {
         Err(failure)
     }
 
-    /// The first of the servers that does not have to be encrypted, for who reads and writes the socket itself and asks
-    /// by the usual subjects; else an error that begins with `why`.
-    pub(crate) fn plain(&self, why: &str) -> Result<&Address, BenchError> {
-        if (self.inbox_prefix.as_str(), self.api.as_str()) != (INBOX, API) {
-            return Err(BenchError::Usage(format!(
-                "only {INBOX} and {API} are used here: no --inbox-prefix, --js-api-prefix or --js-domain"
-            )));
-        }
-        let plain = self.addresses.iter().find(|address| !address.tls.is_required());
-        plain.ok_or_else(|| {
-            BenchError::Usage(format!("{why}: neither tls:// nor certificates or --tlsfirst can be used"))
-        })
+    /// A new subject for answers, without the end that tells them apart.
+    pub(crate) fn inbox(&self) -> String {
+        format!("{}.{}", self.inbox_prefix, unique(22))
     }
 }
 
@@ -362,22 +387,12 @@ mod tests {
     }
 
     #[test]
-    fn plain_sockets_are_had_where_nothing_asks_for_encryption() {
-        let flags = |server: &str| Flags { server: Some(server.into()), ..Flags::default() };
-        let host =
-            |flags: &Flags| target(flags, &[]).unwrap().plain("why").map(|address| address.host.clone());
-        assert_eq!(host(&flags("tls://a,u:p@b,c")).unwrap(), "b");
-        let inbox = Flags { inbox_prefix: Some("x".into()), ..flags("a") };
-        let domain = Flags { js_domain: Some("x".into()), ..flags("a") };
-        for (refused, word) in [
-            (flags("tls://a"), "why"),
-            (Flags { tlsfirst: true, ..flags("a") }, "why"),
-            (inbox, "--inbox-prefix"),
-            (domain, "--js-domain"),
-        ] {
-            let error = host(&refused).unwrap_err();
-            assert!(matches!(&error, BenchError::Usage(text) if text.contains(word)), "{error}");
-        }
+    fn a_proxy_stands_before_every_server() {
+        let flags = Flags { server: Some("a,tls://b".into()), ..Flags::default() };
+        let proxied = target(&flags, &[("NATS_SOCKS_PROXY", "socks5://u:sEcret@p:9")]).unwrap();
+        assert!(proxied.addresses.iter().all(|address| address.proxy.as_ref().is_some_and(|p| p.port == 9)));
+        assert!(!format!("{proxied:?}").contains("sEcret"));
+        assert!(target(&flags, &[]).unwrap().addresses.iter().all(|address| address.proxy.is_none()));
     }
 
     #[test]

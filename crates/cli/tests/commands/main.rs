@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 
+mod paths;
 mod secure;
 mod server;
 #[path = "../servers/mod.rs"]

@@ -1,7 +1,9 @@
 //! Who we are and whom we trust: certificates, keys, passwords, and contexts of the `nats` command.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
@@ -113,5 +115,39 @@ fn encrypted_messages_arrive_and_streams_are_read_through_encryption() {
         let unselected =
             bench(&["pub", "x", "--msgs", "1", "--no-context", "-s", &server.url()]).output().unwrap();
         assert_eq!(unselected.status.code(), Some(1));
+    }
+}
+
+/// Both sides of a measurement come as somebody, and speak through encryption.
+#[test]
+fn latencies_are_measured_through_encryption() {
+    for program in programs() {
+        for is_first in [false, true] {
+            let server = secured(&program, is_first);
+            let files = ["ca.pem", "client.pem", "client.key"].map(|name| server.file(name));
+            let measure = |further: &[&str]| {
+                let first = if is_first { &["--tlsfirst"][..] } else { &[] };
+                let mut command = myelin(&[&["bench", "latency"], further, first].concat());
+                command.args(["--tlsca", &files[0], "--tlscert", &files[1], "--tlskey", &files[2]]);
+                let url = server.url().replace("nats://", "tls://");
+                match is_reference(&program) {
+                    true => command.args(["--nkey", &server.file("user.nk"), "-s", &url]),
+                    false => command.args(["--user", "joe", "--password", "pw", "-s", &url]),
+                };
+                command
+            };
+            let modes = "request,pub-sub,js-ack,js-consume";
+            let load = ["--modes", modes, "--sizes", "8B,100KB", "--rates", "300", "--clients", "2"];
+            let text = succeed(&mut measure(&[&load[..], &["--duration", "60ms"]].concat()));
+            assert_eq!(text.matches("  server  corrected ").count(), 8, "{text}");
+            let mut responder =
+                measure(&["respond", "--subject", "far"]).stdout(Stdio::piped()).spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(responder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            assert_eq!(line, "Waiting for requests on far.*\n");
+            succeed(&mut measure(&["--responders", "0", "--subject", "far", "--duration", "50ms"]));
+            responder.kill().unwrap();
+            responder.wait().unwrap();
+        }
     }
 }

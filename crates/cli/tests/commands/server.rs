@@ -32,10 +32,10 @@ pub(crate) fn configured(program: &Path, directory: TempDir, text: &str, is_tls_
     let port = servers::free_port();
     let file = directory.path().join("server.conf");
     let store = directory.path().join("store");
-    let listen = format!(
-        "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: {:?} }}\n",
-        store.display().to_string()
-    );
+    // A text may say more about the streams.
+    let streams = if text.contains("jetstream") { "" } else { "jetstream: enabled\n" };
+    let listen =
+        format!("listen: \"127.0.0.1:{port}\"\nstore_dir: {:?}\n{streams}", store.display().to_string());
     fs::write(&file, listen + text).unwrap();
     let mut command = Command::new(program);
     command.arg("-c").arg(&file);

@@ -42,6 +42,12 @@ fn cases() -> Vec<Case> {
         "kv put --msgs 20 --randomize 10 --purge --storage memory --history 2 --no-progress",
         "kv put --msgs 20 --storage memory --history 2 --no-progress",
         "kv get --msgs 20 --randomize 10 --no-progress",
+        "js pub sync old --stream old --create --msgs 20 --storage memory --no-progress",
+        "oldjs ordered old --stream old --msgs 20 --clients 2 --no-progress --sleep 1us",
+        "oldjs push old --stream old --msgs 20 --size 1K --maxacks 5 --no-progress",
+        "oldjs push old --stream old --msgs 20 --doubleack --no-progress",
+        "oldjs pull old --stream old --msgs 20 --batch 4 --clients 2 --doubleack --no-progress",
+        "oldjs pull old --stream old --msgs 20 --no-ack --no-progress",
     ];
     let mut cases: Vec<Case> = alone.map(|line| Case { line, beside: Beside::Nothing }).into();
     let request = "service request svc --msgs 20 --clients 2 --no-progress";

@@ -399,6 +399,70 @@ pub(crate) enum KeyValueCommand {
     },
 }
 
+/// `bench oldjs …`
+#[derive(Args, Debug)]
+pub(crate) struct OldJetStream {
+    /// Stream to use
+    #[arg(long, global = true, default_value = "benchstream")]
+    pub(crate) stream: String,
+    /// Sleep after each message
+    #[arg(long, global = true, default_value = "0s", value_name = "DURATION")]
+    pub(crate) sleep: Time,
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: OldCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum OldCommand {
+    /// Read a stream with an ephemeral ordered push consumer for each client
+    Ordered {
+        /// Subject; the stream is the one that has it
+        subject: String,
+        /// Read SUBJECT.*
+        #[arg(long)]
+        multisubject: bool,
+    },
+    /// Read a stream with a durable push consumer that all clients share
+    Push {
+        /// The most messages that may be unacknowledged, for each client
+        #[arg(long, default_value_t = 500)]
+        maxacks: u64,
+        #[command(flatten)]
+        durable: OldDurable,
+    },
+    /// Read a stream with a durable pull consumer that all clients share, batch by batch
+    Pull {
+        /// Messages in a batch
+        #[arg(long, default_value_t = 500)]
+        batch: u64,
+        #[command(flatten)]
+        durable: OldDurable,
+    },
+}
+
+/// `bench oldjs push` and `bench oldjs pull`
+#[derive(Args, Debug)]
+pub(crate) struct OldDurable {
+    /// Taken, as the original wants it, and not needed
+    pub(crate) subject: String,
+    /// Name of the consumer; only the default one is created, and removed
+    #[arg(long, default_value = CONSUMER)]
+    pub(crate) consumer: String,
+    /// Acknowledge each message (the default)
+    #[arg(long, overrides_with = "no_ack")]
+    pub(crate) ack: bool,
+    /// Acknowledge nothing
+    #[arg(long, overrides_with = "ack")]
+    pub(crate) no_ack: bool,
+    /// Wait for the server's answer to each acknowledgement
+    #[arg(long, overrides_with = "no_doubleack")]
+    pub(crate) doubleack: bool,
+    #[arg(long, hide = true, overrides_with = "doubleack")]
+    pub(crate) no_doubleack: bool,
+}
+
 /// `bench null`
 #[derive(Args, Debug)]
 pub(crate) struct Null {

@@ -276,7 +276,7 @@ enum State {
 
 impl<W: Work> Client<W> {
     fn new(number: usize, connection: Connection, work: W) -> Result<Self, BenchError> {
-        let (transport, unread) = connection.into_transport()?;
+        let (transport, unread) = connection.into_transport();
         transport.socket().set_nonblocking(true).map_err(BenchError::io("preparing a socket"))?;
         Ok(Self {
             number,

@@ -1,11 +1,14 @@
 //! `bench null`: what the driver itself costs, measured against a server that does nothing.
 //!
 //! Owns that server: a thread in this process that takes messages without looking at them, gives prepared ones, or
-//! answers requests with prepared bytes. Comparisons begin with the same and say what came out. What remains is the driver and the kernel's loopback.
+//! answers requests. Comparisons begin with the same and say what came out, and so does every load of `bench latency`,
+//! which asks `Answering`. What remains is the driver and the kernel's loopback.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::bench::address::Address;
@@ -104,8 +107,7 @@ fn cost(role: &'static str, outcome: &Outcome) -> Result<Cost, BenchError> {
 }
 
 fn run<W: Work>(duty: Duty, lines: &[u8], work: W) -> Result<Outcome, BenchError> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(BenchError::io("listening on loopback"))?;
-    let port = listener.local_addr().map_err(BenchError::io("listening on loopback"))?.port();
+    let (listener, port) = listening()?;
     thread::scope(|scope| {
         let server = scope.spawn(move || serve(&listener, duty));
         let outcome = client(port, lines, work);
@@ -125,11 +127,7 @@ fn client<W: Work>(port: u16, lines: &[u8], work: W) -> Result<Outcome, BenchErr
 /// Serves one client until it goes. Two PINGs come before the benchmark: behind CONNECT, and behind subscriptions.
 fn serve(listener: &TcpListener, duty: Duty) -> std::io::Result<()> {
     let (mut socket, _) = listener.accept()?;
-    socket.set_nodelay(true)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.write_all(
-        b"INFO {\"server_id\":\"null\",\"version\":\"0\",\"headers\":true,\"max_payload\":1073741824}\r\n",
-    )?;
+    greet(&mut socket)?;
     for _ in 0..2 {
         pass_ping(&mut socket)?;
         socket.write_all(b"PONG\r\n")?;
@@ -148,8 +146,17 @@ fn serve(listener: &TcpListener, duty: Duty) -> std::io::Result<()> {
             socket.write_all(&burst[..frame.len() * (messages % together as u64) as usize])?;
             discard(&mut socket)
         }
-        Duty::Answer => answer(&mut socket),
+        Duty::Answer => answer(&mut socket, false),
     }
+}
+
+/// What a client hears first.
+fn greet(socket: &mut TcpStream) -> std::io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.write_all(
+        b"INFO {\"server_id\":\"null\",\"version\":\"0\",\"headers\":true,\"max_payload\":1073741824}\r\n",
+    )
 }
 
 /// Reads up to the end of a PING.
@@ -185,33 +192,93 @@ fn discard(socket: &mut TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// Answers requests, one at a time.
-fn answer(socket: &mut TcpStream) -> std::io::Result<()> {
+/// Answers requests, however many are under way, with `ok` or with what is in them, until the client goes.
+fn answer(socket: &mut TcpStream, is_echo: bool) -> std::io::Result<()> {
     let mut buffer = vec![0; BURST];
-    let mut pending = Vec::new();
+    let (mut pending, mut out) = (Vec::new(), Vec::new());
     loop {
-        match socket.read(&mut buffer)? {
-            0 => return Ok(()),
-            count => pending.extend_from_slice(&buffer[..count]),
+        match socket.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(()),
+            count => pending.extend_from_slice(&buffer[..count?]),
         }
-        let Some(line) = pending.split(|&byte| byte == b'\n').next().map(<[u8]>::len) else { continue };
-        if pending.get(line) != Some(&b'\n') {
-            continue;
+        let mut done = 0;
+        while let Some(length) = answer_one(&pending[done..], is_echo, &mut out) {
+            done += length;
         }
-        let text = String::from_utf8_lossy(&pending[..line]).into_owned();
-        let mut tokens = text.split_ascii_whitespace();
-        match (tokens.next(), tokens.nth(1), tokens.next().and_then(|size| size.parse::<usize>().ok())) {
-            (Some("PUB"), Some(reply), Some(size)) if pending.len() >= line + 1 + size + 2 => {
-                pending.drain(..line + 1 + size + 2);
-                socket.write_all(format!("MSG {reply} 1 2\r\nok\r\n").as_bytes())?;
+        pending.drain(..done);
+        socket.write_all(&out)?;
+        out.clear();
+    }
+}
+
+/// Appends the answer to the first operation, if all of it is here, and gives its length.
+fn answer_one(bytes: &[u8], is_echo: bool, out: &mut Vec<u8>) -> Option<usize> {
+    let line = bytes.iter().position(|&byte| byte == b'\n')? + 1;
+    let text = std::str::from_utf8(&bytes[..line]).unwrap_or_default();
+    let mut tokens = text.split_ascii_whitespace();
+    match (tokens.next(), tokens.nth(1), tokens.next().and_then(|size| size.parse::<usize>().ok())) {
+        (Some("PUB"), Some(reply), Some(size)) => {
+            let payload = bytes.get(line..line + size + 2)?;
+            let payload = if is_echo { payload } else { b"ok\r\n" };
+            out.extend_from_slice(format!("MSG {reply} 1 {}\r\n", payload.len() - 2).as_bytes());
+            out.extend_from_slice(payload);
+            Some(line + size + 2)
+        }
+        (Some("PING"), ..) => {
+            out.extend_from_slice(b"PONG\r\n");
+            Some(line)
+        }
+        _ => Some(line),
+    }
+}
+
+/// A server that sends back to any number of clients what is in their requests, until it is dropped.
+pub(crate) struct Answering {
+    port: u16,
+    is_over: Arc<AtomicBool>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Answering {
+    pub(crate) fn start() -> Result<Self, BenchError> {
+        let (listener, port) = listening()?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let is_over_here = Arc::clone(&is_over);
+        let accepting = thread::spawn(move || {
+            for client in listener.incoming() {
+                if is_over_here.load(Ordering::SeqCst) {
+                    break;
+                }
+                let Ok(mut socket) = client else { continue };
+                // A client that fails says so itself.
+                thread::spawn(move || greet(&mut socket).and_then(|()| answer(&mut socket, true)));
             }
-            (Some("PING"), ..) => {
-                pending.clear();
-                socket.write_all(b"PONG\r\n")?;
-            }
-            _ => {}
+        });
+        Ok(Self { port, is_over, accepting: Some(accepting) })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        // Whoever waits for clients looks only when there is one.
+        let knock = TcpStream::connect(("127.0.0.1", self.port));
+        if let (Ok(_), Some(accepting)) = (knock, self.accepting.take()) {
+            drop(accepting.join());
         }
     }
+}
+
+fn listening() -> Result<(TcpListener, u16), BenchError> {
+    let doing = "listening on loopback";
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(BenchError::io(doing))?;
+    let port = listener.local_addr().map_err(BenchError::io(doing))?.port();
+    Ok((listener, port))
 }
 
 #[cfg(test)]

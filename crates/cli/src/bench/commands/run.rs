@@ -64,6 +64,11 @@ impl Kind {
     pub(crate) const FETCH: Self = Self::consumer("JetStream durable consumer (fetch)", "Fetching");
     pub(crate) const GET: Self = Self::consumer("JetStream synchronous getter", "Getting").each();
     pub(crate) const GET_BATCH: Self = Self::consumer("JetStream batched direct getter", "Getting").each();
+    pub(crate) const OLD_ORDERED: Self =
+        Self::consumer("JetStream ordered ephemeral consumer (old API)", "Receiving").each();
+    pub(crate) const OLD_PUSH: Self =
+        Self::consumer("JetStream durable push consumer (old API)", "Receiving");
+    pub(crate) const OLD_PULL: Self = Self::consumer("JetStream durable pull consumer (old API)", "Fetching");
     pub(crate) const PUT: Self = Self { state: "Putting", ..Self::publisher("JetStream KV putter") };
     pub(crate) const GET_KEY: Self =
         Self { doing: "trying to get", ..Self::consumer("JetStream KV getter", "Getting") };
@@ -139,7 +144,7 @@ impl<'a> Run<'a> {
 
     /// A subject for the answers to one client, without the end that `Replies` gives it.
     pub(crate) fn inbox(&self) -> String {
-        format!("{}.{}", self.target.inbox_prefix, unique(22))
+        self.target.inbox()
     }
 
     /// Connects the clients, each with the lines that it begins with, runs them and prints the summary.

@@ -151,10 +151,16 @@ fn beginning(plan: &Plan, contest: &Contest, is_quick: bool) -> Results {
     Results::new(circumstances, systems, Vec::new())
 }
 
+/// The note of a document that was measured in pieces.
+const RESUMED: &str = "measured in pieces";
+const SINCE: &str = "since ";
+
 /// A run that goes on with the good rows of an earlier one.
 fn resumed(before: Results, mut now: Results) -> Results {
-    let text = format!("rows of a run at {} are among these", before.circumstances.date);
-    now.circumstances.note("resumed", text);
+    // The text of a file that was resumed before says when it was begun.
+    let first = before.circumstances.notes.get(RESUMED).and_then(|text| text.strip_prefix(SINCE));
+    let first = first.unwrap_or(&before.circumstances.date);
+    now.circumstances.note(RESUMED, format!("{SINCE}{first}"));
     for (name, text) in before.circumstances.notes {
         now.circumstances.notes.entry(name).or_insert(text);
     }

@@ -329,7 +329,7 @@ impl Latency {
             FromTo::Consumer => latency::Mode::JsConsume,
         };
         latency::Settings {
-            server: server.clone(),
+            server: server.into(),
             mode,
             size: self.size,
             rate: self.rate,

@@ -10,10 +10,17 @@ use crate::bench::error::BenchError;
 /// How long each of a server's addresses may take; the system would try for minutes.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Connects to the first address of the server that answers.
+/// Connects to the first address of the server that answers, or has the proxy do so.
 pub(crate) fn dial(address: &Address) -> Result<TcpStream, BenchError> {
-    dial_within((address.host.as_str(), address.port), LIMIT)
-        .map_err(BenchError::io("connecting to the server"))
+    let Some(proxy) = &address.proxy else {
+        return dial_within((address.host.as_str(), address.port), LIMIT)
+            .map_err(BenchError::io("connecting to the server"));
+    };
+    let doing = "connecting by the proxy";
+    let socket = dial_within((proxy.host.as_str(), proxy.port), LIMIT).map_err(BenchError::io(doing))?;
+    socket.set_read_timeout(Some(LIMIT)).map_err(BenchError::io("setting a time-out"))?;
+    proxy.ask(&socket, &address.host, address.port).map_err(BenchError::io(doing))?;
+    Ok(socket)
 }
 
 fn dial_within(server: impl ToSocketAddrs, limit: Duration) -> io::Result<TcpStream> {

@@ -53,6 +53,11 @@ impl Transport {
         }
     }
 
+    /// Whether bytes may be here that were read from the socket and not given, of which no poll knows.
+    pub(crate) fn may_hold_more(&self) -> bool {
+        !matches!(self, Self::Plain(_))
+    }
+
     /// Reads what is there; 0 when the server has closed the connection.
     pub(crate) fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {

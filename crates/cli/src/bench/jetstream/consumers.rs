@@ -2,10 +2,9 @@
 //!
 //! This file owns what a workload is, the stream that it reads and what a run gives. The rooms: `seat` runs connections
 //! that receive, `push` and `pull` are what a client does on one, `message` takes deliveries apart, `ledger` counts them,
-//! `admin` asks for streams and consumers; `replay`, `beside`, `kv`, `latency`, `crowd` and `pending` are the workloads,
-//! `rows` the table. Publishing is that of the rows about streams.
+//! `replay`, `beside`, `kv`, `latency`, `crowd` and `pending` are the workloads, `rows`
+//! the table. Publishing is that of the rows about streams.
 
-pub(crate) mod admin;
 mod beside;
 mod crowd;
 mod kv;
@@ -27,6 +26,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::bench::address::Address;
+use crate::bench::admin::Admin;
 use crate::bench::error::BenchError;
 use crate::bench::jetstream::drive::{Client, drive};
 use crate::bench::jetstream::link::Link;
@@ -38,7 +38,6 @@ use crate::bench::process::{CpuTime, Meter, Server, Syncing};
 use crate::bench::publisher::Until;
 use crate::bench::scratch::Scratch;
 use crate::bench::script::{self, Sizes};
-use admin::Admin;
 use pull::{Acks, How};
 
 /// Bytes of every payload.

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::bench::address::Address;
 use crate::bench::error::BenchError;
 use crate::bench::greeting::Greeting;
 use crate::bench::jetstream::stream::Storage;
 use crate::bench::latency::respond::Responders;
-use crate::bench::latency::{Mode, Outcome, Settings, cell, hgrm, run};
+use crate::bench::latency::{Mode, Outcome, Settings, cell, hgrm, null, run};
 use crate::bench::present::commands::write;
 use crate::bench::present::{csv, html, terminal};
 use crate::bench::process::Meter;
 use crate::bench::results::{Circumstances, Clock, Results, Row, System};
-use crate::bench::target::Flags;
+use crate::bench::target::{Flags, Target};
 use crate::bench::units::{Bytes, Time};
+use crate::names;
 
 pub(crate) const HELP: &str = "\
 Measure how long messages take at a fixed rate.
@@ -132,8 +132,8 @@ struct Measure {
 struct Outstanding(Option<u64>);
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), BenchError> {
-    let target = arguments.flags.target()?;
-    let server = target.plain("latency is measured on plain sockets")?;
+    let server = &arguments.flags.target()?;
+    names::word("subject", arguments.subject())?;
     match &arguments.side {
         Some(Side::Respond(Respond { common, clients })) => {
             Responders::alone(server, &format!("{}.*", common.subject), *clients)
@@ -142,8 +142,17 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), BenchError> {
     }
 }
 
+impl Arguments {
+    fn subject(&self) -> &str {
+        match &self.side {
+            Some(Side::Respond(respond)) => &respond.common.subject,
+            None => &self.measure.common.subject,
+        }
+    }
+}
+
 impl Measure {
-    fn execute(&self, server: &Address) -> Result<(), BenchError> {
+    fn execute(&self, server: &Target) -> Result<(), BenchError> {
         if self.rounds == 0 {
             return Err(BenchError::Usage("--rounds must be at least 1".into()));
         }
@@ -156,12 +165,15 @@ impl Measure {
             let row = self.row(&settings)?;
             print!("{}", terminal::row(&row));
             results.rows.push(row);
+            let null = null::of(&settings)?;
+            println!("  driver alone, {null}");
+            results.circumstances.note(&format!("driver alone, {}", settings.load()), null);
         }
         self.write(&results)
     }
 
     /// Every combination, in the order of the arguments.
-    fn runs(&self, server: &Address) -> Vec<Settings> {
+    fn runs(&self, server: &Target) -> Vec<Settings> {
         let mut runs = Vec::new();
         for &mode in &self.modes {
             for &size in &self.sizes {
@@ -171,7 +183,7 @@ impl Measure {
         runs
     }
 
-    fn settings(&self, server: &Address, mode: Mode, size: usize, rate: u64) -> Settings {
+    fn settings(&self, server: &Target, mode: Mode, size: usize, rate: u64) -> Settings {
         Settings {
             server: server.clone(),
             mode,

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, ScopedJoinHandle};
 
-use crate::bench::address::Address;
 use crate::bench::error::BenchError;
 use crate::bench::request::{self, Answer};
+use crate::bench::target::Target;
 
 /// See the module.
 pub(super) struct Responders;
@@ -17,7 +17,7 @@ pub(super) struct Responders;
 impl Responders {
     /// Does `work` while this many services answer on a subject, each with a connection and a thread.
     pub(super) fn beside<T>(
-        address: &Address,
+        server: &Target,
         subject: &str,
         count: usize,
         work: impl FnOnce() -> Result<T, BenchError>,
@@ -26,7 +26,7 @@ impl Responders {
         let (tell_ready, is_ready) = mpsc::channel();
         let serve = |tell_ready: mpsc::Sender<()>| {
             let ready = move || tell_ready.send(()).unwrap_or(());
-            request::serve(address, subject, &Answer::Echo, ready, || stop.load(Ordering::Relaxed))
+            request::serve(server.connect()?, subject, &Answer::Echo, ready, || stop.load(Ordering::Relaxed))
         };
         thread::scope(|scope| {
             let serve = &serve;
@@ -48,9 +48,9 @@ impl Responders {
     }
 
     /// Answers until the server goes away, which is an error; says so when it can begin.
-    pub(super) fn alone(address: &Address, subject: &str, count: usize) -> Result<(), BenchError> {
+    pub(super) fn alone(server: &Target, subject: &str, count: usize) -> Result<(), BenchError> {
         let ready = || println!("Waiting for requests on {subject}");
-        let serve = || request::serve(address, subject, &Answer::Echo, ready, || false).map(drop);
+        let serve = || request::serve(server.connect()?, subject, &Answer::Echo, ready, || false).map(drop);
         thread::scope(|scope| {
             let services: Vec<_> = (0..count).map(|_| scope.spawn(serve)).collect();
             services.into_iter().try_for_each(joined)

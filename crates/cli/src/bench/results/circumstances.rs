@@ -52,7 +52,8 @@ impl Circumstances {
 }
 
 /// Flags whose values may be secrets, also where they should be names of files: people mix them up.
-const SECRET: [&str; 7] = ["--password", "--token", "--jwt", "--seed", "--user", "--creds", "--nkey"];
+const SECRET: [&str; 8] =
+    ["--password", "--token", "--jwt", "--seed", "--user", "--creds", "--nkey", "--socks-proxy"];
 
 /// What stands for what is left out.
 const HIDDEN: &str = "…";

@@ -1,13 +1,18 @@
-//! `bench js ordered|consume|fetch`: messages of a stream through a pull consumer.
+//! `bench js ordered|consume|fetch`: messages of a stream through a pull consumer, and `bench oldjs` through those of
+//! older days.
 //!
 //! `ordered` and `consume` keep a number of messages asked for and ask for more when half of them are there; `fetch` asks
-//! for a batch and waits for its end. The time is that from asking for the first message to having done the last; the
+//! for a batch and waits for its end; of the older ones `pull` does the same, and `push` and `ordered` are sent what there
+//! is, and answer what the server asks about how far they are. The time is that from asking for the first message to having done the last; the
 //! original's begins with the first message, which many may come with. Owns acknowledgements in all modes, and the proof that an ordered consumer
 //! delivers without a gap.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
+use crate::bench::admin::answered;
 use crate::bench::commands::fleet::{Next, Waits, Work};
 use crate::bench::commands::inbox::{Message, number};
 use crate::bench::commands::outbox::Outbox;
@@ -15,6 +20,11 @@ use crate::bench::commands::sample::{Latencies, Sample};
 use crate::bench::commands::work::Replies;
 use crate::bench::connection::write_message;
 use crate::bench::error::BenchError;
+
+/// Numbers of the reply subjects for other things than messages; requests for those are counted from one, by whom no
+/// consumer is made.
+const CONFIRMING: u64 = 0;
+const CREATING: u64 = 1;
 
 /// How long a request for messages lives in the server, in nanoseconds.
 const EXPIRES: u64 = 30_000_000_000;
@@ -25,6 +35,22 @@ pub(crate) enum Manner {
     Ordered,
     Consume,
     Fetch,
+    /// Batch by batch, without a look at how long each takes.
+    Pull,
+    /// The server sends what one of several clients is to have.
+    Push,
+    /// The server sends everything in order.
+    OrderedPush,
+}
+
+impl Manner {
+    fn is_ordered(self) -> bool {
+        matches!(self, Self::Ordered | Self::OrderedPush)
+    }
+
+    fn is_pushed(self) -> bool {
+        matches!(self, Self::Push | Self::OrderedPush)
+    }
 }
 
 /// How messages are acknowledged.
@@ -51,6 +77,8 @@ pub(crate) struct Terms {
     pub(crate) size: u64,
     /// The subject that asks for messages.
     pub(crate) subject: String,
+    /// Subject and body of the request for the consumer, of the client that has it made.
+    pub(crate) create: Option<(String, Value)>,
 }
 
 /// See the module.
@@ -73,6 +101,8 @@ pub(crate) struct Consume {
     awake: Option<Instant>,
     /// A double acknowledgement is unanswered.
     is_confirming: bool,
+    /// The request for the consumer is unanswered.
+    is_creating: bool,
     asked_at: Option<Instant>,
     first_asked: Option<Instant>,
     end: Option<Instant>,
@@ -93,6 +123,7 @@ impl Consume {
             waiting: VecDeque::new(),
             awake: None,
             is_confirming: false,
+            is_creating: false,
             asked_at: None,
             first_asked: None,
             end: None,
@@ -102,10 +133,19 @@ impl Consume {
 
     /// Asks for messages if it is time to.
     fn ask(&mut self, out: &mut Outbox, now: Instant) {
+        if let Some((subject, body)) = self.terms.create.take() {
+            self.is_creating = true;
+            let reply = String::from_utf8_lossy(self.replies.at(CREATING)).into_owned();
+            write_message(&mut out.frames(), &subject, Some(&reply), "", body.to_string().as_bytes());
+        }
         let left = self.terms.wanted.saturating_sub(self.arrived + self.asked);
         let is_time = match self.terms.manner {
-            Manner::Fetch => self.asked == 0,
+            Manner::Fetch | Manner::Pull => self.asked == 0,
             Manner::Ordered | Manner::Consume => self.asked <= self.terms.batch / 2,
+            Manner::Push | Manner::OrderedPush => {
+                self.first_asked.get_or_insert(now);
+                false
+            }
         };
         if left == 0 || !is_time {
             return;
@@ -113,8 +153,8 @@ impl Consume {
         let count = left.min(self.terms.batch - self.asked.min(self.terms.batch));
         // A silent server is known by missing heartbeats, except where a fetch ends anyway.
         let body = match self.terms.manner {
-            Manner::Fetch => format!("{{\"batch\":{count},\"expires\":{EXPIRES}}}"),
-            Manner::Ordered | Manner::Consume => {
+            Manner::Fetch | Manner::Pull => format!("{{\"batch\":{count},\"expires\":{EXPIRES}}}"),
+            _ => {
                 format!("{{\"batch\":{count},\"expires\":{EXPIRES},\"idle_heartbeat\":{}}}", EXPIRES / 2)
             }
         };
@@ -154,8 +194,7 @@ impl Consume {
                 frames.extend_from_slice(b"PUB ");
                 frames.extend_from_slice(reply);
                 frames.push(b' ');
-                // Zero is no request's number.
-                frames.extend_from_slice(self.replies.at(0));
+                frames.extend_from_slice(self.replies.at(CONFIRMING));
                 self.is_confirming = true;
             }
         }
@@ -174,9 +213,21 @@ impl Consume {
     }
 
     /// A message without a reply: the server says something about a request.
-    fn status(&mut self, message: &Message<'_>, status: u16) -> Result<(), BenchError> {
+    fn status(&mut self, message: &Message<'_>, status: u16, out: &mut Outbox) -> Result<(), BenchError> {
         match status {
-            100 => Ok(()),
+            100 => {
+                // A server that pushes asks how far we are, or says in a heartbeat that it waits for the answer.
+                let stalled = message.header_value("Nats-Consumer-Stalled").unwrap_or_default().as_bytes();
+                let wanted = if message.reply.is_empty() { stalled } else { message.reply };
+                if !wanted.is_empty() {
+                    let mut frames = out.frames();
+                    frames.extend_from_slice(b"PUB ");
+                    frames.extend_from_slice(wanted);
+                    frames.extend_from_slice(b" 0\r\n\r\n");
+                }
+                Ok(())
+            }
+            409 if self.terms.manner.is_pushed() => Err(BenchError::Refused(message.status_line())),
             404 | 408 | 409 if self.is_temporary(message, status) => {
                 let pending =
                     message.header_value("Nats-Pending-Messages").and_then(|text| text.parse().ok());
@@ -203,7 +254,7 @@ impl Consume {
             return Err(BenchError::Protocol(format!("a message of a consumer with the reply {reply:?}")));
         };
         self.redelivered += u64::from(delivered > 1);
-        if self.terms.manner == Manner::Ordered && sequence != self.last + 1 {
+        if self.terms.manner.is_ordered() && sequence != self.last + 1 {
             let text = format!("message {sequence} of the consumer came behind message {}", self.last);
             return Err(BenchError::Lost(text));
         }
@@ -238,11 +289,16 @@ impl Work for Consume {
 
     fn take(&mut self, message: &Message<'_>, out: &mut Outbox, now: Instant) -> Result<(), BenchError> {
         if let Some(status) = message.status().filter(|_| message.payload.is_empty()) {
-            return self.status(message, status);
+            return self.status(message, status, out);
         }
         if message.reply.is_empty() {
-            if !self.is_confirming || self.replies.number(message.subject) != Some(0) {
-                return Err(BenchError::Protocol("an answer to nothing".into()));
+            match self.replies.number(message.subject) {
+                Some(CREATING) if self.is_creating => {
+                    self.is_creating = false;
+                    return answered("the request for a consumer", message.payload).map(drop);
+                }
+                Some(CONFIRMING) if self.is_confirming => {}
+                _ => return Err(BenchError::Protocol("an answer to nothing".into())),
             }
             self.is_confirming = false;
             self.finish_one(now);
@@ -277,7 +333,7 @@ impl Work for Consume {
 
     fn waits_for(&self) -> Waits {
         match self.arrived {
-            _ if self.is_confirming => Waits::Answer,
+            _ if self.is_confirming || self.is_creating => Waits::Answer,
             _ if !self.waiting.is_empty() => Waits::ForEver,
             0 => Waits::ForEver,
             _ => Waits::Others,

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::bench::admin::Admin;
 use crate::bench::connection::PATIENCE;
 use crate::bench::error::BenchError;
-use crate::bench::jetstream::consumers::admin::Admin;
 use crate::bench::jetstream::consumers::ledger::Expected;
 use crate::bench::jetstream::consumers::push::{Push, Wish};
 use crate::bench::jetstream::consumers::seat::{self, Actor, Seat};
@@ -80,7 +80,7 @@ fn publish(publishers: &mut [Client<Publish>], until: Until) -> Result<(u64, Dur
 }
 
 fn check(admin: &mut Admin, stream: &str, published: u64) -> Result<(), BenchError> {
-    let (stored, _) = admin.stream(stream)?;
+    let stored = admin.counts(stream)?.messages;
     match stored == published {
         true => Ok(()),
         false => {

@@ -9,9 +9,9 @@ use std::thread;
 
 use serde_json::json;
 
+use crate::bench::admin::{self, Admin};
 use crate::bench::error::BenchError;
 use crate::bench::footprint;
-use crate::bench::jetstream::consumers::admin::{self, Admin};
 use crate::bench::jetstream::consumers::latency::{self, Schedule};
 use crate::bench::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::bench::jetstream::consumers::pull::{Acks, How, Pull, Wish};
@@ -25,6 +25,7 @@ use crate::bench::jetstream::window::Window;
 use crate::bench::jetstream::{answer, inbox};
 use crate::bench::plan::Metric;
 use crate::bench::publisher::Until;
+use crate::bench::target::API;
 
 /// Requests that may be unanswered when the consumers are made.
 const WINDOW: usize = 64;
@@ -67,6 +68,7 @@ fn trickle(
     let wish = |consumer| Wish {
         stream,
         consumer,
+        api: API,
         how: How::Consume,
         batch: BATCH,
         acks: Acks::Explicit,

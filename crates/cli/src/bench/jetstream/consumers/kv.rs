@@ -8,9 +8,9 @@ use std::time::Instant;
 use serde_json::json;
 
 use crate::bench::address::Address;
+use crate::bench::admin::{Admin, Counts};
 use crate::bench::error::BenchError;
 use crate::bench::jetstream::WINDOW;
-use crate::bench::jetstream::consumers::admin::Admin;
 use crate::bench::jetstream::consumers::ledger::Expected;
 use crate::bench::jetstream::consumers::push::{Push, Wish};
 use crate::bench::jetstream::consumers::seat::{self, Actor, Seat};
@@ -74,12 +74,12 @@ fn measure<W: Work>(clients: &mut [Client<W>], run: Run<'_>) -> Result<(Outcome,
 /// 16 clients put, each one after the other.
 pub(super) fn put(filled: &Filled, run: Run<'_>) -> Result<Outcome, BenchError> {
     let mut admin = Admin::open(run.address)?;
-    let (_, base) = admin.stream(&filled.stream)?;
+    let base = admin.counts(&filled.stream)?.last;
     let clients: Result<Vec<_>, _> = (0..CLIENTS)
         .map(|client| publisher(run.address, &filled.stream, payloads(subjects(filled, client)), 1))
         .collect();
     let (outcome, done) = measure(&mut clients?, run)?;
-    let (stored, last) = admin.stream(&filled.stream)?;
+    let Counts { messages: stored, last, .. } = admin.counts(&filled.stream)?;
     let sum = |last: u64| u128::from(last) * u128::from(last + 1) / 2;
     let is_complete = done.sequences == Some(sum(last) - sum(base)) && last - base == done.messages;
     match is_complete && stored == filled.messages {

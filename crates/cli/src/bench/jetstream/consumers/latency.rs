@@ -14,10 +14,10 @@ use hdrhistogram::Histogram;
 use serde_json::json;
 
 use crate::bench::address::Address;
+use crate::bench::admin::Admin;
 use crate::bench::connection::PATIENCE;
 use crate::bench::error::BenchError;
 use crate::bench::jetstream::answer::Acknowledgement;
-use crate::bench::jetstream::consumers::admin::Admin;
 use crate::bench::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::bench::jetstream::consumers::pull::{Acks, How, Pull};
 use crate::bench::jetstream::consumers::push::Push;
@@ -29,6 +29,7 @@ use crate::bench::jetstream::tape::Tape;
 use crate::bench::jetstream::{SUBJECTS, inbox};
 use crate::bench::plan::Metric;
 use crate::bench::request::new_latencies;
+use crate::bench::target::API;
 
 /// Time for the consumer to be there before the first message is.
 const LEAD: Duration = Duration::from_millis(100);
@@ -211,6 +212,7 @@ fn pulled(
     let wish = pull::Wish {
         stream,
         consumer,
+        api: API,
         how: How::Consume,
         batch: BATCH,
         acks: Acks::Explicit,

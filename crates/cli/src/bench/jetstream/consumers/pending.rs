@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::bench::admin::Admin;
 use crate::bench::connection::Connection;
 use crate::bench::error::BenchError;
 use crate::bench::footprint;
-use crate::bench::jetstream::consumers::admin::Admin;
 use crate::bench::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::bench::jetstream::consumers::pull::{Acks, How, Pull, Wish};
 use crate::bench::jetstream::consumers::push::acknowledge;
@@ -21,6 +21,7 @@ use crate::bench::jetstream::consumers::{Outcome, Run, SIZE, fill_plain};
 use crate::bench::jetstream::stream::Storage;
 use crate::bench::plan::Metric;
 use crate::bench::script;
+use crate::bench::target::API;
 
 /// Messages of a pull.
 const BATCH: u64 = 5000;
@@ -75,6 +76,7 @@ fn deliver(stream: &str, count: u64, run: Run<'_>) -> Result<Vec<Vec<u8>>, Bench
     let wish = Wish {
         stream,
         consumer: "C",
+        api: API,
         how: How::Consume,
         batch: BATCH,
         acks: Acks::Kept,

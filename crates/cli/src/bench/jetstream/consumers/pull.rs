@@ -14,12 +14,16 @@ use crate::bench::jetstream::consumers::push::acknowledge;
 use crate::bench::jetstream::consumers::seat::Actor;
 use crate::bench::jetstream::envelope::number;
 use crate::bench::jetstream::inbox;
+#[cfg(test)]
+use crate::bench::target::API;
 
 /// What a client of a pull consumer wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish<'a> {
     pub(crate) stream: &'a str,
     pub(crate) consumer: &'a str,
+    /// What subjects of the JetStream API begin with.
+    pub(crate) api: &'a str,
     pub(crate) how: How,
     pub(crate) batch: u64,
     pub(crate) acks: Acks,
@@ -66,9 +70,14 @@ pub(crate) struct Pull<'a> {
 
 impl<'a> Pull<'a> {
     pub(crate) fn new(wish: Wish<'a>) -> Self {
+        Self::on(wish, inbox::inbox())
+    }
+
+    /// The same with an inbox that somebody has chosen.
+    pub(crate) fn on(wish: Wish<'a>, inbox: String) -> Self {
         Self {
             wish,
-            inbox: inbox::inbox(),
+            inbox,
             start: format!("$JS.ACK.{}.{}.", wish.stream, wish.consumer).into_bytes(),
             sid: 0,
             asked: 0,
@@ -102,7 +111,7 @@ impl<'a> Pull<'a> {
 
     /// Asks for what is missing, if enough is.
     fn ask(&mut self, out: &mut Vec<u8>) {
-        let Wish { stream, consumer, how, batch, .. } = self.wish;
+        let Wish { stream, consumer, api, how, batch, .. } = self.wish;
         let is_due = match how {
             How::Consume => self.asked * 2 < batch,
             How::Fetch => self.asked == 0,
@@ -121,7 +130,7 @@ impl<'a> Pull<'a> {
             self.subscribe(out);
         }
         let line = format!(
-            "PUB $JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer} {}.{} {}\r\n{body}\r\n",
+            "PUB {api}.CONSUMER.MSG.NEXT.{stream}.{consumer} {}.{} {}\r\n{body}\r\n",
             self.inbox,
             self.sid,
             body.len()
@@ -197,7 +206,17 @@ mod tests {
     }
 
     fn wish<'a>(how: How, ledger: &'a RefCell<Ledger>, expected: &'a Expected) -> Wish<'a> {
-        Wish { stream: "S", consumer: "C", how, batch: 4, acks: Acks::Explicit, size: 2, ledger, expected }
+        Wish {
+            stream: "S",
+            consumer: "C",
+            api: API,
+            how,
+            batch: 4,
+            acks: Acks::Explicit,
+            size: 2,
+            ledger,
+            expected,
+        }
     }
 
     fn text(out: &mut Vec<u8>) -> String {

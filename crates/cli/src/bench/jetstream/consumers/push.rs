@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
+use crate::bench::admin::{self, answered};
 use crate::bench::error::BenchError;
-use crate::bench::jetstream::consumers::admin;
 use crate::bench::jetstream::consumers::latency::Arrivals;
 use crate::bench::jetstream::consumers::ledger::Expected;
 use crate::bench::jetstream::consumers::message::{Delivery, Message};
 use crate::bench::jetstream::consumers::seat::Actor;
 use crate::bench::jetstream::inbox;
-use crate::bench::jetstream::stream::answered;
 
 /// What a client of a push consumer wants.
 #[derive(Clone, Copy, Debug)]

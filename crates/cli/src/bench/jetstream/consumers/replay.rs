@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::bench::address::Address;
+use crate::bench::admin::Admin;
 use crate::bench::error::BenchError;
-use crate::bench::jetstream::consumers::admin::Admin;
 use crate::bench::jetstream::consumers::ledger::{Expected, Ledger};
 use crate::bench::jetstream::consumers::pull::{Acks, How, Pull};
 use crate::bench::jetstream::consumers::push::Push;
@@ -21,6 +21,7 @@ use crate::bench::jetstream::consumers::{
 use crate::bench::jetstream::inbox;
 use crate::bench::jetstream::stream::Storage;
 use crate::bench::process::CpuTime;
+use crate::bench::target::API;
 
 /// Unacknowledged messages that a pull consumer allows, as `nats bench` wants it.
 const MAX_ACK_PENDING: u64 = 10_000;
@@ -99,6 +100,7 @@ pub(super) fn pull(
         let wish = pull::Wish {
             stream,
             consumer: &name,
+            api: API,
             how,
             batch: BATCH,
             acks,

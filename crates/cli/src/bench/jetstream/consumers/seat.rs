@@ -4,16 +4,15 @@
 //! it. Owns the sockets and the patience: a run in which no message arrives for `PATIENCE` has failed, whatever else the
 //! server may send. What messages mean is the actor's.
 
-use std::net::TcpStream;
+use std::io::ErrorKind;
 use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
 
 use crate::bench::address::Address;
+use crate::bench::connection::transport::Transport;
 use crate::bench::connection::{Connection, PATIENCE};
 use crate::bench::error::BenchError;
 use crate::bench::frame::{Frames, Operation};
@@ -43,7 +42,7 @@ pub(crate) trait Actor {
 #[derive(Debug)]
 pub(crate) struct Seat<A> {
     pub(crate) actor: A,
-    stream: TcpStream,
+    transport: Transport,
     buffer: Vec<u8>,
     /// Where in the buffer the bytes begin and end that were received and not looked at.
     start: usize,
@@ -62,12 +61,13 @@ impl<A: Actor> Seat<A> {
 
     /// The same for a connection that may have subscribed, and has passed a barrier since.
     pub(crate) fn on(connection: Connection, actor: A) -> Result<Self, BenchError> {
-        let (stream, unread) = connection.into_parts()?;
+        let (transport, unread) = connection.into_transport();
+        transport.socket().set_nonblocking(true).map_err(BenchError::io("preparing a socket"))?;
         let mut buffer = vec![0; READ_SIZE.max(unread.len())];
         buffer[..unread.len()].copy_from_slice(&unread);
         Ok(Self {
             actor,
-            stream,
+            transport,
             buffer,
             start: 0,
             end: unread.len(),
@@ -92,17 +92,24 @@ impl<A: Actor> Seat<A> {
         self.is_blocked
     }
 
-    /// Reads once, and lets the actor take what has come completely.
+    /// Reads what is there, once where that is known to be all, and lets the actor take what has come completely.
     pub(crate) fn receive(&mut self) -> Result<(), BenchError> {
-        self.make_room();
-        match rustix::net::recv(&self.stream, &mut self.buffer[self.end..], RecvFlags::DONTWAIT) {
-            Ok((0, _)) | Err(Errno::CONNRESET) => return Err(BenchError::Closed),
-            Ok((count, _)) => self.end += count,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-            Err(error) => return Err(BenchError::io("receiving messages")(error)),
+        loop {
+            self.make_room();
+            match self.transport.recv(&mut self.buffer[self.end..]) {
+                Ok(0) => return Err(BenchError::Closed),
+                Ok(count) => self.end += count,
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::Interrupted => return Ok(()),
+                    ErrorKind::ConnectionReset => return Err(BenchError::Closed),
+                    _ => return Err(BenchError::Io("receiving messages", error)),
+                },
+            }
+            while self.take_one()? {}
+            if !self.transport.may_hold_more() {
+                return Ok(());
+            }
         }
-        while self.take_one()? {}
-        Ok(())
     }
 
     /// Moves the rest to the front, and grows only for a message that is larger than the buffer.
@@ -136,14 +143,19 @@ impl<A: Actor> Seat<A> {
 
     /// Sends as much as the socket takes now; says whether all of it has gone.
     fn flush(&mut self) -> Result<bool, BenchError> {
-        while self.sent < self.out.len() {
-            let unsent = &self.out[self.sent..];
-            match rustix::net::send(&self.stream, unsent, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+        while self.sent < self.out.len() || self.transport.has_unsent() {
+            let sent = match &self.out[self.sent..] {
+                [] => self.transport.flush().map(|()| 0),
+                unsent => self.transport.send(unsent),
+            };
+            match sent {
                 Ok(count) => self.sent += count,
-                Err(Errno::AGAIN) => return Ok(false),
-                Err(Errno::INTR) => {}
-                Err(Errno::PIPE | Errno::CONNRESET) => return Err(BenchError::Closed),
-                Err(error) => return Err(BenchError::io("sending to the server")(error)),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return Ok(false),
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => return Err(BenchError::Closed),
+                    _ => return Err(BenchError::Io("sending to the server", error)),
+                },
             }
         }
         self.out.clear();
@@ -164,7 +176,7 @@ impl<A: Actor> Seat<A> {
         };
         let data = epoll::EventData::new_u64(number as u64);
         let change = if is_new { epoll::add } else { epoll::modify };
-        change(poll, &self.stream, data, flags).map_err(BenchError::io("watching a socket"))
+        change(poll, self.transport.socket(), data, flags).map_err(BenchError::io("watching a socket"))
     }
 }
 
