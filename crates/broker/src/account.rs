@@ -71,7 +71,7 @@ impl Account {
         *lock(&self.limits)
     }
 
-    /// Replaces the limits. Connections that are there already stay.
+    /// Replaces the limits. Connections that are there already stay: to end those that are too many is the broker's.
     pub(crate) fn set_limits(&self, limits: AccountLimits) {
         *lock(&self.limits) = limits;
     }

@@ -148,9 +148,16 @@ impl Broker {
 
     /// Replaces the rules of authentication and the accounts in one step. Accounts that stay keep what is in
     /// them and get their new limits; those that are gone take nobody in, and their connections end when
-    /// their sessions are refreshed.
+    /// their sessions are refreshed. Of those that have too many connections now, the newest end.
     pub fn set_directory(&self, next: NextDirectory) {
         self.directory.store(Arc::new(next.take_effect()));
+        for account in self.directory.load().accounts() {
+            if let Some(most) = account.limits().max_connections
+                && account.connections() > most
+            {
+                self.close_newest(account.name(), most);
+            }
+        }
     }
 
     /// An account by name.

@@ -122,7 +122,7 @@ impl Monitor {
             go: info.go,
             host: info.host,
             port: self.addresses.get().copied().unwrap_or_default().client,
-            auth_required: self.broker.auth().advertised(),
+            auth_required: self.broker.auth().required(),
             tls_required: info.tls_required,
             tls_verify: info.tls_verify,
             tls_ocsp_peer_verify: info.tls_required && self.configured().asks_about_peers,

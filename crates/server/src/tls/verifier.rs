@@ -28,7 +28,8 @@ pub(super) fn strict(
 }
 
 /// Compat: a certificate that is itself one of the authorities is good as the peer's own, which webpki
-/// refuses. Home-made certificates are often like that.
+/// refuses. Home-made certificates are often like that. And an issuer who has the name of an authority but not its key is
+/// unknown, where webpki speaks of a bad signature.
 #[derive(Debug)]
 struct Verifier {
     chains: Arc<dyn ClientCertVerifier>,
@@ -66,6 +67,9 @@ impl ClientCertVerifier for Verifier {
                 if self.trusts(cert, now) =>
             {
                 Ok(ClientCertVerified::assertion())
+            }
+            Err(Error::InvalidCertificate(CertificateError::BadSignature)) => {
+                Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
             }
             verified => verified,
         }

@@ -214,6 +214,14 @@ fn limits_of_accounts_change() {
     let mut second = Raw::open(server.address());
     second.send("CONNECT {\"user\":\"a\",\"pass\":\"p\"}\r\n");
     assert_eq!(second.rest(), "-ERR 'maximum account active connections exceeded'\r\n");
+    // Who is too many already has to go, the newest first.
+    server.reload(&config("max_connections: 3"));
+    let newer = [login(&server, "a", "p"), login(&server, "a", "p")];
+    server.reload(&config("max_connections: 1"));
+    for mut client in newer {
+        assert_eq!(client.rest(), "-ERR 'maximum account active connections exceeded'\r\n");
+    }
+    assert_eq!(a.barrier(), []);
 }
 
 #[test]
