@@ -77,7 +77,7 @@ impl Desk {
         let at = match found {
             Some(at) => first + at,
             None => {
-                let parcel = self.spares.pop().unwrap_or_default();
+                let parcel = self.spare();
                 self.waiting.push_back((Arc::clone(service), parcel));
                 self.waiting.len() - 1
             }
@@ -96,6 +96,11 @@ impl Desk {
     pub(super) fn put_off(&mut self, service: Arc<dyn Service>, parcel: Parcel) {
         self.bytes += parcel.bytes();
         self.waiting.push_back((service, parcel));
+    }
+
+    /// An empty parcel, perhaps with memory.
+    pub(super) fn spare(&mut self) -> Parcel {
+        self.spares.pop().unwrap_or_default()
     }
 
     /// Gives the memory of a parcel back.

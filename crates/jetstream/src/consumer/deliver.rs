@@ -17,6 +17,7 @@ use myelin_wire::encode;
 
 /// Bytes of messages that one turn delivers.
 const SLICE: usize = 128 * 1024;
+static XP_SLICE: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("XP_SLICE").ok().and_then(|v| v.parse().ok()).unwrap_or(SLICE));
 /// Changes that wait for the record, at most.
 const CHANGES: usize = 4096;
 /// Nanoseconds after which a read that the operating system refused is tried again.
@@ -123,7 +124,7 @@ impl ConsumerCore {
         }
         // Once in a turn: what is released meanwhile is counted in the next.
         self.source.left();
-        while turn.effects.out.bytes() < SLICE && self.hands.deltas.len() < CHANGES {
+        while turn.effects.out.bytes() < *XP_SLICE && self.hands.deltas.len() < CHANGES {
             let stop = if self.redelivery.is_empty() { self.next_new(turn) } else { self.next_again(turn) };
             if let Some(stop) = stop {
                 return stop;
@@ -324,13 +325,21 @@ impl Hands {
         };
         brake.delivered(place, size, turn.now);
         let headers = if is_dressed { &headers[..] } else { message.headers };
-        turn.effects.out.push(Letter { to, subject: message.subject, reply, headers, payload });
-        deltas.push(Delta::Delivered {
+        turn.effects.out.push_framed(Letter { to, subject: message.subject, reply, headers, payload });
+        let delivered = Delta::Delivered {
             delivery: DeliverySeq(*next_delivery),
             seq: message.seq,
             count: deliveries,
             timestamp: turn.now,
-        });
+        };
+        if let Some(Delta::Delivered { seq, count: 1, .. }) = deltas.last()
+            && (config.ack_policy, deliveries) == (AckPolicy::None, 1)
+            && *seq < message.seq
+        {
+            // Where nothing is acknowledged, the last delivery says all there is to know.
+            deltas.pop();
+        }
+        deltas.push(delivered);
         *next_delivery += 1;
         if config.ack_policy != AckPolicy::None && deliveries == 1 {
             *outstanding += 1;

@@ -225,10 +225,11 @@ fn run(
 /// Sends what the tick has staged.
 async fn flusher(local: Rc<Local>) {
     let mut linger = Linger::default();
+    let xp: usize = std::env::var("XP_LINGER").ok().and_then(|v| v.parse().ok()).unwrap_or(usize::MAX);
     loop {
         local.dirty.notified().await;
         linger.worked(Instant::now());
-        local.flush();
+        let flushed = local.flush();
         if local.flush_pending.get() {
             // Services went on publishing, or consumers that replay have more. A notification that is there already would
             // be taken without a return to the scheduler, and clients would wait until all of that is done.
@@ -236,6 +237,7 @@ async fn flusher(local: Rc<Local>) {
             continue;
         }
         let mut now = Instant::now();
+        if flushed >= xp { linger.busied(); continue; }
         linger.done(now);
         while linger.stays(now) && !local.flush_pending.get() {
             tokio::task::yield_now().await;
@@ -271,17 +273,20 @@ impl Local {
         }
     }
 
-    fn flush(&self) {
+    /// Answers how many bytes went to clients.
+    fn flush(&self) -> usize {
         self.flush_pending.set(false);
         let flush = AssertUnwindSafe(|| self.shard.borrow_mut().flush());
-        if catch_unwind(flush).is_err() {
+        let flushed = catch_unwind(flush).unwrap_or_else(|_| {
             self.broker.counters().panics.fetch_add(1, Relaxed);
             self.broker.log().write(Level::Error, format_args!("panic while flushing"));
-        }
+            0
+        });
         if self.shard.borrow().is_dirty() {
             // Services that went on publishing to each other.
             self.flush_soon();
         }
+        flushed
     }
 
     fn deliver(self: &Rc<Self>, mail: Mail) {
