@@ -207,7 +207,13 @@ impl Parcel {
         let body_at = place.reply as usize + place.sizes as usize;
         let body_end = body_at + place.headers as usize + place.payload as usize;
         let tail = &rest[..body_end + LINE_END.len()];
-        Some(Framed { address, head, tail, header_len: place.headers as usize, body: &tail[body_at..body_end] })
+        Some(Framed {
+            address,
+            head,
+            tail,
+            header_len: place.headers as usize,
+            body: &tail[body_at..body_end],
+        })
     }
 
     /// An address by its number, from 0.
@@ -243,6 +249,11 @@ impl Parcel {
     /// Bytes that it holds.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Whether it has memory for messages.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.bytes.capacity() > 0
     }
 
     /// Moves all messages of `other` behind those here.
@@ -304,7 +315,8 @@ mod tests {
     #[test]
     fn frames_are_messages_too() {
         let mut parcel = Parcel::default();
-        let plain = Letter { to: b"_INBOX.x", subject: b"a.b", reply: b"r.1", headers: b"", payload: b"hello" };
+        let plain =
+            Letter { to: b"_INBOX.x", subject: b"a.b", reply: b"r.1", headers: b"", payload: b"hello" };
         let others = [
             Letter { to: b"_INBOX.y", headers: b"NATS/1.0\r\n\r\n", ..plain },
             Letter { reply: b"", ..plain },

@@ -106,7 +106,7 @@ impl Desk {
     /// Gives the memory of a parcel back.
     pub(super) fn give_back(&mut self, mut parcel: Parcel) {
         parcel.clear();
-        if self.spares.len() < SPARES {
+        if self.spares.len() < SPARES && parcel.has_memory() {
             self.spares.push(parcel);
         }
     }

@@ -199,13 +199,11 @@ impl Shard {
     }
 
     /// Has services do their work and sends everything that is staged: first all of it into the outboxes, then to the sockets.
-    /// Answers how many bytes that was.
-    pub fn flush(&mut self) -> usize {
+    pub fn flush(&mut self) {
         self.deliveries = 0;
         self.serve();
         self.routes.settle(&mut self.touched);
         self.staging.seal_cohorts();
-        let bytes = self.staging.bytes();
         self.enqueue_all();
         self.flushing.append(&mut self.unflushed);
         // One by one: whoever panics costs the others nothing, the next flush goes on.
@@ -219,7 +217,6 @@ impl Shard {
         self.claimed = claimed;
         self.routes.sweep(SWEEP_PER_FLUSH, self.staging.cohorts());
         self.traffic.routes.set(self.routes.counts());
-        bytes
     }
 
     /// To be called now and then also when nothing happens: gives back what ended connections still hold.

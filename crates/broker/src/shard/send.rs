@@ -137,7 +137,8 @@ impl Shard {
                 Some(framed) => (framed.body, framed.tail),
                 None => rendering.render(&letter),
             };
-            let message = Message { to, subject, reply, header_len: headers.len(), body, tail, shared_tail: None };
+            let message =
+                Message { to, subject, reply, header_len: headers.len(), body, tail, shared_tail: None };
             // A service is refused nothing, and to pause it is its own business.
             let _ = self.publish(from, message);
         }

@@ -111,7 +111,10 @@ fn who_asked_in_turn_gets_in_turn() {
     let net = Net::new();
     let peers = ["in.a", "in.b"].map(|to| subscriber(&net, 0, &format!("SUB {to} 1\r\n")));
     for _ in 0..3 {
-        deliver(&net, &[("in.a", "o.1", "x"), ("in.b", "o.2", "x"), ("in.a", "o.3", "x"), ("in.c", "o.4", "x")]);
+        deliver(
+            &net,
+            &[("in.a", "o.1", "x"), ("in.b", "o.2", "x"), ("in.a", "o.3", "x"), ("in.c", "o.4", "x")],
+        );
         let frame = |n| format!("MSG o.{n} 1 $JS.ACK.1 1\r\nx\r\n");
         assert_eq!(peers[0].received(), frame(1) + &frame(3));
         assert_eq!(peers[1].received(), frame(2));

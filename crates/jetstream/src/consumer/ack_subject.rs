@@ -180,7 +180,8 @@ mod tests {
     #[test]
     fn only_what_changes_is_written_anew() {
         let mut subjects = AckSubjects::new("S", "C");
-        let values = [0, 1, 2, 9, 10, 11, 10, 9, 8, 99, 100, 99, 1000, 999, 5, 0, 1, u64::MAX, u64::MAX - 1, 0];
+        let values =
+            [0, 1, 2, 9, 10, 11, 10, 9, 8, 99, 100, 99, 1000, 999, 5, 0, 1, u64::MAX, u64::MAX - 1, 0];
         for (at, value) in values.iter().enumerate() {
             for other in &values[..=at] {
                 let named = Named {

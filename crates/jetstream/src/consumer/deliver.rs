@@ -17,7 +17,6 @@ use myelin_wire::encode;
 
 /// Bytes of messages that one turn delivers.
 const SLICE: usize = 128 * 1024;
-static XP_SLICE: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("XP_SLICE").ok().and_then(|v| v.parse().ok()).unwrap_or(SLICE));
 /// Changes that wait for the record, at most.
 const CHANGES: usize = 4096;
 /// Nanoseconds after which a read that the operating system refused is tried again.
@@ -124,7 +123,7 @@ impl ConsumerCore {
         }
         // Once in a turn: what is released meanwhile is counted in the next.
         self.source.left();
-        while turn.effects.out.bytes() < *XP_SLICE && self.hands.deltas.len() < CHANGES {
+        while turn.effects.out.bytes() < SLICE && self.hands.deltas.len() < CHANGES {
             let stop = if self.redelivery.is_empty() { self.next_new(turn) } else { self.next_again(turn) };
             if let Some(stop) = stop {
                 return stop;

@@ -51,11 +51,6 @@ impl Linger {
         self.done = Some(now);
     }
 
-    /// Everything is done, and clients are busy with it for longer than it pays to wait for them.
-    pub(super) fn busied(&mut self) {
-        self.done = None;
-    }
-
     /// Whether to stay awake now.
     pub(super) fn stays(&mut self, now: Instant) -> bool {
         if self.short < self.enough {

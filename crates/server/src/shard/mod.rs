@@ -225,11 +225,10 @@ fn run(
 /// Sends what the tick has staged.
 async fn flusher(local: Rc<Local>) {
     let mut linger = Linger::default();
-    let xp: usize = std::env::var("XP_LINGER").ok().and_then(|v| v.parse().ok()).unwrap_or(usize::MAX);
     loop {
         local.dirty.notified().await;
         linger.worked(Instant::now());
-        let flushed = local.flush();
+        local.flush();
         if local.flush_pending.get() {
             // Services went on publishing, or consumers that replay have more. A notification that is there already would
             // be taken without a return to the scheduler, and clients would wait until all of that is done.
@@ -237,7 +236,6 @@ async fn flusher(local: Rc<Local>) {
             continue;
         }
         let mut now = Instant::now();
-        if flushed >= xp { linger.busied(); continue; }
         linger.done(now);
         while linger.stays(now) && !local.flush_pending.get() {
             tokio::task::yield_now().await;
@@ -273,20 +271,17 @@ impl Local {
         }
     }
 
-    /// Answers how many bytes went to clients.
-    fn flush(&self) -> usize {
+    fn flush(&self) {
         self.flush_pending.set(false);
         let flush = AssertUnwindSafe(|| self.shard.borrow_mut().flush());
-        let flushed = catch_unwind(flush).unwrap_or_else(|_| {
+        if catch_unwind(flush).is_err() {
             self.broker.counters().panics.fetch_add(1, Relaxed);
             self.broker.log().write(Level::Error, format_args!("panic while flushing"));
-            0
-        });
+        }
         if self.shard.borrow().is_dirty() {
             // Services that went on publishing to each other.
             self.flush_soon();
         }
-        flushed
     }
 
     fn deliver(self: &Rc<Self>, mail: Mail) {

@@ -269,7 +269,8 @@ impl Journal {
     /// Nanoseconds until the files that nobody waits for are due; `None`: there are none. A clock that went back counts as due.
     fn relaxed_due(&self, now: u64) -> Option<u64> {
         let interval = self.config.interval.nanoseconds();
-        let rest_of = |wait: u64, since: u64| now.checked_sub(since).map_or(0, |passed| wait.saturating_sub(passed));
+        let rest_of =
+            |wait: u64, since: u64| now.checked_sub(since).map_or(0, |passed| wait.saturating_sub(passed));
         let due = rest_of(interval, self.last_relaxed.load(Ordering::Relaxed));
         if self.shared.dirty.has_relaxed() {
             return Some(due);
