@@ -1,9 +1,14 @@
 //! Parcels: messages on their way between connections and services, many in two allocations.
 //!
+//! What a service delivers may lie here as the frame that its receiver gets, but for the sid: nothing of it is rendered again
+//! when it is sent. Where messages go is remembered once for all that go to the same place.
+//!
 //! Perf: a message is one copy into a buffer that is kept; no allocation of its own, no reference count.
 
 use crate::conn::Conn;
 use crate::message_trace::MessageTrace;
+use myelin_wire::encode;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Buffers beyond this are given back when a parcel is emptied.
@@ -14,6 +19,8 @@ const SPARE_BYTES: usize = 1024 * 1024;
 pub struct Parcel {
     bytes: Vec<u8>,
     places: Vec<Place>,
+    /// Where messages go that show another subject; each stands in `bytes`, in front of the first message that goes there.
+    addresses: Vec<Range<usize>>,
     /// Who sent each message, where the service wants to know.
     origins: Vec<Arc<Conn>>,
     /// Messages that are traced, by their number: few, if any.
@@ -24,11 +31,36 @@ pub struct Parcel {
 #[derive(Clone, Copy)]
 struct Place {
     start: usize,
+    /// The number of its address, from 1; 0: none.
     to: u32,
     subject: u32,
     reply: u32,
+    /// What a frame has between reply and headers; 0: it is no frame.
+    sizes: u32,
     headers: u32,
     payload: u32,
+}
+
+/// Bytes of a frame beside the parts of its message, at most: the verb, spaces, two sizes and line ends.
+const LONGEST_FRAMING: usize = 5 + 3 + 2 * 10 + 4;
+/// What stands in front of a frame's subject.
+const VERB: &[u8] = b"HMSG ";
+const LINE_END: &[u8] = b"\r\n";
+/// Addresses that a new message's is compared with: those who pull from one consumer get its messages in turn.
+const RECENT: usize = 8;
+
+/// A message as its receiver gets it, but for the sid, which belongs between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Framed<'a> {
+    /// The number of where it goes, from 0; `None`: where its subject says.
+    pub(crate) address: Option<usize>,
+    /// `HMSG <subject> `, or without headers `MSG <subject> `.
+    pub(crate) head: &'a [u8],
+    /// From the reply to the end.
+    pub(crate) tail: &'a [u8],
+    pub(crate) header_len: usize,
+    /// Headers and payload.
+    pub(crate) body: &'a [u8],
 }
 
 /// A message in a parcel.
@@ -52,19 +84,76 @@ impl Parcel {
     #[inline]
     pub fn push(&mut self, letter: Letter<'_>) {
         let Letter { to, subject, reply, headers, payload } = letter;
-        let start = self.bytes.len();
         self.bytes.reserve(to.len() + subject.len() + reply.len() + headers.len() + payload.len());
-        for part in [to, subject, reply, headers, payload] {
+        let to = self.number(to);
+        let start = self.bytes.len();
+        for part in [subject, reply, headers, payload] {
             self.bytes.extend_from_slice(part);
         }
         self.places.push(Place {
             start,
-            to: to.len() as u32,
+            to,
             subject: subject.len() as u32,
             reply: reply.len() as u32,
+            sizes: 0,
             headers: headers.len() as u32,
             payload: payload.len() as u32,
         });
+    }
+
+    /// Adds a message that goes to a client, as that gets it.
+    #[inline]
+    pub fn push_framed(&mut self, letter: Letter<'_>) {
+        let Letter { to, subject, reply, headers, payload } = letter;
+        let parts = to.len() + subject.len() + reply.len() + headers.len() + payload.len();
+        self.bytes.reserve(parts + LONGEST_FRAMING);
+        let to = self.number(to);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(VERB);
+        self.bytes.extend_from_slice(subject);
+        self.bytes.push(b' ');
+        self.bytes.extend_from_slice(reply);
+        let sizes_at = self.bytes.len();
+        if !reply.is_empty() {
+            self.bytes.push(b' ');
+        }
+        if !headers.is_empty() {
+            encode::number(&mut self.bytes, headers.len());
+            self.bytes.push(b' ');
+        }
+        encode::number(&mut self.bytes, headers.len() + payload.len());
+        self.bytes.extend_from_slice(LINE_END);
+        let sizes = self.bytes.len() - sizes_at;
+        self.bytes.extend_from_slice(headers);
+        self.bytes.extend_from_slice(payload);
+        self.bytes.extend_from_slice(LINE_END);
+        self.places.push(Place {
+            start,
+            to,
+            subject: subject.len() as u32,
+            reply: reply.len() as u32,
+            sizes: sizes as u32,
+            headers: headers.len() as u32,
+            payload: payload.len() as u32,
+        });
+    }
+
+    /// The number of an address, from 1 and perhaps a new one; 0 for none.
+    #[inline]
+    fn number(&mut self, to: &[u8]) -> u32 {
+        if to.is_empty() {
+            return 0;
+        }
+        let recent = self.addresses.iter().enumerate().rev().take(RECENT);
+        for (at, known) in recent {
+            if &self.bytes[known.clone()] == to {
+                return at as u32 + 1;
+            }
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(to);
+        self.addresses.push(start..self.bytes.len());
+        self.addresses.len() as u32
     }
 
     /// Adds a message with who sent it. Either all messages of a parcel have an origin or none.
@@ -99,12 +188,42 @@ impl Parcel {
     #[inline]
     pub fn get(&self, at: usize) -> Option<Letter<'_>> {
         let place = self.places.get(at)?;
-        let rest = &self.bytes[place.start..];
-        let (to, rest) = rest.split_at(place.to as usize);
+        let to = (place.to as usize).checked_sub(1).map_or(&b""[..], |at| self.address(at));
+        let is_framed = place.sizes > 0;
+        let rest = &self.bytes[place.start + if is_framed { VERB.len() } else { 0 }..];
         let (subject, rest) = rest.split_at(place.subject as usize);
-        let (reply, rest) = rest.split_at(place.reply as usize);
-        let (headers, rest) = rest.split_at(place.headers as usize);
+        let (reply, rest) = rest[usize::from(is_framed)..].split_at(place.reply as usize);
+        let (headers, rest) = rest[place.sizes as usize..].split_at(place.headers as usize);
         Some(Letter { to, subject, reply, headers, payload: &rest[..place.payload as usize] })
+    }
+
+    /// Message number `at`, if it lies here as a frame.
+    #[inline]
+    pub(crate) fn framed(&self, at: usize) -> Option<Framed<'_>> {
+        let place = self.places.get(at).filter(|place| place.sizes > 0)?;
+        let address = (place.to as usize).checked_sub(1);
+        let (head, rest) = self.bytes[place.start..].split_at(VERB.len() + place.subject as usize + 1);
+        let head = if place.headers > 0 { head } else { &head[1..] };
+        let body_at = place.reply as usize + place.sizes as usize;
+        let body_end = body_at + place.headers as usize + place.payload as usize;
+        let tail = &rest[..body_end + LINE_END.len()];
+        Some(Framed {
+            address,
+            head,
+            tail,
+            header_len: place.headers as usize,
+            body: &tail[body_at..body_end],
+        })
+    }
+
+    /// An address by its number, from 0.
+    pub(crate) fn address(&self, at: usize) -> &[u8] {
+        &self.bytes[self.addresses[at].clone()]
+    }
+
+    /// How many places its messages go to, beside those that go where they say.
+    pub(crate) fn addresses(&self) -> usize {
+        self.addresses.len()
     }
 
     /// Who sent message number `at`, where that was noted.
@@ -127,9 +246,14 @@ impl Parcel {
         self.places.is_empty()
     }
 
-    /// Bytes of all parts of all messages.
+    /// Bytes that it holds.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Whether it has memory for messages.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.bytes.capacity() > 0
     }
 
     /// Moves all messages of `other` behind those here.
@@ -141,7 +265,12 @@ impl Parcel {
         let (shift, before) = (self.bytes.len(), self.len());
         self.traces.extend(other.traces.drain(..).map(|(at, trace)| (at + before, trace)));
         self.bytes.append(&mut other.bytes);
-        self.places.extend(other.places.drain(..).map(|place| Place { start: place.start + shift, ..place }));
+        let known = self.addresses.len() as u32;
+        let numbered = |to: u32| if to > 0 { to + known } else { 0 };
+        let moved = |place: Place| Place { start: place.start + shift, to: numbered(place.to), ..place };
+        self.places.extend(other.places.drain(..).map(moved));
+        let moved = |to: Range<usize>| to.start + shift..to.end + shift;
+        self.addresses.extend(other.addresses.drain(..).map(moved));
         self.origins.append(&mut other.origins);
     }
 
@@ -151,6 +280,8 @@ impl Parcel {
         self.bytes.shrink_to(SPARE_BYTES);
         self.places.clear();
         self.places.shrink_to(SPARE_BYTES / size_of::<Place>());
+        self.addresses.clear();
+        self.addresses.shrink_to(SPARE_BYTES / size_of::<Range<usize>>());
         self.origins.clear();
         self.traces.clear();
     }
@@ -179,6 +310,45 @@ mod tests {
         assert_eq!(parcel.get(0), Some(whole));
         assert_eq!(parcel.iter().collect::<Vec<_>>(), [whole, letter(b"x")]);
         assert_eq!((parcel.len(), parcel.bytes(), parcel.get(2)), (2, 37, None));
+    }
+
+    #[test]
+    fn frames_are_messages_too() {
+        let mut parcel = Parcel::default();
+        let plain =
+            Letter { to: b"_INBOX.x", subject: b"a.b", reply: b"r.1", headers: b"", payload: b"hello" };
+        let others = [
+            Letter { to: b"_INBOX.y", headers: b"NATS/1.0\r\n\r\n", ..plain },
+            Letter { reply: b"", ..plain },
+            Letter { to: b"", ..plain },
+        ];
+        parcel.push_framed(plain);
+        others.iter().for_each(|letter| parcel.push_framed(*letter));
+        parcel.push(plain);
+        let all = [plain, others[0], others[1], others[2], plain];
+        assert_eq!(parcel.iter().collect::<Vec<_>>(), all);
+        let frames: Vec<_> = (0..5).map(|at| parcel.framed(at)).collect();
+        let shown = |at: usize| {
+            let frame = frames[at].as_ref()?;
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            Some((frame.address, text(frame.head), text(frame.tail), frame.header_len, text(frame.body)))
+        };
+        let expected = |address, head: &str, tail: &str, header_len, body: &str| {
+            Some((address, head.to_owned(), tail.to_owned(), header_len, body.to_owned()))
+        };
+        let dressed = "NATS/1.0\r\n\r\nhello";
+        assert_eq!(shown(0), expected(Some(0), "MSG a.b ", "r.1 5\r\nhello\r\n", 0, "hello"));
+        let tail = format!("r.1 12 17\r\n{dressed}\r\n");
+        assert_eq!(shown(1), expected(Some(1), "HMSG a.b ", &tail, 12, dressed));
+        assert_eq!(shown(2), expected(Some(0), "MSG a.b ", "5\r\nhello\r\n", 0, "hello"));
+        assert_eq!(shown(3), expected(None, "MSG a.b ", "r.1 5\r\nhello\r\n", 0, "hello"));
+        assert_eq!((frames[4], parcel.addresses()), (None, 2));
+        let mut whole = Parcel::default();
+        whole.push_framed(plain);
+        whole.append(&mut parcel);
+        assert_eq!(whole.iter().skip(1).collect::<Vec<_>>(), all);
+        assert_eq!(whole.framed(2).and_then(|frame| frame.address), Some(2));
+        assert_eq!((parcel.addresses(), parcel.len()), (0, 0));
     }
 
     #[test]

@@ -23,6 +23,17 @@ pub fn number(out: &mut Vec<u8>, n: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
 }
 
+/// Writes decimal digits over as many others. False: there are not as many, and nothing has changed.
+pub fn overwrite(digits: &mut [u8], n: impl itoa::Integer) -> bool {
+    let mut buffer = itoa::Buffer::new();
+    let text = buffer.format(n).as_bytes();
+    let fits = text.len() == digits.len();
+    if fits {
+        digits.copy_from_slice(text);
+    }
+    fits
+}
+
 /// Appends `HMSG <subject> <sid> `: what stands in front of a message's tail. Without its first byte
 /// it is the head of a MSG, so one rendering serves both.
 pub fn head(out: &mut Vec<u8>, subject: &[u8], sid: &[u8]) {

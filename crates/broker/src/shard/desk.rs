@@ -77,7 +77,7 @@ impl Desk {
         let at = match found {
             Some(at) => first + at,
             None => {
-                let parcel = self.spares.pop().unwrap_or_default();
+                let parcel = self.spare();
                 self.waiting.push_back((Arc::clone(service), parcel));
                 self.waiting.len() - 1
             }
@@ -98,10 +98,15 @@ impl Desk {
         self.waiting.push_back((service, parcel));
     }
 
+    /// An empty parcel, perhaps with memory.
+    pub(super) fn spare(&mut self) -> Parcel {
+        self.spares.pop().unwrap_or_default()
+    }
+
     /// Gives the memory of a parcel back.
     pub(super) fn give_back(&mut self, mut parcel: Parcel) {
         parcel.clear();
-        if self.spares.len() < SPARES {
+        if self.spares.len() < SPARES && parcel.has_memory() {
             self.spares.push(parcel);
         }
     }

@@ -196,13 +196,18 @@ impl Shard {
         if !outcome.delivered && from.no_responders && !message.reply.is_empty() {
             self.say_no_responders(&from, &message);
         }
-        if outcome.stalled && pauses {
-            self.broker.counters().stalls.fetch_add(1, Relaxed);
-        }
-        if outcome.drops > 0 {
-            self.broker.counters().stall_drops.fetch_add(outcome.drops, Relaxed);
+        if outcome.stalled {
+            self.count_stall(outcome.drops);
         }
         Published::Done { delivered: outcome.delivered, stalled: outcome.stalled && pauses }
+    }
+
+    /// Counts a message of which a receiver is far behind, and how many lose it for that.
+    #[cold]
+    pub(super) fn count_stall(&self, drops: u64) {
+        let counters = self.broker.counters();
+        counters.stalls.fetch_add(u64::from(!self.settings.no_fast_producer_stall), Relaxed);
+        counters.stall_drops.fetch_add(drops, Relaxed);
     }
 
     /// Ends what had its last message.

@@ -1,12 +1,18 @@
-//! What services publish: acknowledgements, answers, republished messages.
+//! What services publish: acknowledgements, answers, republished messages, deliveries.
+//!
+//! Perf: deliveries, of which there are thousands in a parcel, mostly go to one client each time: who that is, is found once
+//! for each address of the parcel (`Receivers`), and the frames that the parcel holds are staged as they are. Rows
+//! `c-ordered-*`, `c-fetch-none`.
 
-use super::route::Scope;
+use super::route::{Scope, Target};
 use super::rules::{Access, access};
 use super::{Message, Publisher, Shard};
 use crate::account::Account;
-use crate::parcel::{Letter, Parcel};
+use crate::parcel::{Framed, Letter, Parcel};
+use crate::subscription::Subscription;
 use myelin_auth::Permissions;
 use myelin_wire::encode;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,8 +26,8 @@ pub(super) struct Rendering {
 }
 
 impl Rendering {
-    /// Renders the body, if there are headers, and everything of a frame behind the sid.
-    fn render(&mut self, letter: &Letter<'_>) {
+    /// Headers and payload in one piece, and everything of a frame behind the sid.
+    fn render<'a>(&'a mut self, letter: &Letter<'a>) -> (&'a [u8], &'a [u8]) {
         let Letter { reply, headers, payload, .. } = *letter;
         self.tail.clear();
         self.header_len.clear();
@@ -39,6 +45,35 @@ impl Rendering {
             &self.body
         };
         encode::tail(&mut self.tail, reply, &self.header_len, &self.size, body);
+        (body, &self.tail)
+    }
+}
+
+/// Who gets what goes to each address of a parcel, as far as that was asked.
+struct Receivers(SmallVec<[Option<Receiver>; 4]>);
+
+/// What an address stands for.
+enum Receiver {
+    /// This one subscription, and nobody else, for all messages.
+    Sole(Sole),
+    /// That is to be found for each message.
+    Others,
+}
+
+/// The only subscription that gets what goes to an address.
+struct Sole {
+    sub: Arc<Subscription>,
+    /// `<sid> `
+    sid: SmallVec<[u8; 16]>,
+    headers: bool,
+    /// Messages that it got.
+    messages: u64,
+}
+
+impl Sole {
+    /// Whether it gets the frame as it is.
+    fn takes(&self, frame: &Framed<'_>) -> bool {
+        self.headers || frame.header_len == 0
     }
 }
 
@@ -57,6 +92,16 @@ impl Shard {
     ) -> bool {
         let scope = Scope { account, permissions, is_mapped: false, is_imported: false };
         access(scope, subject) == Access::Allowed
+    }
+
+    /// An empty parcel for what a service has to say, with the memory of those before.
+    pub fn spare_parcel(&mut self) -> Parcel {
+        self.desk.spare()
+    }
+
+    /// Takes the memory of a parcel back.
+    pub fn keep_parcel(&mut self, parcel: Parcel) {
+        self.desk.give_back(parcel);
     }
 
     /// Publishes messages of a service in `account`, in order, and empties the parcel. What subscribers get is staged.
@@ -78,16 +123,80 @@ impl Shard {
             trace: None,
         };
         let mut rendering = std::mem::take(&mut self.rendering);
-        for letter in parcel.iter() {
-            rendering.render(&letter);
-            let Letter { to, subject, reply, headers, payload } = letter;
-            let body = if headers.is_empty() { payload } else { &rendering.body };
-            let (header_len, tail) = (headers.len(), &rendering.tail[..]);
-            let message = Message { to, subject, reply, header_len, body, tail, shared_tail: None };
+        let mut receivers = Receivers((0..parcel.addresses()).map(|_| None).collect());
+        for at in 0..parcel.len() {
+            let framed = parcel.framed(at);
+            if let Some(framed) = &framed
+                && self.deliver(account, &mut receivers, parcel, framed)
+            {
+                continue;
+            }
+            let Some(letter) = parcel.get(at) else { break };
+            let Letter { to, subject, reply, headers, .. } = letter;
+            let (body, tail) = match &framed {
+                Some(framed) => (framed.body, framed.tail),
+                None => rendering.render(&letter),
+            };
+            let message =
+                Message { to, subject, reply, header_len: headers.len(), body, tail, shared_tail: None };
             // A service is refused nothing, and to pause it is its own business.
             let _ = self.publish(from, message);
         }
+        for receiver in receivers.0.into_iter().flatten() {
+            if let Receiver::Sole(sole) = receiver {
+                sole.sub.count(sole.messages);
+            }
+        }
         parcel.clear();
         self.rendering = rendering;
+    }
+
+    /// Stages a frame for the only one who gets it. False: it is to be published like others.
+    #[inline]
+    fn deliver(
+        &mut self,
+        account: &Arc<Account>,
+        receivers: &mut Receivers,
+        parcel: &Parcel,
+        framed: &Framed<'_>,
+    ) -> bool {
+        let Some(address) = framed.address else { return false };
+        let Some(known) = receivers.0.get_mut(address) else { return false };
+        let receiver = known.get_or_insert_with(|| self.receiver(account, parcel.address(address)));
+        let Receiver::Sole(sole) = receiver else { return false };
+        if !sole.takes(framed) {
+            return false;
+        }
+        let parts = [framed.head, &sole.sid, framed.tail];
+        let size = framed.body.len();
+        let placed = self.staging.parts(sole.sub.conn(), parts, size, &mut self.pool, &self.settings);
+        if placed.stalled {
+            self.count_stall(u64::from(placed.dropped));
+        }
+        sole.messages += 1;
+        true
+    }
+
+    /// Who gets what goes to `to`.
+    #[inline(never)]
+    fn receiver(&mut self, account: &Arc<Account>, to: &[u8]) -> Receiver {
+        let scope = Scope { account, permissions: None, is_mapped: false, is_imported: false };
+        let route = self.routes.find(scope, to, self.staging.cohorts());
+        match &route.targets[..] {
+            [Target::Client(delivery)]
+                if route.access == Access::Allowed
+                    && route.groups.is_empty()
+                    && route.services.is_empty()
+                    && !delivery.careful
+                    // Each subject that it is shown would be looked at.
+                    && !delivery.sub.conn().is_filtered() =>
+            {
+                let mut sid = SmallVec::from_slice(delivery.sub.sid());
+                sid.push(b' ');
+                let headers = delivery.sub.conn().headers();
+                Receiver::Sole(Sole { sub: Arc::clone(&delivery.sub), sid, headers, messages: 0 })
+            }
+            _ => Receiver::Others,
+        }
     }
 }

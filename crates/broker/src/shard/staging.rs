@@ -74,6 +74,17 @@ impl Stage {
         }
     }
 
+    /// Whether a message of `len` bytes on the wire goes to the connection: then they are taken from what may be staged.
+    #[inline]
+    fn place(&mut self, len: usize, settings: &Settings) -> Placed {
+        let stalled = self.stalled;
+        if stalled && !settings.no_fast_producer_stall {
+            self.count_stall();
+        }
+        let dropped = (stalled && settings.no_fast_producer_stall) || !self.admit(len);
+        Placed { stalled, dropped }
+    }
+
     /// A chunk with room for `need` more bytes.
     #[inline]
     fn room(&mut self, need: usize, pool: &mut Pool) -> &mut Vec<u8> {
@@ -234,12 +245,9 @@ impl Staging {
         settings: &Settings,
     ) -> Placed {
         let stage = self.own_stage(conn, settings);
-        let stalled = stage.stalled;
-        if stalled && !settings.no_fast_producer_stall {
-            stage.count_stall();
-        }
-        if (stalled && settings.no_fast_producer_stall) || !stage.admit(frame.len()) {
-            return Placed { stalled, dropped: true };
+        let placed = stage.place(frame.len(), settings);
+        if placed.dropped {
+            return placed;
         }
         match frame.shared_tail {
             Some(shared) => {
@@ -255,7 +263,31 @@ impl Staging {
             }
         }
         self.bytes += frame.len();
-        Placed { stalled, dropped: false }
+        placed
+    }
+
+    /// The same for a frame in parts, all of which are copied.
+    #[inline]
+    pub(super) fn parts(
+        &mut self,
+        conn: &Arc<Conn>,
+        parts: [&[u8]; 3],
+        payload: usize,
+        pool: &mut Pool,
+        settings: &Settings,
+    ) -> Placed {
+        let stage = self.own_stage(conn, settings);
+        let len = parts.iter().map(|part| part.len()).sum();
+        let placed = stage.place(len, settings);
+        if placed.dropped {
+            return placed;
+        }
+        let chunk = stage.room(len, pool);
+        parts.iter().for_each(|part| chunk.extend_from_slice(part));
+        stage.load.msgs += 1;
+        stage.load.payload += payload as u64;
+        self.bytes += len;
+        placed
     }
 
     /// Adds one message to the block that a cohort shares. `None` when the members cannot share now and

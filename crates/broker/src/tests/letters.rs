@@ -11,7 +11,7 @@ fn deliver(net: &Net, letters: &[(&str, &str, &str)]) {
     let mut parcel = Parcel::default();
     for (to, subject, payload) in letters {
         let [to, subject, payload] = [to, subject, payload].map(|text| text.as_bytes());
-        parcel.push(Letter { to, subject, reply: b"$JS.ACK.1", payload, ..Letter::default() });
+        parcel.push_framed(Letter { to, subject, reply: b"$JS.ACK.1", payload, ..Letter::default() });
     }
     let account = net.broker.account("$G").unwrap();
     net.shards[0].borrow_mut().send(&account, &mut parcel, net.now());
@@ -82,16 +82,44 @@ fn headers_are_taken_off_for_those_who_do_not_want_them() {
     let new = subscriber(&net, 0, "SUB in.a 1\r\n");
     let mut old = net.peer_as(0, r#""headers":false"#);
     old.send("SUB in.a 2\r\n");
+    let alone = [("in.old", r#""headers":false"#), ("in.new", "")].map(|(subject, options)| {
+        let mut peer = net.peer_as(1, options);
+        peer.send(format!("SUB {subject} 3\r\n"));
+        peer
+    });
     let account = net.broker.account("$G").unwrap();
     for _ in 0..3 {
         let mut parcel = Parcel::default();
         let headers = b"NATS/1.0\r\n\r\n";
-        parcel.push(Letter { to: b"in.a", subject: b"o", headers, payload: b"x", ..Letter::default() });
+        for to in [b"in.a".as_slice(), b"in.old", b"in.new"] {
+            let letter = Letter { to, subject: b"o", headers, payload: b"x", ..Letter::default() };
+            parcel.push(letter);
+            parcel.push_framed(letter);
+        }
         net.shards[0].borrow_mut().send(&account, &mut parcel, net.now());
         net.flush(0);
-        assert_eq!(new.received(), "HMSG o 1 12 13\r\nNATS/1.0\r\n\r\nx\r\n");
-        assert_eq!(old.received(), "MSG o 2 1\r\nx\r\n");
+        assert_eq!(new.received(), "HMSG o 1 12 13\r\nNATS/1.0\r\n\r\nx\r\n".repeat(2));
+        assert_eq!(old.received(), "MSG o 2 1\r\nx\r\n".repeat(2));
+        assert_eq!(alone[0].received(), "MSG o 3 1\r\nx\r\n".repeat(2));
+        assert_eq!(alone[1].received(), "HMSG o 3 12 13\r\nNATS/1.0\r\n\r\nx\r\n".repeat(2));
     }
+    assert_eq!(alone.each_ref().map(|peer| peer.conn().subscriptions()[0].delivered()), [6, 6]);
+}
+
+#[test]
+fn who_asked_in_turn_gets_in_turn() {
+    let net = Net::new();
+    let peers = ["in.a", "in.b"].map(|to| subscriber(&net, 0, &format!("SUB {to} 1\r\n")));
+    for _ in 0..3 {
+        deliver(
+            &net,
+            &[("in.a", "o.1", "x"), ("in.b", "o.2", "x"), ("in.a", "o.3", "x"), ("in.c", "o.4", "x")],
+        );
+        let frame = |n| format!("MSG o.{n} 1 $JS.ACK.1 1\r\nx\r\n");
+        assert_eq!(peers[0].received(), frame(1) + &frame(3));
+        assert_eq!(peers[1].received(), frame(2));
+    }
+    assert_eq!(peers.map(|peer| peer.conn().subscriptions()[0].delivered()), [6, 3]);
 }
 
 #[test]

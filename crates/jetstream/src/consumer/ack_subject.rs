@@ -7,6 +7,7 @@ use myelin_store::consumer::DeliverySeq;
 use myelin_store::{Seq, Timestamp};
 use myelin_wire::encode;
 use sha2::{Digest as _, Sha256};
+use std::ops::Range;
 
 const PREFIX: &[u8] = b"$JS.ACK.";
 
@@ -56,9 +57,67 @@ fn number(token: &[u8]) -> u64 {
 }
 
 /// Writes the subjects of one consumer's deliveries.
+///
+/// Perf: once per delivered message. Most numbers differ by one from those before: only their last digits are changed, where
+/// they stand.
 pub(super) struct AckSubjects {
-    prefix: Vec<u8>,
-    buffer: Vec<u8>,
+    /// Bytes in front of the numbers.
+    prefix: usize,
+    /// The subject of the last delivery; nothing but the prefix at first.
+    subject: Vec<u8>,
+    numbers: [Number; 5],
+}
+
+/// A number in a subject.
+#[derive(Clone, Default)]
+struct Number {
+    value: u64,
+    at: Range<usize>,
+}
+
+impl Number {
+    /// Makes the number in `subject` another one. False: it does not fit there, and what stands there means nothing.
+    #[inline]
+    fn change(&mut self, subject: &mut [u8], value: u64) -> bool {
+        let before = std::mem::replace(&mut self.value, value);
+        if value == before {
+            return true;
+        }
+        let digits = &mut subject[self.at.clone()];
+        if value == before.wrapping_add(1) {
+            return count_up(digits);
+        }
+        if value == before.wrapping_sub(1) {
+            return count_down(digits);
+        }
+        encode::overwrite(digits, value)
+    }
+}
+
+/// Adds one. False: that takes a digit more.
+#[inline]
+fn count_up(digits: &mut [u8]) -> bool {
+    for digit in digits.iter_mut().rev() {
+        if *digit < b'9' {
+            *digit += 1;
+            return true;
+        }
+        *digit = b'0';
+    }
+    false
+}
+
+/// Takes one away from what is not 0. False: that takes a digit less.
+#[inline]
+fn count_down(digits: &mut [u8]) -> bool {
+    for digit in digits.iter_mut().rev() {
+        if *digit > b'0' {
+            *digit -= 1;
+            break;
+        }
+        *digit = b'9';
+    }
+    digits.len() == 1 || digits.first() != Some(&b'0')
 }
 
 /// What the longer form says of the account: eight letters and digits of a hash of its name.
@@ -79,26 +138,28 @@ pub(super) struct Named {
 
 impl AckSubjects {
     pub(super) fn new(stream: &str, consumer: &str) -> Self {
-        Self { prefix: format!("$JS.ACK.{stream}.{consumer}.").into_bytes(), buffer: Vec::new() }
+        let subject = format!("$JS.ACK.{stream}.{consumer}.").into_bytes();
+        Self { prefix: subject.len(), subject, numbers: Default::default() }
     }
 
     /// The subject of a delivery.
-    ///
-    /// Perf: once per delivered message; five numbers behind a prefix, in a buffer that is kept.
     pub(super) fn write(&mut self, named: &Named) -> &[u8] {
-        let Self { prefix, buffer } = self;
-        buffer.clear();
-        buffer.extend_from_slice(prefix);
-        encode::number(buffer, named.deliveries);
-        buffer.push(b'.');
-        encode::number(buffer, named.seq);
-        buffer.push(b'.');
-        encode::number(buffer, named.delivery);
-        buffer.push(b'.');
-        encode::number(buffer, named.timestamp.unsigned_abs());
-        buffer.push(b'.');
-        encode::number(buffer, named.pending);
-        buffer
+        let Named { deliveries, seq, delivery, timestamp, pending } = *named;
+        let values = [deliveries, seq, delivery, timestamp.unsigned_abs(), pending];
+        let Self { prefix, subject, numbers } = self;
+        let fits = subject.len() > *prefix
+            && numbers.iter_mut().zip(values).all(|(number, value)| number.change(subject, value));
+        if !fits {
+            subject.truncate(*prefix);
+            for (number, value) in numbers.iter_mut().zip(values) {
+                let start = subject.len();
+                encode::number(subject, value);
+                *number = Number { value, at: start..subject.len() };
+                subject.push(b'.');
+            }
+            subject.pop();
+        }
+        subject
     }
 }
 
@@ -114,6 +175,26 @@ mod tests {
         assert_eq!(subject, b"$JS.ACK.S.C.2.30.4.1700000000000.0");
         let read = AckSubject { consumer: b"C", deliveries: 2, seq: 30, delivery: DeliverySeq(4) };
         assert_eq!(AckSubject::read(subject), Some(read));
+    }
+
+    #[test]
+    fn only_what_changes_is_written_anew() {
+        let mut subjects = AckSubjects::new("S", "C");
+        let values =
+            [0, 1, 2, 9, 10, 11, 10, 9, 8, 99, 100, 99, 1000, 999, 5, 0, 1, u64::MAX, u64::MAX - 1, 0];
+        for (at, value) in values.iter().enumerate() {
+            for other in &values[..=at] {
+                let named = Named {
+                    deliveries: 1,
+                    seq: *value,
+                    delivery: *other,
+                    timestamp: (*value >> 1) as i64,
+                    pending: *other,
+                };
+                let expected = format!("$JS.ACK.S.C.1.{value}.{other}.{}.{other}", value >> 1);
+                assert_eq!(String::from_utf8_lossy(subjects.write(&named)), expected);
+            }
+        }
     }
 
     #[test]

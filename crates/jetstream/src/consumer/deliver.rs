@@ -324,13 +324,21 @@ impl Hands {
         };
         brake.delivered(place, size, turn.now);
         let headers = if is_dressed { &headers[..] } else { message.headers };
-        turn.effects.out.push(Letter { to, subject: message.subject, reply, headers, payload });
-        deltas.push(Delta::Delivered {
+        turn.effects.out.push_framed(Letter { to, subject: message.subject, reply, headers, payload });
+        let delivered = Delta::Delivered {
             delivery: DeliverySeq(*next_delivery),
             seq: message.seq,
             count: deliveries,
             timestamp: turn.now,
-        });
+        };
+        if let Some(Delta::Delivered { seq, count: 1, .. }) = deltas.last()
+            && (config.ack_policy, deliveries) == (AckPolicy::None, 1)
+            && *seq < message.seq
+        {
+            // Where nothing is acknowledged, the last delivery says all there is to know.
+            deltas.pop();
+        }
+        deltas.push(delivered);
         *next_delivery += 1;
         if config.ack_policy != AckPolicy::None && deliveries == 1 {
             *outstanding += 1;

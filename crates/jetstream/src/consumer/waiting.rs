@@ -60,7 +60,8 @@ impl Waiting {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    requests: VecDeque<Waiting>,
+    /// Boxed: with two of them, each message moves one to the end.
+    requests: VecDeque<Box<Waiting>>,
 }
 
 impl Queue {
@@ -74,6 +75,10 @@ impl Queue {
 
     /// Adds a request behind all, or behind those of its priority.
     pub(super) fn add(&mut self, request: Waiting, by_priority: bool) {
+        self.insert(Box::new(request), by_priority);
+    }
+
+    fn insert(&mut self, request: Box<Waiting>, by_priority: bool) {
         if !by_priority {
             return self.requests.push_back(request);
         }
@@ -84,11 +89,11 @@ impl Queue {
 
     /// The one that is served next.
     pub(super) fn front(&mut self) -> Option<&mut Waiting> {
-        self.requests.front_mut()
+        self.requests.front_mut().map(|request| &mut **request)
     }
 
     /// Takes it out.
-    pub(super) fn pop(&mut self) -> Option<Waiting> {
+    pub(super) fn pop(&mut self) -> Option<Box<Waiting>> {
         self.requests.pop_front()
     }
 
@@ -100,7 +105,7 @@ impl Queue {
     }
 
     /// The front one got a message: it goes behind the others, or is done.
-    pub(super) fn served(&mut self, by_priority: bool) -> Option<Waiting> {
+    pub(super) fn served(&mut self, by_priority: bool) -> Option<Box<Waiting>> {
         let front = self.requests.front_mut()?;
         if front.left <= 0 {
             return self.requests.pop_front();
@@ -108,21 +113,21 @@ impl Queue {
         if self.requests.len() > 1
             && let Some(front) = self.requests.pop_front()
         {
-            self.add(front, by_priority);
+            self.insert(front, by_priority);
         }
         None
     }
 
     /// Shows each request and drops those for which `keep` says no.
-    pub(super) fn retain(&mut self, keep: impl FnMut(&mut Waiting) -> bool) {
-        self.requests.retain_mut(keep);
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&mut Waiting) -> bool) {
+        self.requests.retain_mut(|request| keep(request));
     }
 
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Waiting> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<Waiting>> {
         self.requests.drain(..)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Waiting> {
-        self.requests.iter()
+        self.requests.iter().map(|request| &**request)
     }
 }

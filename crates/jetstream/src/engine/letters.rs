@@ -7,18 +7,14 @@
 use myelin_broker::{Account, Parcel, Shard};
 use myelin_stdx::claim::{Append, Claimed, Finish};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-
-/// Emptied parcels kept for their memory.
-const SPARES: usize = 4;
 
 /// See the head of this file.
 #[derive(Default)]
 pub(super) struct Letters {
     queue: Claimed<VecDeque<Parcel>>,
-    spares: Mutex<Vec<Parcel>>,
     /// What waits.
     bytes: AtomicUsize,
 }
@@ -30,8 +26,7 @@ impl Letters {
         if parcel.is_empty() {
             return false;
         }
-        let spare = self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        let parcel = std::mem::replace(parcel, spare);
+        let parcel = std::mem::take(parcel);
         self.bytes.fetch_add(parcel.bytes(), Relaxed);
         self.queue.with_queue(|queue| queue.push_back(parcel)) == Append::Claimed
     }
@@ -64,18 +59,13 @@ impl Letters {
         self.queue.release(|_| ());
     }
 
-    /// Publishes what waits. The shard must call [`Letters::flushed`] when it is in the outboxes.
+    /// Publishes what waits; the memory is the shard's then. It must call [`Letters::flushed`] when it is in the outboxes.
     pub(super) fn send(&self, account: &Arc<Account>, shard: &mut Shard, now: Instant) {
-        let parcels = self.queue.take(std::mem::take);
-        let mut spares = Vec::with_capacity(parcels.len());
-        for mut parcel in parcels {
+        for mut parcel in self.queue.take(std::mem::take) {
             self.bytes.fetch_sub(parcel.bytes(), Relaxed);
             shard.send(account, &mut parcel, now);
-            spares.push(parcel);
+            shard.keep_parcel(parcel);
         }
-        let mut kept = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
-        spares.truncate(SPARES.saturating_sub(kept.len()));
-        kept.append(&mut spares);
     }
 
     /// Whether more came meanwhile, which the caller has to send.

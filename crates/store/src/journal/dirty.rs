@@ -1,7 +1,7 @@
 //! The files that have something to make durable, and the wait for them.
 //!
-//! Knows two kinds: those somebody waits for (`urgent`: mode `Synced`), and those that have until the next interval.
-//! Its lock is a leaf: nothing else is locked while it is held.
+//! Knows three kinds: those somebody waits for (`urgent`: mode `Synced`), those that have until the next interval, and of
+//! these the ones that are no reason for a round of their own for a while. Its lock is a leaf: nothing else is locked while it is held.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,10 +21,22 @@ pub enum Wake {
     TimedOut,
 }
 
+/// How soon a file is to be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Haste {
+    /// Somebody waits for it.
+    Urgent,
+    /// With the next interval.
+    Relaxed,
+    /// With the next round, whatever that is for, or in a while.
+    Patient,
+}
+
 #[derive(Default)]
 struct State {
     urgent: Vec<Arc<AppendFile>>,
     relaxed: Vec<Arc<AppendFile>>,
+    patient: Vec<Arc<AppendFile>>,
     is_asleep: bool,
     /// What a sleeper has to be told.
     news: Option<Wake>,
@@ -38,16 +50,19 @@ pub(super) struct Dirty {
 
 impl Dirty {
     /// Adds a file that has become dirty.
-    pub(super) fn push(&self, file: Arc<AppendFile>, is_urgent: bool) {
+    pub(super) fn push(&self, file: Arc<AppendFile>, haste: Haste) {
         let mut state = self.lock();
-        if is_urgent {
-            state.urgent.push(file);
-            self.tell(state, Wake::Urgent);
-        } else {
-            state.relaxed.push(file);
-            if state.relaxed.len() == 1 {
-                self.tell(state, Wake::Dirty);
-            }
+        let files = match haste {
+            Haste::Urgent => &mut state.urgent,
+            Haste::Relaxed => &mut state.relaxed,
+            Haste::Patient => &mut state.patient,
+        };
+        files.push(file);
+        let is_first = files.len() == 1;
+        match haste {
+            Haste::Urgent => self.tell(state, Wake::Urgent),
+            _ if is_first => self.tell(state, Wake::Dirty),
+            _ => {}
         }
     }
 
@@ -92,6 +107,7 @@ impl Dirty {
         let mut files = std::mem::take(&mut state.urgent);
         if with_relaxed {
             files.append(&mut state.relaxed);
+            files.append(&mut state.patient);
         }
         files
     }
@@ -99,7 +115,7 @@ impl Dirty {
     /// The dirty files of a stream. They stay dirty.
     pub(super) fn of_stream(&self, stream: StreamId) -> Vec<Arc<AppendFile>> {
         let state = self.lock();
-        let files = state.urgent.iter().chain(&state.relaxed);
+        let files = state.urgent.iter().chain(&state.relaxed).chain(&state.patient);
         files.filter(|file| file.id().stream == stream).cloned().collect()
     }
 
@@ -112,11 +128,17 @@ impl Dirty {
         !self.lock().relaxed.is_empty()
     }
 
+    /// Since when the first of the patient ones is dirty, if there is one.
+    pub(super) fn patient_since(&self) -> Option<u64> {
+        self.lock().patient.first().and_then(|file| file.dirty_since())
+    }
+
     /// How many files are dirty, and since when the oldest of those that nobody waits for is.
     pub(super) fn survey(&self) -> (usize, Option<u64>) {
         let state = self.lock();
-        let oldest = state.relaxed.iter().filter_map(|file| file.dirty_since()).min();
-        (state.urgent.len() + state.relaxed.len(), oldest)
+        let unawaited = || state.relaxed.iter().chain(&state.patient);
+        let oldest = unawaited().filter_map(|file| file.dirty_since()).min();
+        (state.urgent.len() + unawaited().count(), oldest)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -57,7 +57,21 @@ impl SyncInterval {
             Self::Every(interval) => u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
         }
     }
+
+    /// How long files of positions of consumers, for which nobody waits, wait for a round that runs for another reason.
+    ///
+    /// Perf: a message, its delivery and the acknowledgement are one round instead of two (row `c-crowd`). What a loss of power
+    /// takes of positions comes again.
+    fn patience(self) -> u64 {
+        match self {
+            Self::Background => PATIENCE,
+            every @ Self::Every(_) => every.nanoseconds().min(PATIENCE),
+        }
+    }
 }
+
+/// Nanoseconds: little beside the time in which clients acknowledge.
+const PATIENCE: u64 = 50_000_000;
 
 /// How a journal works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +159,7 @@ impl Shared {
     }
 
     pub(crate) fn push_dirty(&self, file: &Arc<AppendFile>) {
-        self.dirty.push(Arc::clone(file), round::is_urgent(file));
+        self.dirty.push(Arc::clone(file), round::haste(file));
     }
 }
 
@@ -215,7 +229,7 @@ impl Journal {
 
     /// Takes what is due, and notes the age of the oldest of it that was released already.
     fn take(&self, now: u64, with_all: bool) -> Vec<crate::append_file::Taken> {
-        let with_relaxed = with_all || self.relaxed_due(now) == 0;
+        let with_relaxed = with_all || self.relaxed_due(now) == Some(0);
         let files = self.shared.dirty.take(with_relaxed);
         if with_relaxed {
             self.last_relaxed.store(now, Ordering::Relaxed);
@@ -252,13 +266,17 @@ impl Journal {
         Ok((running.done, written))
     }
 
-    /// Nanoseconds until the files that nobody waits for are due. A clock that went back counts as due.
-    fn relaxed_due(&self, now: u64) -> u64 {
-        let last = self.last_relaxed.load(Ordering::Relaxed);
-        match now.checked_sub(last) {
-            Some(passed) => self.config.interval.nanoseconds().saturating_sub(passed),
-            None => 0,
+    /// Nanoseconds until the files that nobody waits for are due; `None`: there are none. A clock that went back counts as due.
+    fn relaxed_due(&self, now: u64) -> Option<u64> {
+        let interval = self.config.interval.nanoseconds();
+        let rest_of =
+            |wait: u64, since: u64| now.checked_sub(since).map_or(0, |passed| wait.saturating_sub(passed));
+        let due = rest_of(interval, self.last_relaxed.load(Ordering::Relaxed));
+        if self.shared.dirty.has_relaxed() {
+            return Some(due);
         }
+        let since = self.shared.dirty.patient_since()?;
+        Some(due.max(rest_of(self.config.interval.patience(), since)))
     }
 
     /// Sleeps until somebody waits for a round, a first file has become dirty, `wake` was called, or `timeout` has
@@ -277,7 +295,7 @@ impl Journal {
         if self.shared.dirty.is_urgent() {
             return Some(Duration::ZERO);
         }
-        self.shared.dirty.has_relaxed().then(|| Duration::from_nanos(self.relaxed_due(now)))
+        self.relaxed_due(now).map(Duration::from_nanos)
     }
 
     /// A stream was deleted on purpose: a replay will not ask for its files, and rounds leave alone those that are known

@@ -7,12 +7,13 @@
 use std::io;
 use std::sync::Arc;
 
+use super::dirty::Haste;
 use super::files::{Files, Writing};
 use super::statistics::{Counters, add};
 use super::{Journal, JournalConfig};
 use crate::append_file::{Taken, WriteFailed};
 use crate::disk::is_full;
-use crate::{AppendFile, Durability};
+use crate::{AppendFile, Durability, FileKind};
 
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -211,6 +212,15 @@ fn divide(config: &JournalConfig, taken: Vec<Taken>) -> (Vec<Taken>, Vec<Taken>)
     let (appended, replaced) = small.into_iter().partition(|one: &Taken| one.pending() > 0);
     direct.extend::<Vec<_>>(appended);
     (direct, replaced)
+}
+
+/// How soon it is to be durable.
+pub(super) fn haste(file: &AppendFile) -> Haste {
+    match file.id().kind {
+        _ if is_urgent(file) => Haste::Urgent,
+        FileKind::Consumers(_) => Haste::Patient,
+        FileKind::Segment(_) => Haste::Relaxed,
+    }
 }
 
 /// Whether somebody waits for rounds of this file.

@@ -352,7 +352,9 @@ impl LiveConsumer {
         shard: Option<&mut Shard>,
         after: &mut Aftermath,
     ) {
-        let mut effects = Effects::default();
+        let mut shard = shard;
+        let out = shard.as_deref_mut().map(Shard::spare_parcel).unwrap_or_default();
+        let mut effects = Effects { out, ..Effects::default() };
         let has_shard = shard.is_some();
         let me = self.me.upgrade().map(|me| me as Arc<dyn Service>);
         let mut world = Around { account: &self.account, host: &*self.host, shard, me };
@@ -390,7 +392,10 @@ impl LiveConsumer {
             }
             after.pace = Some(pace);
         }
-        self.finish(seat, effects, now, after);
+        self.finish(seat, &mut effects, now, after);
+        if let Some(shard) = world.shard {
+            shard.keep_parcel(effects.out);
+        }
     }
 
     fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) {
@@ -428,10 +433,10 @@ impl LiveConsumer {
     }
 
     /// Has the log know, and puts what there is to say behind what was said before.
-    fn finish(&self, seat: &mut Seat, mut effects: Effects, now: Timestamp, after: &mut Aftermath) {
+    fn finish(&self, seat: &mut Seat, effects: &mut Effects, now: Timestamp, after: &mut Aftermath) {
         let mut due = seat.core.next_due(now);
         if let Some(owner) = self.owner.upgrade() {
-            owner.advise(&self.name, &mut effects);
+            owner.advise(&self.name, effects);
             let record = seat.core.record().clone();
             if !effects.confirmations.is_empty() {
                 seat.unwritten.append(&mut effects.confirmations);

@@ -6,7 +6,7 @@ use super::super::{Journal, SyncInterval, Wake};
 use super::world::{World, id, path_of, recover, small};
 use crate::disk::faulty::{FaultyDisk, Survival};
 use crate::disk::memory::MemoryFile;
-use crate::{AppendFile, Durability};
+use crate::{AppendFile, Durability, FileId, FileKind, StreamId};
 use std::sync::Arc;
 
 fn world() -> World {
@@ -67,6 +67,29 @@ fn only_files_somebody_waits_for_are_taken_before_the_interval() {
     // A clock that went back makes everything due, not nothing.
     world.append(0, 10).unwrap();
     assert_eq!(world.journal.next_due(first - 1_000_000), Some(Duration::ZERO));
+}
+
+#[test]
+fn positions_of_consumers_wait_for_another_reason_or_a_while() {
+    let mut world = world();
+    let positions = FileId { stream: StreamId(1), kind: FileKind::Consumers(1) };
+    let awaited = FileId { stream: StreamId(2), ..positions };
+    world.create(positions, Durability::Written).unwrap();
+    let first = world.clock.get();
+    let due = |world: &World, at: u64| world.journal.next_due(first + at);
+    assert_eq!(due(&world, 0), Some(Duration::from_millis(50)));
+    assert_eq!(due(&world, 49_000_000), Some(Duration::from_millis(1)));
+    assert_eq!(world.journal.round(&|| first + 49_000_000).unwrap().direct, 0);
+    assert_eq!(world.journal.round(&|| first + 50_000_000).unwrap().direct, 1);
+    assert_eq!(due(&world, 50_000_000), None);
+    // Together with messages, or with what somebody waits for.
+    world.append(0, 10).unwrap();
+    world.create(id(1, 1), Durability::Written).unwrap();
+    assert_eq!(due(&world, 60_000_000), Some(Duration::ZERO));
+    let round = world.journal.round(&|| first + 60_000_000).unwrap();
+    assert_eq!((round.direct, round.journaled), (2, 0));
+    world.create(awaited, Durability::Synced).unwrap();
+    assert_eq!(due(&world, 60_000_001), Some(Duration::ZERO));
 }
 
 #[test]
