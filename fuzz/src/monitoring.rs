@@ -100,11 +100,11 @@ impl Source for Small {
         vec![AccountSnapshot::default()]
     }
 
-    fn open_connections(&self) -> Vec<ConnSnapshot> {
+    fn open_connections(&self, _: &str) -> Vec<ConnSnapshot> {
         vec![conn(1)]
     }
 
-    fn closed_connections(&self) -> Vec<ConnSnapshot> {
+    fn closed_connections(&self, _: &str) -> Vec<ConnSnapshot> {
         vec![conn(2)]
     }
 

@@ -214,6 +214,12 @@ impl AuthConfig {
         self.is_protected() || self.callout.is_some()
     }
 
+    /// Whether a callout service may be asked about anybody: that of the configuration, or that of an account with a token.
+    #[must_use]
+    pub fn may_ask(&self) -> bool {
+        self.callout.is_some() || matches!(self.method, Method::Operator(_))
+    }
+
     /// Whether a CONNECT must bring anything.
     fn is_protected(&self) -> bool {
         !matches!(self.method, Method::Open)

@@ -53,8 +53,8 @@ impl Default for ResponseRule {
     }
 }
 
-/// What an identity may do. Immutable; shared by all connections of a user.
-#[derive(Clone, Debug)]
+/// What an identity may do; by default everything. Immutable; shared by all connections of a user.
+#[derive(Clone, Debug, Default)]
 pub struct Permissions {
     publish: Direction,
     subscribe: Direction,
@@ -62,7 +62,7 @@ pub struct Permissions {
 }
 
 /// The rules for one direction, ready to be asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Direction {
     /// `None` allows everything.
     allow: Option<Rules>,

@@ -12,11 +12,11 @@ use crate::service::Service;
 use crate::shard::Shard;
 use hashbrown::{HashMap, HashSet};
 use myelin_auth::callout::{Asker, Caller, Question, Request, SUBJECT, ServerKeys};
-use myelin_auth::{Identity, Reject};
+use myelin_auth::{Identity, Permissions, Reject};
 use myelin_stdx::id;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Takes what was answered.
 type Heard = Box<dyn FnOnce(Vec<u8>) + Send>;
@@ -24,6 +24,8 @@ type Heard = Box<dyn FnOnce(Vec<u8>) + Send>;
 /// Questions of this server that wait for their answers.
 pub(crate) struct Callouts {
     keys: ServerKeys,
+    /// By which questions are known to be the server's.
+    rights: Arc<Permissions>,
     /// What all subjects of answers begin with.
     inbox: String,
     pending: Mutex<HashMap<Box<[u8]>, Heard>>,
@@ -35,10 +37,16 @@ impl Callouts {
     pub(crate) fn new(keys: ServerKeys) -> Arc<Self> {
         Arc::new(Self {
             keys,
+            rights: Arc::default(),
             inbox: format!("$SYS._INBOX.{}.", id::unique(8)),
             pending: Mutex::default(),
             listening: Mutex::default(),
         })
+    }
+
+    /// Those of who puts questions.
+    pub(crate) fn rights(&self) -> &Arc<Permissions> {
+        &self.rights
     }
 
     /// Listens for answers in `account`, from now on.
@@ -71,8 +79,6 @@ pub struct Asking {
     account: Arc<Account>,
     question: Box<Question>,
     caller: Caller,
-    /// When the client came with its credentials.
-    began: SystemTime,
     timeout: Duration,
     reply: String,
 }
@@ -83,7 +89,6 @@ impl Asking {
         broker: &Arc<Broker>,
         question: Box<Question>,
         caller: Caller,
-        now: SystemTime,
     ) -> Result<Self, Reject> {
         let name = question.account();
         let account = broker.account(name.as_str());
@@ -102,7 +107,6 @@ impl Asking {
             account,
             question,
             caller,
-            began: now,
         })
     }
 
@@ -111,13 +115,14 @@ impl Asking {
         self.timeout
     }
 
-    /// The question as it is to be published, and where. What comes back is given to `heard`, once, on a shard's thread.
+    /// The question as it is to be published now, and where. What comes back is given to `heard`, once, on a shard's thread.
     /// Takes some 200 us.
     ///
     /// # Errors
     /// When it cannot be sealed for the service.
     pub fn publish(
         &mut self,
+        now: Instant,
         heard: impl FnOnce(Vec<u8>) + Send + 'static,
     ) -> Result<(Arc<Account>, Parcel), Reject> {
         let info = self.broker.info();
@@ -129,7 +134,8 @@ impl Asking {
             tags: self.broker.labels().tags.clone(),
         };
         let caller = std::mem::take(&mut self.caller);
-        let request = self.question.request(&self.callouts.keys, asker, caller, self.began, self.timeout);
+        let now = self.broker.wall(now);
+        let request = self.question.request(&self.callouts.keys, asker, caller, now, self.timeout);
         let Request { headers, payload } = request.map_err(|fault| {
             let account = self.account.name();
             let what = "Error encrypting auth request claim on account";
@@ -147,21 +153,24 @@ impl Asking {
         Ok((Arc::clone(&self.account), parcel))
     }
 
+    /// Why nobody is let in where no answer came.
+    pub(crate) fn unanswered(&self) -> Reject {
+        Reject::Unanswered(self.account.name().to_owned())
+    }
+
     /// Nothing is waited for any more.
     pub fn forget(&mut self) {
         lock(&self.callouts.pending).remove(self.reply.as_bytes());
     }
 
-    /// Judges what was heard so much later; `None` is nothing in time. Takes some 200 us, and as long as it takes where
+    /// Judges what was heard, as of now; `None` is nothing in time. Takes some 200 us, and as long as it takes where
     /// another account has to be asked for.
     ///
     /// # Errors
     /// Why nobody is let in.
-    pub fn judge(self, answer: Option<Vec<u8>>, elapsed: Duration) -> Result<Identity, Reject> {
-        let Some(answer) = answer else {
-            return Err(Reject::Unanswered(self.account.name().to_owned()));
-        };
-        self.question.judge(&answer, &self.callouts.keys, &*self.broker, self.began + elapsed)
+    pub fn judge(self, answer: Option<Vec<u8>>, now: Instant) -> Result<Identity, Reject> {
+        let Some(answer) = answer else { return Err(self.unanswered()) };
+        self.question.judge(&answer, &self.callouts.keys, &*self.broker, self.broker.wall(now))
     }
 }
 

@@ -97,8 +97,8 @@ pub struct TlsDetails {
     pub is_first: bool,
     /// What the peer has shown, its own certificate first.
     pub peer_certs: Vec<PeerCertificate>,
-    /// The same whole, in DER, up to the authority that vouches for it.
-    pub chain: Vec<Box<[u8]>>,
+    /// The same whole, in DER, up to the authority that vouches for it: where a callout service may have to be told.
+    pub chain: Arc<[Box<[u8]>]>,
     /// What the first of them says of whose it is.
     pub certificate: Option<Arc<ClientCertificate>>,
 }

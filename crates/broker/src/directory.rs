@@ -79,6 +79,10 @@ impl Directory {
         }
         let system = self.system_account.as_deref();
         wanted.values_mut().for_each(|config| furnish(config, system));
+        let asked = auth.callout.as_ref().map(|callout| callout.account.as_str());
+        if let Some(config) = asked.and_then(|name| wanted.get_mut(name)) {
+            config.is_asked = true;
+        }
         let mut directory = Self {
             auth: Arc::new(auth),
             accounts: HashMap::with_capacity(wanted.len()),
@@ -88,7 +92,7 @@ impl Directory {
         };
         let configs = wanted
             .into_iter()
-            .map(|(name, config)| (directory.add(name, &config, self.accounts.get(name)), config))
+            .map(|(name, config)| (directory.add(name, self.accounts.get(name)), config))
             .collect();
         let gone = self.accounts.iter().filter(|(name, _)| !directory.accounts.contains_key(*name));
         let gone: Vec<_> = gone.map(|(_, account)| Arc::clone(account)).collect();
@@ -98,12 +102,13 @@ impl Directory {
         Ok(NextDirectory { directory, configs, gone })
     }
 
-    fn add(&mut self, name: &str, config: &AccountConfig, present: Option<&Arc<Account>>) -> Arc<Account> {
+    /// The account of this name. What is said about it follows when the directory takes effect.
+    fn add(&mut self, name: &str, present: Option<&Arc<Account>>) -> Arc<Account> {
         let returned = || self.gone.get(name).and_then(Weak::upgrade);
         let account = present.cloned().or_else(returned).unwrap_or_else(|| {
             let is_system = self.system_account.as_deref() == Some(name);
             self.next_id += 1;
-            Arc::new(Account::new(self.next_id - 1, is_system, config.clone()))
+            Arc::new(Account::new(self.next_id - 1, is_system, AccountConfig::named(name)))
         });
         self.accounts.insert(name.to_owned(), Arc::clone(&account));
         account

@@ -49,7 +49,7 @@ pub use exchange::{
     ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
 pub use log::{Level, Log, Span};
-pub use message_trace::{MessageTrace, TraceDestination};
+pub use message_trace::{MessageTrace, TraceDestination, Traced};
 pub use outbox::{Drained, Segment};
 pub use parcel::{Letter, Parcel};
 pub use server_info::{Labels, ServerInfo};

@@ -231,38 +231,18 @@ impl MessageTrace {
         self.note("eg", What::Egress { kind: CLIENT, cid, name, acc, sub, queue, error });
     }
 
-    /// A stream gets it, and is to say what it does: see [`settled`](Self::settled).
-    pub(crate) fn handed_to(&self, stream: &str) {
-        lock(&self.story).open += 1;
+    /// A stream gets it, and is to say what it does: see [`Traced::settled`].
+    pub(crate) fn handed_to(self: &Arc<Self>, stream: &str) -> Traced {
         let stream = stream.to_owned();
         let (subject, nointerest, error) = (String::new(), false, None);
-        self.note("js", What::JetStream { stream, subject, nointerest, error, is_open: true });
-    }
-
-    /// What a stream did with the message: stored it under a subject, unless nobody is interested, or refused it. Answers
-    /// whether the trace is complete: then it is to be [served](Service) on some shard.
-    #[must_use]
-    pub fn settled(&self, stream: &str, outcome: Result<(&[u8], bool), String>) -> bool {
+        let what = What::JetStream { stream, subject, nointerest, error, is_open: true };
         let mut story = lock(&self.story);
-        let open = story.events.iter_mut().find_map(|event| match &mut event.what {
-            What::JetStream { stream: name, subject, nointerest, error, is_open: is_open @ true }
-                if name == stream =>
-            {
-                *is_open = false;
-                Some((subject, nointerest, error))
-            }
-            _ => None,
-        });
-        let Some((subject, nointerest, error)) = open else { return false };
-        match outcome {
-            Ok((stored, is_unwanted)) => (*subject, *nointerest) = (text(stored), is_unwanted),
-            Err(why) => *error = Some(why),
-        }
-        story.open -= 1;
-        story.open == 0
+        story.open += 1;
+        story.events.push(Event { kind: "js", ts: self.ts.clone(), what });
+        Traced { trace: Arc::clone(self), event: story.events.len() - 1 }
     }
 
-    /// The message has been everywhere. Answers what [`settled`](Self::settled) does.
+    /// The message has been everywhere. Answers what [`Traced::settled`] does.
     #[must_use]
     pub(crate) fn published(&self) -> bool {
         let mut story = lock(&self.story);
@@ -275,6 +255,51 @@ impl MessageTrace {
         let Story { request, events, .. } = &*lock(&self.story);
         compact(&Report { server, request, events })
     }
+}
+
+/// A traced message in the hands of one stream, which is to say what it does with it. Streams of one name in two accounts
+/// each have their own.
+#[derive(Clone)]
+pub struct Traced {
+    trace: Arc<MessageTrace>,
+    /// The number of the event that is this stream's.
+    pub(crate) event: usize,
+}
+
+impl Traced {
+    /// The trace that this is a part of.
+    #[must_use]
+    pub fn trace(&self) -> &Arc<MessageTrace> {
+        &self.trace
+    }
+
+    /// Whether nobody is to get the message.
+    #[must_use]
+    pub fn is_only(&self) -> bool {
+        self.trace.is_only
+    }
+
+    /// What the stream did with the message: stored it under a subject, unless nobody is interested, or refused it. Answers
+    /// whether the trace is complete: then it is to be [served](Service) on some shard.
+    #[must_use]
+    pub fn settled(&self, outcome: Result<(&[u8], bool), String>) -> bool {
+        let mut story = lock(&self.trace.story);
+        let Some(Event { what: What::JetStream { subject, nointerest, error, is_open, .. }, .. }) =
+            story.events.get_mut(self.event)
+        else {
+            return false;
+        };
+        if !std::mem::take(is_open) {
+            return false;
+        }
+        match outcome {
+            Ok((stored, is_unwanted)) => (*subject, *nointerest) = (text(stored), is_unwanted),
+            Err(why) => *error = Some(why),
+        }
+        story.open -= 1;
+        story.open == 0
+    }
+
 }
 
 impl Service for MessageTrace {

@@ -6,7 +6,7 @@
 //! Perf: a message is one copy into a buffer that is kept; no allocation of its own, no reference count.
 
 use crate::conn::Conn;
-use crate::message_trace::MessageTrace;
+use crate::message_trace::Traced;
 use myelin_wire::encode;
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Parcel {
     /// Who sent each message, where the service wants to know.
     origins: Vec<Arc<Conn>>,
     /// Messages that are traced, by their number: few, if any.
-    traces: Vec<(usize, Arc<MessageTrace>)>,
+    traces: Vec<(usize, Traced)>,
 }
 
 /// One message: its parts stand in this order at `start`.
@@ -163,18 +163,18 @@ impl Parcel {
     }
 
     /// Adds a message that is traced, if it is.
-    pub fn push_traced(&mut self, letter: Letter<'_>, trace: Option<&Arc<MessageTrace>>) {
-        self.traces.extend(trace.map(|trace| (self.len(), Arc::clone(trace))));
+    pub fn push_traced(&mut self, letter: Letter<'_>, trace: Option<&Traced>) {
+        self.traces.extend(trace.map(|trace| (self.len(), trace.clone())));
         self.push(letter);
     }
 
     /// The trace of message number `at`, if it is traced.
-    pub fn trace(&self, at: usize) -> Option<&Arc<MessageTrace>> {
+    pub fn trace(&self, at: usize) -> Option<&Traced> {
         self.traces.iter().find(|(number, _)| *number == at).map(|(_, trace)| trace)
     }
 
     /// Traces of its messages.
-    pub fn traces(&self) -> impl Iterator<Item = &Arc<MessageTrace>> {
+    pub fn traces(&self) -> impl Iterator<Item = &Traced> {
         self.traces.iter().map(|(_, trace)| trace)
     }
 

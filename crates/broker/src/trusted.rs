@@ -24,8 +24,8 @@ pub trait Resolver: Send + Sync {
     fn fetch(&self, key: &str) -> Result<String, String>;
 }
 
-/// Told of every account that got a token, the first or another one.
-type Observer = Box<dyn Fn(&Arc<Account>, &TrustedAccount) + Send + Sync>;
+/// Told of every account that got a token, the first or another one; of one that is gone without any.
+type Observer = Box<dyn Fn(&Arc<Account>, Option<&TrustedAccount>) + Send + Sync>;
 
 /// See the head of this file.
 pub struct TrustedAccounts {
@@ -75,7 +75,7 @@ impl TrustedAccounts {
     }
 
     /// Tells `observer` of every change from now on. There is one.
-    pub fn observe(&self, observer: impl Fn(&Arc<Account>, &TrustedAccount) + Send + Sync + 'static) {
+    pub fn observe(&self, observer: impl Fn(&Arc<Account>, Option<&TrustedAccount>) + Send + Sync + 'static) {
         let _ = self.observer.set(Box::new(observer));
     }
 
@@ -135,12 +135,13 @@ impl TrustedAccounts {
         lock(&self.gone).remove(key)?.upgrade()
     }
 
-    fn remove(&self, key: &str) {
-        if let Some(entry) = self.write().remove(key) {
-            let mut gone = lock(&self.gone);
-            gone.retain(|_, account| account.strong_count() > 0);
-            gone.insert(key.to_owned(), Arc::downgrade(&entry.account));
-        }
+    fn remove(&self, key: &str) -> Option<Arc<Account>> {
+        let Entry { account, .. } = self.write().remove(key)?;
+        lock(&self.turns).remove(key);
+        let mut gone = lock(&self.gone);
+        gone.retain(|_, account| account.strong_count() > 0);
+        gone.insert(key.to_owned(), Arc::downgrade(&account));
+        Some(account)
     }
 }
 
@@ -185,10 +186,15 @@ impl Broker {
         Ok(())
     }
 
-    /// Forgets an account. Nobody is let into it any more; who is there is to be looked at.
+    /// Forgets an account. Nobody is let into it any more, and it imports nothing; who is there is to be looked at. What it
+    /// exports stays with those who import it until they are given another token, as in the reference.
     pub fn remove_account(&self, key: &str) {
-        if let Some(trusted) = self.trusted() {
-            trusted.remove(key);
+        let Some(trusted) = self.trusted() else { return };
+        let _one = trusted.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(account) = trusted.remove(key) else { return };
+        account.unlink();
+        if let Some(observer) = trusted.observer.get() {
+            observer(&account, None);
         }
     }
 
@@ -222,7 +228,7 @@ impl Broker {
             self.close_newest(entry.account.name(), most);
         }
         if let Some(observer) = self.trusted().and_then(|trusted| trusted.observer.get()) {
-            observer(&entry.account, &entry.trusted);
+            observer(&entry.account, Some(&entry.trusted));
         }
     }
 

@@ -75,8 +75,9 @@ impl Connz<'_> {
 
 /// The connections that pass every filter, and how many there are before those on user and id.
 fn select(options: &Options, source: &dyn Source) -> (Vec<ConnSnapshot>, usize) {
-    let mut open = if options.state.has_open() { source.open_connections() } else { Vec::new() };
-    let mut closed = if options.state.has_closed() { source.closed_connections() } else { Vec::new() };
+    let account = &options.account;
+    let mut open = if options.state.has_open() { source.open_connections(account) } else { Vec::new() };
+    let mut closed = if options.state.has_closed() { source.closed_connections(account) } else { Vec::new() };
     open.retain(|conn| options.account.is_empty() || conn.account == options.account);
     closed.retain(|conn| options.account.is_empty() || closed_account(conn) == options.account);
     let total = open.len() + closed.len();

@@ -46,11 +46,12 @@ pub trait Source: Send + Sync {
     /// for one after the other.
     fn accounts(&self) -> Vec<AccountSnapshot>;
 
-    /// The clients connected now, in any order.
-    fn open_connections(&self) -> Vec<ConnSnapshot>;
+    /// The clients of an account that are connected now, or those of all (`""`), in any order. May give others too, but that
+    /// costs their copies.
+    fn open_connections(&self, account: &str) -> Vec<ConnSnapshot>;
 
-    /// The most recently closed clients, in any order; each has [`ConnSnapshot::closed`].
-    fn closed_connections(&self) -> Vec<ConnSnapshot>;
+    /// The same of the most recently closed ones; each has [`ConnSnapshot::closed`].
+    fn closed_connections(&self, account: &str) -> Vec<ConnSnapshot>;
 
     /// The subscriptions of these connections, open or closed, by connection id. It is called with one page
     /// of connections at a time; a connection that is unknown or has no subscription may be missing.

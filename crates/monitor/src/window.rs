@@ -62,8 +62,9 @@ mod tests {
         }
     }
 
+    /// SN 2026-28: the sum of an offset and a limit was more than a number holds, and the server ended.
     #[test]
-    fn offset_and_limit_at_their_ends_do_not_overflow() {
+    fn sn_2026_28_offset_and_limit_at_their_ends_do_not_overflow() {
         let list = [1, 2, 3];
         let huge = i64::MAX as u64;
         assert_eq!(Window { offset: 1, limit: huge }.of(&list), [2, 3]);

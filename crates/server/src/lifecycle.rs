@@ -179,7 +179,10 @@ impl Server {
             monitor_tls.clone().map(|terms| http::Security { terms, places: places.clone() });
         let monitoring = start_monitoring(options, security_of_pages, &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
-        jetstream.iter().for_each(|running| monitor.set_jetstream(running.jetstream()));
+        if let Some(running) = &jetstream {
+            monitor.set_jetstream(running.jetstream());
+            monitor.watch_queue("JetStream API queue", running.waiting());
+        }
         heed_accounts(&broker, jetstream.as_ref(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let (order, orders) = unbounded_channel();
@@ -379,8 +382,12 @@ fn heed_accounts(broker: &Arc<Broker>, jetstream: Option<&jetstream::Running>, s
     let jetstream = jetstream.map(|running| Arc::clone(running.jetstream()));
     let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
     trusted.observe(move |account, trusted| {
-        if let Some(jetstream) = &jetstream {
-            jetstream.enable(account, jetstream::limits_of_claims(trusted));
+        match (&jetstream, trusted) {
+            (Some(jetstream), Some(trusted)) => {
+                jetstream.enable(account, jetstream::limits_of_claims(trusted));
+            }
+            (Some(jetstream), None) => jetstream.disable(account.name()),
+            (None, _) => {}
         }
         if account.connections() > 0 {
             mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Refresh));

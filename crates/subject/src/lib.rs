@@ -14,5 +14,5 @@ pub use pattern::{
 };
 pub use transform::{
     DestinationFault, MappingError, Mappings, NotTransformed, Transform, TransformError, WeightedDestination,
-    numbered, starred,
+    numbered, prefixed, starred,
 };

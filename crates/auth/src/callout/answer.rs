@@ -4,7 +4,7 @@
 //! of it is right.
 
 use super::question::{Question, ServerKeys};
-use super::{Asked, Callout};
+use super::{Asked, Callout, SUBJECT};
 use crate::authenticate::Reject;
 use crate::identity::{AccountName, Identity};
 use crate::jwt::{self, AuthorizationResponseClaims, PREFIX, UserClaims, UserPermissions};
@@ -20,7 +20,7 @@ use std::time::SystemTime;
 /// Who was let in by an answer: what only the answer says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// When its connection ends.
+    /// When its connection ends, whatever becomes of its account.
     pub expires: Option<SystemTime>,
     /// Subscriptions that it may have.
     pub max_subscriptions: Option<u32>,
@@ -32,6 +32,14 @@ pub struct Answered {
     pub standing: Option<Standing>,
 }
 
+impl Answered {
+    /// When its connection ends: by itself, and with its account.
+    pub fn ends(&self) -> impl Iterator<Item = SystemTime> {
+        let account = self.standing.as_ref().and_then(|standing| standing.account.expires());
+        self.expires.into_iter().chain(account)
+    }
+}
+
 /// By what the token of an account lets somebody be in it whom a service has let in.
 #[derive(Clone, Debug)]
 pub struct Standing {
@@ -40,6 +48,10 @@ pub struct Standing {
     issued_at: i64,
     /// The account's key that signed, where it was not its own.
     signing_key: Option<String>,
+    /// What the answer itself says that it may do.
+    own: Option<Arc<Permissions>>,
+    /// It must not ask in the server's stead.
+    is_guarded: bool,
 }
 
 impl Standing {
@@ -49,17 +61,31 @@ impl Standing {
         &self.account
     }
 
-    /// Whether it may stay where its account has another token now.
+    /// What it may do: what the answer says, else what is the account's default.
+    #[must_use]
+    pub fn permissions(&self) -> Option<Arc<Permissions>> {
+        let may = self.own.as_ref().or_else(|| self.account.default_permissions());
+        if self.is_guarded {
+            return Some(Arc::new(Permissions::without(may.map(|may| &**may), SUBJECT)));
+        }
+        may.cloned()
+    }
+
+    /// The same where its account has another token now.
     ///
     /// # Errors
-    /// Why not.
-    pub fn under(&self, account: &Arc<TrustedAccount>) -> Result<(), Withdrawn> {
+    /// Why it may not stay.
+    pub fn under(&self, account: &Arc<TrustedAccount>) -> Result<Self, Withdrawn> {
         if account.has_revoked(&self.subject, self.issued_at) {
             return Err(Withdrawn::Revoked);
         }
         let signs =
             |key: &String| account.signer(key).is_some_and(|scope| self.account.signer(key) == Some(scope));
-        if self.signing_key.as_ref().is_none_or(signs) { Ok(()) } else { Err(Withdrawn::Signer) }
+        if self.signing_key.as_ref().is_none_or(signs) {
+            Ok(Self { account: Arc::clone(account), ..self.clone() })
+        } else {
+            Err(Withdrawn::Signer)
+        }
     }
 }
 
@@ -243,32 +269,30 @@ impl Question {
         check_source(may, self.peer).map_err(Reject::Claims)?;
         self.check_proxy(may)?;
         let permissions = Permissions::of_claims(&may.publish, &may.subscribe, may.resp).map(Arc::new);
-        let permissions =
-            permissions.or_else(|| account.and_then(|account| account.default_permissions().cloned()));
         let is_named = !claims.name.is_empty();
         let user = if is_named { Some(claims.name.clone()) } else { self.shown.clone() };
         let by_signing_key = !claims.nats.issuer_account.is_empty();
         let issuer = if by_signing_key { &claims.issuer } else { place.as_str() };
+        let standing = account.map(|account| Standing {
+            account: Arc::clone(account),
+            subject: claims.subject.clone(),
+            issued_at: claims.issued_at,
+            signing_key: by_signing_key.then(|| claims.issuer.clone()),
+            own: permissions.clone(),
+            is_guarded: place == own,
+        });
         Ok(Identity {
             user,
-            permissions,
+            permissions: standing.as_ref().map_or(permissions, Standing::permissions),
             issuer_key: Some(issuer.to_owned()),
             claims: None,
             proxy: self.proxy.key(),
             answered: Some(Arc::new(Answered {
-                expires: [end(claims, now, left), account.and_then(|account| account.expires())]
-                    .into_iter()
-                    .flatten()
-                    .min(),
+                expires: end(claims, now, left),
                 max_subscriptions: said(may.max_subscriptions()),
                 max_payload: said(may.max_payload()),
                 has_key: !is_named && self.names_nkey,
-                standing: account.map(|account| Standing {
-                    account: Arc::clone(account),
-                    subject: claims.subject.clone(),
-                    issued_at: claims.issued_at,
-                    signing_key: by_signing_key.then(|| claims.issuer.clone()),
-                }),
+                standing,
             })),
             account: place,
         }

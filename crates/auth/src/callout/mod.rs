@@ -6,7 +6,7 @@
 mod answer;
 mod question;
 
-pub use answer::Answered;
+pub use answer::{Answered, Standing};
 pub use question::{Asker, Caller, Question, Request, ServerKeys};
 
 pub use crate::jwt::ClientTls;

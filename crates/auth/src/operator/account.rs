@@ -191,18 +191,18 @@ impl TrustedAccount {
         }
     }
 
-    /// What it may store.
-    ///
-    /// Compat: with tiers, those of streams without copies, which is all there are here.
+    /// What it may store, if anything and where its token has no tiers.
     #[must_use]
     pub fn jetstream(&self) -> Option<JetStreamLimits> {
         let limits = &self.claims.nats.limits;
-        let limits = if limits.tiered_limits.is_empty() {
-            limits.jetstream
-        } else {
-            limits.tiered_limits.get("R1").copied().unwrap_or_default()
-        };
-        limits.allow_anything().then_some(limits)
+        (limits.tiered_limits.is_empty() && limits.jetstream.allow_anything()).then_some(limits.jetstream)
+    }
+
+    /// What it may store by the number of copies of a stream (`R1`, `R3`), if anything and where its token has tiers.
+    #[must_use]
+    pub fn jetstream_tiers(&self) -> Option<&HashMap<String, JetStreamLimits>> {
+        let tiers = &self.claims.nats.limits.tiered_limits;
+        tiers.values().any(JetStreamLimits::allow_anything).then_some(tiers)
     }
 }
 

@@ -8,8 +8,9 @@ use crate::account::AccountLimits;
 use crate::message_trace::TraceDestination;
 use myelin_auth::jwt::{self, Exchange};
 use myelin_auth::operator::TrustedAccount;
-use myelin_subject::{Mappings, WeightedDestination, is_literal, is_subset};
+use myelin_subject::{Mappings, WeightedDestination, is_literal, is_subset, prefixed};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 impl AccountConfig {
@@ -30,6 +31,7 @@ impl AccountConfig {
             imports: claims.imports.iter().filter_map(|one| import(one, is_activated(one))).collect(),
             mappings: mappings(&claims.mappings),
             trace: claims.trace.as_ref().and_then(trace_destination),
+            is_asked: !claims.authorization.auth_users.is_empty(),
         }
     }
 }
@@ -50,7 +52,7 @@ fn export(from: &jwt::Export) -> Option<Export> {
     let subject = from.subject.clone();
     Some(match from.kind {
         Exchange::Stream => Export::Stream(StreamExport { subject, access }),
-        Exchange::Service => Export::Service(ServiceExport {
+        Exchange::Service => Export::Service(Arc::new(ServiceExport {
             subject,
             access,
             response: match from.response_type() {
@@ -67,7 +69,7 @@ fn export(from: &jwt::Export) -> Option<Export> {
                 sampling: latency.sampling.and_then(|percent| percent.try_into().ok()).unwrap_or(0),
             }),
             allow_trace: from.allow_trace,
-        }),
+        })),
         Exchange::Unknown => return None,
     })
 }
@@ -84,7 +86,7 @@ fn import(from: &jwt::Import, is_activated: bool) -> Option<Import> {
         }),
         Exchange::Service => {
             let (subject, to) = service_names(from);
-            Import::Service(ServiceImport { account, subject, to, share: from.share, is_activated })
+            Import::Service(Arc::new(ServiceImport { account, subject, to, share: from.share, is_activated }))
         }
         Exchange::Unknown => return None,
     })
@@ -94,7 +96,7 @@ fn import(from: &jwt::Import, is_activated: bool) -> Option<Import> {
 fn stream_name(from: &jwt::Import) -> String {
     match (from.local_subject.as_str(), from.to.as_str()) {
         ("", "") => from.subject.clone(),
-        ("", prefix) => format!("{}.{}", prefix.strip_suffix('.').unwrap_or(prefix), from.subject),
+        ("", prefix) => prefixed(prefix, &from.subject),
         (local, _) => local.to_owned(),
     }
 }

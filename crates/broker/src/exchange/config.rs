@@ -7,6 +7,7 @@ use super::latency::Latency;
 use crate::account::AccountLimits;
 use crate::message_trace::TraceDestination;
 use myelin_subject::Mappings;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long an answer of a service may take unless its export says otherwise.
@@ -27,6 +28,8 @@ pub struct AccountConfig {
     pub mappings: Mappings,
     /// Where messages are reported that other systems trace.
     pub trace: Option<TraceDestination>,
+    /// Services of it are asked about logins: nobody but the server may put such questions.
+    pub is_asked: bool,
 }
 
 impl AccountConfig {
@@ -41,8 +44,8 @@ impl AccountConfig {
 pub enum Export {
     /// Messages to listen to.
     Stream(StreamExport),
-    /// Requests to be answered.
-    Service(ServiceExport),
+    /// Requests to be answered. Shared with what imports it.
+    Service(Arc<ServiceExport>),
 }
 
 /// Who may import something.
@@ -113,8 +116,8 @@ impl ServiceExport {
 pub enum Import {
     /// Messages to listen to.
     Stream(StreamImport),
-    /// Requests that the other account answers.
-    Service(ServiceImport),
+    /// Requests that the other account answers. Shared with what becomes of it.
+    Service(Arc<ServiceImport>),
 }
 
 impl Import {

@@ -76,9 +76,9 @@ impl StreamLink {
 
 /// A service that an account imports.
 pub(crate) struct ServiceLink {
-    import: ServiceImport,
+    import: Arc<ServiceImport>,
     pub(crate) exporter: Arc<Account>,
-    export: ServiceExport,
+    export: Arc<ServiceExport>,
     /// The pattern here.
     here: Box<[u8]>,
     /// The name there.
@@ -88,7 +88,7 @@ pub(crate) struct ServiceLink {
 }
 
 impl ServiceLink {
-    pub(crate) fn new(import: &ServiceImport, importer: &str, exporter: &Arc<Account>) -> Option<Self> {
+    pub(crate) fn new(import: &Arc<ServiceImport>, importer: &str, exporter: &Arc<Account>) -> Option<Self> {
         let config = exporter.exchange.config();
         let offers = services(&config).map(|service| (service.subject.as_str(), &service.access));
         if !is_valid_pattern(import.subject.as_bytes())
@@ -104,7 +104,7 @@ impl ServiceLink {
             let names = Names::of_service(&import.subject, &import.to).ok()?;
             (names.here, names.outward?)
         };
-        let (import, exporter, threshold) = (import.clone(), Arc::clone(exporter), export.threshold);
+        let (import, exporter, threshold) = (Arc::clone(import), Arc::clone(exporter), export.threshold);
         Some(Self { import, exporter, export, here, outward, threshold })
     }
 
@@ -148,7 +148,7 @@ impl ServiceLink {
 
     /// Whether it comes of this import.
     pub(super) fn is_of(&self, import: &ServiceImport) -> bool {
-        self.import == *import
+        *self.import == *import
     }
 
     /// Whether nothing about it has changed.
@@ -157,7 +157,7 @@ impl ServiceLink {
     }
 }
 
-fn services(config: &AccountConfig) -> impl Iterator<Item = &ServiceExport> {
+fn services(config: &AccountConfig) -> impl Iterator<Item = &Arc<ServiceExport>> {
     config.exports.iter().filter_map(|export| match export {
         Export::Service(service) => Some(service),
         Export::Stream(_) => None,

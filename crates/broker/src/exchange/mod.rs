@@ -45,6 +45,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Exchange {
     config: ArcSwap<AccountConfig>,
     has_mappings: AtomicBool,
+    is_asked: AtomicBool,
     /// Whether there are stream imports, or shadows of former ones.
     has_streams: AtomicBool,
     streams: Mutex<Streams>,
@@ -145,6 +146,7 @@ impl Exchange {
 
     fn set_config(&self, config: AccountConfig) {
         self.has_mappings.store(!config.mappings.is_empty(), Relaxed);
+        self.is_asked.store(config.is_asked, Relaxed);
         self.config.store(Arc::new(config));
     }
 
@@ -152,6 +154,11 @@ impl Exchange {
     #[inline]
     pub(crate) fn has_mappings(&self) -> bool {
         self.has_mappings.load(Relaxed)
+    }
+
+    /// Whether services of the account are asked about logins.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_asked.load(Relaxed)
     }
 
     /// Maps `subject` into `out`; false when no mapping fits it.
@@ -241,10 +248,10 @@ impl Account {
     /// Replaces what is said about the account. Imports follow when [`link`](Self::link) is called, on this account and all
     /// that import from it.
     pub(crate) fn configure(&self, config: AccountConfig) {
-        let had_mappings = self.exchange.has_mappings();
+        let (had_mappings, was_asked) = (self.exchange.has_mappings(), self.exchange.is_asked());
         self.set_limits(config.limits);
         self.exchange.set_config(config);
-        if had_mappings || self.exchange.has_mappings() {
+        if had_mappings || self.exchange.has_mappings() || was_asked != self.exchange.is_asked() {
             self.outdate();
         }
     }

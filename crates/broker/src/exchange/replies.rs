@@ -30,6 +30,8 @@ const NUMBERS: u64 = 62 * 62 * 62 * 62 * 62 * 62;
 
 /// A requester has to have waited for so long before anybody looks whether it still does.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same for one whose request is measured: the service is told when it does not.
+const MEASURED_PATIENCE: Duration = Duration::from_secs(1);
 /// So many of them are looked at in one part of a sweep.
 const LOOKS: usize = 1024;
 /// Requests of one part at once. One more takes the place of another, which is not answered then.
@@ -71,7 +73,8 @@ impl Awaited {
     }
 
     fn has_patience(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) >= PATIENCE
+        let patience = if self.tracked.is_some() { MEASURED_PATIENCE } else { PATIENCE };
+        now.saturating_duration_since(self.since) >= patience
     }
 }
 

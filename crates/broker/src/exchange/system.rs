@@ -8,6 +8,7 @@ use super::{
     ServiceImport,
 };
 use myelin_subject::is_subset;
+use std::sync::Arc;
 
 /// Where an account asks, and what it asks for there.
 const OF_ACCOUNT: [(&str, &str); 3] = [
@@ -48,7 +49,7 @@ fn offer(config: &mut AccountConfig) {
             Export::Stream(_) => false,
         };
         if !config.exports.iter().any(covers) {
-            config.exports.push(Export::Service(offer));
+            config.exports.push(Export::Service(Arc::new(offer)));
         }
     }
 }
@@ -75,13 +76,13 @@ fn import(config: &mut AccountConfig, system: &str, to: &str, subject: String, s
         Import::Stream(_) => false,
     };
     if !config.imports.iter().any(is_there) {
-        config.imports.push(Import::Service(ServiceImport {
+        config.imports.push(Import::Service(Arc::new(ServiceImport {
             account: system.to_owned(),
             subject,
             to: to.to_owned(),
             share,
             is_activated: false,
-        }));
+        })));
     }
 }
 
@@ -108,7 +109,7 @@ mod tests {
     fn what_is_configured_comes_first() {
         let mut system = AccountConfig::named("S");
         let broad = ServiceExport::public("$SYS.REQ.ACCOUNT.*.*");
-        system.exports.push(Export::Service(broad));
+        system.exports.push(Export::Service(Arc::new(broad)));
         furnish(&mut system, Some("S"));
         assert_eq!(system.exports.len(), 3);
         let mut odd = AccountConfig::named("a.b");

@@ -74,7 +74,7 @@ impl AuthTask {
         };
         match authenticate(self.rules(), &attempt, &*self.broker) {
             Decision::Settled(outcome) => Checked::Settled(outcome),
-            Decision::Ask(question) => match Asking::new(&self.broker, question, self.caller, self.now) {
+            Decision::Ask(question) => match Asking::new(&self.broker, question, self.caller) {
                 Ok(asking) => Checked::Ask(Box::new(asking)),
                 Err(reject) => Checked::Settled(Err(reject)),
             },
@@ -85,7 +85,7 @@ impl AuthTask {
     pub(super) fn run_at_once(self) -> Result<Identity, Reject> {
         match self.run() {
             Checked::Settled(outcome) => outcome,
-            Checked::Ask(asking) => asking.judge(None, Duration::ZERO),
+            Checked::Ask(asking) => Err(asking.unanswered()),
         }
     }
 }
@@ -387,7 +387,7 @@ impl Session {
         let wall = self.clock(now);
         let left = |end: SystemTime| now + end.duration_since(wall).unwrap_or_default().min(FOREVER);
         let ends = claims.into_iter().flat_map(|claims| [claims.expires(), claims.account().expires()]);
-        let ends = ends.flatten().chain(answered.and_then(|answered| answered.expires));
+        let ends = ends.flatten().chain(answered.into_iter().flat_map(Answered::ends));
         ends.map(left).min()
     }
 

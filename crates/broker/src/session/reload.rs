@@ -5,6 +5,7 @@ use crate::conn::Conn;
 use crate::log::Level;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
+use myelin_auth::callout::{Answered, Standing};
 use myelin_auth::operator::{ClaimedUser, Withdrawn};
 use myelin_auth::{AuthConfig, Identity, Method, Permissions, Reject};
 use myelin_wire::error::{CloseReason, ErrorText, Quoted};
@@ -81,13 +82,19 @@ impl Session {
         if ready.answered.is_some() && self.is_account_gone(ready.account.name()) {
             return self.expired(shard, Expiry::Account, now);
         }
-        if let Some(standing) = ready.answered.as_ref().and_then(|answered| answered.standing.as_ref()) {
-            let key = standing.account().key();
-            let current = self.broker.trusted().and_then(|trusted| trusted.get(key));
+        if let Some((answered, standing)) = ready.answered.clone().and_then(|answered| {
+            let standing = answered.standing.clone()?;
+            Some((answered, standing))
+        }) {
+            let current = self.broker.trusted().and_then(|trusted| trusted.get(standing.account().key()));
             let other = current.filter(|current| !Arc::ptr_eq(current, standing.account()));
-            return match other.map_or(Ok(()), |other| standing.under(&other)) {
-                Ok(()) => Verdict::Go,
-                Err(withdrawn) => self.withdrawn(shard, &withdrawn, now),
+            return match other.map(|other| standing.under(&other)) {
+                None => Verdict::Go,
+                Some(Ok(standing)) => {
+                    self.replace_standing(shard, &answered, standing, now);
+                    Verdict::Go
+                }
+                Some(Err(withdrawn)) => self.withdrawn(shard, &withdrawn, now),
             };
         }
         let Some(claims) = ready.claims.clone() else { return Verdict::Go };
@@ -134,6 +141,28 @@ impl Session {
         let permissions = claims.permissions();
         let State::Ready(ready) = &mut self.state else { return };
         (ready.claims, ready.expiry) = (Some(claims), expiry);
+        self.replace_permissions(shard, permissions, now);
+        self.refresh_limits(shard);
+    }
+
+    /// The same for one whom a callout service has let in.
+    fn replace_standing(&mut self, shard: &mut Shard, answered: &Answered, standing: Standing, now: Instant) {
+        let permissions = standing.permissions();
+        let answered = Answered { standing: Some(standing), ..answered.clone() };
+        let expiry = self.expiry_of(None, Some(&answered), now);
+        let State::Ready(ready) = &mut self.state else { return };
+        (ready.answered, ready.expiry) = (Some(Arc::new(answered)), expiry);
+        self.replace_permissions(shard, permissions, now);
+        self.refresh_limits(shard);
+    }
+
+    fn replace_permissions(
+        &mut self,
+        shard: &mut Shard,
+        permissions: Option<Arc<Permissions>>,
+        now: Instant,
+    ) {
+        let State::Ready(ready) = &mut self.state else { return };
         let is_same = match (&ready.permissions, &permissions) {
             (Some(old), Some(new)) => Arc::ptr_eq(old, new),
             (None, None) => true,
@@ -144,7 +173,6 @@ impl Session {
             self.conn.set_rights(Self::rights_of(permissions.as_ref(), now));
             self.prune(shard, permissions.as_deref());
         }
-        self.refresh_limits(shard);
     }
 
     /// Whether the user is in another account now or in none. Compat: such clients are closed without a word.

@@ -1,7 +1,7 @@
 //! The desk: what this shard has for services, until the next flush.
 
 use crate::conn::Conn;
-use crate::message_trace::MessageTrace;
+use crate::message_trace::Traced;
 use crate::parcel::{Letter, Parcel};
 use crate::service::Service;
 use std::collections::VecDeque;
@@ -55,7 +55,7 @@ impl Desk {
         &mut self,
         service: &Arc<dyn Service>,
         letter: Letter<'_>,
-        trace: &Arc<MessageTrace>,
+        trace: &Traced,
     ) {
         let parcel = self.parcel(service);
         let before = parcel.bytes();

@@ -4,6 +4,7 @@
 
 use super::route::Scope;
 use crate::subscription::Subscription;
+use myelin_auth::callout;
 use myelin_subject::matches;
 
 /// Whether a publisher may use a subject, or what becomes of it first.
@@ -29,6 +30,11 @@ pub(super) fn access(scope: Scope<'_>, subject: &[u8]) -> Access {
     }
     if scope.permissions.is_some_and(|p| !p.can_publish(subject)) {
         return Access::Denied;
+    }
+    // Clients of the account are denied it, and the server says who it is. Whoever has no permissions is a stream, a service,
+    // or comes by an import: with their help nobody is to ask in the server's stead.
+    if scope.permissions.is_none() && subject == callout::SUBJECT.as_bytes() && scope.account.exchange.is_asked() {
+        return Access::Reserved;
     }
     if subject.starts_with(b"$NRG.") && !scope.account.is_system() {
         return Access::Reserved;

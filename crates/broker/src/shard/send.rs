@@ -106,11 +106,27 @@ impl Shard {
 
     /// Publishes messages of a service in `account`, in order, and empties the parcel. What subscribers get is staged.
     pub fn send(&mut self, account: &Arc<Account>, parcel: &mut Parcel, now: Instant) {
+        self.send_with(None, account, parcel, now);
+    }
+
+    /// The same for a question about a login, which nobody but the server may put.
+    pub fn send_question(&mut self, account: &Arc<Account>, parcel: &mut Parcel, now: Instant) {
+        let rights = self.broker.callouts().map(|callouts| Arc::clone(callouts.rights()));
+        self.send_with(rights.as_ref(), account, parcel, now);
+    }
+
+    fn send_with(
+        &mut self,
+        permissions: Option<&Arc<Permissions>>,
+        account: &Arc<Account>,
+        parcel: &mut Parcel,
+        now: Instant,
+    ) {
         let conn = Arc::clone(self.broker.services());
         let from = Publisher {
             conn: &conn,
             account,
-            permissions: None,
+            permissions,
             echo: true,
             verbose: false,
             no_responders: false,

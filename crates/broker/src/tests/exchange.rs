@@ -16,7 +16,7 @@ use std::time::Duration;
 
 fn service(subject: &str, response: ResponseType) -> Export {
     let threshold = Duration::from_secs(5);
-    Export::Service(ServiceExport { response, threshold, ..ServiceExport::public(subject) })
+    Export::Service(Arc::new(ServiceExport { response, threshold, ..ServiceExport::public(subject) }))
 }
 
 fn stream(subject: &str) -> Export {
@@ -25,7 +25,7 @@ fn stream(subject: &str) -> Export {
 
 fn service_import(account: &str, subject: &str, to: &str) -> Import {
     let [account, subject, to] = [account, subject, to].map(str::to_owned);
-    Import::Service(ServiceImport { account, subject, to, ..ServiceImport::default() })
+    Import::Service(Arc::new(ServiceImport { account, subject, to, ..ServiceImport::default() }))
 }
 
 fn stream_import(account: &str, subject: &str, to: &str) -> Import {
@@ -154,7 +154,7 @@ fn what_nobody_answers_is_forgotten_in_time() {
 #[test]
 fn what_a_requester_that_is_gone_waits_for_is_forgotten_before() {
     let mut accounts = accounts();
-    accounts[0].exports = vec![Export::Service(ServiceExport::public("one.>"))];
+    accounts[0].exports = vec![Export::Service(Arc::new(ServiceExport::public("one.>")))];
     let net = net_of(accounts);
     let (mut a, mut b) = (peer(&net, 0, "a"), peer(&net, 1, "b"));
     a.send("SUB one.> 1\r\n");
@@ -508,7 +508,7 @@ fn a_flood_of_unanswered_requests_is_bounded() {
         to: "one.>".into(),
         ..Default::default()
     };
-    let link = Arc::new(ServiceLink::new(&import, "B", &a).unwrap());
+    let link = Arc::new(ServiceLink::new(&Arc::new(import), "B", &a).unwrap());
     let replies = Replies::default();
     let mut reply = Vec::new();
     for at in 0..Replies::MOST + 100_000 {

@@ -10,6 +10,7 @@ use myelin_subject::{Mappings, WeightedDestination, is_subset, matches};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
+use std::sync::Arc;
 
 const ACCOUNTS: [&str; 3] = ["A", "B", "C"];
 const SUBJECTS: [&str; 8] = ["a", "b", "a.b", "a.c", "b.a", "x.a", "x.a.b", "c"];
@@ -43,7 +44,7 @@ fn export() -> impl Strategy<Value = Export> {
         if is_stream {
             return Export::Stream(StreamExport { subject: subject.to_owned(), access });
         }
-        Export::Service(ServiceExport { access, ..ServiceExport::public(subject) })
+        Export::Service(Arc::new(ServiceExport { access, ..ServiceExport::public(subject) }))
     })
 }
 
@@ -54,7 +55,7 @@ fn import() -> impl Strategy<Value = Import> {
             if is_stream {
                 return Import::Stream(StreamImport { account, subject, to, ..StreamImport::default() });
             }
-            Import::Service(ServiceImport { account, subject, to, ..ServiceImport::default() })
+            Import::Service(Arc::new(ServiceImport { account, subject, to, ..ServiceImport::default() }))
         },
     )
 }
@@ -203,9 +204,8 @@ impl Twin<'_> {
             self.export_stream(account, &subject, out);
         }
         for import in &self.world[account].imports {
-            let Import::Service(ServiceImport { account: exporter, subject: there, to, .. }) = import else {
-                continue;
-            };
+            let Import::Service(import) = import else { continue };
+            let ServiceImport { account: exporter, subject: there, to, .. } = &**import;
             let exporter = Self::number(exporter);
             if !Self::allows(self.services(exporter), account, there) {
                 continue;

@@ -2,7 +2,7 @@
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::exchange::AccountConfig;
-use crate::message_trace::{MessageTrace, TraceDestination};
+use crate::message_trace::{TraceDestination, Traced};
 use crate::parcel::{Letter, Parcel};
 use crate::service::{Role, Service};
 use crate::shard::Shard;
@@ -170,13 +170,13 @@ fn who_gets_nothing_is_told_why() {
 
 /// A stream that settles what it gets when it is told to.
 #[derive(Default)]
-struct Stream(Mutex<Vec<(String, Arc<MessageTrace>)>>);
+struct Stream(Mutex<Vec<(String, Traced)>>);
 
 impl Service for Stream {
     fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
         let traces = parcel.iter().enumerate().filter_map(|(at, letter)| {
             let headers = String::from_utf8_lossy(letter.headers).into_owned();
-            parcel.trace(at).map(|trace| (headers, Arc::clone(trace)))
+            parcel.trace(at).map(|trace| (headers, trace.clone()))
         });
         self.0.lock().unwrap().extend(traces);
     }
@@ -206,18 +206,43 @@ fn a_trace_waits_for_the_stream() {
     assert_eq!(headers, "NATS/1.0\r\nNats-Trace-Dest: trace disabled\r\n\r\n");
     assert_eq!(*only_headers, format!("NATS/1.0\r\n{ONLY}\r\n"));
     assert!(!stored.is_only() && only.is_only());
-    assert!(!stored.settled("X", Ok((b"x", false))), "another stream is not asked");
-    assert!(stored.settled("S", Ok((b"s.b", true))));
-    assert!(!stored.settled("S", Ok((b"s.c", true))), "once is enough");
-    assert!(only.settled("S", Err("no".to_owned())));
+    assert!(stored.settled(Ok((b"s.b", true))));
+    assert!(!stored.settled(Ok((b"s.c", true))), "once is enough");
+    assert!(only.settled(Err("no".to_owned())));
     for (trace, expected) in [
         (stored, r#"js,"stream":"S","subject":"s.b","nointerest":true"#),
         (only, r#"js,"stream":"S","error":"no""#),
     ] {
-        net.shards[0].borrow_mut().wake(&(Arc::clone(trace) as Arc<dyn Service>));
+        net.shards[0].borrow_mut().wake(&(Arc::clone(trace.trace()) as Arc<dyn Service>));
         net.flush_all();
         assert_eq!(events(&t.received())[1..], [expected]);
     }
+}
+
+/// As two accounts may have them, one of which gets its messages by an import.
+#[test]
+fn streams_of_one_name_have_outcomes_of_their_own() {
+    let net = Net::new();
+    let (mut a, t) = (net.peer(0), {
+        let mut t = net.peer(1);
+        t.send("SUB t 1\r\n");
+        t
+    });
+    let streams = [Arc::new(Stream::default()), Arc::new(Stream::default())];
+    for stream in &streams {
+        net.broker.account("$G").unwrap().bind(b"s.>", Arc::clone(stream) as Arc<dyn Service>);
+    }
+    a.hpub("s.a", TRACED, "m");
+    net.flush_all();
+    let mut traced = streams.map(|stream| stream.0.lock().unwrap()[0].1.clone());
+    traced.sort_by_key(|traced| traced.event);
+    // The one that was handed the message last is the first to know.
+    assert!(!traced[1].settled(Err("last".to_owned())));
+    assert!(traced[0].settled(Err("first".to_owned())));
+    net.shards[0].borrow_mut().wake(&(Arc::clone(traced[0].trace()) as Arc<dyn Service>));
+    net.flush_all();
+    let of = |error: &str| format!("js,\"stream\":\"S\",\"error\":\"{error}\"");
+    assert_eq!(events(&t.received())[1..], [of("first"), of("last")]);
 }
 
 #[test]
@@ -228,7 +253,7 @@ fn traces_stay_with_their_messages() {
     net.broker.account("$G").unwrap().bind(b"s", Arc::clone(&stream) as Arc<dyn Service>);
     a.hpub("s", TRACED, "m");
     net.flush_all();
-    let trace = Arc::clone(&stream.0.lock().unwrap()[0].1);
+    let trace = stream.0.lock().unwrap()[0].1.clone();
     let letter = Letter { subject: b"s", ..Letter::default() };
     let (mut first, mut second) = (Parcel::default(), Parcel::default());
     first.push(letter);

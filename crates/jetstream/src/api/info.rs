@@ -136,6 +136,28 @@ pub struct AccountInfo {
     pub domain: String,
     /// Requests.
     pub api: ApiStats,
+    /// The same by tier, where limits are so.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tiers: BTreeMap<String, Tier>,
+}
+
+/// What streams of one tier take of what they may.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Tier {
+    /// Bytes in memory.
+    pub memory: u64,
+    /// Bytes on disk.
+    pub storage: u64,
+    /// Bytes in memory that are reserved.
+    pub reserved_memory: u64,
+    /// Bytes on disk that are reserved.
+    pub reserved_storage: u64,
+    /// Streams.
+    pub streams: u64,
+    /// Consumers of all streams.
+    pub consumers: u64,
+    /// What they may have.
+    pub limits: AccountLimits,
 }
 
 /// Requests that were answered for an account.

@@ -3,6 +3,7 @@
 use super::{Neighbours, Storage, StreamConfig};
 use crate::error::ApiError;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Limits of an account. Shown as the reference shows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,6 +24,48 @@ pub struct AccountLimits {
     pub storage_max_stream_bytes: i64,
     /// Whether each stream must say `max_bytes`.
     pub max_bytes_required: bool,
+    /// Where limits are by tier: those of each. The fields before are those of streams without copies then, which is all there
+    /// are here.
+    #[serde(skip)]
+    pub tiers: BTreeMap<String, Self>,
+}
+
+/// The tier of streams without copies.
+pub const FIRST_TIER: &str = "R1";
+
+impl AccountLimits {
+    /// Limits by tier.
+    #[must_use]
+    pub fn by_tier(tiers: BTreeMap<String, Self>) -> Self {
+        let own = tiers.get(FIRST_TIER).cloned().unwrap_or_else(Self::nothing);
+        Self { tiers, ..own }
+    }
+
+    /// As they are shown where there are others by tier.
+    fn nothing() -> Self {
+        Self {
+            max_memory: 0,
+            max_storage: 0,
+            max_streams: 0,
+            max_consumers: 0,
+            max_ack_pending: 0,
+            memory_max_stream_bytes: 0,
+            storage_max_stream_bytes: 0,
+            max_bytes_required: false,
+            tiers: BTreeMap::new(),
+        }
+    }
+
+    /// As `INFO` shows them before the tiers.
+    pub(crate) fn shown(&self) -> Self {
+        if self.tiers.is_empty() { self.clone() } else { Self::nothing() }
+    }
+
+    /// Whether they say anything of streams without copies.
+    pub(crate) fn check_tier(&self) -> Result<(), ApiError> {
+        let applies = self.tiers.is_empty() || self.tiers.contains_key(FIRST_TIER);
+        if applies { Ok(()) } else { Err(ApiError::NO_LIMITS) }
+    }
 }
 
 /// An account that was told nothing.
@@ -37,6 +80,7 @@ impl Default for AccountLimits {
             memory_max_stream_bytes: -1,
             storage_max_stream_bytes: -1,
             max_bytes_required: false,
+            tiers: BTreeMap::new(),
         }
     }
 }
@@ -68,6 +112,7 @@ pub struct Limits {
 impl Limits {
     /// Whether the account may have a stream of this name besides those that it has.
     pub(super) fn check_count(&self, config: &StreamConfig, all: &dyn Neighbours) -> Result<(), ApiError> {
+        self.account.check_tier()?;
         let mut others = 0;
         all.each(&mut |other| {
             others += i64::from(other.name != config.name);

@@ -7,11 +7,11 @@ use super::live::{Listener, LiveStream, Server, lock};
 use super::origins::Witnessed;
 use super::{Calls, JetStream};
 use crate::advisory::{self, Stamp};
-use crate::api::info::{AccountInfo, ApiStats};
+use crate::api::info::{AccountInfo, ApiStats, Tier};
 use crate::backup::filling::{Filled, Filling, declare_whole};
 use crate::backup::intake::Fault;
 use crate::config::stored::Stored;
-use crate::config::{self, AccountLimits, Limits, Neighbours, Retention, Storage, StreamConfig};
+use crate::config::{self, AccountLimits, FIRST_TIER, Limits, Neighbours, Retention, Storage, StreamConfig};
 use crate::error::ApiError;
 use crate::stream::{self, Budget, StreamCore};
 use myelin_broker::{Account, Binding, Letter, Level, Parcel};
@@ -56,6 +56,8 @@ pub struct AccountStreams {
     doors: Mutex<Vec<Arc<Binding>>>,
     /// Names of streams that are in the store and could not be opened.
     unrestored: Mutex<Vec<String>>,
+    /// Its streams and consumers hear nothing: it may not use JetStream any more.
+    sleeps: Mutex<bool>,
 }
 
 impl AccountStreams {
@@ -75,6 +77,7 @@ impl AccountStreams {
             streams: RwLock::default(),
             doors: Mutex::default(),
             unrestored: Mutex::default(),
+            sleeps: Mutex::default(),
         })
     }
 
@@ -130,16 +133,34 @@ impl AccountStreams {
         let used = |budget: &Budget| u64::try_from(budget.used()).unwrap_or(0);
         let [reserved_memory, reserved_storage] = self.reserved().map(|bytes| bytes.unsigned_abs());
         let (total, errors) = self.calls.get();
+        let limits = self.limits().unwrap_or_default();
+        let (memory, storage) = (used(&self.memory), used(&self.files));
+        let streams = self.read().len() as u64;
+        let consumers = self.read().values().map(|stream| stream.consumers().count() as u64).sum();
+        let tier = |name: &str, limits: &AccountLimits| {
+            // Streams have no copies here.
+            let of_first = |number: u64| if name == FIRST_TIER { number } else { 0 };
+            Tier {
+                memory: of_first(memory),
+                storage: of_first(storage),
+                reserved_memory: of_first(reserved_memory),
+                reserved_storage: of_first(reserved_storage),
+                streams: of_first(streams),
+                consumers: of_first(consumers),
+                limits: limits.clone(),
+            }
+        };
         AccountInfo {
-            memory: used(&self.memory),
-            storage: used(&self.files),
+            memory,
+            storage,
             reserved_memory,
             reserved_storage,
-            streams: self.read().len() as u64,
-            consumers: self.read().values().map(|stream| stream.consumers().count() as u64).sum(),
-            limits: self.limits().unwrap_or_default(),
+            streams,
+            consumers,
+            limits: limits.shown(),
             domain: domain.to_owned(),
             api: ApiStats { total, errors, ..ApiStats::default() },
+            tiers: limits.tiers.iter().map(|(name, limits)| (name.clone(), tier(name, limits))).collect(),
         }
     }
 
@@ -205,6 +226,32 @@ impl AccountStreams {
         } else if doors.is_empty() {
             *doors = self.open_doors();
         }
+    }
+
+    /// Whether its streams take messages, its consumers acknowledgements, and its mirrors and sources copy: what there is
+    /// stays, and goes on where it was when the account may use JetStream again.
+    pub(super) fn settle_streams(self: &Arc<Self>) {
+        let sleeps_now = self.limits().is_none();
+        let mut sleeps = lock(&self.sleeps);
+        if std::mem::replace(&mut *sleeps, sleeps_now) == sleeps_now {
+            return;
+        }
+        for stream in self.streams() {
+            if sleeps_now {
+                stream.unbind();
+                stream.consumers().unbind();
+                stream.origins().rest();
+            } else {
+                stream.consumers().bind();
+                stream.bind();
+                stream.origins().begin(&stream, &stream.config(), &self.jetstream);
+            }
+        }
+    }
+
+    /// Takes no requests any more, not even to say that it does not: the account is gone.
+    pub(super) fn close_doors(&self) {
+        std::mem::take(&mut *lock(&self.doors)).iter().for_each(|door| self.account.unbind(door));
     }
 
     fn open_doors(self: &Arc<Self>) -> Vec<Arc<Binding>> {

@@ -154,12 +154,22 @@ impl JetStream {
             found.into_iter().for_each(|stream| streams.restore(stream));
         }
         streams.set_limits(limits);
+        streams.settle_streams();
         streams.settle_doors();
         if present.is_some() {
             return;
         }
         let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
         accounts.insert(account.name().to_owned(), streams);
+    }
+
+    /// An account is gone: nothing of its streams hears or tells anything, until it is [enabled](Self::enable) again.
+    pub fn disable(&self, account: &str) {
+        if let Some(streams) = self.account(account) {
+            streams.set_limits(None);
+            streams.settle_streams();
+            streams.close_doors();
+        }
     }
 
     /// Names of accounts that have streams in the store and were not [enabled](Self::enable) yet.

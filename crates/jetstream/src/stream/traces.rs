@@ -7,7 +7,7 @@ use super::effects::Effects;
 use super::marks::{Key, Marks};
 use super::run::{Draft, Verdict};
 use crate::ApiError;
-use myelin_broker::{Letter, MessageTrace, Parcel};
+use myelin_broker::{Letter, Parcel, Traced};
 use myelin_wire::error::Quoted;
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ impl StreamCore {
     #[inline(never)]
     pub(super) fn take_traced(&mut self, at: usize, letter: Letter<'_>, intake: &mut Intake<'_>) {
         match intake.parcel.trace(at) {
-            Some(trace) if trace.is_only() => self.examine(at, letter, &Arc::clone(trace), intake),
+            Some(trace) if trace.is_only() => self.examine(at, letter, &trace.clone(), intake),
             _ => self.take(at, letter, intake),
         }
     }
 
     /// Finds out what would become of a message. Its publisher hears of errors, and of nothing else.
-    fn examine(&mut self, at: usize, letter: Letter<'_>, trace: &Arc<MessageTrace>, intake: &mut Intake<'_>) {
+    fn examine(&mut self, at: usize, letter: Letter<'_>, trace: &Traced, intake: &mut Intake<'_>) {
         // It is to be judged by what came before it.
         self.flush(intake);
         let marks = Marks::scan(letter.headers);
@@ -38,14 +38,14 @@ impl StreamCore {
         if let Verdict::Store = verdict {
             let message = self.run.apply(&draft, letter);
             let outcome = Ok((message.subject, draft.is_unwanted));
-            note(trace, &self.config.name, outcome, intake.effects);
+            note(trace, outcome, intake.effects);
             self.run.clear();
             return;
         }
         self.run.clear();
         if letter.reply.is_empty() {
             let outcome = Err(refusal(&verdict, &marks));
-            return note(trace, &self.config.name, outcome, intake.effects);
+            return note(trace, outcome, intake.effects);
         }
         self.run.push(at, Draft::default(), verdict);
         self.flush(intake);
@@ -64,7 +64,7 @@ impl StreamCore {
                 }
                 refused => Err(refusal(refused, &Marks::scan(letter.headers))),
             };
-            note(trace, &self.config.name, outcome, intake.effects);
+            note(trace, outcome, intake.effects);
         }
     }
 
@@ -73,20 +73,15 @@ impl StreamCore {
     pub(super) fn end_traces(&self, parcel: &Parcel, effects: &mut Effects) {
         for (at, letter) in parcel.iter().enumerate() {
             if let Some(trace) = parcel.trace(at) {
-                note(trace, &self.config.name, Ok((letter.subject, false)), effects);
+                note(trace, Ok((letter.subject, false)), effects);
             }
         }
     }
 }
 
-fn note(
-    trace: &Arc<MessageTrace>,
-    stream: &str,
-    outcome: Result<(&[u8], bool), String>,
-    effects: &mut Effects,
-) {
-    if trace.settled(stream, outcome) {
-        effects.traced.push(Arc::clone(trace));
+fn note(traced: &Traced, outcome: Result<(&[u8], bool), String>, effects: &mut Effects) {
+    if traced.settled(outcome) {
+        effects.traced.push(Arc::clone(traced.trace()));
     }
 }
 

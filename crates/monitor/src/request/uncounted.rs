@@ -39,12 +39,12 @@ impl Source for Uncounted<'_> {
         self.0.accounts()
     }
 
-    fn open_connections(&self) -> Vec<ConnSnapshot> {
-        self.0.open_connections()
+    fn open_connections(&self, account: &str) -> Vec<ConnSnapshot> {
+        self.0.open_connections(account)
     }
 
-    fn closed_connections(&self) -> Vec<ConnSnapshot> {
-        self.0.closed_connections()
+    fn closed_connections(&self, account: &str) -> Vec<ConnSnapshot> {
+        self.0.closed_connections(account)
     }
 
     fn subscriptions_of(&self, cids: &[u64]) -> HashMap<u64, Vec<SubSnapshot>> {

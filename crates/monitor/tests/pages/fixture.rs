@@ -136,11 +136,11 @@ impl Source for Fixed {
         self.accounts.iter().filter_map(|name| self.account(name)).collect()
     }
 
-    fn open_connections(&self) -> Vec<ConnSnapshot> {
+    fn open_connections(&self, _: &str) -> Vec<ConnSnapshot> {
         self.open.clone()
     }
 
-    fn closed_connections(&self) -> Vec<ConnSnapshot> {
+    fn closed_connections(&self, _: &str) -> Vec<ConnSnapshot> {
         self.closed.clone()
     }
 

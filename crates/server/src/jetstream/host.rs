@@ -91,6 +91,11 @@ impl Threads {
         (threads, queues)
     }
 
+    /// Requests to the API that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
     /// Tells all threads to end. The disk thread hears of it through the journal.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Relaxed);

@@ -123,6 +123,12 @@ impl Running {
         &self.jetstream
     }
 
+    /// Counts requests to the API that wait.
+    pub(crate) fn waiting(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let threads = Arc::clone(&self.threads);
+        move || threads.waiting()
+    }
+
     /// The server is about to end, and its shards still run.
     pub(crate) fn take_leave(&self) {
         self.jetstream.take_leave();

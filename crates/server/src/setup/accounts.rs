@@ -5,7 +5,8 @@ use myelin_broker::{
     ServiceExport, ServiceImport, StreamExport, StreamImport, TraceDestination,
 };
 use myelin_conf::options::{self, GLOBAL_ACCOUNT, MappingOptions, Options};
-use myelin_subject::{MappingError, Mappings, WeightedDestination};
+use myelin_subject::{MappingError, Mappings, WeightedDestination, prefixed};
+use std::sync::Arc;
 
 /// The configured accounts.
 ///
@@ -34,6 +35,8 @@ fn account(from: &options::AccountOptions) -> Result<AccountConfig, MappingError
             .message_trace
             .as_ref()
             .map(|trace| TraceDestination { subject: trace.destination.clone(), sampling: trace.sampling }),
+        // That is said elsewhere.
+        is_asked: false,
     })
 }
 
@@ -66,7 +69,7 @@ fn export(from: &options::ExportOptions) -> Export {
         options::ExportOptions::Stream(stream) => {
             Export::Stream(StreamExport { subject: stream.subject.clone(), access: access(&stream.access) })
         }
-        options::ExportOptions::Service(service) => Export::Service(ServiceExport {
+        options::ExportOptions::Service(service) => Export::Service(Arc::new(ServiceExport {
             subject: service.subject.clone(),
             access: access(&service.access),
             response: match service.response {
@@ -83,7 +86,7 @@ fn export(from: &options::ExportOptions) -> Export {
                 },
             }),
             allow_trace: service.allow_trace,
-        }),
+        })),
     }
 }
 
@@ -96,13 +99,13 @@ fn import(from: &options::ImportOptions) -> Import {
             is_activated: false,
             allow_trace: stream.allow_trace,
         }),
-        options::ImportOptions::Service(service) => Import::Service(ServiceImport {
+        options::ImportOptions::Service(service) => Import::Service(Arc::new(ServiceImport {
             account: service.account.clone(),
             subject: service.subject.clone(),
             to: service.to.clone(),
             share: service.share,
             is_activated: false,
-        }),
+        })),
     }
 }
 
@@ -111,9 +114,6 @@ fn stream_name(from: &options::StreamImport) -> String {
     match &from.name {
         options::StreamName::Same => from.subject.clone(),
         options::StreamName::Mapped(to) => to.clone(),
-        options::StreamName::Prefixed(prefix) => {
-            let dot = if prefix.ends_with('.') { "" } else { "." };
-            format!("{prefix}{dot}{}", from.subject)
-        }
+        options::StreamName::Prefixed(prefix) => prefixed(prefix, &from.subject),
     }
 }

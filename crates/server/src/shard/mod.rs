@@ -53,6 +53,8 @@ pub(crate) enum Mail {
     Serve(Arc<dyn Service>),
     /// Publish what a service has to say.
     Publish(Arc<Account>, Parcel),
+    /// Put a question about a login to a service of the account.
+    Ask(Arc<Account>, Parcel),
     /// Flush, and say so.
     Flushed(std::sync::mpsc::Sender<()>),
     /// Tell this client what all are told in lame duck mode.
@@ -301,6 +303,10 @@ impl Local {
             }
             Mail::Publish(account, mut parcel) => {
                 self.shard.borrow_mut().send(&account, &mut parcel, Instant::now());
+                self.flush_soon();
+            }
+            Mail::Ask(account, mut parcel) => {
+                self.shard.borrow_mut().send_question(&account, &mut parcel, Instant::now());
                 self.flush_soon();
             }
             Mail::Flushed(told) => {

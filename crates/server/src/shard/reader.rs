@@ -33,7 +33,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Room in front of a read for what was left of the last one.
 const HEADROOM: usize = 64 * 1024;
@@ -150,7 +150,7 @@ pub(super) fn open_upgraded(
         door,
         cookies: upgrade.cookies,
         client_ip: upgrade.client_ip,
-        tls: security.as_ref().map(|connection| details(connection, false)),
+        tls: security.as_ref().map(|connection| details(connection, false, local.broker.auth().may_ask())),
     };
     let tls = security.map(|connection| {
         let tls = Tls::new();
@@ -510,10 +510,12 @@ impl Reader {
                 return;
             }
             let checked = tokio::task::spawn_blocking(|| task.run()).await;
-            drop(place);
             let outcome = match checked {
-                Ok(Checked::Settled(outcome)) => outcome,
-                Ok(Checked::Ask(asking)) => match ask(asking, &mailbox, places).await {
+                Ok(Checked::Settled(outcome)) => {
+                    drop(place);
+                    outcome
+                }
+                Ok(Checked::Ask(asking)) => match ask(asking, &mailbox, place, places).await {
                     Some(outcome) => outcome,
                     None => return,
                 },
@@ -606,10 +608,12 @@ fn allowed_to_strangers(budget: Budget) -> Allowance {
     Allowance { content: UNKNOWN_PER_MESSAGE.min(left as u64), gathered: Some(READ_UNKNOWN.min(left)) }
 }
 
-/// Has a callout service decide. While it thinks nothing is held but the question; a place is taken again for the answer.
+/// Has a callout service decide. The question is signed and sealed in the `place` of the login; while the service thinks
+/// nothing is held but the question, and a place is taken again for the answer.
 async fn ask(
     mut asking: Box<Asking>,
     mailbox: &Mailbox,
+    place: OwnedSemaphorePermit,
     places: Arc<Semaphore>,
 ) -> Option<Result<Identity, Reject>> {
     let (sender, answer) = oneshot::channel();
@@ -617,17 +621,17 @@ async fn ask(
         // Who asked may have lost patience.
         let _ = sender.send(bytes);
     };
-    let publish = move || (asking.publish(heard), asking);
+    let publish = move || (asking.publish(Instant::now(), heard), asking);
     let (published, mut asking) = tokio::task::spawn_blocking(publish).await.ok()?;
+    drop(place);
     match published {
-        Ok((account, parcel)) => mailbox.post(Mail::Publish(account, parcel)),
+        Ok((account, parcel)) => mailbox.post(Mail::Ask(account, parcel)),
         Err(reject) => return Some(Err(reject)),
     }
-    let began = Instant::now();
     let answer = tokio::time::timeout(asking.timeout(), answer).await.ok().and_then(Result::ok);
     asking.forget();
     let _place = places.acquire_owned().await.ok()?;
-    let judge = move || asking.judge(answer, began.elapsed());
+    let judge = move || asking.judge(answer, Instant::now());
     tokio::task::spawn_blocking(judge).await.ok()
 }
 

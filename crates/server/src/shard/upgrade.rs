@@ -162,7 +162,7 @@ impl Reader {
 
     /// The session begins over TLS; `greeting` is what INFO says when it comes only now.
     fn begin(&mut self, connection: ServerConnection, greeting: Option<Greeting>) {
-        let details = details(&connection, greeting.is_some());
+        let details = details(&connection, greeting.is_some(), self.local.broker.auth().may_ask());
         if let Some(tls) = &self.link.tls {
             tls.begin(connection);
         }

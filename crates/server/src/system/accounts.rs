@@ -26,7 +26,7 @@ impl System {
             _ => return,
         };
         self.respond(ask, topic, |request| {
-            let request = if topic == Topic::Accstatz && account == PING && !ask.is_guest {
+            let request = if topic == Topic::Accstatz && account == PING && ask.guest.is_none() {
                 request
             } else {
                 request.of_account(account)

@@ -13,8 +13,8 @@ pub(super) struct Ask {
     pub(super) body: Vec<u8>,
     /// Who asks.
     pub(super) origin: Option<Arc<Conn>>,
-    /// The asker is no member of the system account.
-    pub(super) is_guest: bool,
+    /// The account of an asker who is no member of the system account.
+    pub(super) guest: Option<String>,
 }
 
 impl Ask {
@@ -77,14 +77,14 @@ impl Service for Front {
         if let Some(system) = self.0.upgrade() {
             for (at, letter) in parcel.iter().enumerate() {
                 let origin = parcel.origin(at).cloned();
-                let is_member =
-                    |conn: &Arc<Conn>| conn.with_details(|details| details.account == system.account.name());
+                let account = |conn: &Arc<Conn>| conn.with_details(|details| details.account.clone());
+                let account = origin.as_ref().map(account).unwrap_or_default();
                 let ask = Ask {
                     subject: String::from_utf8_lossy(letter.subject).into_owned(),
                     reply: letter.reply.to_vec(),
                     headers: letter.headers.to_vec(),
                     body: letter.payload.to_vec(),
-                    is_guest: !origin.as_ref().is_some_and(is_member),
+                    guest: (account != system.account.name()).then_some(account),
                     origin,
                 };
                 let to = if ask.is_quick() { &system.events } else { &system.pages };

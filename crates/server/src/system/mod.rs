@@ -26,9 +26,9 @@ use events::Departed;
 use front::{Ask, Front};
 use jiff::Timestamp;
 use myelin_broker::{Account, Broker, Conn};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -40,6 +40,8 @@ pub(crate) use control::{Orders, Reloaded};
 const QUEUED: usize = 16_384;
 /// Of these, requests of other accounts: their number must not keep the system account's own waiting.
 const GUESTS: usize = 1024;
+/// Of these, requests of one account.
+const GUESTS_OF_ONE: usize = 64;
 /// Bytes of one of these, headers included: options are short.
 const GUEST_SIZE: usize = 16 * 1024;
 /// How often it is told how many connections accounts have.
@@ -52,6 +54,36 @@ const STATSZ: Duration = Duration::from_secs(10);
 const FIRST_STATSZ: Duration = Duration::from_millis(250);
 /// How long the end of the server waits for its own announcement.
 const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Requests of other accounts that wait.
+#[derive(Default)]
+struct Guests {
+    all: usize,
+    by_account: HashMap<String, usize>,
+}
+
+impl Guests {
+    /// Takes a place; false where there is none.
+    fn enter(&mut self, account: &str) -> bool {
+        if self.all >= GUESTS || self.by_account.get(account).is_some_and(|&own| own >= GUESTS_OF_ONE) {
+            return false;
+        }
+        self.all += 1;
+        *self.by_account.entry(account.to_owned()).or_default() += 1;
+        true
+    }
+
+    /// Gives a place back.
+    fn leave(&mut self, account: &str) {
+        self.all = self.all.saturating_sub(1);
+        if let Some(own) = self.by_account.get_mut(account) {
+            *own -= 1;
+            if *own == 0 {
+                self.by_account.remove(account);
+            }
+        }
+    }
+}
 
 /// Work for one of the threads.
 enum Job {
@@ -83,7 +115,9 @@ pub(crate) struct System {
     events: Sender<Job>,
     pages: Sender<Job>,
     queued: AtomicUsize,
-    guests: AtomicUsize,
+    guests: Mutex<Guests>,
+    /// The server ends: what waits is not answered any more.
+    is_ending: AtomicBool,
     dropped: AtomicU64,
     /// The second of the last complaint about that.
     complained: AtomicI64,
@@ -126,7 +160,8 @@ impl Running {
             events,
             pages,
             queued: AtomicUsize::new(0),
-            guests: AtomicUsize::new(0),
+            guests: Mutex::default(),
+            is_ending: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             complained: AtomicI64::new(0),
             broker,
@@ -139,6 +174,10 @@ impl Running {
                 renderer.answer_all(&asked);
             })?,
         ];
+        let waiting = Arc::downgrade(&system);
+        system.monitor.watch_queue("System recvQ", move || {
+            waiting.upgrade().map_or(0, |system| system.queued.load(Relaxed))
+        });
         Front::open(&system);
         system.broker.set_witness(Arc::clone(&system) as Arc<dyn myelin_broker::Witness>);
         Ok(Some(Self { system, threads }))
@@ -156,6 +195,7 @@ impl Running {
 
     /// Tells that the server ends, and ends. Shards must still run.
     pub(crate) fn stop(self) {
+        self.system.is_ending.store(true, Relaxed);
         let _ = self.system.events.send(Job::Stop);
         let _ = self.system.pages.send(Job::Stop);
         for thread in self.threads {
@@ -183,10 +223,9 @@ impl System {
 
     /// Puts a request before a thread.
     fn ask(&self, to: &Sender<Job>, ask: Ask) {
-        if ask.is_guest {
+        if let Some(account) = &ask.guest {
             let is_large = ask.headers.len() + ask.body.len() > GUEST_SIZE;
-            if self.guests.fetch_add(1, Relaxed) >= GUESTS || is_large {
-                self.guests.fetch_sub(1, Relaxed);
+            if is_large || !lock(&self.guests).enter(account) {
                 return self.drop_one();
             }
         }
@@ -207,9 +246,7 @@ impl System {
     fn taken(&self, job: &Job) {
         match job {
             Job::Stop | Job::LameDuck => return,
-            Job::Ask(ask) if ask.is_guest => {
-                self.guests.fetch_sub(1, Relaxed);
-            }
+            Job::Ask(Ask { guest: Some(account), .. }) => lock(&self.guests).leave(account),
             _ => {}
         }
         self.queued.fetch_sub(1, Relaxed);
@@ -252,6 +289,9 @@ impl System {
             };
             let is_last = matches!(job, Job::Stop);
             self.taken(&job);
+            if matches!(job, Job::Ask(_)) && self.is_ending.load(Relaxed) {
+                continue;
+            }
             self.caught("an event", || {
                 self.work(job, &mut pace);
                 if !is_last {
@@ -270,8 +310,11 @@ impl System {
         let mut guests: VecDeque<Job> = VecDeque::new();
         loop {
             let next = if guests.is_empty() { jobs.recv().ok() } else { jobs.try_recv().ok() };
+            if self.is_ending.load(Relaxed) {
+                return;
+            }
             match next {
-                Some(Job::Ask(ask)) if ask.is_guest => guests.push_back(Job::Ask(ask)),
+                Some(Job::Ask(ask)) if ask.guest.is_some() => guests.push_back(Job::Ask(ask)),
                 Some(job @ Job::Ask(_)) => self.answer_one(&job),
                 Some(_) => return,
                 None => match guests.pop_front() {
@@ -369,5 +412,25 @@ impl Pace {
     fn next_statsz(&mut self, now: Instant) {
         self.statsz_every = (self.statsz_every * 2).min(STATSZ);
         self.statsz = now + self.statsz_every;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_account_takes_the_places_of_others() {
+        let mut guests = Guests::default();
+        let taken = (0..GUESTS).filter(|_| guests.enter("A")).count();
+        assert_eq!(taken, GUESTS_OF_ONE);
+        assert!(guests.enter("B"), "B is not kept out by A");
+        guests.leave("A");
+        assert!(guests.enter("A") && !guests.enter("A"));
+        (0..GUESTS_OF_ONE).for_each(|_| guests.leave("A"));
+        guests.leave("B");
+        assert!(guests.by_account.is_empty() && guests.all == 0);
+        let all = (0..GUESTS).filter(|account| guests.enter(&account.to_string())).count();
+        assert!(all == GUESTS && !guests.enter("one more"));
     }
 }

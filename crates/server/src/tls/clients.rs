@@ -118,8 +118,9 @@ impl ClientOffer {
     }
 }
 
-/// What the handshake agreed on.
-pub(crate) fn details(connection: &ServerConnection, is_first: bool) -> TlsDetails {
+/// What the handshake agreed on. `keeps_chain`: somebody may have to be told what the peer has shown, whole.
+pub(crate) fn details(connection: &ServerConnection, is_first: bool, keeps_chain: bool) -> TlsDetails {
+    let chain = connection.peer_certificates().filter(|_| keeps_chain);
     TlsDetails {
         version: connection.protocol_version().map_or("", version_name),
         cipher_suite: connection
@@ -127,7 +128,7 @@ pub(crate) fn details(connection: &ServerConnection, is_first: bool) -> TlsDetai
             .map_or_else(String::new, |suite| suite_name(suite.suite())),
         is_first,
         peer_certs: connection.peer_certificates().into_iter().flatten().filter_map(describe).collect(),
-        chain: connection.peer_certificates().into_iter().flatten().map(|cert| (**cert).into()).collect(),
+        chain: chain.into_iter().flatten().map(|cert| (**cert).into()).collect(),
         certificate: connection.peer_certificates().and_then(|chain| names(chain.first()?)).map(Arc::new),
     }
 }

@@ -105,7 +105,7 @@ async fn encrypt(
 
 /// Compat: the reference checks pins of WebSocket clients only when it reloads its configuration.
 fn is_accepted(connection: &ServerConnection, security: &Security) -> bool {
-    let shown = details(connection, false).peer_certs;
+    let shown = details(connection, false, false).peer_certs;
     security.pinned.is_empty()
         || shown.first().is_some_and(|cert| security.pinned.contains(&cert.spki_sha256))
 }

@@ -4,6 +4,8 @@
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
 use myelin_compat::identity::{Identities, Order};
+use serde_json::{Value, json};
+use tempfile::TempDir;
 
 const CONNECT: &str = "\"verbose\":false,\"pedantic\":false,\"headers\":true";
 
@@ -181,5 +183,144 @@ fn sn_2026_08_and_09_nobody_says_who_asks_but_the_server() {
         let request = service.message();
         let text = request.text();
         assert!(!text.contains("forged") && text.contains("\"acc\":\"C\""), "{name}: {text}");
+    }
+}
+
+/// Two accounts that store, and in the first a user who may do no more than is written here.
+fn storing(may_publish: &str) -> (TempDir, Server) {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let server = Server::with_config(&format!(
+        "jetstream {{ store_dir: {:?} }}
+         accounts {{
+            A {{ jetstream: enabled, users: [
+                {{user: a, password: p}}
+                {{user: narrow, password: p, permissions: {{publish: [{may_publish}], subscribe: [\"in.>\"]}}}}
+            ] }}
+            B {{ jetstream: enabled, users: [{{user: b, password: p}}] }}
+            SYS {{ users: [{{user: sys, password: p}}] }}
+         }}
+         system_account: SYS",
+        home.path()
+    ));
+    (home, server)
+}
+
+/// A user of those who listens for answers.
+fn asker(server: &Server, user: &str) -> Raw {
+    let (mut raw, answer) = login(server, &format!("\"user\":\"{user}\",\"pass\":\"p\","));
+    assert_eq!(answer, "PONG");
+    raw.subscribe("in.>", 1);
+    raw.barrier();
+    raw
+}
+
+fn ask(raw: &mut Raw, subject: &str, body: &Value) -> Value {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    raw.send(&format!("PUB {subject} in.box {}\r\n{body}\r\n", body.len()));
+    serde_json::from_str(raw.message().text()).expect("JSON")
+}
+
+/// The streams of whoever asks, and the messages in each.
+fn streams(raw: &mut Raw) -> Vec<(String, u64)> {
+    let list = ask(raw, "$JS.API.STREAM.LIST", &Value::Null);
+    let of = |stream: &Value| {
+        let name = stream["config"]["name"].as_str().unwrap_or_default().to_owned();
+        (name, stream["state"]["messages"].as_u64().unwrap_or_default())
+    };
+    list["streams"].as_array().expect("a list").iter().map(of).collect()
+}
+
+/// CVE-2025-30215: requests to JetStream's API that name an account or a server were done for whoever asked, so that anybody
+/// could destroy what others store. No request of one account does anything to another one's, by whatever subject.
+#[test]
+fn cve_2025_30215_no_account_reaches_what_another_stores() {
+    let (_home, server) = storing("\">\"");
+    let (mut a, mut b) = (asker(&server, "a"), asker(&server, "b"));
+    ask(&mut a, "$JS.API.STREAM.CREATE.S", &json!({"name": "S", "subjects": ["s.>"], "allow_direct": true}));
+    ask(&mut a, "$JS.API.CONSUMER.CREATE.S.C", &json!({"stream_name": "S", "config": {"name": "C", "durable_name": "C"}}));
+    ask(&mut a, "s.1", &json!("kept"));
+    let before = streams(&mut a);
+    assert_eq!(before, [("S".to_owned(), 1)]);
+    let named = |operation: &str| operation.replace("<acc>", "A").replace("<stream>", "S").replace("<consumer>", "C");
+    let operations = [
+        "ACCOUNT.PURGE.<acc>",
+        "ACCOUNT.STREAM.MOVE.<acc>.<stream>",
+        "ACCOUNT.STREAM.CANCEL_MOVE.<acc>.<stream>",
+        "SERVER.REMOVE",
+        "META.LEADER.STEPDOWN",
+        "STREAM.DELETE.<stream>",
+        "STREAM.PURGE.<stream>",
+        "STREAM.UPDATE.<stream>",
+        "STREAM.MSG.DELETE.<stream>",
+        "STREAM.MSG.GET.<stream>",
+        "STREAM.SNAPSHOT.<stream>",
+        "STREAM.LEADER.STEPDOWN.<stream>",
+        "STREAM.PEER.REMOVE.<stream>",
+        "STREAM.INFO.<stream>",
+        "CONSUMER.DELETE.<stream>.<consumer>",
+        "CONSUMER.PAUSE.<stream>.<consumer>",
+        "CONSUMER.RESET.<stream>.<consumer>",
+        "CONSUMER.UNPIN.<stream>.<consumer>",
+        "CONSUMER.LEADER.STEPDOWN.<stream>.<consumer>",
+        "CONSUMER.MSG.NEXT.<stream>.<consumer>",
+        "DIRECT.GET.<stream>",
+    ];
+    let bodies = [
+        String::new(),
+        r#"{"seq":1,"name":"S","deliver_subject":"in.x","server":"x","peer":"x","account":"A","acc":"A"}"#.to_owned(),
+    ];
+    for operation in operations {
+        for body in &bodies {
+            for prefix in ["$JS.API.", "$JS.A.API.", "$JS.ACC.A.API."] {
+                b.send(&format!("PUB {prefix}{} in.box {}\r\n{body}\r\n", named(operation), body.len()));
+            }
+        }
+    }
+    for answer in b.barrier() {
+        assert!(!answer.text().contains("\"success\":true"), "{}", answer.text());
+        assert!(!answer.text().contains("kept"), "{}", answer.text());
+    }
+    // The API's answers come from a thread of its own: when this one is there, all of them are.
+    assert!(streams(&mut asker(&server, "b")).is_empty());
+    assert_eq!(streams(&mut a), before);
+    let consumers = ask(&mut a, "$JS.API.CONSUMER.NAMES.S", &Value::Null);
+    assert_eq!(consumers["consumers"], json!(["C"]));
+}
+
+/// SN 2026-12: who might restore one stream restored another, whose name was in the request. What may be done is decided by
+/// the subject, so no name in a request is another one than in its subject.
+#[test]
+fn sn_2026_12_the_name_in_a_request_is_that_of_its_subject() {
+    let (_home, server) = storing(
+        "\"$JS.API.STREAM.*.MINE\", \"$JS.API.CONSUMER.*.MINE.>\", \"$JS.API.CONSUMER.CREATE.MINE\"",
+    );
+    let (mut a, mut narrow) = (asker(&server, "a"), asker(&server, "narrow"));
+    ask(&mut a, "$JS.API.STREAM.CREATE.THEIRS", &json!({"name": "THEIRS", "subjects": ["t"]}));
+    ask(&mut a, "$JS.API.STREAM.CREATE.MINE", &json!({"name": "MINE", "subjects": ["m"]}));
+    ask(&mut a, "t", &json!("kept"));
+    let theirs = json!({"name": "THEIRS", "subjects": ["t"], "max_msgs": 1});
+    let other = json!({"name": "OTHER", "subjects": ["o"]});
+    let consumer = |stream: &str, name: &str| {
+        json!({"stream_name": stream, "config": {"name": name, "durable_name": name, "deliver_policy": "all"}})
+    };
+    let tries = [
+        ("STREAM.CREATE.MINE", other.clone()),
+        ("STREAM.UPDATE.MINE", theirs.clone()),
+        ("STREAM.RESTORE.MINE", json!({"config": other, "state": {}})),
+        ("STREAM.RESTORE.MINE", json!({"config": theirs, "state": {}})),
+        ("CONSUMER.CREATE.MINE", consumer("THEIRS", "")),
+        ("CONSUMER.CREATE.MINE.C", consumer("THEIRS", "C")),
+        ("CONSUMER.CREATE.MINE.C", consumer("MINE", "D")),
+        ("CONSUMER.DURABLE.CREATE.MINE.C", consumer("MINE", "D")),
+        ("CONSUMER.DURABLE.CREATE.MINE.C", consumer("THEIRS", "C")),
+    ];
+    for (operation, body) in tries {
+        let answer = ask(&mut narrow, &format!("$JS.API.{operation}"), &body);
+        assert!(answer["error"]["err_code"].is_number(), "{operation} {body}: {answer}");
+    }
+    assert_eq!(streams(&mut a), [("MINE".to_owned(), 0), ("THEIRS".to_owned(), 1)]);
+    for stream in ["MINE", "THEIRS"] {
+        let names = ask(&mut a, &format!("$JS.API.CONSUMER.NAMES.{stream}"), &Value::Null);
+        assert!(names["consumers"].as_array().is_none_or(Vec::is_empty), "{names}");
     }
 }

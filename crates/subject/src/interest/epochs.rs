@@ -4,6 +4,7 @@
 //! with a wildcard: one counter for a hash of each first token, and one for all of the latter. A change
 //! touches the data first and its counter after; a reader reads the counters first and the data after.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::hashing::{Lead, shard_of};
@@ -19,37 +20,46 @@ pub struct Stamp {
 }
 
 pub(super) struct Epochs {
-    /// First tokens that share a counter outdate each other's results.
-    first: Box<[AtomicU64]>,
+    /// How many counters there will be.
+    breadth: usize,
+    /// First tokens that share a counter outdate each other's results. Made for the first change: before it all are zero,
+    /// and of ten thousand accounts most never see one.
+    first: OnceLock<Box<[AtomicU64]>>,
     wild: AtomicU64,
 }
 
 impl Epochs {
     /// `breadth` is the number of counters that first tokens share, a power of two up to 256.
     pub(super) fn new(breadth: usize) -> Self {
-        Self { first: (0..breadth).map(|_| AtomicU64::new(0)).collect(), wild: AtomicU64::new(0) }
+        Self { breadth, first: OnceLock::new(), wild: AtomicU64::new(0) }
     }
 
     /// The counters that decide about subjects which begin with `first`, as they are now.
     pub(super) fn stamp(&self, first: &Lead<'_>) -> Stamp {
-        let shard = shard_of(first.hash, self.first.len());
-        Stamp {
-            shard: shard as u8,
-            first: self.first[shard].load(Ordering::Acquire),
-            wild: self.wild.load(Ordering::Acquire),
-        }
+        let shard = shard_of(first.hash, self.breadth) as u8;
+        Stamp { shard, first: self.count(shard), wild: self.wild.load(Ordering::Acquire) }
+    }
+
+    #[inline]
+    fn count(&self, shard: u8) -> u64 {
+        self.first.get().map_or(0, |counters| counters[usize::from(shard)].load(Ordering::Acquire))
+    }
+
+    /// The counter of patterns that begin with `first`.
+    fn counter(&self, first: &Lead<'_>) -> &AtomicU64 {
+        let counters = self.first.get_or_init(|| (0..self.breadth).map(|_| AtomicU64::new(0)).collect());
+        &counters[shard_of(first.hash, self.breadth)]
     }
 
     #[inline]
     pub(super) fn is_current(&self, stamp: &Stamp) -> bool {
-        self.first[usize::from(stamp.shard)].load(Ordering::Acquire) == stamp.first
-            && self.wild.load(Ordering::Acquire) == stamp.wild
+        self.count(stamp.shard) == stamp.first && self.wild.load(Ordering::Acquire) == stamp.wild
     }
 
     /// Falls between any two changes that can affect subjects which begin with `first`: those before it are seen by whoever
     /// comes after it, and those after it see what was written before it.
     pub(super) fn meet(&self, first: &Lead<'_>) {
-        for counter in [&self.first[shard_of(first.hash, self.first.len())], &self.wild] {
+        for counter in [self.counter(first), &self.wild] {
             // Takes its place in the order of changes of the counter and outdates nothing.
             counter.fetch_add(0, Ordering::AcqRel);
         }
@@ -59,7 +69,7 @@ impl Epochs {
     pub(super) fn change(&self, first: &Lead<'_>) -> Change<'_> {
         Change(match first.text {
             b"*" | b">" => &self.wild,
-            _ => &self.first[shard_of(first.hash, self.first.len())],
+            _ => self.counter(first),
         })
     }
 

@@ -51,17 +51,17 @@ pub struct Interest<M> {
 }
 
 impl<M: Member> Interest<M> {
-    /// An index without members, for many that come and go on many threads. It takes about 2 KiB, and 6 more with its first
-    /// members.
+    /// An index without members, for many that come and go on many threads. It takes about 300 bytes, and 8 KiB more with its
+    /// first members.
     #[must_use]
     pub fn new() -> Self {
         Self::with_breadth(256, 64)
     }
 
-    /// An index for few members that hardly ever change. It takes about 1 KiB.
+    /// An index for few members that hardly ever change. It takes about half a KiB with them.
     #[must_use]
     pub fn narrow() -> Self {
-        Self::with_breadth(64, 8)
+        Self::with_breadth(16, 4)
     }
 
     fn with_breadth(epochs: usize, literals: usize) -> Self {

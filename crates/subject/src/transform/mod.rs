@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 
 pub use error::{DestinationFault, TransformError};
 pub use mappings::{MappingError, Mappings, WeightedDestination};
-pub use wildcards::{numbered, starred};
+pub use wildcards::{numbered, prefixed, starred};
 
 use crate::pattern::{has_empty_token, has_wildcard, matches_tokens, tokens};
 use action::Action;

@@ -28,6 +28,13 @@ pub fn starred(subject: &str) -> (String, Vec<usize>) {
     (tokens.collect::<Vec<_>>().join("."), numbers)
 }
 
+/// What an imported stream is called that has a prefix for its name: `p` and `p.` are one.
+#[must_use]
+pub fn prefixed(prefix: &str, subject: &str) -> String {
+    let dot = if prefix.ends_with('.') { "" } else { "." };
+    format!("{prefix}{dot}{subject}")
+}
+
 /// The wildcard that a token stands for. Compat: `$1x` is one too, though no number.
 fn number(token: &str) -> Option<usize> {
     match token.strip_prefix('$') {

@@ -212,14 +212,14 @@ impl Shard {
                 self.desk.put(service, marked.of(message).letter(), from.conn);
             }
             Role::Stream(name) => {
-                trace.handed_to(name);
+                let traced = trace.handed_to(name);
                 if trace.is_only() {
-                    self.desk.put_traced(service, message.letter(), trace);
+                    self.desk.put_traced(service, message.letter(), &traced);
                     return Some(done);
                 }
                 // What is stored is not traced again when it is delivered.
                 let marked = Marked::new(message, message_trace::DISABLED, message_trace::set_destination);
-                self.desk.put_traced(service, marked.of(message).letter(), trace);
+                self.desk.put_traced(service, marked.of(message).letter(), &traced);
             }
         }
         Some(done)

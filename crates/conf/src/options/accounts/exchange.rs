@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use myelin_subject::{
-    Transform, has_wildcard, is_literal, is_subset, is_valid_pattern, numbered, overlaps, starred,
+    Transform, has_wildcard, is_literal, is_subset, is_valid_pattern, numbered, prefixed, overlaps, starred,
 };
 
 use super::AccountOptions;
@@ -239,8 +239,7 @@ impl<'a> Market<'a> {
             StreamName::Prefixed(prefix) if has_wildcard(prefix.as_bytes()) => {
                 return Err("stream import prefix can not contain wildcard tokens".to_owned());
             }
-            StreamName::Prefixed(prefix) if prefix.ends_with('.') => format!("{prefix}{from}"),
-            StreamName::Prefixed(prefix) => format!("{prefix}.{from}"),
+            StreamName::Prefixed(prefix) => prefixed(prefix, from),
         };
         self.check_streams(account, &to, &mut vec![at])?;
         self.check_streams(account, from, &mut vec![at])?;

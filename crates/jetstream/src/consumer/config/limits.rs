@@ -56,6 +56,7 @@ impl Limits {
         stream: &StreamConfig,
         consumers: &dyn Neighbours,
     ) -> Result<(), ApiError> {
+        self.account.check_tier()?;
         let (mut limit, of_account) = (stream.max_consumers, self.account.max_consumers);
         if limit <= 0 || (of_account > 0 && of_account < limit) {
             limit = of_account;

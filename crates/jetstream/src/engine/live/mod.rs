@@ -20,7 +20,7 @@ use crate::config::{Storage, StreamConfig};
 use crate::read::{Readable, contents};
 use crate::stream::{StreamCore, refuse_overload};
 use holding::{Aftermath, Seat, Work};
-use myelin_broker::{Account, Binding, Letter, MessageTrace, Parcel, Role, Service, Shard};
+use myelin_broker::{Account, Binding, Letter, Parcel, Role, Service, Shard, Traced};
 use myelin_stdx::turn::Turn;
 use myelin_store::{OnRelease, Reader, Seq, StreamId, Ticket, Timestamp};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -274,6 +274,11 @@ impl LiveStream {
         lock(&self.failure).clone()
     }
 
+    /// Messages that wait for the holder of the turn, for monitoring.
+    pub fn waiting(&self) -> usize {
+        self.waiting.messages.load(Relaxed)
+    }
+
     /// Receives what its subjects match from now on, and nothing else.
     pub(super) fn bind(&self) {
         let config = self.config();
@@ -366,9 +371,9 @@ impl LiveStream {
         parcel.traces().for_each(|trace| self.give_up_trace(trace, "stream closed"));
     }
 
-    fn give_up_trace(&self, trace: &Arc<MessageTrace>, why: &str) {
-        if trace.settled(&self.name, Err(why.to_owned())) {
-            self.host.wake(Arc::clone(trace) as Arc<dyn Service>);
+    fn give_up_trace(&self, traced: &Traced, why: &str) {
+        if traced.settled(Err(why.to_owned())) {
+            self.host.wake(Arc::clone(traced.trace()) as Arc<dyn Service>);
         }
     }
 }

@@ -137,6 +137,14 @@ impl Feed {
         self.is_seeking.load(Acquire)
     }
 
+    /// The stream copies nothing for a while: how far it is is noted, and what it holds of its origin stays there.
+    pub(super) fn rest(&self) {
+        self.close();
+        self.is_over.store(true, Release);
+        self.answer_no_gets();
+        lock(&self.seat).link = None;
+    }
+
     /// It is not wanted any more: the stream copies something else, or is gone.
     pub(super) fn end(&self) {
         self.is_over.store(true, Release);

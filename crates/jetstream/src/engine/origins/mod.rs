@@ -127,6 +127,11 @@ impl Origins {
         std::mem::take(&mut *lock(&self.feeds)).iter().for_each(|feed| feed.end());
     }
 
+    /// Copies nothing until it [begins](Self::begin) again.
+    pub(super) fn rest(&self) {
+        std::mem::take(&mut *lock(&self.feeds)).iter().for_each(|feed| feed.rest());
+    }
+
     /// Looks for origins that were not there.
     pub(super) fn seek(&self) {
         lock(&self.feeds).iter().filter(|feed| feed.is_seeking()).for_each(|feed| feed.connect_soon());
