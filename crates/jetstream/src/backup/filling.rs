@@ -24,6 +24,14 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// Messages that are looked at in one step when the first of them go.
 const TRIM: usize = 1 << 16;
+/// Messages that are deleted in one step.
+const DELETIONS: usize = 4096;
+
+/// Jumps that a stream may have that are wider than one write takes. See [`Filling::jump`].
+const MOST_JUMPS: u32 = 1 << 16;
+/// Sequences from which on a jump may cost a segment of its own, and how many of these it may have.
+const WIDE: u64 = 1 << 30;
+const MOST_WIDE: u32 = 256;
 
 /// A message with the sequence and time that it had.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,6 +69,11 @@ pub struct Filling {
     outcomes: Vec<Outcome>,
     /// The last sequence that was used.
     last: Seq,
+    /// The last one that the stream will have when what waits is stored. Behind it are sequences that hold nothing.
+    kept: Seq,
+    /// Jumps so far, and how many of them were wide.
+    jumps: u32,
+    wide: u32,
     /// Messages that were taken.
     taken: u64,
 }
@@ -101,6 +114,9 @@ impl Filling {
             places: Vec::new(),
             outcomes: Vec::new(),
             last,
+            kept: last,
+            jumps: 0,
+            wide: 0,
             taken: 0,
         }
     }
@@ -207,9 +223,6 @@ impl Filling {
         if seq > MAX_SEQ {
             return Err(format!("message sequence {seq} is too high"));
         }
-        if seq - self.last > GAP_MAX {
-            self.skip(seq - 1, now)?;
-        }
         // Without lifetimes the header means nothing: copies of other streams' messages have it.
         let ttl = header::get(headers, b"Nats-TTL").filter(|_| self.config.allow_msg_ttl).unwrap_or_default();
         let ttl = parse_ttl(ttl).map_err(|error| format!("failed to parse message TTL: {error}"))?;
@@ -223,7 +236,11 @@ impl Filling {
         self.taken += 1;
         if expires.is_some_and(|expires| expires < now) {
             // Compat: it has ended meanwhile, and only its sequence stays.
-            return self.skip(seq, now);
+            self.last = seq;
+            return Ok(());
+        }
+        if seq - self.kept > GAP_MAX {
+            self.jump(seq - 1, now)?;
         }
         let [subject, headers, payload] = [subject, headers, payload].map(|part| {
             let start = self.bytes.len();
@@ -231,7 +248,7 @@ impl Filling {
             start..self.bytes.len()
         });
         self.places.push(Place { seq, timestamp, expires, subject, headers, payload });
-        self.last = seq;
+        (self.last, self.kept) = (seq, seq);
         if self.places.len() >= BATCH || self.bytes.len() >= BATCH_BYTES {
             self.flush(now)?;
         }
@@ -243,9 +260,27 @@ impl Filling {
     /// # Errors
     /// The store takes no more.
     pub fn skip(&mut self, last: Seq, now: Timestamp) -> Result<(), String> {
-        self.flush(now)?;
-        self.stream.skip(last, now).map_err(words)?;
         self.last = self.last.max(last);
+        self.jump(self.last, now)
+    }
+
+    /// Has the stream itself come as far as `last`.
+    ///
+    /// Each is a write of its own, and a segment spans so many sequences and no more: a stranger who names messages far apart
+    /// would have us make a file for each, out of a few bytes. Streams that were published to have come by few such gaps.
+    fn jump(&mut self, last: Seq, now: Timestamp) -> Result<(), String> {
+        self.flush(now)?;
+        if last <= self.kept {
+            return Ok(());
+        }
+        self.jumps += 1;
+        self.wide += u32::from(last - self.kept >= WIDE);
+        if self.jumps > MOST_JUMPS || self.wide > MOST_WIDE {
+            return Err("too many of its messages are far apart".to_owned());
+        }
+        self.stream.skip(last, now).map_err(words)?;
+        self.kept = last;
+        self.run_jobs(now);
         Ok(())
     }
 
@@ -261,6 +296,36 @@ impl Filling {
         self.stream.delete_all(seqs, now).map(drop).map_err(words)
     }
 
+    /// Deletes those of its messages that `is_gone` names.
+    ///
+    /// # Errors
+    /// The store takes no more.
+    pub fn delete_where(&mut self, is_gone: &dyn Fn(Seq) -> bool, now: Timestamp) -> Result<(), String> {
+        self.flush(now)?;
+        let totals = self.stream.state().totals;
+        if totals.messages == 0 {
+            return Ok(());
+        }
+        let (mut seq, mut doomed) = (totals.first_seq, Vec::new());
+        let mut left = usize::try_from(totals.messages).unwrap_or(usize::MAX);
+        let gaps = self.stream.reader().deleted();
+        let end = totals.last_seq.saturating_add(1);
+        for gap in gaps.into_iter().chain([end..=end]) {
+            for seq in (seq..*gap.start()).take(left) {
+                left -= 1;
+                if is_gone(seq) {
+                    doomed.push(seq);
+                }
+                if doomed.len() >= DELETIONS {
+                    self.delete(&doomed, now)?;
+                    doomed.clear();
+                }
+            }
+            seq = gap.end().saturating_add(1);
+        }
+        self.delete(&doomed, now)
+    }
+
     /// Removes all before `first`.
     ///
     /// # Errors
@@ -268,7 +333,8 @@ impl Filling {
     pub fn trim(&mut self, first: Seq, now: Timestamp) -> Result<(), String> {
         self.flush(now)?;
         while first > 0 && self.stream.compact(first, TRIM, now).map_err(words)?.more {}
-        self.last = self.last.max(self.stream.state().totals.last_seq);
+        self.kept = self.kept.max(self.stream.state().totals.last_seq);
+        self.last = self.last.max(self.kept);
         Ok(())
     }
 
@@ -303,13 +369,17 @@ impl Filling {
         }
         self.places.clear();
         self.bytes.clear();
-        // Tables of segments stay in memory until these are sealed.
+        self.run_jobs(now);
+        Ok(())
+    }
+
+    /// Tables of segments stay in memory until these are sealed.
+    fn run_jobs(&mut self, now: Timestamp) {
         while let Some(job) = self.stream.next_job(now) {
             if self.stream.finish(job.run(), now).is_err() {
                 break;
             }
         }
-        Ok(())
     }
 
     /// Stores the rest, and uses the sequences up to `last`.
@@ -317,8 +387,7 @@ impl Filling {
     /// # Errors
     /// The store takes no more.
     pub fn finish(mut self, last: Seq, now: Timestamp) -> Result<Filled, (Box<Self>, String)> {
-        let done =
-            self.flush(now).and_then(|()| if self.last < last { self.skip(last, now) } else { Ok(()) });
+        let done = self.skip(last, now);
         let flushed = done.and_then(|()| match self.consumers.flush(now) {
             Ok(_) => self.stream.flush().map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),

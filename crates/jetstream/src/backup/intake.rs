@@ -13,6 +13,11 @@ use myelin_store::nats::frames::{FrameError, FrameReader};
 use myelin_store::{Seq, Timestamp};
 use std::fmt;
 
+/// Bytes of descriptions of consumers, of all together, at most; [`CONSUMER`] for each beside what is written of it.
+const MOST_DESCRIBED: usize = 256 << 20;
+/// About what a consumer takes besides what it awaits.
+const CONSUMER: usize = 2 << 10;
+
 /// Why a backup is not restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -112,11 +117,36 @@ enum Expected {
 pub struct Intake {
     reading: Reading,
     filling: Option<Filling>,
+    described: Described,
+}
+
+/// What was said of consumers so far. A few bytes of a compressed backup may be any number of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Described(usize);
+
+impl Described {
+    /// Counts so many bytes more of one.
+    pub(super) fn add(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.0 = self.0.saturating_add(bytes.saturating_add(CONSUMER));
+        if self.0 > MOST_DESCRIBED {
+            return Err(Fault::Other("the backup's consumers are too large".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Bytes so far.
+    pub(super) fn bytes(self) -> usize {
+        self.0
+    }
 }
 
 impl Default for Intake {
     fn default() -> Self {
-        Self { reading: Reading::Unknown(FrameReader::default()), filling: None }
+        Self { 
+            reading: Reading::Unknown(FrameReader::default()),
+            filling: None,
+            described: Described::default(),
+        }
     }
 }
 
@@ -153,6 +183,7 @@ impl Intake {
                 Reading::Tar(Box::new(super::tar::TarIntake::new(frames)))
             };
         }
+        let described = &mut self.described;
         match &mut self.reading {
             Reading::Unknown(_) => Ok(Progress::Hungry),
             Reading::Tar(tar) => tar.work(&mut self.filling, target, budget, now),
@@ -165,7 +196,7 @@ impl Intake {
                     let Some(entry) = reader.next(&mut left)? else {
                         return Ok(if left == 0 { Progress::More } else { Progress::Hungry });
                     };
-                    take(&entry, expected, &mut self.filling, target, now)?;
+                    take(&entry, expected, &mut self.filling, described, target, now)?;
                     if left == 0 {
                         return Ok(Progress::More);
                     }
@@ -203,6 +234,17 @@ impl Intake {
         filling.finish(last, now).map_err(|(filling, why)| (Some(filling), Fault::Other(why)))
     }
 
+    /// Bytes that are held for what is not stored yet.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        let reading = match &self.reading {
+            Reading::Unknown(frames) => frames.held(),
+            Reading::Archive(reader, _) => reader.held(),
+            Reading::Tar(tar) => tar.held(),
+        };
+        reading + self.described.bytes()
+    }
+
     /// What has been made so far, to be removed.
     #[must_use]
     pub fn into_filling(self) -> Option<Box<Filling>> {
@@ -214,6 +256,7 @@ fn take(
     entry: &Entry<'_>,
     expected: &mut Expected,
     filling: &mut Option<Filling>,
+    described: &mut Described,
     target: &mut dyn Target,
     now: Timestamp,
 ) -> Result<(), Fault> {
@@ -230,6 +273,7 @@ fn take(
             };
         }
         (Expected::Consumers(count, summary), Some(filling)) => {
+            described.add(entry.name.len() + entry.payload.len())?;
             take_consumer(entry, filling, target, now)?;
             *expected = if count == 1 {
                 Expected::Messages(summary)

@@ -13,3 +13,6 @@ mod records;
 pub mod source;
 pub mod state;
 mod tar;
+
+#[cfg(test)]
+mod tests;

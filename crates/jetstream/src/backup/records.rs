@@ -109,14 +109,8 @@ impl Replay {
         if !self.knows(index) {
             return Ok(false);
         }
-        let mut deleted = index.deleted.iter();
-        loop {
-            self.doomed.extend(deleted.by_ref().take(DELETIONS));
-            if self.doomed.is_empty() {
-                break;
-            }
-            self.delete(filling, now)?;
-        }
+        // By what there is, not by what is named: that may be anything.
+        filling.delete_where(&|seq| index.deleted.contains(seq), now)?;
         filling.trim(index.first_seq, now)?;
         self.last = self.last.max(index.last_seq);
         Ok(true)

@@ -2,7 +2,7 @@
 
 use super::describe;
 use super::filling::{Filled, Filling};
-use super::intake::{Fault, Progress, Target, add_consumer};
+use super::intake::{Described, Fault, Progress, Target, add_consumer};
 use super::records::{Read, Replay};
 use crate::config::StreamConfig;
 use myelin_store::nats::block::{Record, Records};
@@ -14,8 +14,8 @@ use myelin_store::nats::tar::{TarFile, TarReader};
 use myelin_store::{Seq, Timestamp};
 use std::collections::BTreeMap;
 
-/// Files of consumers, of all together, at most.
-const MOST_DESCRIBED: usize = 64 << 20;
+/// Bytes of the stream's description, at most.
+const LARGEST_DESCRIPTION: usize = 16 << 20;
 
 /// See the head of this file.
 pub(super) struct TarIntake {
@@ -26,7 +26,7 @@ pub(super) struct TarIntake {
     replay: Replay,
     /// Of each consumer: description, checksum, state.
     consumers: BTreeMap<String, [Vec<u8>; 3]>,
-    described: usize,
+    described: Described,
 }
 
 impl TarIntake {
@@ -37,12 +37,17 @@ impl TarIntake {
             unchecked: None,
             replay: Replay::default(),
             consumers: BTreeMap::new(),
-            described: 0,
+            described: Described::default(),
         }
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.files.feed(bytes);
+    }
+
+    /// Bytes that are held.
+    pub(super) fn held(&self) -> usize {
+        self.files.held() + self.described.bytes() + self.unchecked.as_ref().map_or(0, Vec::len)
     }
 
     pub(super) fn work(
@@ -65,7 +70,7 @@ impl TarIntake {
             };
             let parts: Vec<&str> = name.split('/').collect();
             match parts[..] {
-                ["meta.inf"] => self.unchecked = Some(data.to_vec()),
+                ["meta.inf"] if data.len() <= LARGEST_DESCRIPTION => self.unchecked = Some(data.to_vec()),
                 ["meta.sum"] => {
                     let meta = self.unchecked.take().unwrap_or_default();
                     self.stream = Some(read_stream(&meta, data)?);
@@ -96,10 +101,7 @@ impl TarIntake {
                 }
                 ["obs", consumer, file] => {
                     let kind = ["meta.inf", "meta.sum", "o.dat"].iter().position(|kind| *kind == file);
-                    self.described += data.len() + consumer.len();
-                    if self.described > MOST_DESCRIBED {
-                        return Err(Fault::Other("the backup's consumers are too large".to_owned()));
-                    }
+                    self.described.add(data.len() + consumer.len())?;
                     if let Some(kind) = kind {
                         self.consumers.entry(consumer.to_owned()).or_default()[kind] = data.to_vec();
                     }

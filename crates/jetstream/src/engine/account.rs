@@ -428,7 +428,9 @@ impl AccountStreams {
             server: Arc::clone(server),
             in_flight: Arc::clone(&jetstream.in_flight),
             always_syncs: jetstream.settings.sync_always,
+            max_payload: usize::try_from(jetstream.settings.max_payload).unwrap_or(usize::MAX),
             interest: Arc::clone(consumers.interest()) as Arc<dyn stream::Interest>,
+            ledger: consumers.ledger(config.storage),
             seed: jetstream.seed(),
             ..stream::Settings::default()
         };

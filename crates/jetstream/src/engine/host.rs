@@ -38,6 +38,9 @@ pub trait Host: Send + Sync {
     /// Has `task`, which reads from a disk, run on a thread that may wait.
     fn read(&self, task: Task);
 
+    /// Has `task`, a slice of a backup, run on a thread that may wait and has nothing else to do, in the order of calls.
+    fn haul(&self, task: Task);
+
     /// Has `task` run on the thread that answers requests.
     fn run(&self, task: Task);
 

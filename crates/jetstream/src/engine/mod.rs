@@ -66,7 +66,7 @@ pub struct JetStream {
     /// Whether some stream may not have found what it copies.
     is_seeking: AtomicBool,
     /// Each restore that has begun holds one.
-    pub(crate) restores: Arc<()>,
+    pub(crate) restores: Arc<backup::Restores>,
 }
 
 /// How often the API was asked.

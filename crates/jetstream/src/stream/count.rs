@@ -56,6 +56,9 @@ impl StreamCore {
         draft.special().payload = Some(self.run.keep(|kept| counter.write_payload(kept)));
         let message = self.run.apply(draft, letter);
         self.rules.check_size(&message)?;
+        if message.headers.len() + message.payload.len() > self.settings.max_payload {
+            return Err(ApiError::STREAM_MESSAGE_EXCEEDS_MAXIMUM);
+        }
         self.rules.check_headers(&message)?;
         // Only now is it clear what the message says, and not yet whether it is stored.
         draft.special().counted = Some((subject.into_boxed_slice(), counter));

@@ -57,7 +57,9 @@ impl StreamCore {
         marks: &Marks<'_>,
         intake: &mut Intake<'_>,
     ) {
-        if !self.batches.fast.continues(ticket) || marks.has_any(&DEPENDENT) || self.discards_new() {
+        let may_evict = self.rules.allows_counters && self.may_evict_counters();
+        let is_dependent = marks.has_any(&DEPENDENT) || self.discards_new() || may_evict;
+        if !self.batches.fast.continues(ticket) || is_dependent {
             self.flush(intake);
         }
         let mut draft = Draft::default();

@@ -41,6 +41,7 @@ pub use dedupe::KnownIds;
 pub use effects::Effects;
 pub use interest::{Interest, Nobody};
 pub use reply::refuse_overload;
+pub use schedules::{Change, Forgetful, Kept, Ledger};
 pub use settings::{Budget, Settings};
 pub use shape::shape;
 pub(crate) use ttl::{SECOND, Ttl, duration, parse as parse_ttl};

@@ -2,6 +2,7 @@
 
 use super::batch::InFlight;
 use super::interest::{Interest, Nobody};
+use super::schedules::{Forgetful, Ledger};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -21,8 +22,12 @@ pub struct Settings {
     pub in_flight: Arc<InFlight>,
     /// What the stream's consumers want and need.
     pub interest: Arc<dyn Interest>,
+    /// Where it is written down which schedules the stream has.
+    pub ledger: Arc<dyn Ledger>,
     /// Whether messages count as stored only when they are synced (`sync_interval: always`).
     pub always_syncs: bool,
+    /// Bytes of a message with its headers, at most: what becomes of one here may be larger than what came.
+    pub max_payload: usize,
     /// Beyond so much memory, the oldest message ids are forgotten before their time.
     pub dedupe_bytes: usize,
     /// For hashes and for the random choices of subject transforms. Should be hard to guess.
@@ -38,7 +43,9 @@ impl Default for Settings {
             server,
             in_flight,
             interest: Arc::new(Nobody),
+            ledger: Arc::new(Forgetful),
             always_syncs: false,
+            max_payload: usize::MAX,
             dedupe_bytes: DEDUPE_BYTES,
             seed: 0,
         }

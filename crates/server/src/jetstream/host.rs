@@ -24,7 +24,7 @@ enum Call {
     Stop,
 }
 
-/// What the reading thread is asked.
+/// What the threads that read, and that make and take in backups, are asked.
 enum Read {
     Run(Task),
     Stop,
@@ -43,6 +43,7 @@ pub(crate) struct Threads {
     log: Arc<Logger>,
     calls: Sender<Call>,
     reads: Sender<Read>,
+    backups: Sender<Read>,
     waiting: AtomicUsize,
     limit: usize,
     upkeep: Sender<Upkeep>,
@@ -55,6 +56,7 @@ pub(super) struct Queues {
     threads: Arc<Threads>,
     calls: Receiver<Call>,
     reads: Receiver<Read>,
+    backups: Receiver<Read>,
     upkeep: Receiver<Upkeep>,
     alarms: Receiver<alarms::Order>,
 }
@@ -69,12 +71,14 @@ impl Threads {
     ) -> (Arc<Self>, Queues) {
         let ((calls, call_queue), (upkeep, upkeep_queue)) = (channel(), channel());
         let ((alarms, alarm_queue), (reads, read_queue)) = (channel(), channel());
+        let (backups, backup_queue) = channel();
         let threads = Arc::new(Self {
             mailboxes,
             broker: Arc::clone(broker),
             log: Arc::clone(log),
             calls,
             reads,
+            backups,
             waiting: AtomicUsize::new(0),
             limit,
             upkeep,
@@ -85,6 +89,7 @@ impl Threads {
             threads: Arc::clone(&threads),
             calls: call_queue,
             reads: read_queue,
+            backups: backup_queue,
             upkeep: upkeep_queue,
             alarms: alarm_queue,
         };
@@ -102,6 +107,7 @@ impl Threads {
         // Those that have ended need not be told.
         let _ = self.calls.send(Call::Stop);
         let _ = self.reads.send(Read::Stop);
+        let _ = self.backups.send(Read::Stop);
         let _ = self.upkeep.send(Upkeep::Stop);
         let _ = self.alarms.send(alarms::Order::Stop);
     }
@@ -117,15 +123,16 @@ impl Queues {
         jetstream: &Arc<JetStream>,
         log: &Arc<Logger>,
     ) -> io::Result<Vec<JoinHandle<()>>> {
-        let Self { threads, calls, reads, upkeep, alarms } = self;
+        let Self { threads, calls, reads, backups, upkeep, alarms } = self;
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let disk = disk::Rounds::new(jetstream, &threads, log);
         let answering = (Arc::clone(jetstream), Arc::clone(&threads));
-        let (upkeep_log, reads_log) = (Arc::clone(log), Arc::clone(log));
+        let [upkeep_log, reads_log, backups_log] = [log, log, log].map(Arc::clone);
         Ok(vec![
             named("js-disk").spawn(move || disk.run())?,
             named("js-upkeep").spawn(move || run_jobs(&upkeep, &upkeep_log))?,
-            named("js-reads").spawn(move || read(&reads, &reads_log))?,
+            named("js-reads").spawn(move || read(&reads, "a read", &reads_log))?,
+            named("js-backups").spawn(move || read(&backups, "a backup", &backups_log))?,
             named("js-alarms").spawn(move || alarms::run(&alarms))?,
             named("js-api").spawn(move || answer(&answering.0, &answering.1, &calls))?,
         ])
@@ -148,9 +155,9 @@ fn answer(jetstream: &Arc<JetStream>, threads: &Threads, calls: &Receiver<Call>)
     }
 }
 
-fn read(queue: &Receiver<Read>, log: &Logger) {
+fn read(queue: &Receiver<Read>, what: &str, log: &Logger) {
     while let Ok(Read::Run(task)) = queue.recv() {
-        caught(log, "a read", task);
+        caught(log, what, task);
     }
 }
 
@@ -209,6 +216,10 @@ impl Host for Threads {
 
     fn read(&self, task: Task) {
         let _ = self.reads.send(Read::Run(task));
+    }
+
+    fn haul(&self, task: Task) {
+        let _ = self.backups.send(Read::Run(task));
     }
 
     fn run(&self, task: Task) {

@@ -1,8 +1,8 @@
 //! JetStream's threads, and what it needs from outside: time, the disk, the shards.
 //!
-//! Five threads, none of which delivers a message: *disk* runs the journal's rounds, *upkeep* runs the store's jobs, *api*
-//! answers requests, *reads* gets what is not in memory, *alarms* works on what is due in streams. What they have for clients they post to
-//! a shard.
+//! Six threads, none of which delivers a message: *disk* runs the journal's rounds, *upkeep* runs the store's jobs, *api*
+//! answers requests, *reads* gets what is not in memory, *backups* makes and takes in backups, *alarms* works on what is due in
+//! streams. What they have for clients they post to a shard.
 
 mod alarms;
 mod capacity;

@@ -23,6 +23,9 @@ const LONGEST_NAME: u64 = 1 << 20;
 /// Bytes of an entry that is no message, at most: a consumer with a million messages that await acknowledgements.
 const LARGEST_DESCRIPTION: u64 = 64 << 20;
 
+/// Memory that is kept for the next entry.
+const KEPT: usize = 1 << 20;
+
 /// What stands before an entry's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Head {
@@ -152,6 +155,7 @@ impl ArchiveReader {
     pub fn next(&mut self, budget: &mut usize) -> Result<Option<Entry<'_>>, ArchiveError> {
         if std::mem::take(&mut self.is_given) {
             self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
         }
         if self.head.is_none() {
             // Perf: nearly all entries lie whole in one block, and are given from there.
@@ -184,6 +188,12 @@ impl ArchiveReader {
         self.head = None;
         self.is_given = true;
         Ok(Some(entry(head, &self.bytes)))
+    }
+
+    /// Bytes that it holds.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.bytes.capacity() + self.frames.held()
     }
 
     /// Whether it ends between two entries.

@@ -130,6 +130,12 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
+    /// Bytes that it holds.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.input.capacity() + self.block.capacity()
+    }
+
     /// Takes the next bytes of the stream. Read all there is before giving more: nothing here bounds what is given.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.used > 0 {

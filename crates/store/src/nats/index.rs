@@ -6,15 +6,14 @@
 use super::bytes::{signed, take, unsigned};
 use super::hash::Hasher;
 use super::keys::Seed;
+use super::sequences::Sequences;
 use crate::Seq;
-use roaring::RoaringTreemap;
 
 const MAGIC: u8 = 11;
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
 const SET_MAGIC: u8 = 22;
-/// Bytes of a node of a set: where it begins, a bit for each of 2,048 sequences, and its height.
+/// Words of a node of a set: a bit for each of 2,048 sequences.
 const WORDS: usize = 32;
-const NODE: usize = 8 + WORDS * 8 + 2;
 
 /// See the head of this file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,10 +24,8 @@ pub struct Index {
     pub first_seq: Seq,
     /// The last sequence that was given out.
     pub last_seq: Seq,
-    /// First and last sequence of each block, in order.
-    pub blocks: Vec<(u32, Seq, Seq)>,
     /// Sequences in between that hold nothing.
-    pub deleted: RoaringTreemap,
+    pub deleted: Sequences,
     /// The last block, and the checksum of its last record.
     pub last_block: u32,
     /// See above.
@@ -78,24 +75,25 @@ impl Index {
         for _ in 0..unsigned(input)? {
             index.block(input, version)?;
         }
+        index.deleted.sort();
         index.last_block = u32::try_from(unsigned(input)?).ok()?;
         index.checksum = take(input, 8)?.try_into().ok()?;
         Some(index)
     }
 
     fn block(&mut self, input: &mut &[u8], version: u8) -> Option<()> {
-        let number = u32::try_from(unsigned(input)?).ok()?;
-        unsigned(input)?;
-        let first = unsigned(input)?;
+        // Number, bytes, and for the first and the last message its sequence and time.
+        for _ in 0..3 {
+            unsigned(input)?;
+        }
         signed(input)?;
-        let last = unsigned(input)?;
+        unsigned(input)?;
         signed(input)?;
         let deleted = unsigned(input)?;
         // Messages with a lifetime, and with a schedule.
         for _ in 2..=version.min(3) {
             unsigned(input)?;
         }
-        self.blocks.push((number, first, last));
         if deleted > 0 {
             read_set(input, &mut self.deleted)?;
         }
@@ -103,29 +101,73 @@ impl Index {
     }
 }
 
-/// Takes a set of sequences.
-fn read_set(input: &mut &[u8], out: &mut RoaringTreemap) -> Option<()> {
+/// Takes a set of sequences: nodes of where one begins, its words and its height.
+fn read_set(input: &mut &[u8], out: &mut Sequences) -> Option<()> {
     let [magic, version] = *take(input, 2)?.first_chunk::<2>()?;
     let words = match (magic, version) {
         (SET_MAGIC, 2) => WORDS,
-        // Twice as many.
         (SET_MAGIC, 1) => 2 * WORDS,
         _ => return None,
     };
-    let number = |bytes: &[u8]| bytes.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
     let nodes = u32::from_le_bytes(take(input, 4)?.try_into().ok()?) as usize;
     take(input, 4)?;
-    let bytes = take(input, nodes.checked_mul(NODE + (words - WORDS) * 8)?)?;
-    for node in bytes.chunks_exact(NODE + (words - WORDS) * 8) {
-        let base = number(node)?;
+    let node = 8 + words * 8 + 2;
+    for node in take(input, nodes.checked_mul(node)?)?.chunks_exact(node) {
+        let base = u64::from_le_bytes(*node.first_chunk::<8>()?);
         for (at, word) in node[8..8 + words * 8].chunks_exact(8).enumerate() {
-            let mut bits = number(word)?;
-            while bits != 0 {
-                let bit = u64::from(bits.trailing_zeros());
-                out.insert(base.checked_add(at as u64 * 64 + bit)?);
-                bits &= bits - 1;
-            }
+            let bits = u64::from_le_bytes(*word.first_chunk::<8>()?);
+            out.push(base.checked_add(at as u64 * 64)?, bits)?;
         }
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of an index of one block with a set of these nodes.
+    fn written(nodes: &[(u64, [u64; WORDS])]) -> Vec<u8> {
+        // One message, from 1 to 2; no subjects; one block with deletions.
+        let mut bytes = vec![MAGIC, 4, 1, 9, 1, 0, 2, 0, 0, 1, 1, 9, 1, 0, 2, 0, 1, 0, 0, SET_MAGIC, 2];
+        bytes.extend_from_slice(&(nodes.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        for (base, words) in nodes {
+            bytes.extend_from_slice(&base.to_le_bytes());
+            words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+            bytes.extend_from_slice(&[1, 0]);
+        }
+        bytes.push(1);
+        bytes.extend_from_slice(&[7; 8]);
+        let sum = Hasher::new("S").sum(&[&bytes]);
+        bytes.extend_from_slice(&sum);
+        bytes
+    }
+
+    #[test]
+    fn deletions_are_read_in_any_order_of_nodes() {
+        let mut words = [0; WORDS];
+        words[1] = 0b101;
+        let index = Index::read(&written(&[(2048, words), (0, words)]), "S", None).expect("it is one");
+        let found: Vec<Seq> = (0..5000).filter(|seq| index.deleted.contains(*seq)).collect();
+        assert_eq!(found, [64, 66, 2112, 2114]);
+        assert_eq!((index.last_block, index.checksum), (1, [7; 8]));
+    }
+
+    /// A few bytes of a compressed backup may be a million nodes, far apart and full.
+    #[test]
+    fn a_set_takes_memory_for_its_bytes_alone() {
+        let nodes: Vec<_> = (0..4000).map(|n| (n << 40, [u64::MAX; WORDS])).collect();
+        let bytes = written(&nodes);
+        let index = Index::read(&bytes, "S", None).expect("it is one");
+        assert!(index.deleted.memory_bytes() <= 5 * bytes.len() / 2, "{}", index.deleted.memory_bytes());
+        assert!(index.deleted.contains((3999 << 40) + 2047));
+        assert!(!index.deleted.contains((3999 << 40) + 2048));
+    }
+
+    #[test]
+    fn a_set_that_cannot_be_is_none() {
+        assert_eq!(Index::read(&written(&[(1, [1; WORDS])]), "S", None), None);
+        assert_eq!(Index::read(&written(&[(u64::MAX - 63, [1; WORDS])]), "S", None), None);
+    }
 }

@@ -12,6 +12,7 @@ pub mod frames;
 pub mod hash;
 pub mod index;
 pub mod keys;
+pub mod sequences;
 pub mod tar;
 
 mod bytes;

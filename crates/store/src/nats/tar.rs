@@ -93,6 +93,12 @@ impl TarReader {
         self.frames.feed(bytes);
     }
 
+    /// Bytes that it holds.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.bytes.capacity() + self.frames.held()
+    }
+
     /// Whether the end was read.
     #[must_use]
     pub fn is_over(&self) -> bool {

@@ -6,7 +6,7 @@
 mod restore;
 mod snapshot;
 
-pub(super) use restore::{Restore, Wanted, has_room};
+pub(super) use restore::{Restore, Restores, Wanted, has_room};
 pub(super) use snapshot::{Order, Snapshot};
 
 use super::host::Host;

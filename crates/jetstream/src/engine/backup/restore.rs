@@ -1,11 +1,11 @@
 //! A backup that arrives.
 //!
-//! Its sender acknowledges nothing: it waits for us. Pieces wait in order until the thread that answers the API has worked
-//! off what came before, slice by slice between other requests; then each is answered, with nothing or with why the
-//! restore has failed. Nobody sees the stream before it is whole, and what did not become whole is removed.
+//! Its sender acknowledges nothing: it waits for us. Pieces wait in order until the thread for backups has worked off what
+//! came before, slice by slice; then each is answered, with nothing or with why the restore has failed. Nobody sees the
+//! stream before it is whole, which the thread that answers the API makes it, and what did not become whole is removed.
 
 use super::{Errand, friendly};
-use crate::advisory::backup as advisory;
+use crate::advisory::{Action as Told, backup as advisory, stream_action};
 use crate::api::info::StreamInfo;
 use crate::api::response::{StreamCreate, granted, refused};
 use crate::backup::filling::{Filled, Filling};
@@ -23,6 +23,7 @@ use myelin_broker::{Binding, Letter, Level, Parcel, Service, Shard};
 use myelin_store::consumer::Consumers;
 use myelin_store::{Seq, Stream, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,31 @@ const MOST_WAITING: usize = 64 << 20;
 
 /// Streams that may be restored at once.
 const MOST_RESTORES: usize = 32;
+/// Bytes that all of them may hold of what is not stored yet.
+const MOST_HELD: usize = 512 << 20;
+/// Bytes that one may say it will store: more than any disk has, and little enough that all of them can be added.
+const MOST_SAID: i64 = 1 << 56;
+
+/// What all restores of the server hold. One reference is the server's, two are each restore's.
+#[derive(Debug, Default)]
+pub(crate) struct Restores {
+    held: AtomicUsize,
+}
+
+impl Restores {
+    /// Counts bytes that are held from now on. False: there is no room for them, and they are not counted.
+    fn hold(&self, bytes: usize) -> bool {
+        let now = self.held.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        if now > MOST_HELD {
+            self.release(bytes);
+        }
+        now <= MOST_HELD
+    }
+
+    fn release(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Relaxed);
+    }
+}
 
 /// What was asked for.
 pub(in crate::engine) struct Wanted {
@@ -51,6 +77,7 @@ pub(in crate::engine) struct Restore {
     start: Timestamp,
     began: Instant,
     inbox: Mutex<Inbox>,
+    share: Arc<Restores>,
     /// `None` when it is over.
     work: Mutex<Option<Work>>,
     binding: Mutex<Option<Arc<Binding>>>,
@@ -101,12 +128,15 @@ struct Seat {
     /// Bytes that count as used until the stream counts itself.
     reserved: i64,
     /// Counts as one of the restores of the server.
-    _share: Arc<()>,
+    share: Arc<Restores>,
+    /// Bytes that are held of what has come.
+    held: usize,
 }
 
 /// Whether another restore may begin: each may hold memory for what has come.
 pub(in crate::engine) fn has_room(jetstream: &JetStream) -> bool {
-    Arc::strong_count(&jetstream.restores) <= MOST_RESTORES
+    // Each has one reference, and its seat another.
+    Arc::strong_count(&jetstream.restores) <= 2 * MOST_RESTORES
 }
 
 impl Restore {
@@ -120,12 +150,14 @@ impl Restore {
             .log(Level::Info, format_args!("Starting restore for stream '{account} > {}'", errand.stream));
         errand.tell(out, |stamp| advisory::restore_create(stamp, &errand.stream, errand.client.as_ref()));
         let share = Arc::clone(&wanted.jetstream.restores);
-        let seat = Seat { wanted, now, consumers: BTreeMap::new(), reserved: 0, _share: share };
+        let seat =
+            Seat { wanted, now, consumers: BTreeMap::new(), reserved: 0, share: Arc::clone(&share), held: 0 };
         let work = Work { intake: Intake::default(), seat, reply: None, is_whole: false };
         let me = Arc::new_cyclic(|me| Self {
             start: now,
             began: errand.host.instant(),
             inbox: Mutex::new(Inbox { last: now, ..Inbox::default() }),
+            share,
             work: Mutex::new(Some(work)),
             binding: Mutex::default(),
             me: Weak::clone(me),
@@ -151,11 +183,11 @@ impl Restore {
 
     fn work_later(&self) {
         if let Some(me) = self.me.upgrade() {
-            self.host().run(Box::new(move || me.work()));
+            self.host().haul(Box::new(move || me.work()));
         }
     }
 
-    /// One slice of work. Only on the thread that answers the API.
+    /// One slice of work. Only on the thread for backups.
     fn work(&self) {
         let mut held = lock(&self.work);
         let Some(work) = held.as_mut() else { return };
@@ -184,6 +216,7 @@ impl Restore {
                 let piece = inbox.pieces.pop_front();
                 if let Some(Piece::Bytes(reply, bytes)) = &piece {
                     inbox.waiting -= weight(reply, bytes);
+                    work.seat.share.release(weight(reply, bytes));
                 }
                 inbox.is_working = piece.is_some();
                 piece
@@ -208,6 +241,7 @@ impl Restore {
             work.intake.work(&mut work.seat, SLICE, now)
         };
         let progress = progress.and_then(|progress| {
+            work.seat.hold(work.intake.held())?;
             work.seat.keep_pace()?;
             Ok(progress)
         });
@@ -225,19 +259,20 @@ impl Restore {
         }
     }
 
+    /// Ends what can be ended on this thread; whether the stream becomes one of the account's is decided where requests are.
     fn end(&self, work: Work, outcome: Outcome) {
         let bytes = {
             let mut inbox = lock(&self.inbox);
             inbox.is_over = true;
             inbox.is_closed = true;
             inbox.pieces.clear();
+            work.seat.share.release(std::mem::take(&mut inbox.waiting));
             inbox.bytes
         };
         if let Some(binding) = lock(&self.binding).take() {
             self.errand.account.unbind(&binding);
         }
         let Work { intake, mut seat, .. } = work;
-        let jetstream = Arc::clone(&seat.wanted.jetstream);
         let (reply, made) = match outcome {
             Outcome::Failed(reply, fault) => (reply, Err((intake.into_filling(), fault))),
             Outcome::Ended(reply) => {
@@ -249,6 +284,14 @@ impl Restore {
                 (Box::default(), Err((intake.into_filling(), fault)))
             }
         };
+        if let Some(me) = self.me.upgrade() {
+            self.host().run(Box::new(move || me.conclude(seat, &reply, made, bytes)));
+        }
+    }
+
+    /// Takes the stream into service, or removes what there is of it, and says so. Only on the thread that answers the API.
+    fn conclude(&self, mut seat: Seat, reply: &[u8], made: Made, bytes: u64) {
+        let jetstream = Arc::clone(&seat.wanted.jetstream);
         let made = match made {
             Ok(filled) => seat.take_in(filled),
             Err((filling, fault)) => {
@@ -259,6 +302,9 @@ impl Restore {
         drop(seat);
         let mut out = Parcel::default();
         let errand = &self.errand;
+        if made.is_ok() {
+            errand.tell(&mut out, |stamp| stream_action(stamp, &errand.stream, Told::Create));
+        }
         errand.tell(&mut out, |stamp| {
             advisory::restore_complete(stamp, &errand.stream, self.start, bytes, errand.client.as_ref())
         });
@@ -277,7 +323,7 @@ impl Restore {
             }
         };
         if !reply.is_empty() {
-            out.push(Letter { subject: &reply, payload: &body, ..Letter::default() });
+            out.push(Letter { subject: reply, payload: &body, ..Letter::default() });
         }
         self.host().publish(&errand.account, out);
     }
@@ -292,12 +338,25 @@ impl Restore {
     }
 }
 
+/// What was filled, or what is to be removed and why.
+type Made = Result<Filled, (Option<Box<Filling>>, Fault)>;
+
 /// How it ends.
 enum Outcome {
     /// The sender has said all.
     Ended(Box<[u8]>),
     Failed(Box<[u8]>, Fault),
     Stalled,
+}
+
+/// Why a stream cannot be one of the account's.
+///
+/// Compat: what is found only when it is added is a fault of the restore, what is checked before is one of the request.
+fn unjoined(error: ApiError) -> Fault {
+    if error.err_code == ApiError::STREAM_SUBJECT_OVERLAP.err_code {
+        return Fault::Other(format!("error adding stream: {error}"));
+    }
+    Fault::Api(error)
 }
 
 fn as_error(fault: Fault) -> ApiError {
@@ -321,15 +380,26 @@ impl Seat {
         self.reserved += bytes;
     }
 
-    fn check_room(&self) -> Result<(), Fault> {
-        if self.budgets().iter().all(|budget| budget.admits(0)) {
-            return Ok(());
+    /// Counts what is held now, in the place of what was before.
+    fn hold(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.share.release(std::mem::take(&mut self.held));
+        if !self.share.hold(bytes) {
+            return Err("the server has no memory to restore so much at once".to_owned().into());
         }
-        Err(match self.wanted.config.storage {
+        self.held = bytes;
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), Fault> {
+        if self.budgets().iter().all(|budget| budget.admits(0)) { Ok(()) } else { Err(self.no_room()) }
+    }
+
+    fn no_room(&self) -> Fault {
+        match self.wanted.config.storage {
             Storage::Memory => ApiError::MEMORY_RESOURCES_EXCEEDED,
             Storage::File => ApiError::STORAGE_RESOURCES_EXCEEDED,
         }
-        .into())
+        .into()
     }
 
     /// Where everything is synced before it counts, no more is taken in than is synced.
@@ -348,7 +418,10 @@ impl Seat {
         let live = account.adopt(jetstream, filled).map_err(|(filling, fault)| {
             // It is removed at the next start otherwise.
             let _ = filling.abandon(&jetstream.store);
-            fault
+            match fault {
+                Fault::Api(error) => unjoined(error),
+                other => other,
+            }
         })?;
         Ok(StreamInfo {
             config: with_versions(&live.config()),
@@ -366,6 +439,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.reserve(-self.reserved);
+        self.share.release(self.held);
     }
 }
 
@@ -381,16 +455,12 @@ impl Target for Seat {
         let (jetstream, account) = (Arc::clone(&self.wanted.jetstream), Arc::clone(&self.wanted.account));
         let limits = account.all_limits(&jetstream);
         let config = self.wanted.config.clone();
-        config::join(&config, &*account, &limits)?;
-        let Ok(bytes) = i64::try_from(bytes) else {
-            return Err(match config.storage {
-                Storage::Memory => ApiError::MEMORY_RESOURCES_EXCEEDED,
-                Storage::File => ApiError::STORAGE_RESOURCES_EXCEEDED,
-            }
-            .into());
-        };
+        config::join(&config, &*account, &limits).map_err(unjoined)?;
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        if bytes > MOST_SAID || !self.budgets().iter().all(|budget| budget.admits(bytes)) {
+            return Err(self.no_room());
+        }
         self.reserve(bytes);
-        self.check_room()?;
         if first > myelin_store::MAX_SEQ {
             return Err(format!("first sequence {first} is too high").into());
         }
@@ -451,6 +521,8 @@ impl Service for Restore {
                 Piece::End(reply)
             } else if inbox.waiting + weight(&reply, letter.payload) > MOST_WAITING {
                 Piece::Bad(reply, format!("{} does not wait for its chunks to be taken", name()))
+            } else if !self.share.hold(weight(&reply, letter.payload)) {
+                Piece::Bad(reply, "the server has no memory to restore so much at once".to_owned())
             } else {
                 inbox.waiting += weight(&reply, letter.payload);
                 inbox.bytes += letter.payload.len() as u64;
@@ -484,7 +556,7 @@ impl Alarmed for Restore {
         };
         match (next, self.me.upgrade()) {
             (Some(at), _) => self.alarm(at),
-            (None, Some(me)) => self.host().run(Box::new(move || {
+            (None, Some(me)) => self.host().haul(Box::new(move || {
                 let work = lock(&me.work).take();
                 if let Some(work) = work {
                     me.end(work, Outcome::Stalled);

@@ -1,7 +1,7 @@
 //! A backup that is being sent.
 //!
 //! So many pieces may be on their way at once; each acknowledgement lets another one leave. Pieces are made on the thread
-//! that reads from disks, a slice at a time. The receiver that does not acknowledge for five seconds has lost the backup,
+//! for backups, a slice at a time. The receiver that does not acknowledge for five seconds has lost the backup,
 //! and so has one that goes away.
 
 use super::{Errand, friendly};
@@ -188,7 +188,7 @@ impl Snapshot {
 
     fn make_later(&self) {
         if let Some(me) = self.me.upgrade() {
-            self.host().read(Box::new(move || me.make()));
+            self.host().haul(Box::new(move || me.make()));
         }
     }
 
@@ -341,7 +341,7 @@ impl Watcher for Snapshot {
             (false, State::Running) if was_heard => {
                 // Ending unbinds and ends the watch itself, neither of which may be done from within a change.
                 if let Some(me) = self.me.upgrade() {
-                    self.host().read(Box::new(move || me.end(Some(End::NoInterest))));
+                    self.host().haul(Box::new(move || me.end(Some(End::NoInterest))));
                 }
             }
             _ => {}

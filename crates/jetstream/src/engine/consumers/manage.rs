@@ -10,6 +10,7 @@ use crate::consumer::config::stored::Stored;
 use crate::consumer::config::{ConsumerConfig, Neighbours};
 use crate::consumer::{ConsumerCore, Opening, Record, rules};
 use crate::engine::JetStream;
+use super::schedules::is_ledger;
 use crate::engine::origins::is_position;
 use crate::error::ApiError;
 use myelin_broker::{Level, Parcel};
@@ -46,7 +47,7 @@ impl StreamConsumers {
             let states = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
             states
                 .iter()
-                .filter(|(_, consumer)| !is_position(consumer.name()))
+                .filter(|(_, consumer)| !is_position(consumer.name()) && !is_ledger(consumer.name()))
                 .map(|(id, consumer)| (id, consumer.name().to_owned(), consumer.config().to_vec()))
                 .collect()
         };

@@ -9,6 +9,7 @@ mod listener;
 mod live;
 mod manage;
 mod news;
+mod schedules;
 mod told;
 
 use super::host::Host;

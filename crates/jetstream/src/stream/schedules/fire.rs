@@ -59,6 +59,18 @@ impl StreamCore {
             let store = &self.store;
             self.schedules.sweep(SWEPT, |seq| store.has(seq));
         }
+        self.keep_schedules(false);
+    }
+
+    /// Tells the ledger what has changed.
+    pub(in crate::stream) fn keep_schedules(&mut self, at_once: bool) {
+        if !self.rules.allows_schedules {
+            return;
+        }
+        let last = self.store.state().totals.last_seq;
+        if let Some((changes, is_urgent)) = self.schedules.take_changes(last) {
+            self.settings.ledger.write(&changes, last, is_urgent || at_once);
+        }
     }
 
     fn fire(&mut self, now: Timestamp, effects: &mut Effects) {
@@ -68,7 +80,8 @@ impl StreamCore {
             && let Some((due, seq)) = self.schedules.pop(now)
         {
             match self.aim(due, seq, now, &mut parcel) {
-                Ok(shot) => shots.extend(shot),
+                Ok(Some(shot)) => shots.push(shot),
+                Ok(None) => self.schedules.forget(seq),
                 // It may be readable later.
                 Err(_) => self.schedules.push(now.saturating_add(LONG_RETRY), seq),
             }
@@ -173,12 +186,16 @@ impl Table {
         now: Timestamp,
     ) {
         if let (Some(due), Some(seq)) = (special.due, stored) {
-            self.push(due, seq);
+            self.admit(due, seq);
         }
         if let Some(Again { seq, next }) = special.again {
             let retry = if matches!(failure, Some(StoreError::Full)) { RETRY } else { LONG_RETRY };
-            let due = if stored.is_some() { next } else { Some(now.saturating_add(retry)) };
-            due.into_iter().for_each(|due| self.push(due, seq));
+            match (stored, next) {
+                (Some(_), Some(due)) => self.repeat(due, seq),
+                (Some(_), None) => self.forget(seq),
+                // For the ledger it is as due as before.
+                (None, _) => self.push(now.saturating_add(retry), seq),
+            }
         }
     }
 }

@@ -1,14 +1,18 @@
 //! Finds the schedules of a stream that was opened.
 //!
-//! All messages are looked at, in order: a schedule is due as it says, and one that fired as its last message says. Where
-//! messages are gone that one may be among them: then a time that is not behind the stream's last message, which may be gone
-//! itself, is taken for one that was heeded, for the stream was at work then.
+//! The [`Ledger`](super::Ledger) has those up to some message; the messages behind it are looked at, in order: a schedule is
+//! due as it says, and one that fired as its last message says.
+//!
+//! Without a ledger (the stream is from before there were any, or was imported) all messages are looked at. Where some are
+//! gone, the last one that a schedule fired may be among them: then a time that is not behind the stream's last message,
+//! which may be gone itself, is taken for one that was heeded, for the stream was at work then.
 
 use std::collections::HashMap;
 
 use myelin_store::{Filter, Message, Seq, Timestamp, Wait};
 
 use super::super::core::StreamCore;
+use super::ledger::Kept;
 use super::table::Table;
 use super::{NEXT, PATTERN, SCHEDULER, schedule_of, value};
 use crate::json::parse_moment;
@@ -21,28 +25,47 @@ struct Found {
     said_by: (Seq, u64),
 }
 
+/// What messages say.
+#[derive(Default)]
+struct Search {
+    found: HashMap<Seq, Found>,
+    /// When schedules are due that the ledger may have.
+    moved: HashMap<Seq, Timestamp>,
+    messages: u64,
+}
+
 impl StreamCore {
-    /// Reads the schedules of the log, as after a restart.
+    /// Finds the schedules of the log, as after a restart.
     pub(in crate::stream) fn load_schedules(&mut self) {
         self.schedules = Table::default();
         if !self.rules.allows_schedules {
             return;
         }
-        let (mut found, mut messages) = (HashMap::new(), 0);
-        let mut cursor = self.reader.cursor(Filter::All, 0);
-        loop {
-            let at = cursor.position();
-            match cursor.next(Wait::Allowed) {
-                Ok(Some(message)) => {
-                    messages += 1;
-                    self.look_for_schedule(&message, messages, &mut found);
-                }
-                Ok(None) => break,
-                // What cannot be read is none; it may have said that another one fired.
-                Err(_) => cursor.skip(at.max(cursor.position())),
+        let last = self.store.state().totals.last_seq;
+        // What is written of messages that there are not was of those that were lost with the power.
+        match self.settings.ledger.read().filter(|kept| kept.through <= last) {
+            Some(kept) => self.load_behind(kept),
+            None => self.load_all(),
+        }
+        self.keep_schedules(true);
+    }
+
+    fn load_behind(&mut self, kept: Kept) {
+        let Search { found, moved, .. } = self.search(kept.through.saturating_add(1));
+        for (seq, due) in kept.due {
+            match moved.get(&seq) {
+                Some(&due) => self.schedules.admit(due, seq),
+                None => self.schedules.push(due, seq),
             }
         }
+        self.take_all(found.into_iter().map(|(seq, schedule)| (seq, schedule.due)).collect());
+    }
+
+    fn load_all(&mut self) {
+        self.settings.ledger.reset();
+        let Search { found, messages, .. } = self.search(0);
         let totals = self.store.state().totals;
+        let mut all = Vec::with_capacity(found.len());
         for (seq, schedule) in found {
             let (said_by, number) = schedule.said_by;
             let is_complete = totals.last_seq - said_by == messages - number;
@@ -50,29 +73,53 @@ impl StreamCore {
                 time if !is_complete && schedule.repeats && schedule.due <= time => self.after(seq, time),
                 _ => Some(schedule.due),
             };
-            if let Some(due) = due {
-                self.schedules.push(due, seq);
+            all.extend(due.map(|due| (seq, due)));
+        }
+        self.take_all(all);
+    }
+
+    /// Takes schedules that the ledger has not.
+    fn take_all(&mut self, mut all: Vec<(Seq, Timestamp)>) {
+        all.sort_unstable();
+        all.into_iter().for_each(|(seq, due)| self.schedules.admit(due, seq));
+    }
+
+    /// Looks at the messages from `from` on.
+    fn search(&self, from: Seq) -> Search {
+        let mut search = Search::default();
+        let mut cursor = self.reader.cursor(Filter::All, from);
+        loop {
+            let at = cursor.position();
+            match cursor.next(Wait::Allowed) {
+                Ok(Some(message)) => {
+                    search.messages += 1;
+                    self.look_for_schedule(&message, &mut search);
+                }
+                Ok(None) => return search,
+                // What cannot be read is none; it may have said that another one fired.
+                Err(_) => cursor.skip(at.max(cursor.position())),
             }
         }
     }
 
-    fn look_for_schedule(&self, message: &Message<'_>, number: u64, found: &mut HashMap<Seq, Found>) {
+    fn look_for_schedule(&self, message: &Message<'_>, search: &mut Search) {
         if message.headers.is_empty() {
             return;
         }
-        let said_by = (message.seq, number);
+        let said_by = (message.seq, search.messages);
         if !value(message.headers, PATTERN).is_empty() {
             let Ok(Some(schedule)) = schedule_of(message.headers) else { return };
             let time = message.timestamp;
             if let Some(due) = schedule.next(time, time) {
-                found.insert(message.seq, Found { due, repeats: schedule.repeats(), said_by });
+                search.found.insert(message.seq, Found { due, repeats: schedule.repeats(), said_by });
             }
             return;
         }
         let Ok(next) = parse_moment(value(message.headers, NEXT)) else { return };
-        let of = self.store.last_of(value(message.headers, SCHEDULER)).ok().flatten();
-        if let Some(schedule) = of.and_then(|seq| found.get_mut(&seq)) {
-            (schedule.due, schedule.said_by) = (next.timestamp(), said_by);
+        let Ok(Some(of)) = self.store.last_of(value(message.headers, SCHEDULER)) else { return };
+        match search.found.get_mut(&of) {
+            Some(schedule) => (schedule.due, schedule.said_by) = (next.timestamp(), said_by),
+            None => drop(search.moved.insert(of, next.timestamp())),
         }
     }
 

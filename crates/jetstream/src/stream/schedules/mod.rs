@@ -1,13 +1,15 @@
 //! Schedules of a stream: messages that wait for their time.
 //!
 //! [`Table`](table::Table) knows when which message is due, and nothing else; what it says is in the message itself. `admit`
-//! is what is checked when one comes, `fire` what happens at its time, `load` finds those that are there after a restart.
+//! is what is checked when one comes, `fire` what happens at its time, `load` finds those that are there after a restart, of
+//! which the [`Ledger`] has most.
 //!
 //! A message that fires stores another one on its target, and either ends with that (the store does both or neither), or is
-//! due again: the new message says when, so that a restart goes on from there.
+//! due again: the new message and the ledger say when, so that a restart goes on from there.
 
 mod admit;
 mod fire;
+mod ledger;
 mod load;
 pub(super) mod table;
 
@@ -16,6 +18,7 @@ use crate::schedule::{Fault, Schedule};
 use myelin_wire::header;
 
 pub(super) use fire::Again;
+pub use ledger::{Change, Forgetful, Kept, Ledger};
 
 const PATTERN: &[u8] = b"Nats-Schedule";
 const ZONE: &[u8] = b"Nats-Schedule-Time-Zone";

@@ -6,6 +6,10 @@
 
 use myelin_store::{Seq, Timestamp};
 
+use super::ledger::Change;
+
+/// Messages that say nothing of schedules, before the ledger is told that they need not be looked at.
+const LAG: Seq = if cfg!(test) { 1 << 8 } else { 1 << 16 };
 /// So many may be gone without anybody caring.
 const FEW: usize = 1024;
 
@@ -17,10 +21,42 @@ pub(in crate::stream) struct Table {
     rest: Heap,
     /// How many were there when all were looked at.
     found: usize,
+    /// What the ledger is to be told, and whether at once.
+    changes: Vec<Change>,
+    is_urgent: bool,
+    /// The ledger knows of messages up to here.
+    through: Seq,
 }
 
 impl Table {
-    /// The message is due then.
+    /// The message is due then, for all that one knows: so it is written down.
+    pub(in crate::stream) fn admit(&mut self, due: Timestamp, seq: Seq) {
+        self.push(due, seq);
+        self.changes.push(Change::Due(seq, due));
+    }
+
+    /// It has fired, and is due again then.
+    pub(in crate::stream) fn repeat(&mut self, due: Timestamp, seq: Seq) {
+        self.admit(due, seq);
+        self.is_urgent = true;
+    }
+
+    /// It is no schedule any more.
+    pub(in crate::stream) fn forget(&mut self, seq: Seq) {
+        self.changes.push(Change::Gone(seq));
+    }
+
+    /// What the ledger is to be told of messages up to `last`, if anything, and whether at once.
+    pub(in crate::stream) fn take_changes(&mut self, last: Seq) -> Option<(Vec<Change>, bool)> {
+        if self.changes.is_empty() && last.saturating_sub(self.through) < LAG {
+            return None;
+        }
+        self.through = last;
+        // A long list is a rare one: its memory goes.
+        Some((std::mem::take(&mut self.changes), std::mem::take(&mut self.is_urgent)))
+    }
+
+    /// The message is looked at then.
     pub(in crate::stream) fn push(&mut self, due: Timestamp, seq: Seq) {
         self.heap.push((due, seq));
     }
@@ -60,6 +96,8 @@ impl Table {
             let Some(entry) = self.rest.take_any() else { break };
             if is_there(entry.1) {
                 self.heap.push(entry);
+            } else {
+                self.forget(entry.1);
             }
         }
         self.found = self.heap.len();

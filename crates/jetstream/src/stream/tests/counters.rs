@@ -190,6 +190,38 @@ fn what_a_counter_says_must_fit() {
 }
 
 #[test]
+fn a_counter_that_goes_within_a_fast_batch_begins_anew() {
+    let mut bench = Bench::new(StreamConfig { max_msgs: 2, allow_batched: true, ..counters() });
+    let headers = block(&["Nats-Incr: 5"]);
+    let members = [("a", 0), ("b", 1), ("c", 1), ("a", 1), ("a", 1), ("a", 2)];
+    let replies: Vec<String> =
+        (1..).zip(members).map(|(n, (_, op))| format!("_I.u.10.fail.{n}.{op}.$FI")).collect();
+    let letter = |((subject, _), reply): (&(&'static str, u32), &'static str)| Letter {
+        subject: subject.as_bytes(),
+        reply: reply.as_bytes(),
+        headers: headers.as_bytes(),
+        ..Letter::default()
+    };
+    let replies: Vec<&'static str> = replies.into_iter().map(|reply| &*reply.leak()).collect();
+    let letters: Vec<Letter<'_>> = members.iter().zip(replies).map(letter).collect();
+    bench.parcel(&letters);
+    let totals = [5, 6].map(|seq| stored(&bench, seq).1);
+    assert_eq!(totals, [r#"{"val":"10"}"#, r#"{"val":"15"}"#]);
+}
+
+/// A total has no end otherwise: nobody could be sent it.
+#[test]
+fn what_a_counter_says_must_fit_what_clients_take() {
+    let mut bench = Bench::with(counters(), Settings { max_payload: 64, ..Settings::default() });
+    let (headers, payload) = (block(&["Nats-Incr: 9999999999"]).len(), r#"{"val":"9999999999"}"#.len());
+    assert_eq!((headers, payload), (35, 20));
+    assert_eq!(add(&mut bench, "a", "9999999999"), ack(1, "9999999999"));
+    let large = error(400, 10054, "message size exceeds maximum allowed");
+    assert_eq!(add(&mut bench, "a", "999999999999999999"), large);
+    assert_eq!(add(&mut bench, "a", "-9"), ack(2, "9999999990"));
+}
+
+#[test]
 fn what_sources_said_goes_from_message_to_message() {
     let plain = config();
     let mut bench = Bench::new(plain.clone());

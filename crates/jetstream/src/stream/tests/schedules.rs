@@ -1,13 +1,13 @@
 //! Streams with schedules, in virtual time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use myelin_broker::Letter;
 use myelin_store::{Filter, Purge, Stream, Timestamp, Wait};
 
 use super::{Bench, NOW, config, error};
 use crate::config::StreamConfig;
-use crate::stream::{Effects, Settings, StreamCore, shape};
+use crate::stream::{Change, Effects, Kept, Ledger, Settings, StreamCore, shape};
 
 const SECOND: Timestamp = 1_000_000_000;
 const HOUR: Timestamp = 3600 * SECOND;
@@ -358,4 +358,123 @@ fn many_schedules_come_in_slices() {
     assert!(bench.core.next_due().is_some_and(|due| due <= bench.now));
     pass(&mut bench, NOW + 10 * SECOND);
     assert_eq!((bench.last(), stored(&bench).len()), (700, 350));
+}
+
+/// A ledger that outlives a crash.
+#[derive(Default)]
+struct Book(Mutex<Option<Kept>>);
+
+impl Ledger for Book {
+    fn read(&self) -> Option<Kept> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn reset(&self) {
+        *self.0.lock().unwrap() = Some(Kept::default());
+    }
+
+    fn write(&self, changes: &[Change], through: u64, _: bool) {
+        let mut kept = self.0.lock().unwrap();
+        let kept = kept.as_mut().expect("it was begun");
+        for change in changes {
+            match *change {
+                Change::Due(seq, due) => {
+                    kept.due.retain(|(other, _)| *other != seq);
+                    kept.due.push((seq, due));
+                    kept.due.sort_unstable();
+                }
+                Change::Gone(seq) => kept.due.retain(|(other, _)| *other != seq),
+            }
+        }
+        kept.through = through;
+    }
+}
+
+fn with_book(config: StreamConfig) -> (Bench, Arc<Book>) {
+    let book = Arc::new(Book::default());
+    (Bench::with(config, Settings { ledger: Arc::clone(&book) as Arc<dyn Ledger>, ..Settings::default() }), book)
+}
+
+fn restart_with(bench: Bench, book: &Arc<Book>, now: Timestamp) -> Bench {
+    let Bench { mut core, .. } = bench;
+    let config = Arc::clone(core.config());
+    let store = std::mem::replace(core.store_mut(), Stream::in_memory(shape(&config, false), 1, NOW));
+    let settings = Settings { ledger: Arc::clone(book) as Arc<dyn Ledger>, ..Settings::default() };
+    Bench { core: StreamCore::new(config, store, settings, now), now, effects: Effects::default() }
+}
+
+/// The stream was at work when it was due, and did not come to it.
+#[test]
+fn a_repeat_that_a_crash_was_quicker_than_is_not_lost() {
+    let (mut bench, book) = with_book(scheduling());
+    plan(&mut bench, "s.a", "@every 1m", &[TO_A]);
+    pass(&mut bench, NOW + 60 * SECOND);
+    // A consumer had it.
+    assert!(bench.core.delete(2, bench.now, &mut Effects::default()).unwrap());
+    bench.now = NOW + 120 * SECOND + 1;
+    bench.publish("t.other", &[], "x");
+    let mut bench = restart_with(bench, &book, NOW + 121 * SECOND);
+    pass(&mut bench, NOW + 121 * SECOND);
+    assert_eq!(subjects(&bench), ["1 s.a", "3 t.other", "4 t.a"]);
+    // And what has come is not fired again, though it is gone and others have come meanwhile.
+    assert!(bench.core.delete(4, bench.now, &mut Effects::default()).unwrap());
+    bench.publish("t.other", &[], "y");
+    let mut bench = restart_with(bench, &book, NOW + 150 * SECOND);
+    pass(&mut bench, NOW + 179 * SECOND);
+    assert_eq!(bench.last(), 5);
+    pass(&mut bench, NOW + 180 * SECOND);
+    assert_eq!(bench.last(), 6);
+}
+
+#[test]
+fn a_start_reads_what_the_ledger_does_not_know() {
+    let (mut bench, book) = with_book(scheduling());
+    plan(&mut bench, "s.a", "@at 2023-11-14T22:13:30Z", &[TO_A]);
+    plan(&mut bench, "s.b", "@every 10s", &["Nats-Schedule-Target: t.b"]);
+    plan(&mut bench, "s.c", "@every 10s", &["Nats-Schedule-Target: t.c"]);
+    assert_eq!(book.read().map(|kept| (kept.through, kept.due.len())), Some((3, 3)));
+    // The last write of the ledger was lost with the power, and what it says of the first is not what the message says.
+    *book.0.lock().unwrap() = Some(Kept { through: 2, due: vec![(1, NOW + 20 * SECOND), (2, NOW + 10 * SECOND)] });
+    let mut bench = restart_with(bench, &book, NOW);
+    pass(&mut bench, NOW + 10 * SECOND);
+    assert_eq!(subjects(&bench), ["1 s.a", "2 s.b", "3 s.c", "4 t.b", "5 t.c"]);
+    pass(&mut bench, NOW + 20 * SECOND);
+    assert_eq!(bench.last(), 8);
+    assert_eq!(book.read().map(|kept| kept.due.len()), Some(2));
+    // What fired behind the ledger's end says itself when it comes next.
+    let due = vec![(2, NOW + 10 * SECOND), (3, NOW + 10 * SECOND)];
+    *book.0.lock().unwrap() = Some(Kept { through: 3, due });
+    let mut bench = restart_with(bench, &book, NOW + 25 * SECOND);
+    pass(&mut bench, NOW + 29 * SECOND);
+    assert_eq!(bench.last(), 8);
+    pass(&mut bench, NOW + 30 * SECOND);
+    assert_eq!(bench.last(), 10);
+}
+
+#[test]
+fn a_ledger_of_messages_that_were_lost_is_not_believed() {
+    let (mut bench, book) = with_book(scheduling());
+    plan(&mut bench, "s.a", "@every 10s", &[TO_A]);
+    *book.0.lock().unwrap() = Some(Kept { through: 9, due: vec![(1, NOW + 100 * SECOND), (9, NOW)] });
+    let mut bench = restart_with(bench, &book, NOW);
+    assert_eq!(book.read(), Some(Kept { through: 1, due: vec![(1, NOW + 10 * SECOND)] }));
+    pass(&mut bench, NOW + 10 * SECOND);
+    assert_eq!(subjects(&bench), ["1 s.a", "2 t.a"]);
+}
+
+#[test]
+fn a_ledger_forgets_what_is_gone() {
+    let (mut bench, book) = with_book(scheduling());
+    for n in 0..500 {
+        plan(&mut bench, &format!("s.{n}"), "@every 1h", &[TO_A]);
+    }
+    plan(&mut bench, "s.0", "@every 2h", &[TO_A]);
+    bench.core.purge(&mut Purge { keep: 1, ..Purge::default() }, NOW, &mut Effects::default()).unwrap();
+    pass(&mut bench, NOW + HOUR);
+    assert_eq!(book.read().map(|kept| kept.due), Some(vec![(501, NOW + 2 * HOUR)]));
+    // Messages that say nothing need not be read again, sooner or later.
+    for n in 0..600 {
+        bench.publish(&format!("t.{}", n % 9), &[], "x");
+    }
+    assert!(book.read().is_some_and(|kept| kept.through > 800));
 }

@@ -15,6 +15,7 @@ mod kill;
 mod library;
 mod listeners;
 mod load;
+mod measures;
 mod origins;
 mod reload;
 mod restart;
