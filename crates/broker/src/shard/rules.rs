@@ -33,7 +33,10 @@ pub(super) fn access(scope: Scope<'_>, subject: &[u8]) -> Access {
     }
     // Clients of the account are denied it, and the server says who it is. Whoever has no permissions is a stream, a service,
     // or comes by an import: with their help nobody is to ask in the server's stead.
-    if scope.permissions.is_none() && subject == callout::SUBJECT.as_bytes() && scope.account.exchange.is_asked() {
+    if scope.permissions.is_none()
+        && subject == callout::SUBJECT.as_bytes()
+        && scope.account.exchange.is_asked()
+    {
         return Access::Reserved;
     }
     if subject.starts_with(b"$NRG.") && !scope.account.is_system() {

@@ -237,11 +237,16 @@ fn cve_2025_30215_no_account_reaches_what_another_stores() {
     let (_home, server) = storing("\">\"");
     let (mut a, mut b) = (asker(&server, "a"), asker(&server, "b"));
     ask(&mut a, "$JS.API.STREAM.CREATE.S", &json!({"name": "S", "subjects": ["s.>"], "allow_direct": true}));
-    ask(&mut a, "$JS.API.CONSUMER.CREATE.S.C", &json!({"stream_name": "S", "config": {"name": "C", "durable_name": "C"}}));
+    ask(
+        &mut a,
+        "$JS.API.CONSUMER.CREATE.S.C",
+        &json!({"stream_name": "S", "config": {"name": "C", "durable_name": "C"}}),
+    );
     ask(&mut a, "s.1", &json!("kept"));
     let before = streams(&mut a);
     assert_eq!(before, [("S".to_owned(), 1)]);
-    let named = |operation: &str| operation.replace("<acc>", "A").replace("<stream>", "S").replace("<consumer>", "C");
+    let named =
+        |operation: &str| operation.replace("<acc>", "A").replace("<stream>", "S").replace("<consumer>", "C");
     let operations = [
         "ACCOUNT.PURGE.<acc>",
         "ACCOUNT.STREAM.MOVE.<acc>.<stream>",
@@ -267,7 +272,8 @@ fn cve_2025_30215_no_account_reaches_what_another_stores() {
     ];
     let bodies = [
         String::new(),
-        r#"{"seq":1,"name":"S","deliver_subject":"in.x","server":"x","peer":"x","account":"A","acc":"A"}"#.to_owned(),
+        r#"{"seq":1,"name":"S","deliver_subject":"in.x","server":"x","peer":"x","account":"A","acc":"A"}"#
+            .to_owned(),
     ];
     for operation in operations {
         for body in &bodies {
@@ -291,18 +297,15 @@ fn cve_2025_30215_no_account_reaches_what_another_stores() {
 /// the subject, so no name in a request is another one than in its subject.
 #[test]
 fn sn_2026_12_the_name_in_a_request_is_that_of_its_subject() {
-    let (_home, server) = storing(
-        "\"$JS.API.STREAM.*.MINE\", \"$JS.API.CONSUMER.*.MINE.>\", \"$JS.API.CONSUMER.CREATE.MINE\"",
-    );
+    let (_home, server) =
+        storing("\"$JS.API.STREAM.*.MINE\", \"$JS.API.CONSUMER.*.MINE.>\", \"$JS.API.CONSUMER.CREATE.MINE\"");
     let (mut a, mut narrow) = (asker(&server, "a"), asker(&server, "narrow"));
     ask(&mut a, "$JS.API.STREAM.CREATE.THEIRS", &json!({"name": "THEIRS", "subjects": ["t"]}));
     ask(&mut a, "$JS.API.STREAM.CREATE.MINE", &json!({"name": "MINE", "subjects": ["m"]}));
     ask(&mut a, "t", &json!("kept"));
     let theirs = json!({"name": "THEIRS", "subjects": ["t"], "max_msgs": 1});
     let other = json!({"name": "OTHER", "subjects": ["o"]});
-    let consumer = |stream: &str, name: &str| {
-        json!({"stream_name": stream, "config": {"name": name, "durable_name": name, "deliver_policy": "all"}})
-    };
+    let consumer = |stream: &str, name: &str| json!({"stream_name": stream, "config": {"name": name, "durable_name": name, "deliver_policy": "all"}});
     let tries = [
         ("STREAM.CREATE.MINE", other.clone()),
         ("STREAM.UPDATE.MINE", theirs.clone()),

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::bench::admin::Admin;
 use crate::bench::connection::PATIENCE;
 use crate::bench::error::BenchError;
 use crate::bench::footprint;
-use crate::bench::jetstream::consumers::admin::Admin;
 use crate::bench::jetstream::consumers::{
     Filled, Load, Outcome, Run, Scale, fill, fill_plain, new_stream, payloads, unique_stream,
 };
@@ -132,7 +132,7 @@ fn begin(admin: &mut Admin, what: &Value) -> Result<String, BenchError> {
 fn wait(admin: &mut Admin, name: &str, messages: u64) -> Result<(), BenchError> {
     let mut progress = (Instant::now(), 0);
     loop {
-        let (has, _) = admin.stream(name)?;
+        let has = admin.counts(name)?.messages;
         if has > messages || (has < messages && has == progress.1 && progress.0.elapsed() > PATIENCE) {
             return Err(BenchError::Lost(format!("of {messages} messages the copy has {has}")));
         }
