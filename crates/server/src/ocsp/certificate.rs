@@ -69,55 +69,69 @@ pub(super) fn paths(
     chain: &[CertificateDer<'_>],
     trusted: &[CertificateDer<'static>],
 ) -> Vec<Vec<CertificateDer<'static>>> {
-    let mut search =
-        Search { shown: chain.get(1..).unwrap_or_default(), trusted, tries: TRIES, found: Vec::new() };
-    match chain.first() {
-        Some(leaf) if trusted.contains(leaf) => search.found.push(vec![leaf.clone().into_owned()]),
-        Some(leaf) => search.go_on(&mut vec![leaf.clone().into_owned()]),
-        None => {}
+    let [leaf, shown @ ..] = chain else { return Vec::new() };
+    if trusted.contains(leaf) {
+        return vec![vec![leaf.clone().into_owned()]];
     }
+    let Some(leaf) = Link::of(leaf) else { return Vec::new() };
+    let (shown, trusted): (Vec<_>, Vec<_>) =
+        (shown.iter().filter_map(Link::of).collect(), trusted.iter().filter_map(Link::of).collect());
+    let mut search = Search { shown: &shown, trusted: &trusted, tries: TRIES, found: Vec::new() };
+    search.go_on(&mut vec![&leaf]);
     search.found
 }
 
 /// Signatures that are looked at for one who connects.
 const TRIES: usize = 100;
 
-struct Search<'s, 'c> {
-    shown: &'s [CertificateDer<'c>],
-    trusted: &'s [CertificateDer<'static>],
+/// A certificate, and what it says of itself and of who has signed it.
+struct Link<'c> {
+    cert: &'c CertificateDer<'c>,
+    subject: Vec<u8>,
+    issuer: Vec<u8>,
+    is_authority: bool,
+}
+
+impl<'c> Link<'c> {
+    fn of(cert: &'c CertificateDer<'c>) -> Option<Self> {
+        let parsed = parse(cert)?;
+        let (subject, issuer) = (parsed.subject().as_raw().to_vec(), parsed.issuer().as_raw().to_vec());
+        Some(Self { cert, subject, issuer, is_authority: parsed.is_ca() })
+    }
+}
+
+struct Search<'s> {
+    shown: &'s [Link<'s>],
+    trusted: &'s [Link<'s>],
     tries: usize,
     found: Vec<Vec<CertificateDer<'static>>>,
 }
 
-impl Search<'_, '_> {
-    fn go_on(&mut self, path: &mut Vec<CertificateDer<'static>>) {
+impl<'s> Search<'s> {
+    fn go_on(&mut self, path: &mut Vec<&'s Link<'s>>) {
         for root in self.trusted {
             if self.leads_to(path, root) {
-                self.found.push(path.iter().chain([root]).cloned().collect());
+                let links = path.iter().copied().chain([root]);
+                self.found.push(links.map(|link| link.cert.clone().into_owned()).collect());
             }
         }
         for link in self.shown {
-            if is_authority(link) && self.leads_to(path, link) {
-                path.push(link.clone().into_owned());
+            if link.is_authority && self.leads_to(path, link) {
+                path.push(link);
                 self.go_on(path);
                 path.pop();
             }
         }
     }
 
-    fn leads_to(&mut self, path: &[CertificateDer<'static>], above: &[u8]) -> bool {
-        let Some(last) = path.last() else { return false };
-        if path.iter().any(|link| **link == *above) || !bears_issuer(above, last) || self.tries == 0 {
+    fn leads_to(&mut self, path: &[&Link<'_>], above: &Link<'_>) -> bool {
+        let Some(last) = path.last().filter(|last| last.issuer == above.subject) else { return false };
+        if self.tries == 0 || path.iter().any(|link| link.cert == above.cert) {
             return false;
         }
         self.tries -= 1;
-        is_issuer(above, last)
+        is_issuer(above.cert, last.cert)
     }
-}
-
-fn bears_issuer(above: &[u8], below: &[u8]) -> bool {
-    let (Some(above), Some(below)) = (parse(above), parse(below)) else { return false };
-    above.subject().as_raw() == below.issuer().as_raw()
 }
 
 /// Where the authority answers questions about this certificate, by HTTP.

@@ -188,8 +188,9 @@ async fn websocket_blocks() {
     let acme = "websocket {\n  listen: 0.0.0.0:443\n  tls {\n    cert_file: \"/etc/nats/certs/nats.acme.example.pem\"\n    \
                 key_file:  \"/etc/nats/certs/nats.acme.example-key.pem\"\n  }\n  allowed_origins [\n    \
                 \"https://ops.acme.example\"\n  ]\n}\n";
-    let users = "authorization {\n  users [\n    {user: foo password: foopwd}\n    {user: bar password: barpwd, \
-                 allowed_connection_types: [\"WEBSOCKET\"]}\n    {user: both password: p, \
+    // With the commas that are missing there: without, neither server reads it.
+    let users = "authorization {\n  users [\n    {user: foo, password: foopwd}\n    {user: bar, password: barpwd, \
+                 allowed_connection_types: [\"WEBSOCKET\"]}\n    {user: both, password: p, \
                  allowed_connection_types: [\"STANDARD\", \"WEBSOCKET\"]}\n  ]\n}\n";
     // `jwt_cookie` wants an operator, whom its page names elsewhere.
     let all = "    same_origin: true\n    allowed_origins [\n        \"http://www.example.com\"\n        \
