@@ -26,6 +26,7 @@ use crate::bench::results::Results;
 use crate::bench::scratch::{self, Scratch};
 use crate::bench::system::{self, Kind, System};
 use crate::bench::table::connections;
+use crate::bench::plan::Workload;
 use crate::bench::{flow, others, plan};
 use document::Document;
 use file::Plan;
@@ -131,6 +132,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, BenchError> {
     for row in &plan.rows {
         if document.has(&row.name) {
             continue;
+        }
+        if let Workload::Latency(load) = &row.workload {
+            let (name, text) = load.null()?;
+            document.note(&name, text);
         }
         let measured = contest::measure(row, &contest, &settings, &scratch);
         document.add(&measured);
