@@ -30,8 +30,8 @@ use crate::bench::verify::{Expectation, Verifier};
 use crate::names;
 use arguments::{
     AckMode, BUCKET, Body, CONSUMER, Common, Consumer, Content, Fast, GetCommand, JetStream,
-    JetStreamCommand, Keeping, KeyValue, KeyValueCommand, Publish, Selection, Service, ServiceCommand, Store,
-    StoreCommand, Subscribe,
+    JetStreamCommand, Keeping, KeyValue, KeyValueCommand, OnStream, Publish, Selection, Service,
+    ServiceCommand, Store, StoreCommand, Subscribe,
 };
 pub(crate) use letter::header_lines;
 use letter::{Payload, Subjects, Writer};
@@ -114,7 +114,7 @@ pub(crate) fn service(arguments: &Service) -> Result<(), BenchError> {
 
 /// `bench js …`.
 pub(crate) fn jetstream(arguments: &JetStream) -> Result<(), BenchError> {
-    names::stream(&arguments.stream)?;
+    names::stream(&arguments.on.stream)?;
     match &arguments.command {
         JetStreamCommand::Pub(StoreCommand::Sync(store)) => store_messages(arguments, store, Kind::SYNC, 1),
         JetStreamCommand::Pub(StoreCommand::Async { batch, store }) => {
@@ -133,7 +133,7 @@ pub(crate) fn jetstream(arguments: &JetStream) -> Result<(), BenchError> {
 
 /// `js pub sync`, `async` and `atomic`.
 fn store_messages(arguments: &JetStream, store: &Store, kind: Kind, batch: u64) -> Result<(), BenchError> {
-    let JetStream { stream, sleep, common, .. } = arguments;
+    let OnStream { stream, sleep, common } = &arguments.on;
     let run = Run::new(kind, common, sleep.0, Some(store.throttle))?;
     let is_atomic = kind == Kind::ATOMIC;
     names::word("subject", &store.subject)?;
@@ -160,7 +160,7 @@ fn store_messages(arguments: &JetStream, store: &Store, kind: Kind, batch: u64) 
 
 /// `js pub fast`.
 fn store_fast(arguments: &JetStream, fast: &Fast) -> Result<(), BenchError> {
-    let JetStream { stream, sleep, common, .. } = arguments;
+    let OnStream { stream, sleep, common } = &arguments.on;
     let Fast { batch, flow, max_outstanding_acks, ack_timeout, gap, end, batch_length, store } = fast;
     let run = Run::new(Kind::FAST, common, sleep.0, Some(store.throttle))?;
     let flow = flow.unwrap_or(*batch);
@@ -195,7 +195,7 @@ fn store_fast(arguments: &JetStream, fast: &Fast) -> Result<(), BenchError> {
 
 /// `js ordered`: each client reads all messages through a consumer of its own.
 fn ordered(arguments: &JetStream, batch: u64, selection: &Selection) -> Result<(), BenchError> {
-    let JetStream { stream, sleep, common, .. } = arguments;
+    let OnStream { stream, sleep, common } = &arguments.on;
     let run = Run::new(Kind::ORDERED, common, sleep.0, None)?;
     run.announce([vec![("stream", stream.clone())], selection.facts()].concat());
     let mut admin = Admin::open(&run.target)?;
@@ -226,7 +226,7 @@ fn ordered(arguments: &JetStream, batch: u64, selection: &Selection) -> Result<(
 
 /// `js consume` and `js fetch`: clients share a durable consumer.
 fn durable(arguments: &JetStream, consumer: &Consumer, kind: Kind, manner: Manner) -> Result<(), BenchError> {
-    let JetStream { stream, sleep, common, .. } = arguments;
+    let OnStream { stream, sleep, common } = &arguments.on;
     let Consumer { consumer: name, batch, acks, doubleack, selection, .. } = consumer;
     names::consumer(name)?;
     let run = Run::new(kind, common, sleep.0, None)?;
@@ -273,7 +273,7 @@ fn durable(arguments: &JetStream, consumer: &Consumer, kind: Kind, manner: Manne
 
 /// `js get …`: each client gets all messages.
 fn get(arguments: &JetStream, command: &GetCommand) -> Result<(), BenchError> {
-    let JetStream { stream, sleep, common, .. } = arguments;
+    let OnStream { stream, sleep, common } = &arguments.on;
     let stream_fact = ("stream", stream.clone());
     let (kind, facts) = match command {
         GetCommand::Sync => (Kind::GET, vec![stream_fact]),

@@ -20,6 +20,7 @@ use crate::bench::commands::null;
 use crate::bench::contest::{self, Contest, Settings};
 use crate::bench::error::BenchError;
 use crate::bench::jetstream::consumers::Scale;
+use crate::bench::plan::Workload;
 use crate::bench::present::commands::write;
 use crate::bench::present::html;
 use crate::bench::results::Results;
@@ -131,6 +132,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, BenchError> {
     for row in &plan.rows {
         if document.has(&row.name) {
             continue;
+        }
+        if let Workload::Latency(load) = &row.workload {
+            let (name, text) = load.null()?;
+            document.note(&name, text);
         }
         let measured = contest::measure(row, &contest, &settings, &scratch);
         document.add(&measured);

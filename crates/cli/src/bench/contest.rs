@@ -518,7 +518,7 @@ impl Contestant {
             Rig::Identity(load) => Round::without_cpu(load.run(&self.server, until, settings.backlog)?),
             Rig::Edges(load) => Round::of_edges(&self.post().run(*load, until, meter)?),
             Rig::Latency(load) => {
-                let settings = load.settings(address, bench.duration(until), meter);
+                let settings = load.settings(address, bench.duration(until), Some(meter));
                 Round::of_latency(&latency::run(&settings)?, settings.mode.what())
             }
             Rig::Subscriptions => {

@@ -158,7 +158,7 @@ impl Settings {
     }
 
     /// How much goes how often over how many connections, wherever it goes.
-    fn load(&self) -> String {
+    pub(crate) fn load(&self) -> String {
         let times = if self.connections == 1 { String::new() } else { format!(" x{}", self.connections) };
         format!("{} @{}/s{times}", commands::size_text(self.size), self.rate)
     }

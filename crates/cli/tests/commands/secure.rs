@@ -13,18 +13,6 @@ use crate::servers::Server;
 use crate::{fail, myelin, succeed};
 
 const SEED: &str = "SUAM5BJY3FTHSY2D7EYHQKC7IHYYF4IJQIB4G44PJS2ZAPVY4BGDLM34BY";
-/// Only the reference knows nkeys.
-fn users(program: &Path) -> String {
-    match is_reference(program) {
-        true => format!("{{ nkey: {PUBLIC} }}"),
-        false => "{ user: joe, password: pw }".to_owned(),
-    }
-}
-
-fn is_reference(program: &Path) -> bool {
-    program.ends_with("nats-server")
-}
-
 const PUBLIC: &str = "UA5YG4PGN4OK3KYINRRYFMBYUIICV45ASJ7SDQRLVSZEFNO2KSNIL6OI";
 
 /// An authority, a server's certificate and a client's, as files.
@@ -50,11 +38,10 @@ fn secured(program: &Path, is_first: bool) -> Server {
     let file = |name: &str| directory.path().join(name).display().to_string();
     let text = format!(
         "tls {{ cert_file: {:?}, key_file: {:?}, ca_file: {:?}, verify: true, handshake_first: {is_first} }}\n\
-         authorization {{ users: [ {} ] }}\n",
+         authorization {{ users: [ {{ nkey: {PUBLIC} }} ] }}\n",
         file("server.pem"),
         file("server.key"),
         file("ca.pem"),
-        users(program),
     );
     configured(program, directory, &text, is_first)
 }
@@ -66,10 +53,7 @@ fn certificates_and_keys_open_what_is_closed_without_them() {
             let server = secured(&program, is_first);
             let files = ["ca.pem", "client.pem", "client.key", "user.nk"].map(|name| server.file(name));
             let certificates = ["--tlsca", &files[0], "--tlscert", &files[1], "--tlskey", &files[2]];
-            let user = match is_reference(&program) {
-                true => vec!["--nkey", &files[3]],
-                false => vec!["--user", "joe", "--password", "pw"],
-            };
+            let user = ["--nkey", &files[3]];
             let publish = |flags: &[&str]| {
                 let first = if is_first { &["--tlsfirst"][..] } else { &[] };
                 let common = ["bench", "pub", "x", "--msgs", "20000", "--clients", "2", "--no-progress"];
@@ -96,8 +80,7 @@ fn encrypted_messages_arrive_and_streams_are_read_through_encryption() {
         let contexts = home.path().join("nats/context");
         fs::create_dir_all(&contexts).unwrap();
         let context = serde_json::json!({
-            "url": server.url(), "ca": files[0], "cert": files[1], "key": files[2], "user": "joe", "password": "pw",
-            "nkey": if is_reference(&program) { &files[3] } else { "" },
+            "url": server.url(), "ca": files[0], "cert": files[1], "key": files[2], "nkey": files[3],
         });
         fs::write(contexts.join("lab.json"), context.to_string()).unwrap();
         let bench = |arguments: &[&str]| {
@@ -130,10 +113,7 @@ fn latencies_are_measured_through_encryption() {
                 let mut command = myelin(&[&["bench", "latency"], further, first].concat());
                 command.args(["--tlsca", &files[0], "--tlscert", &files[1], "--tlskey", &files[2]]);
                 let url = server.url().replace("nats://", "tls://");
-                match is_reference(&program) {
-                    true => command.args(["--nkey", &server.file("user.nk"), "-s", &url]),
-                    false => command.args(["--user", "joe", "--password", "pw", "-s", &url]),
-                };
+                command.args(["--nkey", &server.file("user.nk"), "-s", &url]);
                 command
             };
             let modes = "request,pub-sub,js-ack,js-consume";

@@ -141,9 +141,9 @@ pub(crate) enum ServiceCommand {
     },
 }
 
-/// `bench js …`
+/// What every benchmark of a stream has.
 #[derive(Args, Debug)]
-pub(crate) struct JetStream {
+pub(crate) struct OnStream {
     /// Stream to use
     #[arg(long, global = true, default_value = "benchstream")]
     pub(crate) stream: String,
@@ -152,6 +152,13 @@ pub(crate) struct JetStream {
     pub(crate) sleep: Time,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// `bench js …`
+#[derive(Args, Debug)]
+pub(crate) struct JetStream {
+    #[command(flatten)]
+    pub(crate) on: OnStream,
     #[command(subcommand)]
     pub(crate) command: JetStreamCommand,
 }
@@ -402,14 +409,8 @@ pub(crate) enum KeyValueCommand {
 /// `bench oldjs …`
 #[derive(Args, Debug)]
 pub(crate) struct OldJetStream {
-    /// Stream to use
-    #[arg(long, global = true, default_value = "benchstream")]
-    pub(crate) stream: String,
-    /// Sleep after each message
-    #[arg(long, global = true, default_value = "0s", value_name = "DURATION")]
-    pub(crate) sleep: Time,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) on: OnStream,
     #[command(subcommand)]
     pub(crate) command: OldCommand,
 }

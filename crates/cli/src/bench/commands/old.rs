@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use crate::bench::admin::{Admin, create};
-use crate::bench::commands::arguments::{CONSUMER, OldCommand, OldDurable, OldJetStream};
+use crate::bench::commands::arguments::{CONSUMER, OldCommand, OldDurable, OldJetStream, OnStream};
 use crate::bench::commands::run::{Kind, Run};
 use crate::bench::commands::work::consume::{Acks, Consume, Manner, Terms};
 use crate::bench::commands::work::{Part, Replies};
@@ -23,7 +23,7 @@ const ACK_WAIT: u64 = 79_200_000_000_000;
 
 /// `bench oldjs`.
 pub(crate) fn old_jetstream(arguments: &OldJetStream) -> Result<(), BenchError> {
-    names::stream(&arguments.stream)?;
+    names::stream(&arguments.on.stream)?;
     match &arguments.command {
         OldCommand::Ordered { subject, multisubject } => ordered(arguments, subject, *multisubject),
         OldCommand::Push { maxacks, durable } => push(arguments, *maxacks, durable),
@@ -38,7 +38,7 @@ fn terms(manner: Manner, acks: Acks, part: &Part, arguments: &OldJetStream) -> T
         acks,
         wanted: part.messages,
         batch: 1,
-        sleep: arguments.sleep.0,
+        sleep: arguments.on.sleep.0,
         size: part.size,
         subject: String::new(),
         create: None,
@@ -47,7 +47,7 @@ fn terms(manner: Manner, acks: Acks, part: &Part, arguments: &OldJetStream) -> T
 
 /// Each client has all messages on a subject.
 fn ordered(arguments: &OldJetStream, subject: &str, multisubject: bool) -> Result<(), BenchError> {
-    let OldJetStream { stream, sleep, common, .. } = arguments;
+    let OnStream { stream, sleep, common } = &arguments.on;
     names::word("subject", subject)?;
     let run = Run::new(Kind::OLD_ORDERED, common, sleep.0, None)?;
     run.announce(vec![("multi-subject", multisubject.to_string()), ("stream", stream.clone())]);
@@ -74,7 +74,7 @@ fn ordered(arguments: &OldJetStream, subject: &str, multisubject: bool) -> Resul
 
 /// Clients share what the server sends to a queue group.
 fn push(arguments: &OldJetStream, maxacks: u64, durable: &OldDurable) -> Result<(), BenchError> {
-    let OldJetStream { stream, sleep, common, .. } = arguments;
+    let OnStream { stream, sleep, common } = &arguments.on;
     let name = &durable.consumer;
     let run = Run::new(Kind::OLD_PUSH, common, sleep.0, None)?;
     run.announce(durable.facts(stream)?);
@@ -110,7 +110,7 @@ fn push(arguments: &OldJetStream, maxacks: u64, durable: &OldDurable) -> Result<
 
 /// Clients share what they ask for.
 fn pull(arguments: &OldJetStream, batch: u64, durable: &OldDurable) -> Result<(), BenchError> {
-    let OldJetStream { stream, sleep, common, .. } = arguments;
+    let OnStream { stream, sleep, common } = &arguments.on;
     let name = &durable.consumer;
     let run = Run::new(Kind::OLD_PULL, common, sleep.0, None)?;
     let mut facts = durable.facts(stream)?;

@@ -320,8 +320,19 @@ impl Latency {
         }
     }
 
+    /// What the driver alone adds to latencies at such a load, behind what the load is called.
+    pub(crate) fn null(&self) -> Result<(String, String), BenchError> {
+        let settings = self.settings(&Address::loopback(0), latency::null::LONGEST, None);
+        Ok((format!("driver alone, {}", settings.load()), latency::null::of(&settings)?))
+    }
+
     /// A run of this long against a NATS server.
-    pub(crate) fn settings(&self, server: &Address, duration: Duration, meter: Meter) -> latency::Settings {
+    pub(crate) fn settings(
+        &self,
+        server: &Address,
+        duration: Duration,
+        meter: Option<Meter>,
+    ) -> latency::Settings {
         let mode = match self.from_to {
             FromTo::Request => latency::Mode::Request,
             FromTo::Subscriber => latency::Mode::PubSub,
@@ -340,7 +351,7 @@ impl Latency {
             subject: "latency".into(),
             storage: self.storage,
             responders: 1,
-            meter: Some(meter),
+            meter,
         }
     }
 }

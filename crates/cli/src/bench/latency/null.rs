@@ -11,7 +11,7 @@ use crate::bench::error::BenchError;
 use crate::bench::latency::{Mode, Settings, run};
 
 /// Longer runs say no more.
-const LONGEST: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
 
 /// The same load without a server, in words.
 pub(crate) fn of(settings: &Settings) -> Result<String, BenchError> {
