@@ -93,10 +93,10 @@ impl Number {
             return true;
         }
         let digits = &mut subject[self.at.clone()];
-        if value == before.wrapping_add(1) {
+        if before.checked_add(1) == Some(value) {
             return count_up(digits);
         }
-        if value == before.wrapping_sub(1) {
+        if before.checked_sub(1) == Some(value) {
             return count_down(digits);
         }
         encode::overwrite(digits, value)
