@@ -82,11 +82,12 @@ fn headers_are_taken_off_for_those_who_do_not_want_them() {
     let new = subscriber(&net, 0, "SUB in.a 1\r\n");
     let mut old = net.peer_as(0, r#""headers":false"#);
     old.send("SUB in.a 2\r\n");
-    let alone = [("in.old", r#""headers":false"#), ("in.new", "")].map(|(subject, options)| {
-        let mut peer = net.peer_as(1, options);
-        peer.send(format!("SUB {subject} 3\r\n"));
-        peer
-    });
+    let alone =
+        [("in.old", r#""headers":false"#), ("in.new", r#""headers":true"#)].map(|(subject, options)| {
+            let mut peer = net.peer_as(1, options);
+            peer.send(format!("SUB {subject} 3\r\n"));
+            peer
+        });
     let account = net.broker.account("$G").unwrap();
     for _ in 0..3 {
         let mut parcel = Parcel::default();

@@ -28,26 +28,35 @@ impl<'a> AckSubject<'a> {
     /// Reads a subject of either form. `None`: it has neither.
     #[must_use]
     pub fn read(subject: &'a [u8]) -> Option<Self> {
-        let rest = subject.strip_prefix(PREFIX)?;
-        let mut tokens: [&[u8]; 10] = [b""; 10];
-        let mut count = 0;
-        for token in rest.split(|byte| *byte == b'.') {
-            if let Some(place) = tokens.get_mut(count) {
-                *place = token;
-            }
-            count += 1;
+        let [consumer, deliveries, seq, delivery] = tokens(subject)?;
+        let [deliveries, seq, delivery] = [deliveries, seq, delivery].map(number);
+        Some(Self { consumer, deliveries, seq, delivery: DeliverySeq(delivery) })
+    }
+
+    /// Whose delivery such a subject is about.
+    #[must_use]
+    pub fn consumer(subject: &'a [u8]) -> Option<&'a [u8]> {
+        tokens(subject).map(|[consumer, ..]| consumer)
+    }
+}
+
+/// The tokens of the consumer and of three numbers behind it.
+fn tokens(subject: &[u8]) -> Option<[&[u8]; 4]> {
+    let rest = subject.strip_prefix(PREFIX)?;
+    let mut tokens: [&[u8]; 7] = [b""; 7];
+    let mut count = 0;
+    for token in rest.split(|byte| *byte == b'.') {
+        if let Some(place) = tokens.get_mut(count) {
+            *place = token;
         }
-        let at = match count {
-            7 => 0,
-            9.. => 2,
-            _ => return None,
-        };
-        Some(Self {
-            consumer: tokens[at + 1],
-            deliveries: number(tokens[at + 2]),
-            seq: number(tokens[at + 3]),
-            delivery: DeliverySeq(number(tokens[at + 4])),
-        })
+        count += 1;
+    }
+    match (count, tokens) {
+        (7, [_, consumer, deliveries, seq, delivery, ..])
+        | (9.., [_, _, _, consumer, deliveries, seq, delivery]) => {
+            Some([consumer, deliveries, seq, delivery])
+        }
+        _ => None,
     }
 }
 
@@ -84,10 +93,10 @@ impl Number {
             return true;
         }
         let digits = &mut subject[self.at.clone()];
-        if value == before.wrapping_add(1) {
+        if before.checked_add(1) == Some(value) {
             return count_up(digits);
         }
-        if value == before.wrapping_sub(1) {
+        if before.checked_sub(1) == Some(value) {
             return count_down(digits);
         }
         encode::overwrite(digits, value)

@@ -130,15 +130,15 @@ impl Dirty {
 
     /// Since when the first of the patient ones is dirty, if there is one.
     pub(super) fn patient_since(&self) -> Option<u64> {
-        self.lock().patient.first().and_then(|file| file.dirty_since())
+        // One that was given up meanwhile waits for nothing.
+        self.lock().patient.first().map(|file| file.dirty_since().unwrap_or(0))
     }
 
-    /// How many files are dirty, and since when the oldest of those that nobody waits for is.
+    /// How many files are dirty, and since when the oldest with messages that nobody waits for is.
     pub(super) fn survey(&self) -> (usize, Option<u64>) {
         let state = self.lock();
-        let unawaited = || state.relaxed.iter().chain(&state.patient);
-        let oldest = unawaited().filter_map(|file| file.dirty_since()).min();
-        (state.urgent.len() + unawaited().count(), oldest)
+        let oldest = state.relaxed.iter().filter_map(|file| file.dirty_since()).min();
+        (state.urgent.len() + state.relaxed.len() + state.patient.len(), oldest)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

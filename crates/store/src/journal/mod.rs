@@ -29,7 +29,7 @@ use crate::append_file::WriteFailed;
 use crate::disk::{Disk, is_full};
 use crate::id::Part;
 use crate::{AppendFile, StreamId};
-use dirty::Dirty;
+use dirty::{Dirty, Haste};
 use files::Files;
 use round::{Notice, Running};
 use statistics::Counters;
@@ -238,7 +238,7 @@ impl Journal {
         let mut taken = Vec::with_capacity(files.len());
         for file in files {
             let Some(one) = file.take() else { continue };
-            if !round::is_urgent(&file) {
+            if round::haste(&file) == Haste::Relaxed {
                 oldest = oldest.min(one.since);
             }
             taken.push(one);

@@ -33,7 +33,7 @@ pub struct Statistics {
     pub carried_bytes: u64,
     /// How many rounds took how long: bucket i up to `ROUND_TIME_BOUNDS[i]` microseconds.
     pub round_times: [u64; ROUND_TIME_BOUNDS.len() + 1],
-    /// Age of the oldest append that was released without being durable; 0 if there is none.
+    /// Age of the oldest message, or what becomes of one, that was released without being durable; 0 if there is none.
     pub loss_window: u64,
     /// The largest loss window that a round has ended.
     pub loss_window_max: u64,

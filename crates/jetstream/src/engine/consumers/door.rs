@@ -24,7 +24,7 @@ fn address(subject: &[u8]) -> Option<(&[u8], bool)> {
     if let Some(rest) = subject.strip_prefix(b"$JS.FC.") {
         return rest.split(|byte| *byte == b'.').nth(1).map(|name| (name, true));
     }
-    AckSubject::read(subject).map(|ack| (ack.consumer, false))
+    AckSubject::consumer(subject).map(|name| (name, false))
 }
 
 impl Service for Door {

@@ -368,11 +368,13 @@ impl LiveConsumer {
             after.worked += 1;
             let mut turn = Turn::new(now, &mut world, &mut effects);
             let working = AssertUnwindSafe(|| self.work(&mut seat.core, work, &mut turn));
-            if catch_unwind(working).is_err() {
-                self.host.log(
+            match (catch_unwind(working), &mut world.shard) {
+                (Ok(spare), Some(shard)) => shard.keep_parcel(spare),
+                (Ok(_), None) => {}
+                (Err(_), _) => self.host.log(
                     myelin_broker::Level::Error,
                     format_args!("JetStream: a panic in consumer '{}'", self.name),
-                );
+                ),
             }
         }
         if self.is_gone() {
@@ -398,10 +400,12 @@ impl LiveConsumer {
         }
     }
 
-    fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) {
+    /// Answers the parcel that was worked off, for its memory.
+    fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) -> Parcel {
         match work {
             Work::Requests(parcel) => {
                 parcel.iter().for_each(|letter| core.request(&letter, turn));
+                return parcel;
             }
             Work::Acks(parcel) => {
                 for letter in parcel.iter() {
@@ -409,11 +413,16 @@ impl LiveConsumer {
                         core.acknowledge(&ack, &letter, turn);
                     }
                 }
+                return parcel;
             }
-            Work::Flow(parcel) => parcel.iter().for_each(|letter| core.flow(&letter, turn)),
+            Work::Flow(parcel) => {
+                parcel.iter().for_each(|letter| core.flow(&letter, turn));
+                return parcel;
+            }
             Work::Look => self.has_look.store(false, Release),
             Work::Act(act) => act(core, turn),
         }
+        Parcel::default()
     }
 
     /// Delivers, and parks the consumer at the end of its stream without missing what comes meanwhile.

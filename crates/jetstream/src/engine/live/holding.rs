@@ -77,9 +77,9 @@ pub(super) struct Aftermath {
 
 impl LiveStream {
     /// Leaves work and does it, and whatever else waits, if nobody else is at it. For shards: what is left when the budget
-    /// is spent waits for its turn.
-    pub(super) fn submit(&self, work: Work) -> Aftermath {
-        let mut after = Aftermath::default();
+    /// is spent waits for its turn. `out`: memory for what there is to say.
+    pub(super) fn submit(&self, work: Work, out: Parcel) -> Aftermath {
+        let mut after = Aftermath { effects: Effects { out, ..Effects::default() }, ..Aftermath::default() };
         let outcome = self.turn.submit(work, |seat, batch| self.hold(seat, batch, &mut after));
         if self.has_rest(outcome, &mut after) {
             // Others have their turn first: a shard that works for one stream alone starves its connections. Nobody else
@@ -288,6 +288,7 @@ impl LiveStream {
             let trace: Arc<dyn Service> = trace;
             shard.wake(&trace);
         }
+        shard.keep_parcel(after.effects.out);
         after.spare
     }
 
@@ -304,7 +305,7 @@ impl LiveStream {
 
     /// Copies more of another stream, on a shard.
     pub(in crate::engine) fn copy(&self, feed: Arc<Feed>, shard: &mut Shard) {
-        let after = self.submit(Work::Copy(feed));
+        let after = self.submit(Work::Copy(feed), Parcel::default());
         self.deliver(after, shard);
     }
 
@@ -339,7 +340,7 @@ impl LiveStream {
     /// Removes messages that a consumer has settled, unless another one needs them (work-queue and interest retention). For
     /// shards that hold no turn.
     pub fn acknowledged(&self, seqs: Vec<Seq>, shard: &mut Shard) {
-        let after = self.submit(Work::Acknowledged(seqs));
+        let after = self.submit(Work::Acknowledged(seqs), Parcel::default());
         self.deliver(after, shard);
     }
 
@@ -372,7 +373,11 @@ impl LiveStream {
 
     /// Looks what was released, on a shard. One look in the inbox is enough, however long the core is away.
     pub(super) fn look(&self) -> Aftermath {
-        if self.has_look.swap(true, AcqRel) { self.resume() } else { self.submit(Work::Look) }
+        if self.has_look.swap(true, AcqRel) {
+            self.resume()
+        } else {
+            self.submit(Work::Look, Parcel::default())
+        }
     }
 }
 

@@ -329,9 +329,10 @@ impl LiveStream {
     }
 
     /// Leaves messages for the holder of the turn, and works them off if there is none.
-    fn publish(&self, parcel: Parcel) -> Aftermath {
+    /// `out`: memory for what there is to say.
+    fn publish(&self, parcel: Parcel, out: Parcel) -> Aftermath {
         self.waiting.add(&parcel);
-        self.submit(Work::Publish(parcel))
+        self.submit(Work::Publish(parcel), out)
     }
 
     /// The same for messages that may not all find room.
@@ -358,7 +359,8 @@ impl LiveStream {
             self.waiting.lost.fetch_add(dropped, Relaxed);
             self.wake();
         }
-        let mut after = if taken.is_empty() { Aftermath::default() } else { self.publish(taken) };
+        let mut after =
+            if taken.is_empty() { Aftermath::default() } else { self.publish(taken, Parcel::default()) };
         after.has_letters |= self.letters.add(&mut refused);
         after
     }
@@ -393,7 +395,7 @@ impl Service for LiveStream {
             return;
         }
         let after = if self.has_room(parcel.bytes()) {
-            self.publish(std::mem::take(parcel))
+            self.publish(std::mem::take(parcel), shard.spare_parcel())
         } else {
             self.publish_what_fits(parcel)
         };
