@@ -85,11 +85,7 @@ pub struct Asking {
 
 impl Asking {
     /// Whom to ask is known; that there is such an account is not.
-    pub(crate) fn new(
-        broker: &Arc<Broker>,
-        question: Box<Question>,
-        caller: Caller,
-    ) -> Result<Self, Reject> {
+    pub(crate) fn new(broker: &Arc<Broker>, question: Box<Question>, caller: Caller) -> Result<Self, Reject> {
         let name = question.account();
         let account = broker.account(name.as_str());
         let missing = || {

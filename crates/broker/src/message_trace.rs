@@ -299,7 +299,6 @@ impl Traced {
         story.open -= 1;
         story.open == 0
     }
-
 }
 
 impl Service for MessageTrace {

@@ -328,7 +328,8 @@ impl Source for Monitor {
 
     /// Compat: under the names of the reference's queues, as far as there is something like them.
     fn queues(&self) -> Vec<QueueSnapshot> {
-        let queue = |name: String, pending: usize| QueueSnapshot { name, pending: pending as u64, in_progress: 0 };
+        let queue =
+            |name: String, pending: usize| QueueSnapshot { name, pending: pending as u64, in_progress: 0 };
         let watched = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queues: Vec<_> =
             watched.iter().map(|(name, count)| queue((*name).to_owned(), count())).collect();

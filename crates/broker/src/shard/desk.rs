@@ -51,12 +51,7 @@ impl Desk {
     }
 
     /// The same for one that is traced.
-    pub(super) fn put_traced(
-        &mut self,
-        service: &Arc<dyn Service>,
-        letter: Letter<'_>,
-        trace: &Traced,
-    ) {
+    pub(super) fn put_traced(&mut self, service: &Arc<dyn Service>, letter: Letter<'_>, trace: &Traced) {
         let parcel = self.parcel(service);
         let before = parcel.bytes();
         parcel.push_traced(letter, Some(trace));

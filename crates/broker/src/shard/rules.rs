@@ -16,6 +16,8 @@ pub(super) enum Access {
     Denied,
     /// Nobody may: the reference keeps the subject for itself.
     Reserved,
+    /// Nobody may but the server itself, not even a service.
+    Servers,
     /// The message goes under [another subject](super::route::Route::mapped), which decides.
     Mapped,
     /// The same, and which one is drawn for each message.
@@ -33,8 +35,11 @@ pub(super) fn access(scope: Scope<'_>, subject: &[u8]) -> Access {
     }
     // Clients of the account are denied it, and the server says who it is. Whoever has no permissions is a stream, a service,
     // or comes by an import: with their help nobody is to ask in the server's stead.
-    if scope.permissions.is_none() && subject == callout::SUBJECT.as_bytes() && scope.account.exchange.is_asked() {
-        return Access::Reserved;
+    if scope.permissions.is_none()
+        && subject == callout::SUBJECT.as_bytes()
+        && scope.account.exchange.is_asked()
+    {
+        return Access::Servers;
     }
     if subject.starts_with(b"$NRG.") && !scope.account.is_system() {
         return Access::Reserved;

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use myelin_subject::{
-    Transform, has_wildcard, is_literal, is_subset, is_valid_pattern, numbered, prefixed, overlaps, starred,
+    Transform, has_wildcard, is_literal, is_subset, is_valid_pattern, numbered, overlaps, prefixed, starred,
 };
 
 use super::AccountOptions;
