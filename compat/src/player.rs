@@ -161,6 +161,7 @@ impl<'a> Player<'a> {
             Step::Shut { conn } => self.connection(conn).map(|connection| connection.shut()),
             Step::Signal(name) => self.server.signal(name),
             Step::Restart(signal) => self.restart(signal),
+            Step::Reload(config) => self.reload(config),
             Step::Exit(code) => self.exit(*code),
             Step::Log(pattern) => self.server.wait_for_log(pattern),
         }
@@ -240,6 +241,11 @@ impl<'a> Player<'a> {
             connection.expect_nothing_left().map_err(|e| format!("{name}: {e}"))?;
         }
         self.server.restart(signal, self.implementation, &self.setup)
+    }
+
+    fn reload(&self, config: &str) -> Result<(), String> {
+        let config = self.identities.fill(config.as_bytes())?;
+        self.server.reload(&String::from_utf8(config).map_err(|error| error.to_string())?)
     }
 
     fn exit(&mut self, code: i32) -> Result<(), String> {

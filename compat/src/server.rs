@@ -59,6 +59,21 @@ impl Server {
         Ok(())
     }
 
+    /// Has the server read `config` in place of its own, and waits until it says what came of that.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or nothing is said.
+    pub(crate) fn reload(&self, config: &str) -> Result<(), String> {
+        let file = self.folder.join("server.conf");
+        fs::write(&file, config).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+        let said = self.process.log.lock().lines.len();
+        self.signal("HUP")?;
+        self.process.log.wait_for_one(
+            said,
+            &[b"*Reloaded server configuration*", b"*Failed to reload server configuration*"],
+        )
+    }
+
     /// Where clients connect.
     pub(crate) fn address(&self) -> SocketAddr {
         self.process.address
@@ -156,7 +171,11 @@ impl Process {
     /// Starts the process on a free port, with its configuration and its store in `folder`.
     fn launch(implementation: &Implementation, setup: &Setup, folder: &Path) -> Result<Self, String> {
         let port = free_port().map_err(|e| format!("no free port: {e}"))?;
-        let mut command = Command::new(&implementation.program);
+        let program = std::path::absolute(&implementation.program)
+            .map_err(|e| format!("no way to {}: {e}", implementation.program.display()))?;
+        let mut command = Command::new(program);
+        // Relative paths of a configuration are in there.
+        command.current_dir(folder);
         command.args(["-a", "127.0.0.1", "-p", &port.to_string()]).args(&setup.flags);
         if setup.jetstream {
             command.args(["-js", "-sd"]).arg(folder.join("store"));
@@ -220,13 +239,18 @@ impl Log {
 
     /// Waits until a line fits `pattern`; an error when none does within [`PATIENCE`], or the log ends.
     fn wait_for(&self, pattern: &[u8]) -> Result<(), String> {
-        let fits = |line: &String| expect::glob(pattern, line.as_bytes());
+        self.wait_for_one(0, &[pattern])
+    }
+
+    /// The same for one of several patterns and the lines from number `first` on.
+    fn wait_for_one(&self, first: usize, patterns: &[&[u8]]) -> Result<(), String> {
+        let fits = |line: &String| patterns.iter().any(|pattern| expect::glob(pattern, line.as_bytes()));
         let mut state = self.lock();
         let deadline = Instant::now() + PATIENCE;
-        while !state.lines.iter().any(fits) {
+        while !state.lines.iter().skip(first).any(fits) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || state.ended {
-                let pattern = String::from_utf8_lossy(pattern);
+                let pattern = String::from_utf8_lossy(patterns[0]);
                 return Err(format!("no line like {pattern:?} in the log:\n{}", state.lines.join("\n")));
             }
             state = self.grown.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;

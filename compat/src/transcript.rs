@@ -87,6 +87,8 @@ pub(crate) enum Step {
     Signal(String),
     /// Ends the server with this signal and starts it again over what it stored.
     Restart(String),
+    /// Has the server read this configuration in place of its own.
+    Reload(String),
     /// Demands that the server's process ends with this code.
     Exit(i32),
     /// Demands that a line of the server's log fits the pattern, now or soon.
@@ -190,7 +192,8 @@ impl Transcript {
 struct Reader {
     setup: Setup,
     lines: Vec<Line>,
-    config: Option<String>,
+    /// A configuration that is being read, and the line of its `reload` if it is not the first one.
+    config: Option<(String, Option<usize>)>,
     only: Option<Side>,
     reason_due: bool,
 }
@@ -214,13 +217,13 @@ impl Reader {
     }
 
     fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
-        if let Some(config) = &mut self.config {
+        if let Some((mut config, reload)) = self.config.take() {
             if line == ">>>" {
-                self.setup.config = self.config.take();
-            } else {
-                config.push_str(line);
-                config.push('\n');
+                return self.configured(config, reload);
             }
+            config.push_str(line);
+            config.push('\n');
+            self.config = Some((config, reload));
             return Ok(());
         }
         if line.is_empty() || line.starts_with('#') {
@@ -236,10 +239,24 @@ impl Reader {
             return self.setting(key, value.trim());
         }
         match line {
+            "reload <<<" => {
+                self.config = Some((String::new(), Some(number)));
+                Ok(())
+            }
             "only reference" => self.section(Side::Reference),
             "only myelin" => self.section(Side::Myelin),
             "end" => self.only.take().map(|_| ()).ok_or_else(|| "`end` without `only`".into()),
             _ => self.push(number, step(line)?),
+        }
+    }
+
+    fn configured(&mut self, config: String, reload: Option<usize>) -> Result<(), String> {
+        match reload {
+            Some(number) => self.push(number, Step::Reload(config)),
+            None => {
+                self.setup.config = Some(config);
+                Ok(())
+            }
         }
     }
 
@@ -275,7 +292,7 @@ impl Reader {
             "websocket" if value == "true" => self.setup.websocket = true,
             "websocket" if value == "only" => self.setup.websocket_only = true,
             "websocket" => return Err("`websocket:` is followed by true or only".into()),
-            _ if value == "<<<" => self.config = Some(String::new()),
+            _ if value == "<<<" => self.config = Some((String::new(), None)),
             _ => return Err("`config:` is followed by <<<".into()),
         }
         Ok(())
@@ -495,6 +512,16 @@ mod tests {
         assert_eq!(setup.config.as_deref(), Some("a: 1\n\n"));
         assert_eq!((setup.greeting.as_slice(), setup.pieces), (&b"HI\r"[..], Some(1)));
         assert_eq!(reason("conn a\nserver: -D"), (2, "`server:` must come before the conversation".into()));
+    }
+
+    #[test]
+    fn a_reload_has_a_configuration_of_its_own() {
+        let transcript =
+            Transcript::parse("config: <<<\na: 1\n>>>\nconn x\nreload <<<\na: 2\n>>>\nx> y").unwrap();
+        assert_eq!(transcript.setup.config.as_deref(), Some("a: 1\n"));
+        assert_eq!(transcript.lines[1].number, 5);
+        assert_eq!(transcript.lines[1].step, Step::Reload("a: 2\n".into()));
+        assert_eq!(reason("reload <<<\na: 2").1, "the configuration lacks its closing >>>");
     }
 
     #[test]

@@ -119,6 +119,9 @@ impl Shard {
                 return self.publish_mapped(from, message, memory);
             }
             Access::Drawn => return self.publish_drawn(from, message),
+            Access::Servers if from.is_service => {
+                return Published::Done { delivered: false, stalled: false };
+            }
             access if from.is_service || may_respond(&from, message.subject, access) => {}
             _ => return Published::Refused(ErrorText::PublishViolation(message.subject.into())),
         }
@@ -254,7 +257,7 @@ impl Shard {
 /// Whether the publisher may answer to `subject` because it was sent a message with that reply.
 #[cold]
 fn may_respond(from: &Publisher<'_>, subject: &[u8], access: Access) -> bool {
-    if access == Access::Reserved {
+    if matches!(access, Access::Reserved | Access::Servers) {
         return false;
     }
     let Some(rights) = from.conn.rights() else { return false };

@@ -16,6 +16,8 @@ pub(super) enum Access {
     Denied,
     /// Nobody may: the reference keeps the subject for itself.
     Reserved,
+    /// Nobody may but the server itself, not even a service.
+    Servers,
     /// The message goes under [another subject](super::route::Route::mapped), which decides.
     Mapped,
     /// The same, and which one is drawn for each message.
@@ -37,7 +39,7 @@ pub(super) fn access(scope: Scope<'_>, subject: &[u8]) -> Access {
         && subject == callout::SUBJECT.as_bytes()
         && scope.account.exchange.is_asked()
     {
-        return Access::Reserved;
+        return Access::Servers;
     }
     if subject.starts_with(b"$NRG.") && !scope.account.is_system() {
         return Access::Reserved;

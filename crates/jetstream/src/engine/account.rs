@@ -239,10 +239,10 @@ impl AccountStreams {
         for stream in self.streams() {
             if sleeps_now {
                 stream.unbind();
-                stream.consumers().unbind();
+                stream.consumers().rest();
                 stream.origins().rest();
             } else {
-                stream.consumers().bind();
+                stream.consumers().resume();
                 stream.bind();
                 stream.origins().begin(&stream, &stream.config(), &self.jetstream);
             }

@@ -14,6 +14,7 @@ pub use statsz::statsz;
 use crate::answer::Answer;
 use crate::query::{BadQuery, Query, quoted};
 use crate::snapshot::Source;
+use crate::text::round_trip;
 use crate::{
     accountz, accstatz, connz, expvar, gatewayz, healthz, ipqueuesz, jsz, leafz, routez, subsz, varz,
 };
@@ -22,6 +23,7 @@ use options::Options;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
+use std::time::Duration;
 use uncounted::Uncounted;
 
 /// What can be asked for.
@@ -180,6 +182,9 @@ fn page(answer: Answer) -> Result<Page, String> {
     RawValue::from_string(line).map_err(|error| error.to_string())
 }
 
+/// The longest profile of the processor that can be asked for.
+const LONGEST_PROFILE: Duration = Duration::from_secs(15);
+
 /// Profiles are those of Go programs, and this is none.
 fn profile(query: &Query) -> Answer {
     #[derive(Serialize)]
@@ -189,6 +194,16 @@ fn profile(query: &Query) -> Answer {
     }
     let error = match query.text("name") {
         "" => "Profile name not specified".to_owned(),
+        "cpu" => {
+            let nanoseconds = query.int("duration").unwrap_or_default();
+            let duration = Duration::from_nanos(nanoseconds.unsigned_abs());
+            if nanoseconds > 0 && duration <= LONGEST_PROFILE {
+                "Failed to start CPU profile: this is no Go program".to_owned()
+            } else {
+                let sign = if nanoseconds < 0 { "-" } else { "" };
+                format!("Duration {sign}{} should be between 0s and 15s", round_trip(duration))
+            }
+        }
         name => format!("Profile {} not found", quoted(name)),
     };
     Answer::line(200, &Profile { profile: None, error })

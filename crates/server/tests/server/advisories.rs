@@ -205,29 +205,40 @@ fn storing(may_publish: &str) -> (TempDir, Server) {
     (home, server)
 }
 
-/// A user of those who listens for answers.
-fn asker(server: &Server, user: &str) -> Raw {
-    let (mut raw, answer) = login(server, &format!("\"user\":\"{user}\",\"pass\":\"p\","));
-    assert_eq!(answer, "PONG");
-    raw.subscribe("in.>", 1);
-    raw.barrier();
-    raw
+/// A user of those with a place for answers of its own.
+struct Asker {
+    raw: Raw,
+    inbox: String,
 }
 
-fn ask(raw: &mut Raw, subject: &str, body: &Value) -> Value {
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    raw.send(&format!("PUB {subject} in.box {}\r\n{body}\r\n", body.len()));
-    serde_json::from_str(raw.message().text()).expect("JSON")
-}
+impl Asker {
+    fn login(server: &Server, user: &str) -> Self {
+        let (mut raw, answer) = login(server, &format!("\"user\":\"{user}\",\"pass\":\"p\","));
+        assert_eq!(answer, "PONG");
+        let inbox = format!("in.{user}");
+        raw.subscribe(&inbox, 1);
+        raw.barrier();
+        Self { raw, inbox }
+    }
 
-/// The streams of whoever asks, and the messages in each.
-fn streams(raw: &mut Raw) -> Vec<(String, u64)> {
-    let list = ask(raw, "$JS.API.STREAM.LIST", &Value::Null);
-    let of = |stream: &Value| {
-        let name = stream["config"]["name"].as_str().unwrap_or_default().to_owned();
-        (name, stream["state"]["messages"].as_u64().unwrap_or_default())
-    };
-    list["streams"].as_array().expect("a list").iter().map(of).collect()
+    fn send(&mut self, subject: &str, body: &str) {
+        self.raw.send(&format!("PUB {subject} {} {}\r\n{body}\r\n", self.inbox, body.len()));
+    }
+
+    fn ask(&mut self, subject: &str, body: &Value) -> Value {
+        self.send(subject, &if body.is_null() { String::new() } else { body.to_string() });
+        serde_json::from_str(self.raw.message().text()).expect("JSON")
+    }
+
+    /// Its account's streams, and the messages in each.
+    fn streams(&mut self) -> Vec<(String, u64)> {
+        let list = self.ask("$JS.API.STREAM.LIST", &Value::Null);
+        let of = |stream: &Value| {
+            let name = stream["config"]["name"].as_str().unwrap_or_default().to_owned();
+            (name, stream["state"]["messages"].as_u64().unwrap_or_default())
+        };
+        list["streams"].as_array().expect("a list").iter().map(of).collect()
+    }
 }
 
 /// CVE-2025-30215: requests to JetStream's API that name an account or a server were done for whoever asked, so that anybody
@@ -235,15 +246,14 @@ fn streams(raw: &mut Raw) -> Vec<(String, u64)> {
 #[test]
 fn cve_2025_30215_no_account_reaches_what_another_stores() {
     let (_home, server) = storing("\">\"");
-    let (mut a, mut b) = (asker(&server, "a"), asker(&server, "b"));
-    ask(&mut a, "$JS.API.STREAM.CREATE.S", &json!({"name": "S", "subjects": ["s.>"], "allow_direct": true}));
-    ask(
-        &mut a,
+    let (mut a, mut b) = (Asker::login(&server, "a"), Asker::login(&server, "b"));
+    a.ask("$JS.API.STREAM.CREATE.S", &json!({"name": "S", "subjects": ["s.>"], "allow_direct": true}));
+    a.ask(
         "$JS.API.CONSUMER.CREATE.S.C",
         &json!({"stream_name": "S", "config": {"name": "C", "durable_name": "C"}}),
     );
-    ask(&mut a, "s.1", &json!("kept"));
-    let before = streams(&mut a);
+    a.ask("s.1", &json!("kept"));
+    let before = a.streams();
     assert_eq!(before, [("S".to_owned(), 1)]);
     let named =
         |operation: &str| operation.replace("<acc>", "A").replace("<stream>", "S").replace("<consumer>", "C");
@@ -278,18 +288,23 @@ fn cve_2025_30215_no_account_reaches_what_another_stores() {
     for operation in operations {
         for body in &bodies {
             for prefix in ["$JS.API.", "$JS.A.API.", "$JS.ACC.A.API."] {
-                b.send(&format!("PUB {prefix}{} in.box {}\r\n{body}\r\n", named(operation), body.len()));
+                b.send(&format!("{prefix}{}", named(operation)), body);
             }
         }
     }
-    for answer in b.barrier() {
-        assert!(!answer.text().contains("\"success\":true"), "{}", answer.text());
-        assert!(!answer.text().contains("kept"), "{}", answer.text());
+    // The API's answers come from a thread of its own, in order: when this one is there, all of them are.
+    b.send("$JS.API.STREAM.NAMES", "");
+    loop {
+        let answer = b.raw.message();
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(!text.contains("\"success\":true") && !text.contains("kept"), "{text}");
+        if text.contains("stream_names_response") {
+            break;
+        }
     }
-    // The API's answers come from a thread of its own: when this one is there, all of them are.
-    assert!(streams(&mut asker(&server, "b")).is_empty());
-    assert_eq!(streams(&mut a), before);
-    let consumers = ask(&mut a, "$JS.API.CONSUMER.NAMES.S", &Value::Null);
+    assert!(Asker::login(&server, "b").streams().is_empty());
+    assert_eq!(a.streams(), before);
+    let consumers = a.ask("$JS.API.CONSUMER.NAMES.S", &Value::Null);
     assert_eq!(consumers["consumers"], json!(["C"]));
 }
 
@@ -297,12 +312,13 @@ fn cve_2025_30215_no_account_reaches_what_another_stores() {
 /// the subject, so no name in a request is another one than in its subject.
 #[test]
 fn sn_2026_12_the_name_in_a_request_is_that_of_its_subject() {
-    let (_home, server) =
-        storing("\"$JS.API.STREAM.*.MINE\", \"$JS.API.CONSUMER.*.MINE.>\", \"$JS.API.CONSUMER.CREATE.MINE\"");
-    let (mut a, mut narrow) = (asker(&server, "a"), asker(&server, "narrow"));
-    ask(&mut a, "$JS.API.STREAM.CREATE.THEIRS", &json!({"name": "THEIRS", "subjects": ["t"]}));
-    ask(&mut a, "$JS.API.STREAM.CREATE.MINE", &json!({"name": "MINE", "subjects": ["m"]}));
-    ask(&mut a, "t", &json!("kept"));
+    let (_home, server) = storing(
+        "\"$JS.API.STREAM.*.MINE\", \"$JS.API.CONSUMER.*.MINE.>\", \"$JS.API.CONSUMER.DURABLE.CREATE.MINE.>\", \"$JS.API.CONSUMER.CREATE.MINE\"",
+    );
+    let (mut a, mut narrow) = (Asker::login(&server, "a"), Asker::login(&server, "narrow"));
+    a.ask("$JS.API.STREAM.CREATE.THEIRS", &json!({"name": "THEIRS", "subjects": ["t"]}));
+    a.ask("$JS.API.STREAM.CREATE.MINE", &json!({"name": "MINE", "subjects": ["m"]}));
+    a.ask("t", &json!("kept"));
     let theirs = json!({"name": "THEIRS", "subjects": ["t"], "max_msgs": 1});
     let other = json!({"name": "OTHER", "subjects": ["o"]});
     let consumer = |stream: &str, name: &str| json!({"stream_name": stream, "config": {"name": name, "durable_name": name, "deliver_policy": "all"}});
@@ -318,12 +334,12 @@ fn sn_2026_12_the_name_in_a_request_is_that_of_its_subject() {
         ("CONSUMER.DURABLE.CREATE.MINE.C", consumer("THEIRS", "C")),
     ];
     for (operation, body) in tries {
-        let answer = ask(&mut narrow, &format!("$JS.API.{operation}"), &body);
+        let answer = narrow.ask(&format!("$JS.API.{operation}"), &body);
         assert!(answer["error"]["err_code"].is_number(), "{operation} {body}: {answer}");
     }
-    assert_eq!(streams(&mut a), [("MINE".to_owned(), 0), ("THEIRS".to_owned(), 1)]);
+    assert_eq!(a.streams(), [("MINE".to_owned(), 0), ("THEIRS".to_owned(), 1)]);
     for stream in ["MINE", "THEIRS"] {
-        let names = ask(&mut a, &format!("$JS.API.CONSUMER.NAMES.{stream}"), &Value::Null);
+        let names = a.ask(&format!("$JS.API.CONSUMER.NAMES.{stream}"), &Value::Null);
         assert!(names["consumers"].as_array().is_none_or(Vec::is_empty), "{names}");
     }
 }

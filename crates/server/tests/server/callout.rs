@@ -404,3 +404,131 @@ fn no_answer_is_none() {
     other.send("PING\r\n");
     assert_eq!(other.line(), "-ERR 'Authorization Violation'");
 }
+
+/// Nobody but the server asks: not with the help of streams, consumers, answers, imports or mappings either.
+#[test]
+fn nothing_in_the_services_account_asks_in_the_servers_stead() {
+    const SUBJECT: &str = "$SYS.REQ.USER.AUTH";
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let issuer = key(Role::Account, 1);
+    let server = Server::with_config(&format!(
+        "jetstream {{ store_dir: {:?} }}
+         accounts {{
+           AUTH {{ jetstream: enabled, users: [ {{user: auth, password: pwd}}, {{user: insider, password: pwd}} ],
+                   mappings: {{ to.auth: \"{SUBJECT}\" }}, exports: [ {{service: \"{SUBJECT}\"}} ] }}
+           APP {{ users: [ {{user: app, password: pwd}} ],
+                  imports: [ {{service: {{account: AUTH, subject: \"{SUBJECT}\"}}, to: ask}} ] }}
+         }}
+         authorization {{ timeout: 5, auth_callout {{ issuer: {}, account: AUTH, auth_users: [auth, insider, app] }} }}",
+        home.path(),
+        issuer.public()
+    ));
+    let mut service = service(&server, AUTH);
+    let login = |user: &str| {
+        let mut raw = raw(&server);
+        raw.send(&format!(
+            "CONNECT {{\"user\":\"{user}\",\"pass\":\"pwd\",\"verbose\":false}}\r\nSUB r r\r\n"
+        ));
+        raw.barrier();
+        raw
+    };
+    let mut insider = login("insider");
+    let mut ask = |subject: &str, body: Value| {
+        let body = body.to_string();
+        insider.send(&format!("PUB {subject} r {}\r\n{body}\r\n", body.len()));
+        let answer = insider.message();
+        serde_json::from_str::<Value>(answer.text()).expect("JSON")
+    };
+    let made = ask(
+        "$JS.API.STREAM.CREATE.S",
+        json!({"name": "S", "subjects": ["s"], "allow_direct": true, "republish": {"src": "s", "dest": SUBJECT}}),
+    );
+    assert!(made["error"].is_null(), "{made}");
+    let push =
+        json!({"stream_name": "S", "config": {"name": "P", "durable_name": "P", "deliver_subject": SUBJECT}});
+    let made = ask("$JS.API.CONSUMER.CREATE.S.P", push);
+    assert!(made["error"].is_null(), "{made}");
+    let pull =
+        json!({"stream_name": "S", "config": {"name": "Q", "durable_name": "Q", "ack_policy": "explicit"}});
+    ask("$JS.API.CONSUMER.CREATE.S.Q", pull);
+    assert_eq!(ask("s", json!("forged"))["seq"], 1);
+    insider.send(&format!("PUB $JS.API.CONSUMER.MSG.NEXT.S.Q {SUBJECT} 0\r\n\r\n"));
+    insider.send(&format!("PUB $JS.API.DIRECT.GET.S {SUBJECT} 9\r\n{{\"seq\":1}}\r\n"));
+    insider.send(&format!("PUB $JS.API.INFO {SUBJECT} 0\r\n\r\n"));
+    insider.send("PUB $JS.API.STREAM.NAMES r 0\r\n\r\n");
+    // What the API's thread was asked before is answered when this is.
+    insider.message();
+    // Mapped, it is what its user is denied.
+    let mut other = login("insider");
+    other.publish("to.auth", "forged");
+    assert!(other.line().contains("Permissions Violation for Publish to"));
+    let mut app = login("app");
+    app.publish("ask", "forged");
+    app.barrier();
+    // The server itself is heard, and nothing was before it.
+    let mut client = raw(&server);
+    client.send("CONNECT {\"user\":\"bob\",\"pass\":\"secret\",\"verbose\":false}\r\nPING\r\n");
+    let question = hear(&mut service, None);
+    assert_eq!(question.claims["nats"]["connect_opts"]["user"], "bob");
+    let answer = question.admit(&issuer, &issuer, json!({"aud": "APP", "name": "b"}));
+    publish(&mut service, &question.reply, answer.as_bytes());
+    assert_eq!(client.line(), "PONG");
+    assert_eq!(service.barrier(), []);
+}
+
+/// Whoever may do what is the account's default may do what is its default now, when its account gets another token.
+#[test]
+fn other_default_permissions_reach_those_whom_a_service_has_let_in() {
+    let defaults = |subject: &str| {
+        format!(
+            r#""default_permissions":{{"pub":{{"allow":["{subject}"]}},"sub":{{"allow":["{subject}","r"]}}}}"#
+        )
+    };
+    let account = |name: &str, subject: &str| {
+        format!(
+            r#"{name} account by O:op for A:auth {{"name":"AUTH","iat":"+{}","nats":{{{OPEN},{},"authorization":{{"auth_users":["@key:U:svc@"]}}}}}}"#,
+            name.len(),
+            defaults(subject)
+        )
+    };
+    let ids = issued(&[
+        r#"op operator by O:op for O:op {"name":"op","nats":{"system_account":"@key:A:sys@"}}"#.to_owned(),
+        format!(r#"sys account by O:op for A:sys {{"nats":{{{OPEN}}}}}"#),
+        account("auth", "old"),
+        account("auth_new", "new"),
+        r#"admin user by A:sys for U:admin {"nats":{"bearer_token":true,"subs":-1,"data":-1,"payload":-1}}"#.to_owned(),
+        r#"svc user by A:auth for U:svc {"nats":{"bearer_token":true,"subs":-1,"data":-1,"payload":-1,"pub":{"allow":[">"]},"sub":{"allow":[">"]}}}"#.to_owned(),
+        r#"sentinel user by A:auth for U:sentinel {"nats":{"bearer_token":true,"subs":-1,"data":-1,"payload":-1}}"#.to_owned(),
+    ]);
+    let config = "operator: \"@op@\"\nresolver: MEM\nauthorization { timeout: 5 }\nresolver_preload {\n@key:A:sys@: \"@sys@\"\n@key:A:auth@: \"@auth@\"\n}\n";
+    let server = Setup::default().config(&text(&ids, config)).start();
+    let connect = |token: &str| {
+        text(&ids, &format!("CONNECT {{\"jwt\":\"@{token}@\",\"verbose\":false,\"pedantic\":false}}\r\n"))
+    };
+    let mut service = raw(&server);
+    service.send(&format!("{}SUB $SYS.REQ.USER.AUTH 1\r\n", connect("svc")));
+    service.barrier();
+    let mut client = raw(&server);
+    client.send(&format!("{}PING\r\n", connect("sentinel")));
+    let question = hear(&mut service, None);
+    let free = json!({"name": "bob", "nats": {"subs": -1, "data": -1, "payload": -1}});
+    let answer = question.admit(&pair(&ids, "A:auth"), &pair(&ids, "A:auth"), free);
+    publish(&mut service, &question.reply, answer.as_bytes());
+    assert_eq!(client.line(), "PONG");
+    client.send("SUB old 1\r\nPUB old 1\r\nx\r\nPING\r\n");
+    assert_eq!(client.until_pong().len(), 1);
+    let mut admin = raw(&server);
+    admin.send(&format!("{}SUB r r\r\n", connect("admin")));
+    admin.barrier();
+    let token = text(&ids, "@auth_new@");
+    let of_auth = text(&ids, "$SYS.REQ.ACCOUNT.@key:A:auth@.CLAIMS.UPDATE");
+    admin.send(&format!("PUB {of_auth} r {}\r\n{token}\r\n", token.len()));
+    assert!(admin.message().text().contains("\"code\":200"));
+    let said = client.line();
+    assert!(said.contains("Permissions Violation for Subscription to \"old\""), "{said}");
+    client.send("PUB old 1\r\nx\r\n");
+    assert!(client.line().contains("Permissions Violation for Publish to \"old\""));
+    client.send("SUB new 2\r\nPUB new 1\r\nx\r\nPUB $SYS.REQ.USER.AUTH 0\r\n\r\n");
+    assert_eq!(client.message().subject, "new");
+    assert!(client.line().contains("Permissions Violation for Publish to \"$SYS.REQ.USER.AUTH\""));
+}

@@ -267,3 +267,56 @@ fn an_account_that_comes_back_has_its_streams() {
     jim.subscribe("r", 1);
     assert_eq!(ask(&mut jim, "s", "ho")["seq"], 2);
 }
+
+/// An account that is taken away imports nothing and stores nothing, until it comes back.
+#[test]
+fn an_account_that_is_gone_neither_imports_nor_stores() {
+    let ids = Issued::with(&[
+        "admin user by A:sys for U:admin {\"nats\":{FREE}}",
+        r#"ex account by O:op for A:ex {"nats":{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1},"exports":[{"subject":"ev","type":"stream"}]}}"#,
+        r#"js account by O:op for A:js {"nats":{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1,"mem_storage":10000,"disk_storage":10000,"streams":2,"consumer":-1},"imports":[{"account":"@key:A:ex@","subject":"ev","type":"stream"}]}}"#,
+        "eve user by A:ex for U:eve {\"nats\":{FREE}}",
+        "jim user by A:js for U:jim {\"nats\":{FREE}}",
+        "gone generic by O:op for O:op {\"nats\":{\"accounts\":[\"@key:A:js@\"]}}",
+    ]);
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::with_config(&ids.text(&format!(
+        "operator: \"@op@\"\nresolver {{ type: full, dir: \"{0}/jwt\", allow_delete: true }}\n\
+         resolver_preload {{ @key:A:sys@: \"@sys@\", @key:A:js@: \"@js@\", @key:A:ex@: \"@ex@\" }}\n\
+         jetstream {{ store_dir: \"{0}/js\" }}",
+        place.path().display()
+    )));
+    let (mut admin, _) = ids.login(&server, "admin", "U:admin");
+    admin.subscribe("r", 1);
+    let jim = || {
+        let (mut jim, answer) = ids.login(&server, "jim", "U:jim");
+        assert_eq!(answer, "PONG");
+        jim.subscribe("r", 1);
+        jim.subscribe("ev", 2);
+        jim.barrier();
+        jim
+    };
+    let mut first = jim();
+    let made =
+        ask(&mut first, "$JS.API.STREAM.CREATE.S", r#"{"name":"S","subjects":["own"],"max_bytes":1000}"#);
+    assert_eq!(made["config"]["name"], "S", "{made}");
+    let (mut eve, _) = ids.login(&server, "eve", "U:eve");
+    eve.publish("ev", "1");
+    assert_eq!(first.message().text(), "1");
+    let answer = ask(&mut admin, "$SYS.REQ.CLAIMS.DELETE", &ids.text("@gone@"));
+    assert_eq!(answer["data"]["code"], 200, "{answer}");
+    assert!(first.rest().contains("-ERR"));
+    let jsz = server.page("/jsz?accounts=1");
+    let key = ids.text("@key:A:js@");
+    let names = |jsz: &Value| jsz["account_details"].to_string().contains(&key);
+    assert!(!names(&jsz), "{jsz}");
+    eve.publish("ev", "2");
+    eve.barrier();
+    let answer = ask(&mut admin, "$SYS.REQ.CLAIMS.UPDATE", &ids.text("@js@"));
+    assert_eq!(answer["data"]["code"], 200, "{answer}");
+    let mut again = jim();
+    eve.publish("ev", "3");
+    assert_eq!(again.message().text(), "3");
+    assert_eq!(ask(&mut again, "own", "hi")["seq"], 1);
+    assert!(names(&server.page("/jsz?accounts=1")));
+}

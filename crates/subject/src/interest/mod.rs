@@ -58,10 +58,10 @@ impl<M: Member> Interest<M> {
         Self::with_breadth(256, 64)
     }
 
-    /// An index for few members that hardly ever change. It takes about half a KiB with them.
+    /// An index for few members that hardly ever change. It takes about three quarters of a KiB with them.
     #[must_use]
     pub fn narrow() -> Self {
-        Self::with_breadth(16, 4)
+        Self::with_breadth(16, 8)
     }
 
     fn with_breadth(epochs: usize, literals: usize) -> Self {

@@ -150,18 +150,24 @@ impl LiveConsumer {
         &self.name
     }
 
-    /// Receives what `subjects` match.
+    /// Receives what `subjects` match, and nothing else.
     pub(super) fn bind(&self, subjects: &[String]) {
         let Some(me) = self.me.upgrade() else { return };
         let bind =
             |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&me) as Arc<dyn Service>);
-        *lock(&self.bindings) = subjects.iter().map(bind).collect();
+        let old = std::mem::replace(&mut *lock(&self.bindings), subjects.iter().map(bind).collect());
+        old.iter().for_each(|binding| self.account.unbind(binding));
+    }
+
+    /// Receives nothing any more.
+    pub(super) fn unbind(&self) {
+        std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
     }
 
     /// It is no more: receives nothing, and does nothing that waits.
     pub(super) fn retire(&self) {
         self.is_gone.store(true, Release);
-        std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
+        self.unbind();
         *lock(&self.listeners) = None;
     }
 

@@ -141,6 +141,22 @@ impl StreamConsumers {
         live
     }
 
+    /// Nobody asks or acknowledges, until [`resume`](Self::resume).
+    pub(in crate::engine) fn rest(&self) {
+        self.unbind();
+        self.all().iter().for_each(|live| live.unbind());
+    }
+
+    /// Goes on after [`rest`](Self::rest).
+    pub(in crate::engine) fn resume(self: &Arc<Self>) {
+        self.bind();
+        for live in self.all() {
+            if let Some(config) = self.config(live.name()) {
+                live.bind(&self.subjects(&config));
+            }
+        }
+    }
+
     /// Where a consumer is asked for messages.
     fn subjects(&self, config: &ConsumerConfig) -> Vec<String> {
         // Compat: one that pushes answers too, that it does.
