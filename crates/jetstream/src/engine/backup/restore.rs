@@ -273,6 +273,7 @@ impl Restore {
             self.errand.account.unbind(&binding);
         }
         let Work { intake, mut seat, .. } = work;
+        let is_told = !matches!(outcome, Outcome::Stalled);
         let (reply, made) = match outcome {
             Outcome::Failed(reply, fault) => (reply, Err((intake.into_filling(), fault))),
             Outcome::Ended(reply) => {
@@ -285,12 +286,14 @@ impl Restore {
             }
         };
         if let Some(me) = self.me.upgrade() {
-            self.host().run(Box::new(move || me.conclude(seat, &reply, made, bytes)));
+            self.host().run(Box::new(move || me.conclude(seat, &reply, made, (bytes, is_told))));
         }
     }
 
     /// Takes the stream into service, or removes what there is of it, and says so. Only on the thread that answers the API.
-    fn conclude(&self, mut seat: Seat, reply: &[u8], made: Made, bytes: u64) {
+    ///
+    /// Compat: there is no advisory about one whose sender is silent.
+    fn conclude(&self, mut seat: Seat, reply: &[u8], made: Made, (bytes, is_told): (u64, bool)) {
         let jetstream = Arc::clone(&seat.wanted.jetstream);
         let made = match made {
             Ok(filled) => seat.take_in(filled),
@@ -305,9 +308,11 @@ impl Restore {
         if made.is_ok() {
             errand.tell(&mut out, |stamp| stream_action(stamp, &errand.stream, Told::Create));
         }
-        errand.tell(&mut out, |stamp| {
-            advisory::restore_complete(stamp, &errand.stream, self.start, bytes, errand.client.as_ref())
-        });
+        if is_told {
+            errand.tell(&mut out, |stamp| {
+                advisory::restore_complete(stamp, &errand.stream, self.start, bytes, errand.client.as_ref())
+            });
+        }
         let took = Duration::from_millis(self.host().instant().duration_since(self.began).as_millis() as u64);
         let (size, name) = (friendly(bytes), self.name());
         let body = match made {
