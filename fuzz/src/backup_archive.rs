@@ -11,10 +11,10 @@ use myelin_jetstream::config::{Storage, StreamConfig};
 use myelin_jetstream::consumer::config::ConsumerConfig;
 use myelin_jetstream::stream::shape;
 use myelin_store::consumer::Consumers;
-use myelin_store::{Seq, Stream};
 use myelin_store::nats::archive::{self, ArchiveReader, put_head};
 use myelin_store::nats::frames::{FrameReader, FrameWriter, unpack_all};
 use myelin_store::nats::tar::TarReader;
+use myelin_store::{Seq, Stream};
 
 /// Bytes of a message, at most.
 const LARGEST: usize = 4096;

@@ -142,7 +142,7 @@ impl Described {
 
 impl Default for Intake {
     fn default() -> Self {
-        Self { 
+        Self {
             reading: Reading::Unknown(FrameReader::default()),
             filling: None,
             described: Described::default(),

@@ -292,7 +292,8 @@ fn an_old_backup_is_files_in_their_order() {
 /// Nothing of what is in a tar is ever a path.
 #[test]
 fn strange_files_are_refused() {
-    for name in ["../../etc/passwd", "/etc/passwd", "msgs/../1.blk", "obs/../../C/meta.inf", "other", "msgs"] {
+    for name in ["../../etc/passwd", "/etc/passwd", "msgs/../1.blk", "obs/../../C/meta.inf", "other", "msgs"]
+    {
         let refused = restored(&Tar::described().file(name, b"x").end());
         assert_eq!(refused, Err(format!("unexpected content {name:?}")), "{name}");
     }
@@ -316,6 +317,8 @@ fn an_index_that_names_everything_is_no_work() {
     // All there is but 64, and millions of sequences besides.
     let mut nodes = vec![(0, !1)];
     nodes.extend((1..2000).map(|n| (n << 30, u64::MAX)));
-    let tar = Tar::described().file("msgs/1.blk", &messages).file("msgs/index.db", &index(&messages, 1 << 40, &nodes));
+    let tar = Tar::described()
+        .file("msgs/1.blk", &messages)
+        .file("msgs/index.db", &index(&messages, 1 << 40, &nodes));
     assert_eq!(restored(&tar.end()), Ok((1, 64, 1 << 40)));
 }

@@ -23,6 +23,7 @@ use myelin_broker::{Binding, Letter, Level, Parcel, Service, Shard};
 use myelin_store::consumer::Consumers;
 use myelin_store::{Seq, Stream, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -192,7 +193,11 @@ impl Restore {
         let mut held = lock(&self.work);
         let Some(work) = held.as_mut() else { return };
         work.seat.now = self.host().now();
-        let worked = self.slice(work);
+        // A fault of ours that a stranger's bytes have found costs this restore, and not a place for one for ever.
+        let worked = catch_unwind(AssertUnwindSafe(|| self.slice(work))).unwrap_or_else(|_| {
+            let reply = work.reply.take().unwrap_or_default();
+            Err(Outcome::Failed(reply, Fault::Other("the backup cannot be understood".to_owned())))
+        });
         {
             let mut inbox = lock(&self.inbox);
             inbox.last = work.seat.now;

@@ -3,6 +3,7 @@
 use super::StreamConsumers;
 use super::live::LiveConsumer;
 use super::news::Wish;
+use super::schedules::is_ledger;
 use crate::advisory::Action;
 use crate::api::consumer::ConsumerInfo;
 use crate::config::{ConsumerLimits, Retention, StreamConfig};
@@ -10,7 +11,6 @@ use crate::consumer::config::stored::Stored;
 use crate::consumer::config::{ConsumerConfig, Neighbours};
 use crate::consumer::{ConsumerCore, Opening, Record, rules};
 use crate::engine::JetStream;
-use super::schedules::is_ledger;
 use crate::engine::origins::is_position;
 use crate::error::ApiError;
 use myelin_broker::{Level, Parcel};

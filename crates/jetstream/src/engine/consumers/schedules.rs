@@ -9,7 +9,7 @@ use crate::config::Storage;
 use crate::engine::live::lock;
 use crate::stream::{Change, Forgetful, Kept, Ledger};
 use myelin_store::Seq;
-use myelin_store::consumer::{AckPolicy, ConsumerId, Consumers, Delta, DeliverySeq, Rules};
+use myelin_store::consumer::{AckPolicy, ConsumerId, Consumers, DeliverySeq, Delta, Rules};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 

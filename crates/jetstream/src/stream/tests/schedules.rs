@@ -392,7 +392,10 @@ impl Ledger for Book {
 
 fn with_book(config: StreamConfig) -> (Bench, Arc<Book>) {
     let book = Arc::new(Book::default());
-    (Bench::with(config, Settings { ledger: Arc::clone(&book) as Arc<dyn Ledger>, ..Settings::default() }), book)
+    (
+        Bench::with(config, Settings { ledger: Arc::clone(&book) as Arc<dyn Ledger>, ..Settings::default() }),
+        book,
+    )
 }
 
 fn restart_with(bench: Bench, book: &Arc<Book>, now: Timestamp) -> Bench {
@@ -434,7 +437,8 @@ fn a_start_reads_what_the_ledger_does_not_know() {
     plan(&mut bench, "s.c", "@every 10s", &["Nats-Schedule-Target: t.c"]);
     assert_eq!(book.read().map(|kept| (kept.through, kept.due.len())), Some((3, 3)));
     // The last write of the ledger was lost with the power, and what it says of the first is not what the message says.
-    *book.0.lock().unwrap() = Some(Kept { through: 2, due: vec![(1, NOW + 20 * SECOND), (2, NOW + 10 * SECOND)] });
+    *book.0.lock().unwrap() =
+        Some(Kept { through: 2, due: vec![(1, NOW + 20 * SECOND), (2, NOW + 10 * SECOND)] });
     let mut bench = restart_with(bench, &book, NOW);
     pass(&mut bench, NOW + 10 * SECOND);
     assert_eq!(subjects(&bench), ["1 s.a", "2 s.b", "3 s.c", "4 t.b", "5 t.c"]);

@@ -312,7 +312,11 @@ fn the_store_of_a_killed_server_is_taken_over() {
     let got = digests(&home.start(""));
     for (name, digest) in expected.as_object().expect("streams") {
         let (got, digest) = (&got[name], digest);
-        assert_eq!(got["messages"].as_array().map(Vec::len), digest["messages"].as_array().map(Vec::len), "{name}");
+        assert_eq!(
+            got["messages"].as_array().map(Vec::len),
+            digest["messages"].as_array().map(Vec::len),
+            "{name}"
+        );
         assert_eq!(got["messages"], digest["messages"], "{name}");
         assert_eq!(got["state"]["last_seq"], digest["state"]["last_seq"], "{name}");
         assert_eq!(got["config"], digest["config"], "{name}");

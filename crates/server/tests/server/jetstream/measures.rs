@@ -152,7 +152,10 @@ fn measures_schedules_that_wait() {
             server.restart();
             let mut asker = Asker::connect(&server);
             assert_eq!(asker.number("S", "messages"), MILLION);
-            println!("{what}: answers {:.0} ms after the start behind {name}", began.elapsed().as_secs_f64() * 1e3);
+            println!(
+                "{what}: answers {:.0} ms after the start behind {name}",
+                began.elapsed().as_secs_f64() * 1e3
+            );
         }
     }
     println!("a schedule that waits: {:.1} bytes more", (grown[1] as f64 - grown[0] as f64) / MILLION as f64);
@@ -205,7 +208,8 @@ fn errors(asker: &mut Asker, count: u64) -> Vec<u64> {
                 break;
             }
             let (_, due) = text.split_once("\r\n\r\n").expect("headers end");
-            let seq: u64 = header(&text, "Nats-Sequence").and_then(|seq| seq.parse().ok()).expect("a sequence");
+            let seq: u64 =
+                header(&text, "Nats-Sequence").and_then(|seq| seq.parse().ok()).expect("a sequence");
             let time = header(&text, "Nats-Time-Stamp").expect("a time");
             let due: u64 = due.parse().expect("a time");
             let stored = parse_time(time);
@@ -242,7 +246,8 @@ fn timed(what: &str, bytes: u64, command: &mut Command) -> f64 {
     let began = Instant::now();
     let output = command.output().expect("it can be run");
     let took = began.elapsed().as_secs_f64();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{what}: {said}");
     println!("{what}: {took:.2} s, {:.0} MB/s", bytes as f64 / took / 1e6);
     took
@@ -275,10 +280,15 @@ fn measures_backups() {
                     continue;
                 }
                 asker.api("STREAM.DELETE.S", &Value::Null);
-                let restore = ["-s", &url, "stream", "restore", from_folder.to_str().expect("UTF-8"), "--no-progress"];
+                let restore =
+                    ["-s", &url, "stream", "restore", from_folder.to_str().expect("UTF-8"), "--no-progress"];
                 let asking = thread::scope(|scope| {
                     let asking = scope.spawn(|| asker_latency(&server, Duration::from_secs(1)));
-                    timed(&format!("restore into {name} of a backup from {from}"), bytes, Command::new(nats).args(restore));
+                    timed(
+                        &format!("restore into {name} of a backup from {from}"),
+                        bytes,
+                        Command::new(nats).args(restore),
+                    );
                     asking.join().expect("a probe")
                 });
                 println!("  requests to {name} meanwhile: {}", spread(asking));
@@ -310,7 +320,9 @@ fn measures_moving_in() {
     let mut asker = Asker::connect(&server);
     asker.create("S", &json!({}));
     let filler: String = (0..980_u32).map(|n| char::from(b'!' + (n * n % 89) as u8)).collect();
-    pour(&mut asker, 5 * MILLION, |n| (format!("S.{}.x", n % 1000), String::new(), format!("{n:010}{filler}")));
+    pour(&mut asker, 5 * MILLION, |n| {
+        (format!("S.{}.x", n % 1000), String::new(), format!("{n:010}{filler}"))
+    });
     let bytes = asker.number("S", "bytes");
     server.signal(Signal::TERM);
     server.wait();
@@ -320,9 +332,13 @@ fn measures_moving_in() {
     timed("import", bytes, &mut import);
     // What the disk takes, for comparison.
     let copy = into.path().join("copy");
-    timed("cp -r and sync", bytes, Command::new("sh").arg("-c").arg(format!(
-        "cp -r {:?} {copy:?} && sync {copy:?}/jetstream", home.path()
-    )));
+    timed(
+        "cp -r and sync",
+        bytes,
+        Command::new("sh")
+            .arg("-c")
+            .arg(format!("cp -r {:?} {copy:?} && sync {copy:?}/jetstream", home.path())),
+    );
     let began = Instant::now();
     let server = start(&self::server(), into.path());
     assert_eq!(Asker::connect(&server).number("S", "messages"), 5 * MILLION);
