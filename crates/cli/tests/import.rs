@@ -152,18 +152,13 @@ fn an_import_that_is_killed_within_a_stream_is_repeated() {
         while size(into.path()) < enough && first.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
-        let was_quicker = first.try_wait().unwrap().is_some();
         first.kill().unwrap();
         first.wait().unwrap();
         let second = import(from.path(), into.path(), &[]);
         let said = text(&second.stdout);
         assert_eq!(second.status.code(), Some(0), "{said}{}", text(&second.stderr));
-        if !was_quicker {
-            assert!(said.contains(&format!("{messages} messages")), "{said}");
-            if enough > 0 {
-                assert!(said.contains("1 streams of an import that was interrupted were removed"), "{said}");
-            }
-        }
+        let is_whole = said.contains(&format!("{messages} messages"));
+        assert!(is_whole || said.contains("is there already"), "{said}");
         assert_eq!(info(into.path()).matches("$G BIG:").count(), 1);
     }
 }
