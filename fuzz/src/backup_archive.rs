@@ -1,12 +1,20 @@
 //! Backups from strangers, in both formats: the framing, the archive, the tar, and what is inside.
 //!
 //! Promised: any bytes are read or refused, in whatever pieces they come and with the same result; nothing larger than its
-//! limit is ever held. What was written is read as it was.
+//! limit is ever held. What was written is read as it was. A stream that is filled has its messages in order, whatever
+//! sequences they had.
 
+use myelin_jetstream::backup::filling::Filling;
+use myelin_jetstream::backup::intake::{Fault, Intake, Progress, Target};
 use myelin_jetstream::backup::state::{ArchivedConsumer, StreamSummary};
+use myelin_jetstream::config::{Storage, StreamConfig};
+use myelin_jetstream::consumer::config::ConsumerConfig;
+use myelin_jetstream::stream::shape;
+use myelin_store::consumer::Consumers;
 use myelin_store::nats::archive::{self, ArchiveReader, put_head};
 use myelin_store::nats::frames::{FrameReader, FrameWriter, unpack_all};
 use myelin_store::nats::tar::TarReader;
+use myelin_store::{Seq, Stream};
 
 /// Bytes of a message, at most.
 const LARGEST: usize = 4096;
@@ -21,6 +29,7 @@ pub fn backup_archive(data: &[u8]) {
     inside.write(data);
     inside.flush();
     assert_eq!(read(&inside.out, inside.out.len()), read(&inside.out, 5));
+    restore(&inside.out);
     read_tar(data);
     let _ = StreamSummary::read(data);
     if let Ok(consumer) = ArchivedConsumer::read("C", data) {
@@ -61,11 +70,57 @@ fn read_tar(data: &[u8]) {
     inside.write(data);
     inside.write(&[0; 1024]);
     inside.flush();
+    restore(&inside.out);
     let mut reader = TarReader::new(FrameReader::default());
     reader.feed(&inside.out);
     let mut budget = 1 << 20;
     while let Ok(Some(file)) = reader.next(&mut budget) {
         assert!(file.data.len() <= data.len() + 1024);
+    }
+}
+
+/// Takes everything, in memory.
+struct Everything;
+
+const NOW: i64 = 1_700_000_000_000_000_000;
+
+impl Target for Everything {
+    fn largest(&self) -> usize {
+        LARGEST
+    }
+
+    fn open(&mut self, first: Seq, _: u64) -> Result<Filling, Fault> {
+        let config = StreamConfig { name: "S".into(), storage: Storage::Memory, ..StreamConfig::default() };
+        let stream = Stream::in_memory(shape(&config, false), 1, NOW);
+        let mut filling = Filling::new(config, NOW, stream, Consumers::in_memory());
+        filling.start_at(first, NOW)?;
+        Ok(filling)
+    }
+
+    fn consumer(&mut self, _: &StreamConfig, config: ConsumerConfig) -> Result<ConsumerConfig, Fault> {
+        Ok(config)
+    }
+
+    fn admit(&mut self, _: u64) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// What becomes of a backup.
+fn restore(bytes: &[u8]) {
+    let mut intake = Intake::default();
+    intake.feed(bytes);
+    loop {
+        match intake.work(&mut Everything, 1000, NOW) {
+            Ok(Progress::More) => {}
+            Ok(_) => break,
+            Err(_) => return,
+        }
+    }
+    assert!(intake.held() < 64 << 20, "held for {} bytes", bytes.len());
+    if let Ok(filled) = intake.finish(&mut Everything, NOW) {
+        let totals = filled.stream.state().totals;
+        assert!(totals.messages <= totals.last_seq.saturating_add(1).saturating_sub(totals.first_seq));
     }
 }
 

@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use myelin_store::nats::hash::Hasher;
+
 /// Recorded of nats-server by the server's own tests.
 fn fixture(kind: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/server/jetstream/fixtures").join(kind)
@@ -92,5 +94,71 @@ fn a_killed_import_is_repeated() {
         for stream in ["FILE", "PACKED", "SHORT", "WORK", "LARGE", "EMPTY", "PURGED"] {
             assert_eq!(info.matches(&format!("$G {stream}:")).count(), 1, "{info}");
         }
+    }
+}
+
+/// A store directory of nats-server with one stream of so many blocks; answers its messages.
+fn write_store(folder: &Path, blocks: u32) -> u64 {
+    let stream = folder.join("jetstream/$G/streams/BIG");
+    std::fs::create_dir_all(stream.join("msgs")).unwrap();
+    let meta = br#"{"name":"BIG","subjects":["b.>"],"storage":"file","num_replicas":1}"#;
+    let sum: String = Hasher::new("BIG").sum(&[meta]).iter().map(|byte| format!("{byte:02x}")).collect();
+    std::fs::write(stream.join("meta.inf"), meta).unwrap();
+    std::fs::write(stream.join("meta.sum"), sum).unwrap();
+    let mut seq = 0_u64;
+    for block in 1..=blocks {
+        let hasher = Hasher::new(&format!("BIG-{block}"));
+        let mut bytes = Vec::new();
+        while bytes.len() < 2 << 20 {
+            seq += 1;
+            let (subject, payload) = (format!("b.{}", seq % 50), format!("{seq:08}").repeat(100));
+            let start = bytes.len();
+            bytes.extend_from_slice(&((22 + subject.len() + payload.len() + 8) as u32).to_le_bytes());
+            bytes.extend_from_slice(&seq.to_le_bytes());
+            bytes.extend_from_slice(&1_700_000_000_000_000_000_i64.to_le_bytes());
+            bytes.extend_from_slice(&(subject.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(subject.as_bytes());
+            bytes.extend_from_slice(payload.as_bytes());
+            let head = bytes[start + 4..start + 20].to_vec();
+            bytes.extend_from_slice(&hasher.sum(&[&head, subject.as_bytes(), payload.as_bytes()]));
+        }
+        std::fs::write(stream.join(format!("msgs/{block}.blk")), bytes).unwrap();
+    }
+    seq
+}
+
+fn size(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    entries
+        .flatten()
+        .map(|entry| {
+            if entry.path().is_dir() { size(&entry.path()) } else { entry.metadata().map_or(0, |m| m.len()) }
+        })
+        .sum()
+}
+
+/// In the middle of a stream, too: half of one is never there for good.
+#[test]
+fn an_import_that_is_killed_within_a_stream_is_repeated() {
+    let from = tempfile::tempdir().unwrap();
+    let messages = write_store(from.path(), 8);
+    for enough in [0, 1 << 20, 6 << 20, 12 << 20] {
+        let into = tempfile::tempdir().unwrap();
+        let mut first = command(from.path(), into.path(), &[])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while size(into.path()) < enough && first.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        first.kill().unwrap();
+        first.wait().unwrap();
+        let second = import(from.path(), into.path(), &[]);
+        let said = text(&second.stdout);
+        assert_eq!(second.status.code(), Some(0), "{said}{}", text(&second.stderr));
+        let is_whole = said.contains(&format!("{messages} messages"));
+        assert!(is_whole || said.contains("is there already"), "{said}");
+        assert_eq!(info(into.path()).matches("$G BIG:").count(), 1);
     }
 }

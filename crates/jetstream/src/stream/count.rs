@@ -3,8 +3,8 @@
 //! What the total was is read from the last message of the subject, or known from the run; so messages of one parcel are one
 //! append, however many are for the same counter.
 
-use myelin_broker::Letter;
-use myelin_store::Discard;
+use myelin_broker::{Letter, Parcel};
+use myelin_store::{Discard, ReadError, Wait};
 
 use super::admit::Intake;
 use super::core::StreamCore;
@@ -99,6 +99,21 @@ impl StreamCore {
             Some(last) => Ok(Counter::read(last.headers, last.payload)?),
             None => Ok(Counter::default()),
         }
+    }
+
+    /// Whether messages of a parcel count on from what is not in memory: a thread that may wait takes them then.
+    pub fn wants_disk(&mut self, parcel: &Parcel) -> bool {
+        self.rules.allows_counters && parcel.iter().any(|letter| self.is_cold(letter.subject))
+    }
+
+    fn is_cold(&mut self, subject: &[u8]) -> bool {
+        let random = &mut || self.rng.next_u64() as u32;
+        let text = &mut self.text;
+        let changed =
+            self.rules.transform.as_ref().is_some_and(|rule| rule.transform(subject, random, text).is_ok());
+        let subject = if changed { &*text } else { subject };
+        let mut buffer = Vec::new();
+        matches!(self.reader.last_of(subject, Wait::Forbidden, &mut buffer), Err(ReadError::WouldWait))
     }
 
     /// Whether storing the run may take the last message of some counter away, which then begins anew.

@@ -23,6 +23,7 @@ use myelin_broker::{Binding, Letter, Level, Parcel, Service, Shard};
 use myelin_store::consumer::Consumers;
 use myelin_store::{Seq, Stream, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -192,7 +193,11 @@ impl Restore {
         let mut held = lock(&self.work);
         let Some(work) = held.as_mut() else { return };
         work.seat.now = self.host().now();
-        let worked = self.slice(work);
+        // A fault of ours that a stranger's bytes have found costs this restore, and not a place for one for ever.
+        let worked = catch_unwind(AssertUnwindSafe(|| self.slice(work))).unwrap_or_else(|_| {
+            let reply = work.reply.take().unwrap_or_default();
+            Err(Outcome::Failed(reply, Fault::Other("the backup cannot be understood".to_owned())))
+        });
         {
             let mut inbox = lock(&self.inbox);
             inbox.last = work.seat.now;
@@ -273,6 +278,7 @@ impl Restore {
             self.errand.account.unbind(&binding);
         }
         let Work { intake, mut seat, .. } = work;
+        let is_told = !matches!(outcome, Outcome::Stalled);
         let (reply, made) = match outcome {
             Outcome::Failed(reply, fault) => (reply, Err((intake.into_filling(), fault))),
             Outcome::Ended(reply) => {
@@ -285,12 +291,14 @@ impl Restore {
             }
         };
         if let Some(me) = self.me.upgrade() {
-            self.host().run(Box::new(move || me.conclude(seat, &reply, made, bytes)));
+            self.host().run(Box::new(move || me.conclude(seat, &reply, made, (bytes, is_told))));
         }
     }
 
     /// Takes the stream into service, or removes what there is of it, and says so. Only on the thread that answers the API.
-    fn conclude(&self, mut seat: Seat, reply: &[u8], made: Made, bytes: u64) {
+    ///
+    /// Compat: there is no advisory about one whose sender is silent.
+    fn conclude(&self, mut seat: Seat, reply: &[u8], made: Made, (bytes, is_told): (u64, bool)) {
         let jetstream = Arc::clone(&seat.wanted.jetstream);
         let made = match made {
             Ok(filled) => seat.take_in(filled),
@@ -305,9 +313,11 @@ impl Restore {
         if made.is_ok() {
             errand.tell(&mut out, |stamp| stream_action(stamp, &errand.stream, Told::Create));
         }
-        errand.tell(&mut out, |stamp| {
-            advisory::restore_complete(stamp, &errand.stream, self.start, bytes, errand.client.as_ref())
-        });
+        if is_told {
+            errand.tell(&mut out, |stamp| {
+                advisory::restore_complete(stamp, &errand.stream, self.start, bytes, errand.client.as_ref())
+            });
+        }
         let took = Duration::from_millis(self.host().instant().duration_since(self.began).as_millis() as u64);
         let (size, name) = (friendly(bytes), self.name());
         let body = match made {

@@ -166,6 +166,9 @@ impl LiveStream {
                 Seat::Gone => self.drop_work(batch.pop_front()),
                 Seat::Here(core) => match batch.pop_front() {
                     Some(Work::Lend(borrower)) => lend(seat, &borrower),
+                    Some(Work::Publish(parcel)) if core.wants_disk(&parcel) => {
+                        self.publish_elsewhere(seat, parcel);
+                    }
                     Some(work) => self.try_work(core, work, after),
                     None => return,
                 },
@@ -237,7 +240,7 @@ impl LiveStream {
         self.look_around(core, now, after);
     }
 
-    fn count_losses(&self, core: &mut StreamCore, after: &mut Aftermath) {
+    pub(super) fn count_losses(&self, core: &mut StreamCore, after: &mut Aftermath) {
         let lost = self.waiting.lost.swap(0, Relaxed);
         if lost > 0 {
             core.lose(ApiError::STREAM_TOO_MANY_REQUESTS.err_code, lost, &mut after.effects);

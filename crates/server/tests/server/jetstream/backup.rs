@@ -7,6 +7,7 @@ use crate::raw::Message;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Where pieces go.
 const PIECES: &str = "pieces";
@@ -425,4 +426,64 @@ fn a_receiver_may_listen_after_the_answer() {
 /// Paths of what was recorded of the reference.
 pub(super) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/jetstream/fixtures").join(name)
+}
+
+/// What comes in is sealed like everything else.
+#[test]
+fn a_backup_is_restored_into_an_encrypted_store() {
+    for cipher in ["chacha", "aes"] {
+        let home = Home::new();
+        let mut server = home.start(&format!("key: \"a secret\"\ncipher: {cipher}"));
+        let mut asker = Asker::connect(&server);
+        fill(&mut asker, "S", &json!({ "allow_msg_ttl": true }));
+        asker.publish("S.1.x", "words that must not be found");
+        let before = digest(&mut asker, "S");
+        let backup = back_up(&mut asker, "S", &Value::Null, &mut || {});
+        asker.api("STREAM.DELETE.S", &Value::Null);
+        let answer = restore(&mut asker, &backup.config, &backup.state, &backup.bytes, 5000);
+        assert!(answer.get("error").is_none(), "{answer}");
+        assert_eq!(digest(&mut asker, "S"), before);
+        server.signal(Signal::KILL);
+        server.wait();
+        server.restart();
+        assert_eq!(digest(&mut Asker::connect(&server), "S"), before);
+        let found = Command::new("grep").args(["-rlq", "words that must not"]).arg(home.path()).status();
+        assert_eq!(found.expect("grep is there").code(), Some(1), "{cipher}");
+    }
+}
+
+#[test]
+fn a_stream_that_overlaps_is_refused_in_the_references_words() {
+    let home = Home::new();
+    let server = home.start("");
+    let mut asker = Asker::connect(&server);
+    fill(&mut asker, "S", &json!({ "allow_msg_ttl": true }));
+    let backup = back_up(&mut asker, "S", &Value::Null, &mut || {});
+    let mut config = backup.config.clone();
+    config["name"] = json!("OTHER");
+    let answer = restore(&mut asker, &config, &backup.state, &backup.bytes, 1_000_000);
+    let why = "restore failed: error adding stream: subjects overlap with an existing stream (10065)";
+    assert_eq!(answer["error"], json!({ "code": 500, "err_code": 10062, "description": why }));
+}
+
+/// Numbers from outside are added to those of the account, and taken off again.
+#[test]
+fn a_backup_that_says_to_be_endless_is_refused() {
+    let home = Home::new();
+    let server = home.start("");
+    let mut asker = Asker::connect(&server);
+    let mut archive = myelin_store::nats::frames::FrameWriter::default();
+    let state = format!(r#"{{"messages":1,"bytes":{},"first_seq":1,"last_seq":1}}"#, i64::MAX);
+    archive.write(myelin_store::nats::archive::MAGIC);
+    let mut head = Vec::new();
+    myelin_store::nats::archive::put_head(&mut head, b"state.json", 1, 0, 0, state.len());
+    archive.write(&head);
+    archive.write(state.as_bytes());
+    archive.flush();
+    let config = json!({ "name": "S", "subjects": ["S.>"] });
+    for _ in 0..3 {
+        let answer = restore(&mut asker, &config, &json!({}), &archive.out, 1_000_000);
+        assert_eq!(answer["error"]["err_code"], 10047, "{answer}");
+        assert_eq!(asker.api("INFO", &Value::Null)["storage"], 0);
+    }
 }

@@ -267,3 +267,58 @@ fn backups_of_older_servers_are_restored() {
         assert_eq!(asker.api("STREAM.NAMES", &Value::Null)["total"], 0, "{end}");
     }
 }
+
+/// Killed in the middle of its work, with an index from before it: what the reference itself makes of that is right.
+#[test]
+fn the_store_of_a_killed_server_is_taken_over() {
+    let reference = match implementation::reference() {
+        Ok(reference) => reference.program,
+        Err(why) => return eprintln!("not compared: {why}"),
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut server = setup_in(folder.path(), "").program(&reference).start();
+    let mut asker = Asker::connect(&server);
+    for (name, config) in shapes().iter().filter(|(name, _)| *name != "MEMORY") {
+        fill(&mut asker, name, config);
+    }
+    asker.create("LOAD", &json!({ "max_bytes": 3_000_000, "compression": "s2" }));
+    server.signal(Signal::TERM);
+    server.wait();
+    server.restart();
+    let mut asker = Asker::connect(&server);
+    for n in 0..50 {
+        asker.publish(&format!("FILE.{}.x", n % 7), &format!("after the index {n}"));
+    }
+    for seq in [260, 305, 310] {
+        asker.api("STREAM.MSG.DELETE.FILE", &json!({ "seq": seq, "no_erase": true }));
+    }
+    // Nothing of this is awaited when the end comes.
+    let body = "x".repeat(3000);
+    for n in 0..3000 {
+        asker.raw.publish(&format!("LOAD.{}", n % 100), &format!("{n} {body}"));
+    }
+    server.signal(Signal::KILL);
+    server.wait();
+    let old = tempfile::tempdir().expect("a temporary folder");
+    copy(&folder.path().join("jetstream"), &old.path().join("jetstream"));
+    server.restart();
+    let expected = digests(&server);
+    assert!(expected["LOAD"]["messages"].as_array().is_some_and(|all| all.len() > 10));
+    let home = Home::new();
+    for (name, done) in import(old.path(), home.path(), "") {
+        // The end of a block that was being written is no loss.
+        done.unwrap_or_else(|why| panic!("{name}: {why}"));
+    }
+    let got = digests(&home.start(""));
+    for (name, digest) in expected.as_object().expect("streams") {
+        let (got, digest) = (&got[name], digest);
+        assert_eq!(
+            got["messages"].as_array().map(Vec::len),
+            digest["messages"].as_array().map(Vec::len),
+            "{name}"
+        );
+        assert_eq!(got["messages"], digest["messages"], "{name}");
+        assert_eq!(got["state"]["last_seq"], digest["state"]["last_seq"], "{name}");
+        assert_eq!(got["config"], digest["config"], "{name}");
+    }
+}
