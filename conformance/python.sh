@@ -30,7 +30,7 @@ export PATH
 venv=$target/conformance/python
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/python" -m pip install -q --disable-pip-version-check \
-    nats-py==2.15.0 nkeys==0.2.1 aiohttp==3.14.5 pytest==9.2.0 pytest-asyncio==1.5.0 pytest-timeout==2.4.0
+    nats-py==2.15.0 nkeys==0.2.1 aiohttp==3.14.5 websockets==17.4 pytest==9.2.0 pytest-asyncio==1.5.0 pytest-timeout==2.4.0
 
 if [ $# -eq 0 ]; then
     "$here/lab.sh" "$work/lab"

@@ -13,7 +13,7 @@ export function security(lab) {
   const mutual = `${pair}, ca_file: ${JSON.stringify(file("ca.pem"))}, verify: true`;
   const mapped = `${mutual}, verify_and_map: true`;
   const users = `authorization { users: [
-    {user: "app@example.com", permissions: {publish: "ok.>", subscribe: ["ok.>", "_INBOX.>"]}} ] }`;
+    {user: "app@example.com", permissions: {publish: ["ok.>", "_INBOX.>"], subscribe: ["ok.>", "_INBOX.>"]}} ] }`;
   const knows = (authority = "ca") => ({ caFile: file(`${authority}.pem`) });
   const shows = (name) => ({ ...knows(), certFile: file(`${name}.pem`), keyFile: file(`${name}.key`) });
   const first = (tls) => ({ ...tls, handshakeFirst: true });

@@ -3,6 +3,7 @@
 //! reference. Those of accounts, and so on, are elsewhere.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
 use async_nats::ConnectOptions;
@@ -101,11 +102,14 @@ async fn enabling_tls() {
             assert!(!works(ConnectOptions::new(), &tls(&server)).await, "{} {config}", program.display());
             server.wait_for_log("[INF] TLS required for client connections");
         }
-        // Too low a value: "clients will fail to connect".
+        // Too low a value: clients are to fail, and do unless they are very quick.
         let hasty = simplest
             .replace('}', "  # clients will fail to connect (value is too low)\n  timeout: 0.0001\n}");
         let server = desk.start(&program, &hasty, &[]);
-        assert!(!works(desk.knowing(), &tls(&server)).await, "{}", program.display());
+        let (mut socket, _) = greeted(&server);
+        let mut rest = Vec::new();
+        let _ = socket.read_to_end(&mut rest);
+        server.wait_for_close("TLS Handshake Failure");
     }
 }
 

@@ -260,18 +260,23 @@ fn who_is_behind_gets_everything_once_it_reads() {
         }
         fast.say("PING\r\n");
         assert_eq!(fast.line(), "PONG");
-        let mut pongs = 0;
+        let (mut pongs, mut messages) = (0, 0);
         let mut content = Vec::new();
-        let whole = count as usize * (b"MSG a 1 100000\r\n".len() + body.len() + 2);
-        while content.len() < whole {
+        let message = [&b"MSG a 1 100000\r\n"[..], &body, b"\r\n"].concat();
+        while messages < count {
             let (first, payload) = slow.frame().expect("alive");
             match first {
                 super::peer::PONG => pongs += 1,
                 _ => content.extend(slow.content(first, payload).into_iter().flatten()),
             }
+            while content.len() >= message.len() || content.starts_with(b"PING\r\n") {
+                // Where it takes long, the server asks whether somebody is there.
+                let is_ping = content.starts_with(b"PING\r\n");
+                let piece: Vec<u8> = content.drain(..if is_ping { 6 } else { message.len() }).collect();
+                assert!(is_ping || piece == message, "{headers}");
+                messages += u8::from(!is_ping);
+            }
         }
-        let message = [&b"MSG a 1 100000\r\n"[..], &body, b"\r\n"].concat();
-        assert!(content.chunks(message.len()).all(|came| came == message), "{headers}");
         assert!(pongs <= usize::from(count));
     }
 }
