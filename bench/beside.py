@@ -3,6 +3,7 @@
 
 Prints a table in Markdown: messages per second as each tool prints them, and the CPU time of its process per message,
 medians with least and most. Usage: beside.py [--nats PATH] [--myelin PATH] [--server PATH] [--rounds N] [--rows A,B]
+[--scale X]
 """
 import argparse
 import os
@@ -68,8 +69,11 @@ def main():
     parser.add_argument("--server", default=shutil.which("nats-server") or f"{home}/nats-server")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", default="")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of messages")
     arguments = parser.parse_args()
-    wanted = [row for row in ROWS if not arguments.rows or row[0] in arguments.rows.split(",")]
+    names = arguments.rows.split(",") if arguments.rows else [row[0] for row in ROWS]
+    wanted = [(name, line, int(messages * arguments.scale), needs)
+              for name, line, messages, needs in ROWS if name in names]
     with socket.socket() as free, tempfile.TemporaryDirectory() as directory:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
