@@ -191,18 +191,17 @@ impl TrustedAccount {
         }
     }
 
-    /// What it may store.
-    ///
-    /// Compat: with tiers, those of streams without copies, which is all there are here.
+    /// What it may store, where no tiers say so.
     #[must_use]
     pub fn jetstream(&self) -> Option<JetStreamLimits> {
-        let limits = &self.claims.nats.limits;
-        let limits = if limits.tiered_limits.is_empty() {
-            limits.jetstream
-        } else {
-            limits.tiered_limits.get("R1").copied().unwrap_or_default()
-        };
-        limits.allow_anything().then_some(limits)
+        let limits = self.claims.nats.limits.jetstream;
+        (self.tiers().is_empty() && limits.allow_anything()).then_some(limits)
+    }
+
+    /// What it may store, by tier (`R1`: streams without copies). Empty: it has no tiers.
+    #[must_use]
+    pub fn tiers(&self) -> &HashMap<String, JetStreamLimits> {
+        &self.claims.nats.limits.tiered_limits
     }
 }
 

@@ -136,6 +136,28 @@ pub struct AccountInfo {
     pub domain: String,
     /// Requests.
     pub api: ApiStats,
+    /// The same by tier, where its limits are by tier; those above are nothing then.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tiers: BTreeMap<String, AccountTier>,
+}
+
+/// What an account uses of a tier, and may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AccountTier {
+    /// Bytes in memory.
+    pub memory: u64,
+    /// Bytes on disk.
+    pub storage: u64,
+    /// Bytes in memory that streams have reserved.
+    pub reserved_memory: u64,
+    /// Bytes on disk that streams have reserved.
+    pub reserved_storage: u64,
+    /// Streams.
+    pub streams: u64,
+    /// Consumers of all streams.
+    pub consumers: u64,
+    /// What it may have.
+    pub limits: AccountLimits,
 }
 
 /// Requests that were answered for an account.

@@ -3,6 +3,7 @@
 use super::{Neighbours, Storage, StreamConfig};
 use crate::error::ApiError;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Limits of an account. Shown as the reference shows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,6 +24,36 @@ pub struct AccountLimits {
     pub storage_max_stream_bytes: i64,
     /// Whether each stream must say `max_bytes`.
     pub max_bytes_required: bool,
+    /// Limits by tier, of which [`ALONE`] is the one that holds here, and is what the fields above say. Empty: no tiers.
+    #[serde(skip)]
+    pub tiers: BTreeMap<String, AccountLimits>,
+}
+
+/// The tier of streams without copies, which is all there are on a server alone.
+pub(crate) const ALONE: &str = "R1";
+
+impl AccountLimits {
+    /// Limits by tier. Where there is none for streams without copies, no stream can be made.
+    #[must_use]
+    pub fn tiered(tiers: BTreeMap<String, AccountLimits>) -> Self {
+        let held = tiers.get(ALONE).cloned().unwrap_or_else(Self::nothing);
+        Self { tiers, ..held }
+    }
+
+    /// What is shown of an account as a whole that has tiers.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            max_memory: 0,
+            max_storage: 0,
+            max_streams: 0,
+            max_consumers: 0,
+            max_ack_pending: 0,
+            memory_max_stream_bytes: 0,
+            storage_max_stream_bytes: 0,
+            max_bytes_required: false,
+            tiers: BTreeMap::new(),
+        }
+    }
 }
 
 /// An account that was told nothing.
@@ -37,6 +68,7 @@ impl Default for AccountLimits {
             memory_max_stream_bytes: -1,
             storage_max_stream_bytes: -1,
             max_bytes_required: false,
+            tiers: BTreeMap::new(),
         }
     }
 }
@@ -68,6 +100,10 @@ pub struct Limits {
 impl Limits {
     /// Whether the account may have a stream of this name besides those that it has.
     pub(super) fn check_count(&self, config: &StreamConfig, all: &dyn Neighbours) -> Result<(), ApiError> {
+        let tiers = &self.account.tiers;
+        if !tiers.is_empty() && !tiers.contains_key(ALONE) {
+            return Err(ApiError::NO_LIMITS);
+        }
         let mut others = 0;
         all.each(&mut |other| {
             others += i64::from(other.name != config.name);

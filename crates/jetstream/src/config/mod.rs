@@ -20,6 +20,7 @@ pub(crate) use check::is_asset_name;
 pub use create::{Created, create};
 pub use level::{API_LEVEL, is_supported, with_versions};
 pub(crate) use level::{adopt_level, is_level_supported, set_level, show_versions};
+pub(crate) use limits::ALONE;
 pub use limits::{AccountLimits, Limits, ServerLimits};
 pub use request::StreamConfigRequest;
 pub use restore::{join, restore};

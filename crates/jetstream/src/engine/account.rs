@@ -6,11 +6,11 @@ use super::host::{Alarmed, Host};
 use super::live::{Listener, LiveStream, Server, lock};
 use super::{Calls, JetStream};
 use crate::advisory::{self, Stamp};
-use crate::api::info::{AccountInfo, ApiStats};
+use crate::api::info::{AccountInfo, AccountTier, ApiStats};
 use crate::backup::filling::{Filled, Filling, declare_whole};
 use crate::backup::intake::Fault;
 use crate::config::stored::Stored;
-use crate::config::{self, AccountLimits, Limits, Neighbours, Retention, Storage, StreamConfig};
+use crate::config::{self, ALONE, AccountLimits, Limits, Neighbours, Retention, Storage, StreamConfig};
 use crate::error::ApiError;
 use crate::stream::{self, Budget, StreamCore};
 use myelin_broker::{Account, Binding, Letter, Level, Parcel};
@@ -129,14 +129,29 @@ impl AccountStreams {
         let used = |budget: &Budget| u64::try_from(budget.used()).unwrap_or(0);
         let [reserved_memory, reserved_storage] = self.reserved().map(|bytes| bytes.unsigned_abs());
         let (total, errors) = self.calls.get();
-        AccountInfo {
+        let limits = self.limits().unwrap_or_default();
+        let whole = AccountTier {
             memory: used(&self.memory),
             storage: used(&self.files),
             reserved_memory,
             reserved_storage,
             streams: self.read().len() as u64,
             consumers: self.read().values().map(|stream| stream.consumers().count() as u64).sum(),
-            limits: self.limits().unwrap_or_default(),
+            limits: if limits.tiers.is_empty() { limits.clone() } else { AccountLimits::nothing() },
+        };
+        let tier = |(name, limits): (String, AccountLimits)| {
+            let used = if name == ALONE { whole.clone() } else { AccountTier::default() };
+            (name, AccountTier { limits, ..used })
+        };
+        AccountInfo {
+            tiers: limits.tiers.into_iter().map(tier).collect(),
+            memory: whole.memory,
+            storage: whole.storage,
+            reserved_memory,
+            reserved_storage,
+            streams: whole.streams,
+            consumers: whole.consumers,
+            limits: whole.limits,
             domain: domain.to_owned(),
             api: ApiStats { total, errors, ..ApiStats::default() },
         }

@@ -1,6 +1,7 @@
 //! From parsed options to JetStream's own configuration.
 
 use super::capacity::{Capacity, headroom, store_directory};
+use myelin_auth::jwt::JetStreamLimits;
 use myelin_auth::operator::TrustedAccount;
 use myelin_conf::options::{AccountJetStreamOptions, JetStreamOptions, Options, StoreCipher, SyncInterval};
 use myelin_jetstream::config::AccountLimits;
@@ -13,6 +14,7 @@ use myelin_store::entropy::Entropy;
 use myelin_store::journal;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_wire::info::Info;
+use std::collections::BTreeMap;
 
 /// The account of whoever is in no other.
 const GLOBAL_ACCOUNT: &str = "$G";
@@ -115,9 +117,21 @@ pub(crate) fn account_limits(options: &Options, name: &str) -> Option<AccountLim
 ///
 /// Compat: of what JetStream stores 0 is nothing and -1 is no limit; of single streams, both are no limit.
 pub(crate) fn limits_of_claims(account: &TrustedAccount) -> Option<AccountLimits> {
-    let limits = account.jetstream()?;
+    let tiers = account.tiers();
+    if tiers.is_empty() {
+        return account.jetstream().as_ref().map(limits_of_token);
+    }
+    let is_enabled = tiers.values().any(JetStreamLimits::allow_anything);
+    is_enabled.then(|| {
+        AccountLimits::tiered(
+            tiers.iter().map(|(name, tier)| (name.clone(), limits_of_token(tier))).collect(),
+        )
+    })
+}
+
+fn limits_of_token(limits: &JetStreamLimits) -> AccountLimits {
     let unlimited = |limit: i64| if limit > 0 { limit } else { -1 };
-    Some(AccountLimits {
+    AccountLimits {
         max_memory: limits.mem_storage,
         max_storage: limits.disk_storage,
         max_streams: limits.streams,
@@ -126,7 +140,8 @@ pub(crate) fn limits_of_claims(account: &TrustedAccount) -> Option<AccountLimits
         memory_max_stream_bytes: unlimited(limits.mem_max_stream_bytes),
         storage_max_stream_bytes: unlimited(limits.disk_max_stream_bytes),
         max_bytes_required: limits.max_bytes_required,
-    })
+        tiers: BTreeMap::new(),
+    }
 }
 
 fn limits_of(from: &AccountJetStreamOptions) -> AccountLimits {
@@ -140,6 +155,7 @@ fn limits_of(from: &AccountJetStreamOptions) -> AccountLimits {
         memory_max_stream_bytes: limit(from.memory_max_stream_bytes),
         storage_max_stream_bytes: limit(from.store_max_stream_bytes),
         max_bytes_required: from.max_bytes_required,
+        tiers: BTreeMap::new(),
     }
 }
 

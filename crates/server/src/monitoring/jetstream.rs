@@ -56,7 +56,10 @@ fn sums(account: &AccountStreams) -> JetStreamAccount {
         tag: account.account().name().to_owned(),
         memory: info.memory,
         storage: info.storage,
-        allowance: Some(Allowance { memory: info.limits.max_memory, storage: info.limits.max_storage }),
+        allowance: info
+            .tiers
+            .is_empty()
+            .then(|| Allowance { memory: info.limits.max_memory, storage: info.limits.max_storage }),
         api_total: info.api.total,
         api_errors: info.api.errors,
         streams: info.streams as usize,
