@@ -5,8 +5,7 @@
 #
 # ORBIT is a checkout of github.com/synadia-io/orbit.go (873426d is known to work): the tests ask a tester for servers,
 # whose client is there. The tester is ours (go-tester/): it runs SERVER_BINARY. TESTS is a pattern as `go test -run` takes
-# it. What is skipped, and why, is in go_out_of_scope.txt; ALL=1 runs it too. Of the package `test` only what is about
-# JetStream is run.
+# it. What is skipped, and why, is in go_out_of_scope.txt; ALL=1 runs it too.
 set -eu
 
 usage="usage: go_suite.sh SERVER_BINARY ORBIT [TESTS]"
@@ -38,8 +37,6 @@ done
 
 skipped=""
 [ -n "${ALL:-}" ] || skipped=$(sed -n 's/^\(Test.*\)/\1/p' "$here/go_out_of_scope.txt" | paste -sd '|')
-about_jetstream=$(cat test/js_test.go test/kv_test.go test/object_test.go test/js_internal_test.go test/nats_iter_test.go |
-    sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' | paste -sd '|')
 
 # The tests leave servers behind where they end early: where the system allows, all that was started ends with them.
 alone() {
@@ -53,15 +50,14 @@ alone() {
 status=0
 run() {
     program=$1
-    tests=$2
     (cd "$work/suite/$(echo "$program" | tr _ /)" && TESTED_SERVER="$work/server" TMPDIR="$work" alone \
-        "$work/$program" -test.v -test.timeout 60m -test.run "${only:-$tests}" -test.skip "^(${skipped:-none})\$" \
+        "$work/$program" -test.v -test.timeout 60m -test.run "${only:-.}" -test.skip "^(${skipped:-none})\$" \
         >"$work/output.txt" 2>&1) || status=1
     grep -E '^ *--- FAIL|^panic' "$work/output.txt" || true
     echo "$program: $(grep -c '^--- PASS' "$work/output.txt") passed, $(grep -c '^--- FAIL' "$work/output.txt") failed," \
         "$(grep -c '^--- SKIP' "$work/output.txt") skipped"
 }
-run jetstream_test .
-run test "^($about_jetstream)\$"
-run micro_test .
+run jetstream_test
+run test
+run micro_test
 exit $status

@@ -23,11 +23,8 @@ export PATH
 # demo.nats.io, raw.githubusercontent.com, the `nats` command line, and 1,200 consumers of one stream.
 elsewhere="connect_domain service::schemas service::cross_clients_tests custom_tls_client tls_with_native_certs
     jetstream::consumers"
-# Clusters, mirrors and sources.
-later="server_pool_contains_discovered_servers
-    set_server_pool_marks_all_as_explicit jetstream::mirrors jetstream::mirrors_remove jetstream::sources
-    jetstream::source_consumer_round_trip jetstream::stream_subject_transforms jetstream::subject_transform
-    jetstream::create_stream_with_replicas"
+# Clusters.
+later="server_pool_contains_discovered_servers set_server_pool_marks_all_as_explicit jetstream::create_stream_with_replicas"
 suites="client_tests server_pool_tests server_pool_parity_tests service_tests subject_validation_test
     tls_tests websocket_test nkey_tests jwt_tests jetstream_tests kv_tests object_store"
 
