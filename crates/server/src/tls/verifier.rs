@@ -68,6 +68,8 @@ impl ClientCertVerifier for Verifier {
             {
                 Ok(ClientCertVerified::assertion())
             }
+            // Compat: an authority that only bears the name of a known one is as unknown as any other, and the client
+            // hears that.
             Err(Error::InvalidCertificate(CertificateError::BadSignature)) => {
                 Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
             }

@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::client::settle;
+use crate::logging::programs;
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
 use crate::{PATIENCE, soon};
@@ -341,6 +342,22 @@ fn with_verify_only_signed_certificates_come_in() {
         "TLS handshake error: tls: failed to verify certificate: x509: certificate signed by unknown authority",
     );
     assert_eq!(server.page("/varz")["tls_verify"], true);
+}
+
+#[test]
+fn an_authority_that_only_bears_a_known_name_is_unknown() {
+    let (lab, other) = (Lab::new(), Lab::new());
+    other.sign("client");
+    for end in ["pem", "key"] {
+        fs::copy(other.file(&format!("client.{end}")), lab.file(&format!("stranger.{end}"))).unwrap();
+    }
+    for program in programs() {
+        let block = lab.block("verify: true, ca_file: \"@ca.pem\"");
+        let server = Setup::default().program(&program).config(&block).start();
+        let told = lab.secure(&server, Some("stranger")).barrier().unwrap_err().to_string();
+        assert!(told.contains("UnknownCA"), "{} {told}", program.display());
+        server.wait_for_log("certificate signed by unknown authority");
+    }
 }
 
 #[test]
