@@ -21,6 +21,8 @@ const NAMES: [&str; 2] = ["A", "B"];
 /// Messages of each origin, and of a run.
 const MESSAGES: Seq = 40;
 const RUN: Seq = 5;
+/// Bytes of a segment: about four runs.
+const SEGMENT: u32 = 2048;
 
 /// The consumers' log of the stream.
 struct Log(Mutex<Consumers>);
@@ -82,7 +84,7 @@ impl World {
         let options = StoreOptions::new("/store");
         let entropy = Arc::new(SeededEntropy::new(100 + turn));
         let (store, report) = Store::open(Arc::new(disk.clone()), options, entropy).ok()?;
-        let shape = shape(&config(), always);
+        let shape = myelin_store::StreamConfig { segment_bytes: Some(SEGMENT), ..shape(&config(), always) };
         let mut seen = Witnessed::default();
         let found = report.streams.into_iter().next();
         let stream = match found {
@@ -133,6 +135,17 @@ impl World {
 
     fn round(&self) -> bool {
         self.store.journal().round_now(&|| NOW as u64).is_ok()
+    }
+
+    /// Has segments sealed, and those removed of which nothing is left.
+    fn tidy(&mut self) {
+        for step in 0..100 {
+            let now = NOW + step * 2_000_000_000;
+            if let Some(job) = self.core.next_job(now) {
+                self.core.finish(job.run(), now, &mut Effects::default());
+                assert!(self.round());
+            }
+        }
     }
 
     /// Copies in an order of its own, with a round now and then, until all is there or nothing goes any more.
@@ -213,4 +226,23 @@ fn power_is_lost_while_messages_are_released_when_they_are_written() {
 #[test]
 fn power_is_lost_while_messages_are_released_when_they_are_synced() {
     lose_power(true);
+}
+
+#[test]
+fn a_position_of_messages_that_are_lost_gives_way_when_nothing_else_tells_of_its_source() {
+    for seed in 0..40 {
+        let disk = FaultyDisk::new(1);
+        let mut world = World::open(&disk, false, 0).expect("the disk works");
+        assert!(world.copy(0) && world.round());
+        while world.copy(1) {}
+        assert!(world.round());
+        // Now only its position tells of the first.
+        world.tidy();
+        assert!(world.copy(0));
+        let left = disk.power_cycle(Survival::Random(seed));
+        let mut world = World::open(&left, false, 1).expect("it can be opened");
+        let found: Vec<Position> = world.seats.iter().filter_map(|seat| seat.position.clone()).collect();
+        while world.copy(0) || world.copy(1) {}
+        assert_eq!(world.core.state().totals.last_seq, 2 * MESSAGES, "seed {seed}: {found:?}");
+    }
 }
