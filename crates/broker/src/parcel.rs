@@ -27,7 +27,7 @@ pub struct Parcel {
     traces: Vec<(usize, Traced)>,
 }
 
-/// One message: its parts stand in this order at `start`.
+/// One message: its parts stand in this order, the subject at `start`.
 #[derive(Clone, Copy)]
 struct Place {
     start: usize,
@@ -85,7 +85,7 @@ impl Parcel {
     pub fn push(&mut self, letter: Letter<'_>) {
         let Letter { to, subject, reply, headers, payload } = letter;
         self.bytes.reserve(to.len() + subject.len() + reply.len() + headers.len() + payload.len());
-        let to = self.number(to);
+        let to = if to.is_empty() { 0 } else { self.number(to) };
         let start = self.bytes.len();
         for part in [subject, reply, headers, payload] {
             self.bytes.extend_from_slice(part);
@@ -107,9 +107,9 @@ impl Parcel {
         let Letter { to, subject, reply, headers, payload } = letter;
         let parts = to.len() + subject.len() + reply.len() + headers.len() + payload.len();
         self.bytes.reserve(parts + LONGEST_FRAMING);
-        let to = self.number(to);
-        let start = self.bytes.len();
+        let to = if to.is_empty() { 0 } else { self.number(to) };
         self.bytes.extend_from_slice(VERB);
+        let start = self.bytes.len();
         self.bytes.extend_from_slice(subject);
         self.bytes.push(b' ');
         self.bytes.extend_from_slice(reply);
@@ -138,12 +138,9 @@ impl Parcel {
         });
     }
 
-    /// The number of an address, from 1 and perhaps a new one; 0 for none.
-    #[inline]
+    /// The number of an address, from 1 and perhaps a new one.
+    #[inline(never)]
     fn number(&mut self, to: &[u8]) -> u32 {
-        if to.is_empty() {
-            return 0;
-        }
         let recent = self.addresses.iter().enumerate().rev().take(RECENT);
         for (at, known) in recent {
             if &self.bytes[known.clone()] == to {
@@ -188,11 +185,10 @@ impl Parcel {
     #[inline]
     pub fn get(&self, at: usize) -> Option<Letter<'_>> {
         let place = self.places.get(at)?;
-        let to = (place.to as usize).checked_sub(1).map_or(&b""[..], |at| self.address(at));
-        let is_framed = place.sizes > 0;
-        let rest = &self.bytes[place.start + if is_framed { VERB.len() } else { 0 }..];
-        let (subject, rest) = rest.split_at(place.subject as usize);
-        let (reply, rest) = rest[usize::from(is_framed)..].split_at(place.reply as usize);
+        let to = if place.to == 0 { b"" } else { self.address(place.to as usize - 1) };
+        let (subject, rest) = self.bytes[place.start..].split_at(place.subject as usize);
+        // Of a frame: behind a space.
+        let (reply, rest) = rest[usize::from(place.sizes > 0)..].split_at(place.reply as usize);
         let (headers, rest) = rest[place.sizes as usize..].split_at(place.headers as usize);
         Some(Letter { to, subject, reply, headers, payload: &rest[..place.payload as usize] })
     }
@@ -202,7 +198,8 @@ impl Parcel {
     pub(crate) fn framed(&self, at: usize) -> Option<Framed<'_>> {
         let place = self.places.get(at).filter(|place| place.sizes > 0)?;
         let address = (place.to as usize).checked_sub(1);
-        let (head, rest) = self.bytes[place.start..].split_at(VERB.len() + place.subject as usize + 1);
+        let (head, rest) =
+            self.bytes[place.start - VERB.len()..].split_at(VERB.len() + place.subject as usize + 1);
         let head = if place.headers > 0 { head } else { &head[1..] };
         let body_at = place.reply as usize + place.sizes as usize;
         let body_end = body_at + place.headers as usize + place.payload as usize;
