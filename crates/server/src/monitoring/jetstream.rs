@@ -51,15 +51,13 @@ fn enabled(jetstream: &JetStream) -> Vec<Arc<AccountStreams>> {
 
 fn sums(account: &AccountStreams) -> JetStreamAccount {
     let info = account.info("");
+    let allowance = Allowance { memory: info.limits.max_memory, storage: info.limits.max_storage };
     let mut sums = JetStreamAccount {
         name: account.account().name().to_owned(),
         tag: account.account().name().to_owned(),
         memory: info.memory,
         storage: info.storage,
-        allowance: info
-            .tiers
-            .is_empty()
-            .then_some(Allowance { memory: info.limits.max_memory, storage: info.limits.max_storage }),
+        allowance: info.tiers.is_empty().then_some(allowance),
         api_total: info.api.total,
         api_errors: info.api.errors,
         streams: info.streams as usize,
