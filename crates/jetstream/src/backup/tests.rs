@@ -59,12 +59,7 @@ fn restored(packed: &[u8]) -> Result<(u64, Seq, Seq), String> {
     let (mut intake, mut target) = (Intake::default(), Everything::default());
     for piece in packed.chunks(10_000) {
         intake.feed(piece);
-        loop {
-            match intake.work(&mut target, 1 << 20, NOW).map_err(|fault| fault.to_string())? {
-                Progress::More => {}
-                Progress::Hungry | Progress::Whole => break,
-            }
-        }
+        while intake.work(&mut target, 1 << 20, NOW).map_err(|fault| fault.to_string())? == Progress::More {}
     }
     let filled = intake.finish(&mut target, NOW).map_err(|(_, fault)| fault.to_string())?;
     let totals = filled.stream.state().totals;
