@@ -146,6 +146,7 @@ fn environment(config: &[&str]) -> (Limits, bool) {
         memory_max_stream_bytes: number("mem_max_stream_bytes").unwrap_or(none.memory_max_stream_bytes),
         storage_max_stream_bytes: number("disk_max_stream_bytes").unwrap_or(none.storage_max_stream_bytes),
         max_bytes_required: required,
+        tiers: Default::default(),
     };
     let server = ServerLimits {
         max_memory: number("max_memory_store").unwrap_or(i64::MAX),

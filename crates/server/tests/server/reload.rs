@@ -218,7 +218,7 @@ fn limits_of_accounts_change() {
     server.reload(&config("max_connections: 3"));
     let newer = [login(&server, "a", "p"), login(&server, "a", "p")];
     server.reload(&config("max_connections: 1"));
-    for mut client in newer {
+    for client in newer {
         assert_eq!(client.rest(), "-ERR 'maximum account active connections exceeded'\r\n");
     }
     assert_eq!(a.barrier(), []);
