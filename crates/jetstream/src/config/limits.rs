@@ -24,7 +24,7 @@ pub struct AccountLimits {
     pub storage_max_stream_bytes: i64,
     /// Whether each stream must say `max_bytes`.
     pub max_bytes_required: bool,
-    /// Limits by tier, of which [`ALONE`] is the one that holds here, and is what the fields above say. Empty: no tiers.
+    /// Limits by tier, of which `R1` is the one that holds here, and is what the fields above say. Empty: no tiers.
     #[serde(skip)]
     pub tiers: BTreeMap<String, AccountLimits>,
 }
