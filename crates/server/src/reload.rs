@@ -62,14 +62,13 @@ impl Server {
         self.broker.update_info(|info| (info.host, info.port) = advertised);
         let pins_before = self.pins();
         self.apply(loaded, directory, tls);
-        // Before the log says so: who connects then is under the new rules on every shard.
-        self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Refresh));
         lines.iter().for_each(|line| self.log.info(line));
         let digest = self.loaded.config_digest.as_deref().unwrap_or_default();
         self.log.info(format_args!("Reloaded server configuration ({digest})"));
         if self.pins() != pins_before {
             self.recheck_pinned();
         }
+        self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Refresh));
         Ok(())
     }
 
