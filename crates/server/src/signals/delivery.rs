@@ -253,7 +253,8 @@ mod tests {
         let program = folder.path().join("myelin-server");
         let sleep =
             ["/bin/sleep", "/usr/bin/sleep"].into_iter().find(|path| fs::exists(path).unwrap()).unwrap();
-        fs::copy(sleep, &program).unwrap();
+        // A link, not a copy: a file that was just written may still be open in a process that another test has begun.
+        std::os::unix::fs::symlink(sleep, &program).unwrap();
         let mut child = Command::new(&program).arg("60").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         // The process has its name a moment after it was started.
