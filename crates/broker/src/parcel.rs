@@ -141,8 +141,11 @@ impl Parcel {
     /// The number of an address, from 1 and perhaps a new one.
     #[inline(never)]
     fn number(&mut self, to: &[u8]) -> u32 {
+        // Those who pull from one consumer mostly get its messages in turn: the next one after the last is the first guess.
+        let last = self.places.last().map_or(0, |place| place.to as usize);
+        let next = if last < self.addresses.len() { last } else { 0 };
         let recent = self.addresses.iter().enumerate().rev().take(RECENT);
-        for (at, known) in recent {
+        for (at, known) in self.addresses.get(next).map(|known| (next, known)).into_iter().chain(recent) {
             if &self.bytes[known.clone()] == to {
                 return at as u32 + 1;
             }

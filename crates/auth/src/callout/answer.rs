@@ -50,7 +50,7 @@ pub struct Standing {
     signing_key: Option<String>,
     /// What the answer itself says that it may do.
     own: Option<Arc<Permissions>>,
-    /// It must not ask in the server's stead.
+    /// It must not ask in the server's stead, whatever its account's token says.
     is_guarded: bool,
 }
 
@@ -65,7 +65,8 @@ impl Standing {
     #[must_use]
     pub fn permissions(&self) -> Option<Arc<Permissions>> {
         let may = self.own.as_ref().or_else(|| self.account.default_permissions());
-        if self.is_guarded {
+        let is_asked = !self.account.claims().nats.authorization.auth_users.is_empty();
+        if self.is_guarded || is_asked {
             return Some(Arc::new(Permissions::without(may.map(|may| &**may), SUBJECT)));
         }
         may.cloned()

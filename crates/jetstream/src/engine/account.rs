@@ -238,9 +238,7 @@ impl AccountStreams {
         }
         for stream in self.streams() {
             if sleeps_now {
-                stream.unbind();
-                stream.consumers().rest();
-                stream.origins().rest();
+                lay_to_rest(&stream);
             } else {
                 stream.consumers().resume();
                 stream.bind();
@@ -365,6 +363,9 @@ impl AccountStreams {
         jetstream: &Arc<JetStream>,
         mut filled: Filled,
     ) -> Result<Arc<LiveStream>, (Box<Filling>, Fault)> {
+        if self.limits().is_none() {
+            return Err((filled.undo(), ApiError::NOT_ENABLED_FOR_ACCOUNT.into()));
+        }
         // Another may have been made while this one was filled.
         let limits = self.all_limits(jetstream);
         if let Err(error) = config::join(&filled.config, &**self, &limits) {
@@ -459,6 +460,10 @@ impl AccountStreams {
         }
         self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&live));
         live.origins().begin(&live, &config, &self.jetstream);
+        if *lock(&self.sleeps) {
+            // The account has lost JetStream while this was made.
+            lay_to_rest(&live);
+        }
         jetstream.seek_origins();
         live
     }
@@ -569,4 +574,11 @@ impl Neighbours for AccountStreams {
     fn each(&self, visit: &mut dyn FnMut(&StreamConfig) -> bool) {
         let _ = self.read().values().all(|stream| visit(&stream.config()));
     }
+}
+
+/// A stream of an account that may not use JetStream now.
+fn lay_to_rest(stream: &LiveStream) {
+    stream.unbind();
+    stream.consumers().rest();
+    stream.origins().rest();
 }

@@ -33,6 +33,9 @@ const LONGEST: usize = 16 * 1024 + 2048;
 /// How much threads for blocking work give way to shards: they get a quarter of a core that both want.
 const NICENESS: i32 = 5;
 
+/// How often is looked for what a client that is turned away has written meanwhile.
+const UNREAD_LOOKS: usize = 32;
+
 /// Does the handshake with `peer`. INFO must be out where it comes first; `ahead` was read already, and charged.
 ///
 /// # Errors
@@ -122,8 +125,14 @@ async fn send(stream: &TcpStream, ends: &Ends, connection: &mut ServerConnection
 fn refuse(stream: &TcpStream, connection: ServerConnection) {
     if let Some(alert) = bad_certificate(connection) {
         let _ = stream.try_write(&alert);
+        // What is still unread would have the system reset the connection before the alert is seen. Not for ever: whoever is
+        // turned away may go on writing as fast as this reads.
         let mut unread = [0; 2048];
-        while stream.try_read(&mut unread).is_ok_and(|n| n > 0) {}
+        for _ in 0..UNREAD_LOOKS {
+            if !stream.try_read(&mut unread).is_ok_and(|n| n > 0) {
+                break;
+            }
+        }
     }
 }
 

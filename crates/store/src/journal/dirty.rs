@@ -28,7 +28,7 @@ pub(super) enum Haste {
     Urgent,
     /// With the next interval.
     Relaxed,
-    /// With the next round, whatever that is for, or in a while.
+    /// With the next round that takes relaxed ones, or in a while.
     Patient,
 }
 

@@ -69,6 +69,8 @@ pub struct LiveConsumer {
     /// Whether it is to look who listens.
     has_listeners_news: AtomicBool,
     is_gone: AtomicBool,
+    /// Its account may not use JetStream now: nobody could acknowledge, so nothing is delivered.
+    is_resting: AtomicBool,
     /// When the host will wake it; `i64::MAX`: never.
     alarm: AtomicI64,
     bindings: Mutex<Vec<Arc<Binding>>>,
@@ -137,6 +139,7 @@ impl LiveConsumer {
             has_look: AtomicBool::new(false),
             has_listeners_news: AtomicBool::new(true),
             is_gone: AtomicBool::new(false),
+            is_resting: AtomicBool::new(false),
             alarm: AtomicI64::new(i64::MAX),
             bindings: Mutex::default(),
             listeners: Mutex::default(),
@@ -157,11 +160,27 @@ impl LiveConsumer {
             |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&me) as Arc<dyn Service>);
         let old = std::mem::replace(&mut *lock(&self.bindings), subjects.iter().map(bind).collect());
         old.iter().for_each(|binding| self.account.unbind(binding));
+        if self.is_gone() {
+            self.unbind();
+        }
     }
 
     /// Receives nothing any more.
     pub(super) fn unbind(&self) {
         std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
+    }
+
+    /// Receives nothing and delivers nothing, until [`go_on`](Self::go_on).
+    pub(super) fn rest(&self) {
+        self.is_resting.store(true, Release);
+        self.unbind();
+    }
+
+    /// Goes on after [`rest`](Self::rest).
+    pub(super) fn go_on(&self, subjects: &[String]) {
+        self.bind(subjects);
+        self.is_resting.store(false, Release);
+        self.wake();
     }
 
     /// It is no more: receives nothing, and does nothing that waits.
@@ -389,8 +408,9 @@ impl LiveConsumer {
             return;
         }
         let mut turn = Turn::new(now, &mut world, &mut effects);
+        let is_resting = self.is_resting.load(Acquire);
         // Elsewhere a shard is woken that does all this.
-        if has_shard {
+        if has_shard && !is_resting {
             if seat.core.next_due(now).is_some_and(|at| at <= now) {
                 seat.core.due(&mut turn);
             }
@@ -401,6 +421,9 @@ impl LiveConsumer {
             after.pace = Some(pace);
         }
         self.finish(seat, &mut effects, now, after);
+        if is_resting {
+            after.due = None;
+        }
         if let Some(shard) = world.shard {
             shard.keep_parcel(effects.out);
         }

@@ -141,10 +141,10 @@ impl StreamConsumers {
         live
     }
 
-    /// Nobody asks or acknowledges, until [`resume`](Self::resume).
+    /// Nobody asks or acknowledges, and nothing is delivered, until [`resume`](Self::resume).
     pub(in crate::engine) fn rest(&self) {
         self.unbind();
-        self.all().iter().for_each(|live| live.unbind());
+        self.all().iter().for_each(|live| live.rest());
     }
 
     /// Goes on after [`rest`](Self::rest).
@@ -152,7 +152,7 @@ impl StreamConsumers {
         self.bind();
         for live in self.all() {
             if let Some(config) = self.config(live.name()) {
-                live.bind(&self.subjects(&config));
+                live.go_on(&self.subjects(&config));
             }
         }
     }

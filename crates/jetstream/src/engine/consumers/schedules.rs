@@ -60,6 +60,9 @@ impl Ledger for Schedules {
         // Also what it was, if somebody has damaged that.
         let _ = states.find(NAME).map(|id| states.remove(id));
         let _ = states.create(NAME, RULES, b"");
+        // At once: what it was must not be believed behind what the stream stores from now on.
+        self.waiting.store(0, Relaxed);
+        let _ = states.flush(consumers.host.now());
     }
 
     fn write(&self, changes: &[Change], through: Seq, is_urgent: bool) {

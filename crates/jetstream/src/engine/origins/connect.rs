@@ -265,7 +265,7 @@ impl Feed {
             durable,
         };
         let mut seat = lock(&self.seat);
-        if seat.log != log {
+        if seat.log != log || self.is_over.load(Acquire) {
             return Err(None);
         }
         // What was stored is known to this link. To another origin it says nothing.

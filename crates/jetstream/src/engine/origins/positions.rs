@@ -64,6 +64,10 @@ pub(super) struct Position {
     /// `seq` and `local` as they were before, oldest first: more than a loss of power can take of the stream.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) before: Vec<(Seq, Seq)>,
+    /// It is one of those before, of which not all are kept: the stream may have messages of this source behind `local`, until
+    /// there is another position.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) thrown_back: bool,
 }
 
 impl Position {
@@ -71,6 +75,7 @@ impl Position {
     fn at(mut self, last: Seq) -> Option<Self> {
         while self.local > last {
             (self.seq, self.local) = self.before.pop()?;
+            self.thrown_back = true;
         }
         Some(self)
     }
@@ -85,7 +90,7 @@ impl Witnessed {
     pub(in crate::engine) fn see(&mut self, local: Seq, headers: &[u8]) {
         let Some(origin) = header::get(headers, SOURCE).and_then(Origin::read) else { return };
         let identity = origin.identity.to_owned();
-        let position = Position { seq: origin.seq, identity, local, before: Vec::new() };
+        let position = Position { seq: origin.seq, identity, local, ..Position::default() };
         self.0.insert(origin.index(), position);
     }
 }
@@ -124,7 +129,7 @@ impl Positions {
 /// stream: what is behind may say more. Before anything is added to the stream.
 pub(super) fn settle(ledger: &impl Ledger, config: &StreamConfig, last: Seq, witnessed: Witnessed) -> Seq {
     let wanted: Vec<String> = config.sources.iter().map(super::render::index_name).collect();
-    let mut looked_through = 0;
+    let (mut looked_through, mut thrown_back) = (0, Seq::MAX);
     let mut known = BTreeMap::new();
     for (index, written) in ledger.kept() {
         // A source that was taken away may be here still, after a loss of power.
@@ -132,6 +137,9 @@ pub(super) fn settle(ledger: &impl Ledger, config: &StreamConfig, last: Seq, wit
         match believed {
             Some(position) => {
                 looked_through = looked_through.max(position.local);
+                if position.thrown_back {
+                    thrown_back = thrown_back.min(position.local);
+                }
                 if position != written {
                     write(ledger, &index, &position);
                 }
@@ -146,7 +154,7 @@ pub(super) fn settle(ledger: &impl Ledger, config: &StreamConfig, last: Seq, wit
             write(ledger, &index, &position);
         }
     }
-    looked_through
+    looked_through.min(thrown_back)
 }
 
 pub(super) fn write(ledger: &impl Ledger, index: &str, position: &Position) {
@@ -172,16 +180,55 @@ mod tests {
     use super::*;
 
     fn position(seq: Seq, local: Seq, before: &[(Seq, Seq)]) -> Position {
-        Position { seq, identity: "i".into(), local, before: before.to_vec() }
+        Position { seq, identity: "i".into(), local, before: before.to_vec(), thrown_back: false }
+    }
+
+    fn thrown_back(to: Position) -> Position {
+        Position { thrown_back: true, ..to }
     }
 
     #[test]
     fn a_position_beyond_the_end_of_the_stream_gives_way_to_one_before() {
         let written = position(30, 90, &[(10, 50), (20, 70)]);
         assert_eq!(written.clone().at(90), Some(written.clone()));
-        assert_eq!(written.clone().at(89), Some(position(20, 70, &[(10, 50)])));
-        assert_eq!(written.clone().at(69), Some(position(10, 50, &[])));
+        assert_eq!(written.clone().at(89), Some(thrown_back(position(20, 70, &[(10, 50)]))));
+        assert_eq!(written.clone().at(69), Some(thrown_back(position(10, 50, &[]))));
         assert_eq!(written.at(49), None);
+    }
+
+    /// A ledger in memory.
+    #[derive(Default)]
+    struct Book(std::cell::RefCell<BTreeMap<String, Position>>);
+
+    impl Ledger for Book {
+        fn note(&self, name: &str, blob: Option<&[u8]>) {
+            let index = name.strip_prefix(PREFIX).expect("the name of a position").to_owned();
+            match blob.and_then(read) {
+                Some(position) => self.0.borrow_mut().insert(index, position),
+                None => self.0.borrow_mut().remove(&index),
+            };
+        }
+
+        fn kept(&self) -> Vec<(String, Position)> {
+            self.0.borrow().clone().into_iter().collect()
+        }
+    }
+
+    /// Between the one that is believed and the one that is lost there were others, and what they told of may be stored.
+    #[test]
+    fn behind_a_position_that_was_thrown_back_the_stream_is_searched() {
+        let source = |name: &str| crate::config::StreamSource { name: name.to_owned(), ..Default::default() };
+        let config = StreamConfig { sources: vec![source("A"), source("B")], ..Default::default() };
+        let index = |at: usize| super::super::render::index_name(&config.sources[at]);
+        let book = Book::default();
+        write(&book, &index(0), &position(9, 120, &[(3, 70), (8, 110)]));
+        write(&book, &index(1), &position(5, 89, &[]));
+        assert_eq!(settle(&book, &config, 120, Witnessed::default()), 120);
+        assert_eq!(settle(&book, &config, 89, Witnessed::default()), 70);
+        // Also when it is opened once more before there is another position.
+        assert_eq!(settle(&book, &config, 89, Witnessed::default()), 70);
+        write(&book, &index(0), &position(7, 90, &[]));
+        assert_eq!(settle(&book, &config, 90, Witnessed::default()), 90);
     }
 
     #[test]
@@ -199,7 +246,7 @@ mod tests {
         witnessed.see(4, headers("B 1 b.* > b.1 ident").as_bytes());
         witnessed.see(5, headers("A 8 > > a.1 other").as_bytes());
         witnessed.see(6, b"");
-        let a = Position { seq: 8, identity: "other".into(), local: 5, before: vec![] };
+        let a = Position { seq: 8, identity: "other".into(), local: 5, ..Position::default() };
         assert_eq!(witnessed.0.get("A > >"), Some(&a));
         assert_eq!(witnessed.0.get("B b.* >").map(|position| position.local), Some(4));
     }

@@ -124,14 +124,14 @@ mod tests {
         }
         assert_eq!(slices, 3);
         let found: Vec<Position> = search.end().collect();
-        let known = Position { seq: 7, identity: "ident".into(), local: 1, before: Vec::new() };
+        let known = Position { seq: 7, identity: "ident".into(), local: 1, ..Position::default() };
         assert_eq!(found, [known, Position::default()]);
     }
 
     #[test]
     fn what_was_written_spares_the_reading_of_what_it_tells_of() {
         let stream = stream(10);
-        let written = Position { seq: 9, identity: "ident".into(), local: 4, before: Vec::new() };
+        let written = Position { seq: 9, identity: "ident".into(), local: 4, ..Position::default() };
         let known = BTreeMap::from([("A > >".to_owned(), written.clone())]);
         let mut search = Search::new(["A > >"].into_iter(), (known, 4), &stream.reader());
         assert_eq!(search.cursor.position(), 5);

@@ -72,7 +72,7 @@ impl Seat {
     pub(super) fn enter(&mut self, position: Position) {
         self.past.clear();
         self.past.push_back((position.seq, position.local, None));
-        self.position = Some(Position { before: Vec::new(), ..position });
+        self.position = Some(Position { before: Vec::new(), thrown_back: false, ..position });
     }
 
     /// The source is at `seq` of its origin, and `store` ends behind that. Answers what is to be written down.
@@ -88,6 +88,7 @@ impl Seat {
         }
         let local = store.state().totals.last_seq;
         let position = position.get_or_insert_default();
+        position.thrown_back = false;
         position.before.clear();
         position.before.extend(past.iter().map(|(seq, local, _)| (*seq, *local)));
         (position.seq, position.local) = (seq, local);
