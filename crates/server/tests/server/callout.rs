@@ -414,12 +414,13 @@ fn nothing_in_the_services_account_asks_in_the_servers_stead() {
     let server = Server::with_config(&format!(
         "jetstream {{ store_dir: {:?} }}
          accounts {{
-           AUTH {{ jetstream: enabled, users: [ {{user: auth, password: pwd}}, {{user: insider, password: pwd}} ],
+           AUTH {{ jetstream: enabled, users: [ {{user: auth, password: pwd}}, {{user: insider, password: pwd}},
+                     {{user: answerer, password: pwd, permissions: {{ allow_responses: true }}}} ],
                    mappings: {{ to.auth: \"{SUBJECT}\" }}, exports: [ {{service: \"{SUBJECT}\"}} ] }}
            APP {{ users: [ {{user: app, password: pwd}} ],
                   imports: [ {{service: {{account: AUTH, subject: \"{SUBJECT}\"}}, to: ask}} ] }}
          }}
-         authorization {{ timeout: 5, auth_callout {{ issuer: {}, account: AUTH, auth_users: [auth, insider, app] }} }}",
+         authorization {{ timeout: 5, auth_callout {{ issuer: {}, account: AUTH, auth_users: [auth, insider, answerer, app] }} }}",
         home.path(),
         issuer.public()
     ));
@@ -462,6 +463,14 @@ fn nothing_in_the_services_account_asks_in_the_servers_stead() {
     let mut other = login("insider");
     other.publish("to.auth", "forged");
     assert!(other.line().contains("Permissions Violation for Publish to"));
+    // Nor is it an answer that one may give.
+    let mut answerer = login("answerer");
+    answerer.subscribe("question", 1);
+    answerer.barrier();
+    other.send(&format!("PUB question {SUBJECT} 0\r\n\r\n"));
+    assert_eq!(answerer.message().reply.as_deref(), Some(SUBJECT));
+    answerer.publish(SUBJECT, "forged");
+    assert!(answerer.line().contains("Permissions Violation for Publish to"));
     let mut app = login("app");
     app.publish("ask", "forged");
     app.barrier();

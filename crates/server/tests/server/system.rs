@@ -8,6 +8,7 @@ use crate::raw::{Message, Raw};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// Two accounts, and the server's own.
 const ACCOUNTS: &str = "accounts {
@@ -266,6 +267,64 @@ fn an_account_that_comes_back_has_its_streams() {
     assert_eq!(answer, "PONG");
     jim.subscribe("r", 1);
     assert_eq!(ask(&mut jim, "s", "ho")["seq"], 2);
+}
+
+/// Nobody could acknowledge what is delivered while the account has no JetStream: nothing is, and it goes on where it was.
+#[test]
+fn consumers_of_an_account_that_lost_jetstream_rest() {
+    const FREE: &str =
+        r#""subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1"#;
+    let stores = format!(r#"{FREE},"mem_storage":10000,"disk_storage":10000,"streams":2,"consumer":-1"#);
+    let ids = Issued::with(&[
+        "admin user by A:sys for U:admin {\"nats\":{FREE}}",
+        &format!(r#"js account by O:op for A:js {{"nats":{{"limits":{{{stores}}}}}}}"#),
+        &format!(r#"bare account by O:op for A:js {{"nats":{{"limits":{{{FREE}}}}}}}"#),
+        "jim user by A:js for U:jim {\"nats\":{FREE}}",
+    ]);
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::with_config(&ids.text(&format!(
+        "operator: \"@op@\"\nresolver {{ type: full, dir: \"{0}/jwt\" }}\n\
+         resolver_preload {{ @key:A:sys@: \"@sys@\", @key:A:js@: \"@js@\" }}\njetstream {{ store_dir: \"{0}/js\" }}",
+        place.path().display()
+    )));
+    let (mut admin, _) = ids.login(&server, "admin", "U:admin");
+    admin.subscribe("r", 1);
+    let mut update = |token: &str| {
+        let answer = ask(&mut admin, "$SYS.REQ.CLAIMS.UPDATE", &ids.text(token));
+        assert_eq!(answer["data"]["code"], 200, "{answer}");
+    };
+    let (mut listener, _) = ids.login(&server, "jim", "U:jim");
+    listener.subscribe("d", 1);
+    listener.barrier();
+    let (mut jim, _) = ids.login(&server, "jim", "U:jim");
+    jim.subscribe("r", 1);
+    ask(&mut jim, "$JS.API.STREAM.CREATE.S", r#"{"name":"S","subjects":["s"],"max_bytes":1000}"#);
+    let made = ask(
+        &mut jim,
+        "$JS.API.CONSUMER.CREATE.S.C",
+        r#"{"stream_name":"S","config":{"name":"C","durable_name":"C","deliver_subject":"d","ack_policy":"explicit","ack_wait":200000000}}"#,
+    );
+    assert_eq!(made["name"], "C", "{made}");
+    assert_eq!(ask(&mut jim, "s", "hi")["seq"], 1);
+    let times = |message: &Message| -> usize {
+        let reply = message.reply.as_deref().expect("a delivery can be acknowledged");
+        reply.split('.').nth(4).and_then(|count| count.parse().ok()).expect("$JS.ACK.S.C.<times>.…")
+    };
+    let mut seen = times(&listener.message());
+    update("@bare@");
+    let until = |end: Duration, listener: &mut Raw| {
+        let begun = Instant::now();
+        let mut all = Vec::new();
+        while begun.elapsed() < end {
+            all.extend(listener.barrier());
+        }
+        all
+    };
+    // What was under way when the token came.
+    seen = until(Duration::from_millis(100), &mut listener).last().map_or(seen, times);
+    assert_eq!(until(Duration::from_millis(600), &mut listener), []);
+    update("@js@");
+    assert_eq!(times(&listener.message()), seen + 1);
 }
 
 /// An account that is taken away imports nothing and stores nothing, until it comes back.
