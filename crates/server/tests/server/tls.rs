@@ -135,6 +135,11 @@ pub(crate) fn greeted(server: &Server) -> (TcpStream, String) {
 /// A raw client over TLS.
 pub(crate) struct Secure(pub(crate) StreamOwned<ClientConnection, TcpStream>);
 
+/// Behind the PONG may stand what came meanwhile.
+fn has_pong(read: &[u8]) -> bool {
+    read.windows(6).any(|bytes| bytes == b"PONG\r\n")
+}
+
 impl Secure {
     pub(crate) fn into_stream(self) -> StreamOwned<ClientConnection, TcpStream> {
         self.0
@@ -151,7 +156,7 @@ impl Secure {
         self.0.flush()?;
         let mut read = Vec::new();
         let mut chunk = vec![0; 64 * 1024];
-        while !read.ends_with(b"PONG\r\n") {
+        while !has_pong(&read) {
             match self.0.read(&mut chunk)? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 n => read.extend_from_slice(&chunk[..n]),
@@ -163,7 +168,7 @@ impl Secure {
     /// Everything up to the next PONG, or to the end.
     pub(crate) fn until_pong_or_end(&mut self) -> Vec<u8> {
         let (mut read, mut chunk) = (Vec::new(), vec![0; 4096]);
-        while !read.ends_with(b"PONG\r\n") {
+        while !has_pong(&read) {
             match self.0.read(&mut chunk) {
                 Ok(n) if n > 0 => read.extend_from_slice(&chunk[..n]),
                 _ => break,
