@@ -389,7 +389,9 @@ fn heed_accounts(broker: &Arc<Broker>, jetstream: Option<&jetstream::Running>, s
             (Some(jetstream), None) => jetstream.disable(account.name()),
             (None, _) => {}
         }
-        if account.connections() > 0 {
+        // Whoever takes an account away has its connections looked at when all that goes with it is done: before, a client that
+        // is not concerned by this might meet the half of a reload.
+        if trusted.is_some() && account.connections() > 0 {
             mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Refresh));
         }
     });

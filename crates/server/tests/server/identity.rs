@@ -182,8 +182,9 @@ fn a_reload_takes_tokens_back_and_accounts_away() {
     let (dave, answer) = ids.login(&server, "dave", "U:dave");
     assert_eq!(answer, "PONG");
     reloaded(&ids, &server, &["app=app2"]);
-    assert!(bob.rest().contains("-ERR 'User Authentication Revoked'"));
-    assert!(dave.rest().contains("-ERR 'Authorization Violation'"));
+    let (bob, dave) = (bob.rest(), dave.rest());
+    assert!(bob.contains("-ERR 'User Authentication Revoked'"), "{bob}");
+    assert!(dave.contains("-ERR 'Authorization Violation'"), "{dave}");
     carol.barrier();
     let (_, answer) = ids.login(&server, "bob", "U:bob");
     assert_eq!(answer, "-ERR 'Authorization Violation'");

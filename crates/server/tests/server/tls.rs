@@ -135,9 +135,11 @@ pub(crate) fn greeted(server: &Server) -> (TcpStream, String) {
 /// A raw client over TLS.
 pub(crate) struct Secure(pub(crate) StreamOwned<ClientConnection, TcpStream>);
 
-/// Behind the PONG may stand what came meanwhile.
-fn has_pong(read: &[u8]) -> bool {
-    read.windows(6).any(|bytes| bytes == b"PONG\r\n")
+/// Whether there is a PONG in what came last, so many bytes; behind it may stand what came meanwhile.
+fn has_pong(read: &[u8], came: usize) -> bool {
+    const PONG: &[u8] = b"PONG\r\n";
+    let from = read.len().saturating_sub(came + PONG.len() - 1);
+    read[from..].windows(PONG.len()).any(|bytes| bytes == PONG)
 }
 
 impl Secure {
@@ -156,11 +158,13 @@ impl Secure {
         self.0.flush()?;
         let mut read = Vec::new();
         let mut chunk = vec![0; 64 * 1024];
-        while !has_pong(&read) {
-            match self.0.read(&mut chunk)? {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
-                n => read.extend_from_slice(&chunk[..n]),
+        let mut came = 0;
+        while !has_pong(&read, came) {
+            came = self.0.read(&mut chunk)?;
+            if came == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
             }
+            read.extend_from_slice(&chunk[..came]);
         }
         Ok(read)
     }
@@ -168,11 +172,13 @@ impl Secure {
     /// Everything up to the next PONG, or to the end.
     pub(crate) fn until_pong_or_end(&mut self) -> Vec<u8> {
         let (mut read, mut chunk) = (Vec::new(), vec![0; 4096]);
-        while !has_pong(&read) {
-            match self.0.read(&mut chunk) {
-                Ok(n) if n > 0 => read.extend_from_slice(&chunk[..n]),
-                _ => break,
+        let mut came = 0;
+        while !has_pong(&read, came) {
+            came = self.0.read(&mut chunk).unwrap_or_default();
+            if came == 0 {
+                break;
             }
+            read.extend_from_slice(&chunk[..came]);
         }
         read
     }
