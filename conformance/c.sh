@@ -27,21 +27,12 @@ cmake -S "$suite" -B "$build" -DNATS_BUILD_STREAMING=OFF -DNATS_BUILD_EXAMPLES=O
 NATS_TEST_SERVER_EXE=$work/server NATS_TEST_SERVER_VERSION="nats-server: v2.15.2" TMPDIR=$work
 export NATS_TEST_SERVER_EXE NATS_TEST_SERVER_VERSION TMPDIR
 
-# The tests use fixed ports: where the system allows, they get a loopback network of their own.
-alone() {
-    if unshare -rnpf --kill-child --mount-proc true 2>/dev/null; then
-        unshare -rnpf --kill-child --mount-proc sh -c 'ip link set lo up && exec "$@"' alone "$@"
-    else
-        "$@"
-    fi
-}
-
 cd "$suite/test"
 passed=0
 failed=0
 for test in "$@"; do
     [ -n "${ALL:-}" ] || ! grep -qx "$test" "$here/c_out_of_scope.txt" || continue
-    if alone timeout 90 "$build/bin/testsuite" "$test" >"$work/output.txt" 2>&1 && grep -q 'ALL PASSED' "$work/output.txt"; then
+    if "$here/alone.sh" timeout 90 "$build/bin/testsuite" "$test" >"$work/output.txt" 2>&1 && grep -q 'ALL PASSED' "$work/output.txt"; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))

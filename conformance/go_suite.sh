@@ -38,19 +38,10 @@ done
 skipped=""
 [ -n "${ALL:-}" ] || skipped=$(sed -n 's/^\(Test.*\)/\1/p' "$here/go_out_of_scope.txt" | paste -sd '|')
 
-# The tests leave servers behind where they end early: where the system allows, all that was started ends with them.
-alone() {
-    if unshare -rnpf --kill-child --mount-proc true 2>/dev/null; then
-        unshare -rnpf --kill-child --mount-proc sh -c 'ip link set lo up && exec "$@"' alone "$@"
-    else
-        "$@"
-    fi
-}
-
 status=0
 run() {
     program=$1
-    (cd "$work/suite/$(echo "$program" | tr _ /)" && TESTED_SERVER="$work/server" TMPDIR="$work" alone \
+    (cd "$work/suite/$(echo "$program" | tr _ /)" && TESTED_SERVER="$work/server" TMPDIR="$work" "$here/alone.sh" \
         "$work/$program" -test.v -test.timeout 60m -test.run "${only:-.}" -test.skip "^(${skipped:-none})\$" \
         >"$work/output.txt" 2>&1) || status=1
     grep -E '^ *--- FAIL|^panic' "$work/output.txt" || true

@@ -38,21 +38,12 @@ stand_in() {
 skipped=none
 [ -n "${ALL:-}" ] || skipped=$(sed -n 's/^\(Test.*\)/\1/p' "$here/go_out_of_scope.txt" | sed 's/^/^/; s/$/$/; s|/|$/^|' | paste -sd '|')
 
-# The tests leave servers behind where they end early: where the system allows, all that was started ends with them.
-alone() {
-    if unshare -rnpf --kill-child --mount-proc true 2>/dev/null; then
-        unshare -rnpf --kill-child --mount-proc sh -c 'ip link set lo up && exec "$@"' alone "$@"
-    else
-        "$@"
-    fi
-}
-
 status=0
 run() {
     name=$1
     go test -vet=off -c -o "$work/program" .
     # The command's own tests take it from ../nats where they believe to be in CI.
-    CI=true TESTED_SERVER="$work/server" TMPDIR="$work" alone \
+    CI=true TESTED_SERVER="$work/server" TMPDIR="$work" "$here/alone.sh" \
         "$work/program" -test.v -test.timeout 30m -test.skip "$skipped" >"$work/output.txt" 2>&1 || status=1
     grep -aE '^ *--- FAIL|^panic' "$work/output.txt" || true
     echo "$name: $(grep -ac '^--- PASS' "$work/output.txt") passed, $(grep -ac '^--- FAIL' "$work/output.txt") failed"

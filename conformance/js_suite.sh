@@ -36,15 +36,6 @@ deno=$work/deno/node_modules/.bin/deno
 PATH="$work/bin:$PATH" NO_COLOR=1
 export PATH NO_COLOR
 
-# In a loopback network of their own where the system allows: the helper finds servers by their process id.
-alone() {
-    if unshare -rnpf --kill-child --mount-proc true 2>/dev/null; then
-        unshare -rnpf --kill-child --mount-proc sh -c 'ip link set lo up && exec "$@"' alone "$@"
-    else
-        "$@"
-    fi
-}
-
 status=0
 for what in "$@"; do
     package=${what%%=*}
@@ -56,7 +47,7 @@ for what in "$@"; do
     # shellcheck disable=SC2086
     "$deno" cache $flags "nats.js/$package"/tests/*_test.ts >cache.txt 2>&1 || { cat cache.txt >&2; exit 1; }
     # shellcheck disable=SC2086
-    (cd nats.js && TMPDIR="$work/tmp" alone "$deno" test -A --quiet --cached-only $flags \
+    (cd nats.js && TMPDIR="$work/tmp" "$here/alone.sh" "$deno" test -A --quiet --cached-only $flags \
         --preload="./$package/tests/connect.ts" $tests) >"$package.txt" 2>&1 || true
     sed -n -e 's/^\(.*\) \.\.\. FAILED.*/\1/p' -e 's/^Uncaught error from \(.*\) FAILED$/\1/p' "$package.txt" |
         grep -vxFf "$here/js_out_of_scope.txt" >unexpected.txt || true

@@ -38,16 +38,6 @@ if [ $# -eq 0 ]; then
     exit
 fi
 
-# The suites use fixed ports and leave servers behind: where the system allows, they get a loopback network of
-# their own, and everything that they started ends with them.
-alone() {
-    if unshare -rnpf --kill-child --mount-proc true 2>/dev/null; then
-        unshare -rnpf --kill-child --mount-proc sh -c 'ip link set lo up && exec "$@"' alone "$@"
-    else
-        "$@"
-    fi
-}
-
 cp -r "$1" "$work/suite"
 before_312=$("$venv/bin/python" -c 'import sys; print(int(sys.version_info < (3, 12)))')
 if [ "$before_312" = 1 ]; then
@@ -62,7 +52,7 @@ fi
 handshake_first() {
     echo "== nats, handshake first"
     (cd "$work/suite" && NATS_SERVER_VERSION=main PYTHONPATH="nats/src:$here/python_before_313" \
-        alone "$venv/bin/python" -m pytest -q --rootdir . -p no:cacheprovider --timeout 60 --show-capture=no --tb=short \
+        "$here/alone.sh" "$venv/bin/python" -m pytest -q --rootdir . -p no:cacheprovider --timeout 60 --show-capture=no --tb=short \
         -rfE -W ignore nats/tests/test_client.py::ClientTLSHandshakeFirstTest >"$work/handshake.txt" 2>&1) ||
         failed="${failed:-} handshake-first"
     tail -n 1 "$work/handshake.txt"
@@ -71,7 +61,7 @@ handshake_first() {
 websocket() {
     echo "== nats, WebSocket"
     (cd "$work/suite" && PYTHONPATH="nats/src:$here/python_before_313" \
-        alone "$venv/bin/python" -m pytest -q --rootdir . -p no:cacheprovider --timeout 60 --show-capture=no --tb=short \
+        "$here/alone.sh" "$venv/bin/python" -m pytest -q --rootdir . -p no:cacheprovider --timeout 60 --show-capture=no --tb=short \
         -rfE -W ignore nats/tests/test_client_websocket.py nats/tests/test_custom_headers_websocket.py \
         >"$work/websocket.txt" 2>&1) || failed="${failed:-} websocket"
     grep -E '^[0-9]+ passed|^FAILED' "$work/websocket.txt" || tail -n 1 "$work/websocket.txt"
@@ -88,7 +78,7 @@ run() {
     echo "== $package"
     # shellcheck disable=SC2086
     (cd "$work/suite/$package" && PYTHONPATH="$sources:$here/python_before_313" \
-        alone "$venv/bin/python" -m pytest -q --rootdir . -p no:cacheprovider --timeout 60 --show-capture=no --tb=short -rfEs \
+        "$here/alone.sh" "$venv/bin/python" -m pytest -q --rootdir . -p no:cacheprovider --timeout 60 --show-capture=no --tb=short -rfEs \
         -W ignore $deselected "$@" >"$work/$package.txt" 2>&1) || failed="${failed:-} $package"
     sed -n '/short test summary/,$p' "$work/$package.txt"
     grep -q 'short test summary' "$work/$package.txt" || tail -n 1 "$work/$package.txt"

@@ -4,7 +4,7 @@
 //! of it is right.
 
 use super::question::{Question, ServerKeys};
-use super::{Asked, Callout, SUBJECT};
+use super::{Asked, Callout};
 use crate::authenticate::Reject;
 use crate::identity::{AccountName, Identity};
 use crate::jwt::{self, AuthorizationResponseClaims, PREFIX, UserClaims, UserPermissions};
@@ -50,8 +50,6 @@ pub struct Standing {
     signing_key: Option<String>,
     /// What the answer itself says that it may do.
     own: Option<Arc<Permissions>>,
-    /// It must not ask in the server's stead, whatever its account's token says.
-    is_guarded: bool,
 }
 
 impl Standing {
@@ -64,12 +62,7 @@ impl Standing {
     /// What it may do: what the answer says, else what is the account's default.
     #[must_use]
     pub fn permissions(&self) -> Option<Arc<Permissions>> {
-        let may = self.own.as_ref().or_else(|| self.account.default_permissions());
-        let is_asked = !self.account.claims().nats.authorization.auth_users.is_empty();
-        if self.is_guarded || is_asked {
-            return Some(Arc::new(Permissions::without(may.map(|may| &**may), SUBJECT)));
-        }
-        may.cloned()
+        self.account.guarded(self.own.as_ref().or_else(|| self.account.default_permissions()).cloned())
     }
 
     /// The same where its account has another token now.
@@ -280,7 +273,6 @@ impl Question {
             issued_at: claims.issued_at,
             signing_key: by_signing_key.then(|| claims.issuer.clone()),
             own: permissions.clone(),
-            is_guarded: place == own,
         });
         Ok(Identity {
             user,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{Trust, seconds};
+use crate::callout;
 use crate::jwt::{self, AccountClaims, Issues, JetStreamLimits, SigningKey, UserScope};
 use crate::permissions::Permissions;
 
@@ -177,6 +178,14 @@ impl TrustedAccount {
     #[must_use]
     pub fn default_permissions(&self) -> Option<&Arc<Permissions>> {
         self.default_permissions.as_ref()
+    }
+
+    /// `own`, without what nobody in an account that has a callout service may do: ask that in the server's stead.
+    pub(crate) fn guarded(&self, own: Option<Arc<Permissions>>) -> Option<Arc<Permissions>> {
+        if self.claims.nats.authorization.auth_users.is_empty() {
+            return own;
+        }
+        Some(Arc::new(Permissions::without(own.as_deref(), callout::SUBJECT)))
     }
 
     /// What its connections may use.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::account::{TrustedAccount, limit};
-use crate::callout;
 use crate::jwt::UserClaims;
 use crate::permissions::Permissions;
 use crate::secret::Secret;
@@ -103,15 +102,11 @@ impl ClaimedUser {
         &self.account
     }
 
-    /// What it may do; `None` is everything. Where its account has a callout service, nobody in it asks that in the server's
-    /// stead.
+    /// What it may do; `None` is everything.
     #[must_use]
     pub fn permissions(&self) -> Option<Arc<Permissions>> {
         let own = self.own_permissions.clone().or_else(|| self.account.default_permissions().cloned());
-        if self.account.claims().nats.authorization.auth_users.is_empty() {
-            return own;
-        }
-        Some(Arc::new(Permissions::without(own.as_deref(), callout::SUBJECT)))
+        self.account.guarded(own)
     }
 
     /// Subscriptions that it may have.

@@ -21,7 +21,7 @@ use crate::subscription::{Admission, Subscription};
 use crate::trace::Way;
 use bytes::Bytes;
 use following::follow_denied;
-use myelin_auth::{Permissions, callout};
+use myelin_auth::Permissions;
 use myelin_stdx::rng::Rng;
 use myelin_wire::encode;
 use myelin_wire::error::ErrorText;
@@ -257,8 +257,7 @@ impl Shard {
 /// Whether the publisher may answer to `subject` because it was sent a message with that reply.
 #[cold]
 fn may_respond(from: &Publisher<'_>, subject: &[u8], access: Access) -> bool {
-    let is_for_server = subject == callout::SUBJECT.as_bytes() && from.account.exchange.is_asked();
-    if is_for_server || matches!(access, Access::Reserved | Access::Servers) {
+    if matches!(access, Access::Reserved | Access::Servers) {
         return false;
     }
     let Some(rights) = from.conn.rights() else { return false };

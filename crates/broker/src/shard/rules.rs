@@ -30,16 +30,15 @@ pub(super) fn access(scope: Scope<'_>, subject: &[u8]) -> Access {
     if begins(b"_GR_.") || begins(b"$GR.") {
         return Access::Reserved;
     }
-    if scope.permissions.is_some_and(|p| !p.can_publish(subject)) {
-        return Access::Denied;
-    }
-    // Clients of the account are denied it, and the server says who it is. Whoever has no permissions is a stream, a service,
-    // or comes by an import: with their help nobody is to ask in the server's stead.
-    if scope.permissions.is_none()
-        && subject == callout::SUBJECT.as_bytes()
-        && scope.account.exchange.is_asked()
-    {
+    // Clients of the account are denied it, also as an answer, and the server says who it is. Whoever has no permissions is a
+    // stream, a service, or comes by an import: with their help nobody is to ask in the server's stead.
+    let is_question = subject == callout::SUBJECT.as_bytes() && scope.account.exchange.is_asked();
+    let is_denied = scope.permissions.is_some_and(|p| !p.can_publish(subject));
+    if is_question && (is_denied || scope.permissions.is_none()) {
         return Access::Servers;
+    }
+    if is_denied {
+        return Access::Denied;
     }
     if subject.starts_with(b"$NRG.") && !scope.account.is_system() {
         return Access::Reserved;

@@ -117,20 +117,9 @@ pub struct SourceInfo {
 /// What an account uses and may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AccountInfo {
-    /// Bytes in memory.
-    pub memory: u64,
-    /// Bytes on disk.
-    pub storage: u64,
-    /// Bytes in memory that streams have reserved.
-    pub reserved_memory: u64,
-    /// Bytes on disk that streams have reserved.
-    pub reserved_storage: u64,
-    /// Streams.
-    pub streams: u64,
-    /// Consumers of all streams.
-    pub consumers: u64,
-    /// What it may have.
-    pub limits: AccountLimits,
+    /// All of it.
+    #[serde(flatten)]
+    pub whole: Usage,
     /// The server's domain.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub domain: String,
@@ -138,12 +127,12 @@ pub struct AccountInfo {
     pub api: ApiStats,
     /// The same by tier, where limits are so.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tiers: BTreeMap<String, Tier>,
+    pub tiers: BTreeMap<String, Usage>,
 }
 
-/// What streams of one tier take of what they may.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Tier {
+/// What streams, all of an account or those of one tier, take of what they may.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
     /// Bytes in memory.
     pub memory: u64,
     /// Bytes on disk.

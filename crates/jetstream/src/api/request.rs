@@ -4,14 +4,14 @@
 
 use crate::config::StreamConfig;
 use crate::error::ApiError;
-use crate::json::{self, Abort, Decode, Moment, Object, Reader, object};
+use crate::json::{self, Abort, Decode, Moment, Reader, object};
 use myelin_wire::json::{Kind, Value};
 
 /// `STREAM.INFO.<stream>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamInfoRequest {
-    /// Subjects to skip; never negative.
-    pub offset: i64,
+    /// Subjects to skip.
+    pub page: Paged,
     /// Whether to list deleted sequences.
     pub deleted_details: bool,
     /// Count messages for each subject that this matches; empty: do not.
@@ -21,8 +21,8 @@ pub struct StreamInfoRequest {
 /// `STREAM.NAMES` and `STREAM.LIST`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamsRequest {
-    /// Streams to skip; never negative.
-    pub offset: i64,
+    /// Streams to skip.
+    pub page: Paged,
     /// Only streams with a subject that overlaps this; empty: all.
     pub subject: String,
 }
@@ -152,8 +152,17 @@ object! { RestoreState, "StreamState":
 }
 
 /// What Go embeds in requests that are answered in pages.
-struct Paged {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paged {
     offset: i64,
+}
+
+impl Paged {
+    /// How many to skip. Compat: less than none is none.
+    #[must_use]
+    pub fn offset(self) -> usize {
+        usize::try_from(self.offset).unwrap_or(0)
+    }
 }
 
 object! { Paged, "ApiPagedRequest":
@@ -184,66 +193,16 @@ object! { MessageGetRequest, "JSApiMsgGetRequest":
     "no_hdr" no_hdr "bool",
 }
 
-/// Reads a request that embeds [`Paged`]; it may have other fields besides.
-macro_rules! paged {
-    ($type:ty, $go:literal: $($name:literal $field:ident $go_type:literal,)*) => {
-        impl $crate::json::Object for $type {
-            const NAME: &'static str = $go;
-
-            fn member(
-                &mut self,
-                owner: &'static str,
-                key: &str,
-                value: myelin_wire::json::Value<'_>,
-                reader: &mut $crate::json::Reader,
-            ) -> Option<Result<(), $crate::json::Abort>> {
-                $(if $crate::json::same_name($name, key) {
-                    let read = |reader: &mut $crate::json::Reader| {
-                        $crate::json::Decode::decode(&mut self.$field, value, $go_type, reader)
-                    };
-                    return Some(reader.field(owner, $name, read));
-                })*
-                $crate::api::request::paged_member(&mut self.offset, owner, key, value, reader)
-            }
-        }
-
-        impl $crate::json::Decode for $type {
-            fn decode(
-                &mut self,
-                value: myelin_wire::json::Value<'_>,
-                go_type: &str,
-                reader: &mut $crate::json::Reader,
-            ) -> Result<(), $crate::json::Abort> {
-                reader.object(self, value, go_type)
-            }
-        }
-    };
-}
-
-pub(super) use paged;
-
-/// Reads a member of the [`Paged`] that a request embeds.
-pub(super) fn paged_member(
-    offset: &mut i64,
-    owner: &'static str,
-    key: &str,
-    value: Value<'_>,
-    reader: &mut Reader,
-) -> Option<Result<(), Abort>> {
-    let mut paged = Paged { offset: *offset };
-    let result = reader.field(owner, Paged::NAME, |reader| paged.member(owner, key, value, reader));
-    *offset = paged.offset;
-    result
-}
-
-paged! { StreamInfoRequest, "JSApiStreamInfoRequest":
+object! { StreamInfoRequest, "JSApiStreamInfoRequest":
     "deleted_details" deleted_details "bool",
     "subjects_filter" subjects_filter "string",
+    embeds page
 }
 
 // Compat: names and lists are two types there, of which the names' stands for both: their faults differ in that name.
-paged! { StreamsRequest, "JSApiStreamNamesRequest":
+object! { StreamsRequest, "JSApiStreamNamesRequest":
     "subject" subject "string",
+    embeds page
 }
 
 impl StreamInfoRequest {
@@ -252,9 +211,7 @@ impl StreamInfoRequest {
     /// # Errors
     /// [`ApiError::invalid_json`].
     pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
-        let mut read: Self = optional(body, "server.JSApiStreamInfoRequest", strict)?;
-        read.offset = read.offset.max(0);
-        Ok(read)
+        optional(body, "server.JSApiStreamInfoRequest", strict)
     }
 }
 
@@ -264,9 +221,7 @@ impl StreamsRequest {
     /// # Errors
     /// [`ApiError::invalid_json`].
     pub fn names(body: &[u8], strict: bool) -> Result<Self, ApiError> {
-        let mut read: Self = optional(body, "server.JSApiStreamNamesRequest", strict)?;
-        read.offset = read.offset.max(0);
-        Ok(read)
+        optional(body, "server.JSApiStreamNamesRequest", strict)
     }
 
     /// Reads the body of a request for a list.
@@ -393,7 +348,7 @@ mod tests {
     #[test]
     fn pages_begin_at_zero_and_bodies_may_be_absent() {
         let read = StreamInfoRequest::read(br#"{"offset":-3,"subjects_filter":">"}"#, true).unwrap();
-        assert_eq!((read.offset, read.subjects_filter.as_str()), (0, ">"));
+        assert_eq!((read.page.offset(), read.subjects_filter.as_str()), (0, ">"));
         for nothing in [&b""[..], b"null", b"nonsense"] {
             assert_eq!(StreamsRequest::names(nothing, true).unwrap(), StreamsRequest::default());
         }

@@ -211,6 +211,7 @@ types! {
 mod tests {
     //! The expected bytes are recorded from nats-server 2.15.2.
 
+    use super::super::info::Usage;
     use super::*;
     use crate::api::info::{ClusterInfo, StreamState};
     use crate::config::{StreamConfig, with_versions};
@@ -342,7 +343,8 @@ mod tests {
 
     #[test]
     fn an_account_is_shown_with_its_limits() {
-        let mut info = Account { streams: 1, ..Default::default() };
+        let whole = Usage { streams: 1, ..Usage::default() };
+        let mut info = Account { whole, ..Account::default() };
         info.api.total = 88;
         info.api.errors = 76;
         let expected = r#"{"type":"io.nats.jetstream.api.v1.account_info_response","memory":0,"storage":0,"reserved_memory":0,"reserved_storage":0,"streams":1,"consumers":0,"limits":{"max_memory":-1,"max_storage":-1,"max_streams":-1,"max_consumers":-1,"max_ack_pending":-1,"memory_max_stream_bytes":-1,"storage_max_stream_bytes":-1,"max_bytes_required":false},"api":{"level":5,"total":88,"errors":76}}"#;

@@ -41,7 +41,7 @@ impl Object for StreamConfigRequest {
             return Some(reader.field(owner, "pedantic", |r| self.pedantic.decode(value, "bool", r)));
         }
         self.names_storage |= same_name("storage", key);
-        reader.field(owner, "StreamConfig", |r| self.config.member(owner, key, value, r))
+        json::embedded(&mut self.config, owner, key, value, reader)
     }
 }
 

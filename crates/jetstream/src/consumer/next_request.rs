@@ -1,8 +1,7 @@
 //! The body of a request for messages, and what a consumer's configuration says to it.
 
 use super::config::{ConsumerConfig, PriorityPolicy};
-use crate::json::{self, Abort, Decode, Object, Reader, atoi, go_duration, object};
-use myelin_wire::json::Value;
+use crate::json::{self, atoi, go_duration, object};
 use std::fmt;
 
 /// What a client asks for.
@@ -77,41 +76,13 @@ object! { Group, "PriorityGroup":
     "priority" priority "int",
 }
 
-/// What a body has besides its [`Group`], which Go embeds in it.
-macro_rules! own {
-    ($self:ident, $owner:ident, $key:ident, $value:ident, $reader:ident: $($name:literal $field:ident $go_type:literal,)*) => {
-        $(if json::same_name($name, $key) {
-            let read = |reader: &mut Reader| $self.$field.decode($value, $go_type, reader);
-            return Some($reader.field($owner, $name, read));
-        })*
-    };
-}
-
-impl Object for Body {
-    const NAME: &'static str = "JSApiConsumerGetNextRequest";
-
-    fn member(
-        &mut self,
-        owner: &'static str,
-        key: &str,
-        value: Value<'_>,
-        reader: &mut Reader,
-    ) -> Option<Result<(), Abort>> {
-        own! { self, owner, key, value, reader:
-            "expires" expires "time.Duration",
-            "batch" batch "int",
-            "max_bytes" max_bytes "int",
-            "no_wait" no_wait "bool",
-            "idle_heartbeat" idle_heartbeat "time.Duration",
-        }
-        reader.field(owner, Group::NAME, |r| self.group.member(owner, key, value, r))
-    }
-}
-
-impl Decode for Body {
-    fn decode(&mut self, value: Value<'_>, go_type: &str, reader: &mut Reader) -> Result<(), Abort> {
-        reader.object(self, value, go_type)
-    }
+object! { Body, "JSApiConsumerGetNextRequest":
+    "expires" expires "time.Duration",
+    "batch" batch "int",
+    "max_bytes" max_bytes "int",
+    "no_wait" no_wait "bool",
+    "idle_heartbeat" idle_heartbeat "time.Duration",
+    embeds group
 }
 
 impl NextRequest {

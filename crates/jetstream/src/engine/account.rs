@@ -7,7 +7,7 @@ use super::live::{Listener, LiveStream, Server, lock};
 use super::origins::Witnessed;
 use super::{Calls, JetStream};
 use crate::advisory::{self, Stamp};
-use crate::api::info::{AccountInfo, ApiStats, Tier};
+use crate::api::info::{AccountInfo, ApiStats, Usage};
 use crate::backup::filling::{Filled, Filling, declare_whole};
 use crate::backup::intake::Fault;
 use crate::config::stored::Stored;
@@ -134,33 +134,25 @@ impl AccountStreams {
         let [reserved_memory, reserved_storage] = self.reserved().map(|bytes| bytes.unsigned_abs());
         let (total, errors) = self.calls.get();
         let limits = self.limits().unwrap_or_default();
-        let (memory, storage) = (used(&self.memory), used(&self.files));
-        let streams = self.read().len() as u64;
-        let consumers = self.read().values().map(|stream| stream.consumers().count() as u64).sum();
-        let tier = |name: &str, limits: &AccountLimits| {
-            // Streams have no copies here.
-            let of_first = |number: u64| if name == FIRST_TIER { number } else { 0 };
-            Tier {
-                memory: of_first(memory),
-                storage: of_first(storage),
-                reserved_memory: of_first(reserved_memory),
-                reserved_storage: of_first(reserved_storage),
-                streams: of_first(streams),
-                consumers: of_first(consumers),
-                limits: limits.clone(),
-            }
-        };
-        AccountInfo {
-            memory,
-            storage,
+        let whole = Usage {
+            memory: used(&self.memory),
+            storage: used(&self.files),
             reserved_memory,
             reserved_storage,
-            streams,
-            consumers,
+            streams: self.read().len() as u64,
+            consumers: self.read().values().map(|stream| stream.consumers().count() as u64).sum(),
             limits: limits.shown(),
+        };
+        let tier = |(name, limits): (String, AccountLimits)| {
+            // Streams have no copies here.
+            let used = if name == FIRST_TIER { whole.clone() } else { Usage::default() };
+            (name, Usage { limits, ..used })
+        };
+        AccountInfo {
+            tiers: limits.tiers.into_iter().map(tier).collect(),
+            whole,
             domain: domain.to_owned(),
             api: ApiStats { total, errors, ..ApiStats::default() },
-            tiers: limits.tiers.iter().map(|(name, limits)| (name.clone(), tier(name, limits))).collect(),
         }
     }
 

@@ -141,9 +141,9 @@ pub(crate) fn same_name(name: &str, key: &str) -> bool {
     name.chars().eq(key.chars().map(folded))
 }
 
-/// How a type reads its members: `"name" field "type in Go"` for each, in order.
+/// How a type reads its members: `"name" field "type in Go"` for each, in order, and at last `embeds field`, if Go embeds that.
 macro_rules! object {
-    ($type:ty, $go:literal: $($name:literal $field:ident $go_type:literal,)*) => {
+    ($type:ty, $go:literal: $($name:literal $field:ident $go_type:literal,)* $(embeds $part:ident)?) => {
         impl $crate::json::Object for $type {
             const NAME: &'static str = $go;
 
@@ -160,6 +160,9 @@ macro_rules! object {
                     };
                     return Some(reader.field(owner, $name, read));
                 })*
+                $(if let Some(read) = $crate::json::embedded(&mut self.$part, owner, key, value, reader) {
+                    return Some(read);
+                })?
                 None
             }
         }
@@ -177,6 +180,17 @@ macro_rules! object {
     };
 }
 pub(crate) use object;
+
+/// Reads a member of what is embedded in `owner`.
+pub(crate) fn embedded<T: Object>(
+    part: &mut T,
+    owner: &'static str,
+    key: &str,
+    value: Value<'_>,
+    reader: &mut Reader,
+) -> Option<Result<(), Abort>> {
+    reader.field(owner, T::NAME, |reader| part.member(owner, key, value, reader))
+}
 
 /// One of a few words, as the reference's enums are read.
 pub(crate) fn word<T: Copy>(value: Value<'_>, words: &[(&str, T)]) -> Result<T, Abort> {

@@ -10,7 +10,7 @@ mod moment;
 mod number;
 mod request;
 
-pub(crate) use decode::{Abort, Decode, Object, Reader, object, same_name, word};
+pub(crate) use decode::{Abort, Decode, Object, Reader, embedded, object, same_name, word};
 pub(crate) use duration::go_duration;
 pub use moment::{Moment, parse_moment, rfc3339};
 pub(crate) use number::atoi;

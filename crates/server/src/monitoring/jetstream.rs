@@ -51,17 +51,18 @@ fn enabled(jetstream: &JetStream) -> Vec<Arc<AccountStreams>> {
 
 fn sums(account: &AccountStreams) -> JetStreamAccount {
     let info = account.info("");
-    let allowance = Allowance { memory: info.limits.max_memory, storage: info.limits.max_storage };
+    let used = info.whole;
+    let allowance = Allowance { memory: used.limits.max_memory, storage: used.limits.max_storage };
     let mut sums = JetStreamAccount {
         name: account.account().name().to_owned(),
         tag: account.account().name().to_owned(),
-        memory: info.memory,
-        storage: info.storage,
+        memory: used.memory,
+        storage: used.storage,
         allowance: info.tiers.is_empty().then_some(allowance),
         api_total: info.api.total,
         api_errors: info.api.errors,
-        streams: info.streams as usize,
-        consumers: info.consumers as usize,
+        streams: used.streams as usize,
+        consumers: used.consumers as usize,
         ..JetStreamAccount::default()
     };
     for stream in account.streams() {

@@ -2,7 +2,7 @@
 //! consumer. What creates them is [`CreateConsumerRequest`](crate::consumer::config::CreateConsumerRequest), what asks them
 //! for messages [`NextRequest`](crate::consumer::NextRequest).
 
-use crate::api::request::{optional, paged};
+use crate::api::request::{Paged, optional};
 use crate::consumer::config::is_group_name;
 use crate::error::ApiError;
 use crate::json::{self, Moment, object};
@@ -10,8 +10,8 @@ use crate::json::{self, Moment, object};
 /// `CONSUMER.NAMES` and `CONSUMER.LIST`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumersRequest {
-    /// Consumers to skip; never negative.
-    pub offset: i64,
+    /// Consumers to skip.
+    pub page: Paged,
 }
 
 /// `CONSUMER.PAUSE.<stream>.<consumer>`. Empty: go on.
@@ -47,7 +47,7 @@ object! { ConsumerResetRequest, "JSApiConsumerResetRequest":
     "seq" seq "uint64",
 }
 
-paged! { ConsumersRequest, "JSApiConsumersRequest": }
+object! { ConsumersRequest, "JSApiConsumersRequest": embeds page }
 
 impl ConsumersRequest {
     /// Reads the body.
@@ -55,8 +55,7 @@ impl ConsumersRequest {
     /// # Errors
     /// [`ApiError::invalid_json`].
     pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
-        let read: Self = optional(body, "server.JSApiConsumersRequest", strict)?;
-        Ok(Self { offset: read.offset.max(0) })
+        optional(body, "server.JSApiConsumersRequest", strict)
     }
 }
 

@@ -152,7 +152,7 @@ impl Call<'_> {
         let mut all = consumers.all();
         all.retain(|live| consumers.config(live.name()).is_some_and(|config| !config.direct));
         let total = all.len();
-        let offset = usize::try_from(request.offset).unwrap_or(0).min(total);
+        let offset = request.page.offset().min(total);
         let page = all.drain(offset..).take(limit).collect();
         Ok((Paging { total, offset, limit }, page))
     }

@@ -38,7 +38,7 @@ impl Call<'_> {
             streams.retain(|stream| stream.config().subjects.iter().any(collides));
         }
         let total = streams.len();
-        let offset = usize::try_from(request.offset).unwrap_or(0).min(total);
+        let offset = request.page.offset().min(total);
         let streams = streams.drain(offset..).take(limit).collect();
         (Paging { total, offset, limit }, streams)
     }
@@ -51,7 +51,7 @@ impl Call<'_> {
         info.cluster = Some(ClusterInfo { leader: self.jetstream.settings.server_name.clone() });
         let mut paging = Paging::default();
         if !request.subjects_filter.is_empty() {
-            let offset = usize::try_from(request.offset).unwrap_or(0);
+            let offset = request.page.offset();
             let page = subject_page(&stream.reader(), request.subjects_filter.as_bytes(), offset);
             if page.total > 0 {
                 paging = Paging { total: page.total, offset, limit: SUBJECTS_PER_PAGE };
