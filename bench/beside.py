@@ -57,6 +57,12 @@ def measure(tool, row, url, publisher):
     return rate(text), (usage.ru_utime + usage.ru_stime) * 1e6 / messages
 
 
+def forget_consumer(nats, url):
+    """Both tools go on with the durable consumer of the run before, which would have nothing left."""
+    command = [nats, "--server", url, "consumer", "rm", "benchstream", "nats-bench", "--force"]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def spread(values, form):
     return f"{form(statistics.median(values))} ({form(min(values))}..{form(max(values))})"
 
@@ -95,6 +101,8 @@ def main():
                 for number in range(arguments.rounds):
                     tools = [arguments.nats, arguments.myelin]
                     for tool in tools if number % 2 == 0 else tools[::-1]:
+                        if row[0] == "js fetch":
+                            forget_consumer(arguments.nats, url)
                         found.setdefault((row[0], tool), []).append(measure(tool, row, url, arguments.myelin))
                 cells = []
                 for tool in (arguments.nats, arguments.myelin):

@@ -29,6 +29,19 @@ enum Verdict {
 }
 
 impl Session {
+    /// [`pass_on`](Self::pass_on), not inlined.
+    #[inline(never)]
+    fn pass_on_apart(
+        &mut self,
+        shard: &mut Shard,
+        op: &Pub<'_>,
+        backing: Option<&Bytes>,
+        now: Instant,
+        trace: Option<&Arc<MessageTrace>>,
+    ) {
+        self.pass_on(shard, op, backing, now, trace);
+    }
+
     /// Publishes a message whose headers seem to ask for a trace.
     #[cold]
     #[inline(never)]
@@ -41,9 +54,9 @@ impl Session {
     ) {
         let headers = &op.body[..op.header_len as usize];
         match self.judge(shard, headers, (op.subject, op.body.len()), now) {
-            Verdict::Plain => self.pass_on(shard, op, backing, now, None),
+            Verdict::Plain => self.pass_on_apart(shard, op, backing, now, None),
             Verdict::Traced(trace) => {
-                self.pass_on(shard, op, backing, now, Some(&trace));
+                self.pass_on_apart(shard, op, backing, now, Some(&trace));
                 if trace.published() {
                     let trace: Arc<dyn Service> = trace;
                     shard.wake(&trace);
@@ -64,7 +77,7 @@ impl Session {
                     tail: &[],
                     ..*op
                 };
-                self.pass_on(shard, &op, None, now, None);
+                self.pass_on_apart(shard, &op, None, now, None);
             }
             Verdict::Dropped => {
                 if self.tracing {

@@ -99,7 +99,7 @@ impl Shard {
             trace.mapped(&memory.subject);
         }
         let from = Publisher { is_mapped: false, ..from };
-        let published = self.publish(from, message.addressed_to(&memory.subject));
+        let published = self.publish_onward(from, message.addressed_to(&memory.subject));
         self.crossings.push(memory);
         published
     }
@@ -176,7 +176,7 @@ impl Shard {
         };
         let from = abroad(from, &link.exporter, &hop);
         let published = match from.trace {
-            None => self.publish(from, there.addressed_to(&memory.subject)),
+            None => self.publish_onward(from, there.addressed_to(&memory.subject)),
             Some(trace) => self.ask_followed(trace, from, (message.address(), &memory.subject), &there),
         };
         if let (Some(ticket), Published::Done { delivered: false, .. }) = (ticket, &published)
@@ -207,13 +207,14 @@ impl Shard {
                 return Published::Done { delivered: false, stalled: false };
             }
             let marked = Marked::untraced(message);
-            return self.publish(Publisher { trace: None, ..there }, marked.of(message).addressed_to(called));
+            return self
+                .publish_onward(Publisher { trace: None, ..there }, marked.of(message).addressed_to(called));
         }
         // Who answers the request learns no subject of the account that asks: what is sent there is for other servers,
         // and there are none yet.
         let id = self.broker.unique_id();
         let marked = Marked::toward(message, format!("_R_.{}.{}", &id[..6], &id[6..12]).as_bytes());
-        self.publish(there, marked.of(message).addressed_to(called))
+        self.publish_onward(there, marked.of(message).addressed_to(called))
     }
 
     /// What the exporting account learns of the requester.
@@ -297,7 +298,7 @@ impl Shard {
         }
         let is_kept = message.reply.is_empty() || message.reply.starts_with(ACKNOWLEDGEMENT);
         let published = if is_kept {
-            self.publish(there, message.addressed_to(&to))
+            self.publish_onward(there, message.addressed_to(&to))
         } else {
             // Who answers may ask in turn, and the requester's answer comes the same way back.
             let mut reply = std::mem::take(&mut memory.reply);
@@ -312,7 +313,7 @@ impl Shard {
             let question = self.broker.await_answer(&requester, back, &mut reply);
             memory.render_tail(&reply, message.header_len, message.body);
             let asking = Message { reply: &reply, tail: &memory.tail, shared_tail: None, ..*message };
-            let published = self.publish(there, asking.addressed_to(&to));
+            let published = self.publish_onward(there, asking.addressed_to(&to));
             if let Published::Done { delivered: false, .. } = published {
                 requester.exchange.replies.close(question);
             }

@@ -101,7 +101,10 @@ pub(super) struct Outcome {
 
 impl Shard {
     /// Routes one message. What receivers get is staged; nothing is written before the flush.
-    #[inline]
+    ///
+    /// Perf: always inlined into the one place where clients' messages come from: a call, with all that it is told copied
+    /// for it, is 10 ns of 30 where nobody listens.
+    #[inline(always)]
     pub(crate) fn publish(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
         let scope = Scope {
             account: from.account,
@@ -203,6 +206,12 @@ impl Shard {
             self.count_stall(outcome.drops);
         }
         Published::Done { delivered: outcome.delivered, stalled: outcome.stalled && pauses }
+    }
+
+    /// The same for messages that the shard itself passes on.
+    #[inline(never)]
+    pub(super) fn publish_onward(&mut self, from: Publisher<'_>, message: Message<'_>) -> Published {
+        self.publish(from, message)
     }
 
     /// Counts a message of which a receiver is far behind, and how many lose it for that.

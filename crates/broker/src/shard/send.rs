@@ -156,7 +156,7 @@ impl Shard {
             let message =
                 Message { to, subject, reply, header_len: headers.len(), body, tail, shared_tail: None };
             // A service is refused nothing, and to pause it is its own business.
-            let _ = self.publish(from, message);
+            let _ = self.publish_onward(from, message);
         }
         for receiver in receivers.0.into_iter().flatten() {
             if let Receiver::Sole(sole) = receiver {
