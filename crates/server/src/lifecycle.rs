@@ -443,15 +443,13 @@ impl Server {
     pub(crate) fn settle_jetstream(&mut self) {
         let options = &self.loaded.options;
         match &mut self.jetstream {
-            Some(running) if options.jetstream.enabled => {
-                if running.resume(options, &self.broker) {
-                    self.log.info("Restarting JetStream");
-                    switch_jetstream(Some(running), options, &self.broker, &self.monitor);
-                }
-            }
-            Some(running) => {
+            Some(running) if !options.jetstream.enabled => {
                 switch_jetstream(None, options, &self.broker, &self.monitor);
                 running.rest(&self.log);
+            }
+            Some(running) if running.resume(options, &self.broker) => {
+                self.log.info("Restarting JetStream");
+                switch_jetstream(Some(running), options, &self.broker, &self.monitor);
             }
             None if options.jetstream.enabled => {
                 self.log.info("Restarting JetStream");
@@ -466,7 +464,7 @@ impl Server {
                     Err(error) => self.log.warn(format_args!("{error}")),
                 }
             }
-            None => {}
+            _ => {}
         }
     }
 }

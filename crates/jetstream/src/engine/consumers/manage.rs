@@ -209,10 +209,18 @@ impl StreamConsumers {
             return false;
         }
         self.announce(live.name(), Action::Delete, out);
-        if let Ok(stream) = self.stream() {
+        self.drop_unwanted();
+        true
+    }
+
+    /// Removes what no consumer wants any more, after one wants less. Compat: not from a work queue, where what was passed over
+    /// is there for whoever goes back.
+    fn drop_unwanted(&self) {
+        if let Ok(stream) = self.stream()
+            && stream.config().retention == Retention::Interest
+        {
             stream.reconcile();
         }
-        true
     }
 
     fn remove(&self, live: &Arc<LiveConsumer>, why: &'static str) -> bool {
@@ -335,9 +343,7 @@ impl StreamConsumers {
         let stream = self.stream.to_string();
         let reset = live.act(move |core, turn| core.reset_to(seq).map(|seq| (seq, core.info(&stream, turn))));
         let reset = reset.ok_or_else(gone)?.map_err(ApiError::consumer_invalid_reset)?;
-        if let Ok(stream) = self.stream() {
-            stream.reconcile();
-        }
+        self.drop_unwanted();
         Ok(reset)
     }
 }
