@@ -447,9 +447,12 @@ impl Server {
                 switch_jetstream(None, options, &self.broker, &self.monitor);
                 running.rest(&self.log);
             }
-            Some(running) if running.resume(options, &self.broker) => {
-                self.log.info("Restarting JetStream");
-                switch_jetstream(Some(running), options, &self.broker, &self.monitor);
+            Some(running) => {
+                let has_rested = running.resume(options, &self.broker);
+                if has_rested {
+                    self.log.info("Restarting JetStream");
+                    switch_jetstream(Some(running), options, &self.broker, &self.monitor);
+                }
             }
             None if options.jetstream.enabled => {
                 self.log.info("Restarting JetStream");
@@ -464,7 +467,7 @@ impl Server {
                     Err(error) => self.log.warn(format_args!("{error}")),
                 }
             }
-            _ => {}
+            None => {}
         }
     }
 }
