@@ -54,6 +54,22 @@ fn segment(root: &Path) -> PathBuf {
     stream.join("0000000000000001.seg")
 }
 
+/// Operators know the directory that the server was started with.
+#[test]
+fn a_store_is_found_inside_of_the_directory_of_its_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("jetstream/myelin");
+    std::fs::create_dir_all(&root).unwrap();
+    store(&root, None);
+    for place in [directory.path(), &directory.path().join("jetstream"), &root] {
+        let output = myelin(&["check"], place);
+        assert!(text(&output).starts_with("sound: 1 streams"), "{place:?}: {output:?}");
+        assert!(text(&myelin(&["info"], place)).contains("A ORDERS: 10 messages"), "{place:?}");
+    }
+    let output = myelin(&["check"], &directory.path().join("jetstream/myelin/journal"));
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
 #[test]
 fn a_sound_store_and_a_damaged_one() {
     let directory = tempfile::tempdir().unwrap();

@@ -27,14 +27,18 @@ pub enum NotReloadable {
     },
     /// Something has changed, or in a way, that is told in these words.
     Change(&'static str),
+    /// There is one now and was none, or the other way round.
+    Move(&'static str),
 }
 
 impl Display for NotReloadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("config reload not supported for ")?;
         match self {
-            Self::Field { field, old, new } => write!(f, "{field}: old={old}, new={new}"),
-            Self::Change(what) => f.write_str(what),
+            Self::Field { field, old, new } => {
+                write!(f, "config reload not supported for {field}: old={old}, new={new}")
+            }
+            Self::Change(what) => write!(f, "config reload not supported for {what}"),
+            Self::Move(what) => write!(f, "config reload does not support moving to or from {what}"),
         }
     }
 }
@@ -345,6 +349,9 @@ impl Changes<'_> {
         if old == new {
             return;
         }
+        if old.is_none() || new.is_none() {
+            return self.refuse(NotReloadable::Move("an account resolver"));
+        }
         let (old, new) = (resolver(old.as_ref()).to_owned(), resolver(new.as_ref()).to_owned());
         self.refuse(NotReloadable::Field { field: "AccountResolver", old, new });
     }
@@ -586,6 +593,9 @@ mod tests {
             let expected = Err(format!("config reload not supported for {text}"));
             assert_eq!(compare(old, new), expected, "{old} -> {new}");
         }
+        let moved = Err("config reload does not support moving to or from an account resolver".to_owned());
+        assert_eq!(compare("", "resolver: MEMORY"), moved);
+        assert_eq!(compare("resolver: MEMORY", ""), moved);
     }
 
     #[test]
@@ -610,10 +620,26 @@ mod tests {
             ("", "sync_interval: always", "SyncAlways: old=false, new=true"),
             ("key: a", "key: b", "JetStreamKey: old=[REDACTED], new=[REDACTED]"),
             ("", "max_buffered_msgs: 5", "StreamMaxBufferedMsgs: old=100000, new=5"),
+            ("", "max_outstanding_catchup: 10MB", "JetStreamMaxCatchup: old=0, new=10485760"),
         ] {
             let refused = format!("config reload not supported for {text}");
             assert_eq!(compare(&js(old), &js(new)), Err(refused), "{old} -> {new}");
         }
+    }
+
+    #[test]
+    fn jetstream_comes_and_goes() {
+        let off = "max_payload: 5";
+        for on in
+            ["max_payload: 5, jetstream: true", "max_payload: 5, jetstream { store_dir: a, max_mem: 1MB }"]
+        {
+            assert_eq!(compare(off, on).unwrap(), "Reloaded: JetStream", "{on}");
+            assert_eq!(compare(on, off).unwrap(), "Reloaded: JetStream", "{on}");
+        }
+        let elsewhere = compare("jetstream { store_dir: a }", "jetstream { enabled: false, store_dir: b }");
+        assert_eq!(elsewhere.unwrap_err(), "config reload not supported for jetstream storage directory");
+        let domain = compare("jetstream { domain: x }", off);
+        assert_eq!(domain.unwrap_err(), "config reload not supported for JetStreamDomain: old=x, new=");
     }
 
     #[test]

@@ -180,10 +180,9 @@ impl Server {
         let monitoring = start_monitoring(options, security_of_pages, &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         if let Some(running) = &jetstream {
-            monitor.set_jetstream(running.jetstream());
-            monitor.watch_queue("JetStream API queue", running.waiting());
+            show_jetstream(running, options, &broker, &monitor);
         }
-        heed_accounts(&broker, jetstream.as_ref(), &shards);
+        heed_accounts(&broker, monitor.current_jetstream(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         let (order, orders) = unbounded_channel();
         let system = system::Running::start(system::Parts {
@@ -377,18 +376,15 @@ fn new_broker(
 }
 
 /// What follows from an account's token beyond the broker: JetStream, and a look at its connections.
-fn heed_accounts(broker: &Arc<Broker>, jetstream: Option<&jetstream::Running>, shards: &[ShardThread]) {
+fn heed_accounts(broker: &Arc<Broker>, jetstream: &Arc<jetstream::Current>, shards: &[ShardThread]) {
     let Some(trusted) = broker.trusted() else { return };
-    let jetstream = jetstream.map(|running| Arc::clone(running.jetstream()));
+    let jetstream = Arc::clone(jetstream);
     let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
     trusted.observe(move |account, trusted| {
-        match (&jetstream, trusted) {
-            (Some(jetstream), Some(trusted)) => {
-                jetstream.enable(account, jetstream::limits_of_claims(trusted));
-            }
-            (Some(jetstream), None) => jetstream.disable(account.name()),
-            (None, _) => {}
-        }
+        jetstream.inspect(|jetstream| match trusted {
+            Some(trusted) => jetstream.enable(account, jetstream::limits_of_claims(trusted)),
+            None => jetstream.disable(account.name()),
+        });
         // Whoever takes an account away has its connections looked at when all that goes with it is done: before, a client that
         // is not concerned by this might meet the half of a reload.
         if trusted.is_some() && account.connections() > 0 {
@@ -421,10 +417,59 @@ fn start_jetstream(
     let mailboxes = shards.iter().map(|shard| shard.mailbox.clone()).collect();
     let running = jetstream::Running::start(options, broker, mailboxes, log);
     log.info(format_args!("Took {:?} to start JetStream", began.elapsed()));
-    let running = running.map_err(failed("Can't start JetStream"))?;
-    let domain = options.jetstream.domain.clone().unwrap_or_default();
-    broker.update_info(|info| (info.jetstream, info.domain) = (true, domain));
-    Ok(Some(running))
+    Ok(Some(running.map_err(failed("Can't start JetStream"))?))
+}
+
+/// Lets monitoring see a JetStream that has just been started.
+fn show_jetstream(running: &jetstream::Running, options: &Options, broker: &Broker, monitor: &Monitor) {
+    monitor.watch_queue("JetStream API queue", running.waiting());
+    switch_jetstream(Some(running), options, broker, monitor);
+}
+
+/// Tells clients and monitoring whether there is JetStream.
+fn switch_jetstream(
+    running: Option<&jetstream::Running>,
+    options: &Options,
+    broker: &Broker,
+    monitor: &Monitor,
+) {
+    monitor.current_jetstream().set(running.map(jetstream::Running::jetstream));
+    let domain = running.and(options.jetstream.domain.clone()).unwrap_or_default();
+    broker.update_info(|info| (info.jetstream, info.domain) = (running.is_some(), domain));
+}
+
+impl Server {
+    /// After a reload: JetStream as the options in force have it.
+    pub(crate) fn settle_jetstream(&mut self) {
+        let options = &self.loaded.options;
+        match &mut self.jetstream {
+            Some(running) if !options.jetstream.enabled => {
+                switch_jetstream(None, options, &self.broker, &self.monitor);
+                running.rest(&self.log);
+            }
+            Some(running) => {
+                let has_rested = running.resume(options, &self.broker);
+                if has_rested {
+                    self.log.info("Restarting JetStream");
+                    switch_jetstream(Some(running), options, &self.broker, &self.monitor);
+                }
+            }
+            None if options.jetstream.enabled => {
+                self.log.info("Restarting JetStream");
+                match start_jetstream(options, &self.broker, &self.shards, &self.log) {
+                    Ok(running) => {
+                        if let Some(running) = &running {
+                            show_jetstream(running, options, &self.broker, &self.monitor);
+                        }
+                        self.jetstream = running;
+                    }
+                    // Compat: the reload holds all the same.
+                    Err(error) => self.log.warn(format_args!("{error}")),
+                }
+            }
+            None => {}
+        }
+    }
 }
 
 fn start_shards(

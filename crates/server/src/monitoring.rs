@@ -9,6 +9,7 @@ mod connections;
 mod jetstream;
 
 use crate::http::RequestCounts;
+use crate::jetstream::Current;
 use crate::logging::Logger;
 use crate::ocsp;
 use crate::process::{self, Meter};
@@ -17,7 +18,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
-use myelin_jetstream::JetStream;
 use myelin_monitor::{
     AccountSnapshot, Clocks, ConnSnapshot, Health, Identity, InterestSnapshot, LinkCounts, Process,
     QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, SubSnapshot, ThreadSnapshot,
@@ -47,7 +47,7 @@ pub(crate) struct Monitor {
     start: Timestamp,
     requests: RequestCounts,
     addresses: OnceLock<Addresses>,
-    jetstream: OnceLock<Arc<JetStream>>,
+    jetstream: Arc<Current>,
     ocsp: OnceLock<Arc<ocsp::Current>>,
     queues: Mutex<Vec<(&'static str, Count)>>,
 }
@@ -69,7 +69,7 @@ impl Monitor {
             start,
             requests: RequestCounts::default(),
             addresses: OnceLock::new(),
-            jetstream: OnceLock::new(),
+            jetstream: Arc::default(),
             ocsp: OnceLock::new(),
             queues: Mutex::default(),
         })
@@ -95,9 +95,9 @@ impl Monitor {
         let _ = self.addresses.set(addresses);
     }
 
-    /// Shows this JetStream from now on.
-    pub(crate) fn set_jetstream(&self, jetstream: &Arc<JetStream>) {
-        let _ = self.jetstream.set(Arc::clone(jetstream));
+    /// The JetStream that is shown, and that accounts may use.
+    pub(crate) fn current_jetstream(&self) -> &Arc<Current> {
+        &self.jetstream
     }
 
     /// Shows the cache of OCSP from now on.
@@ -116,8 +116,8 @@ impl Monitor {
         moved: &accounts::Moved,
         since: Timestamp,
     ) -> AccountSnapshot {
-        let is_enabled = |running| jetstream::is_enabled(running, account.name());
-        let jetstream = self.jetstream.get().is_some_and(|running| is_enabled(running));
+        let running = self.jetstream.get();
+        let jetstream = running.is_some_and(|running| jetstream::is_enabled(&running, account.name()));
         let snapshot = accounts::with_claims(accounts::snapshot(account, moved, since), &self.broker);
         AccountSnapshot { jetstream, ..snapshot }
     }
@@ -306,24 +306,24 @@ impl Source for Monitor {
     }
 
     fn jetstream(&self) -> Option<JetStreamSnapshot> {
-        self.jetstream.get().map(|running| jetstream::snapshot(running, &self.configured()))
+        self.jetstream.get().map(|running| jetstream::snapshot(&running, &self.configured()))
     }
 
     fn jetstream_accounts(&self) -> Vec<JetStreamAccount> {
-        self.jetstream.get().map_or_else(Vec::new, |running| jetstream::accounts(running))
+        self.jetstream.get().map_or_else(Vec::new, |running| jetstream::accounts(&running))
     }
 
     fn streams(&self, account: &str, parts: StreamParts) -> Vec<StreamSnapshot> {
-        self.jetstream.get().map_or_else(Vec::new, |running| jetstream::streams(running, account, parts))
+        self.jetstream.get().map_or_else(Vec::new, |running| jetstream::streams(&running, account, parts))
     }
 
     fn stored_accounts(&self, account: Option<&str>) -> Vec<StoredAccount> {
-        self.jetstream.get().map_or_else(Vec::new, |running| jetstream::stored(running, account))
+        self.jetstream.get().map_or_else(Vec::new, |running| jetstream::stored(&running, account))
     }
 
     fn has_consumer(&self, account: &str, stream: &str, consumer: &str) -> bool {
         let running = self.jetstream.get();
-        running.is_some_and(|running| jetstream::has_consumer(running, account, stream, consumer))
+        running.is_some_and(|running| jetstream::has_consumer(&running, account, stream, consumer))
     }
 
     /// Compat: under the names of the reference's queues, as far as there is something like them.

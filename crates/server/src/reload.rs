@@ -11,7 +11,7 @@ use crate::websocket::{Listening, Security};
 use crate::{lifecycle, ocsp, pidfile, ports, setup};
 use myelin_broker::{Conn, NextDirectory};
 use myelin_conf::options::{AuthorizationOptions, Options};
-use myelin_conf::{Bound, LoadError, Loaded};
+use myelin_conf::{Bound, LoadError, Loaded, NotReloadable};
 use myelin_wire::error::CloseReason;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,6 +50,10 @@ impl Server {
         };
         let lines = myelin_conf::changes(&self.loaded.options, &loaded.options, bound)
             .map_err(|error| error.to_string())?;
+        if self.jetstream.as_ref().is_some_and(|running| running.moves(&loaded.options)) {
+            let moved = NotReloadable::Change("jetstream storage directory");
+            return Err(moved.to_string());
+        }
         let directory = self.directory(&loaded.options)?;
         let tls = self.tls(&loaded.options)?;
         let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
@@ -63,6 +67,7 @@ impl Server {
         let pins_before = self.pins();
         self.apply(loaded, directory, tls);
         lines.iter().for_each(|line| self.log.info(line));
+        self.settle_jetstream();
         let digest = self.loaded.config_digest.as_deref().unwrap_or_default();
         self.log.info(format_args!("Reloaded server configuration ({digest})"));
         if self.pins() != pins_before {
@@ -174,10 +179,6 @@ impl Server {
         }
         let pid_file_moves = new.server.pid_file != old.server.pid_file;
         let ports_file_moves = new.server.ports_file_dir != old.server.ports_file_dir;
-        if let Some(jetstream) = &self.jetstream {
-            jetstream.set_limits(&loaded.options);
-            jetstream.set_accounts(&loaded.options, &self.broker);
-        }
         if let Some(resolver) = &self.resolver {
             resolver.reload(&loaded.options, &self.broker, &self.log);
         }

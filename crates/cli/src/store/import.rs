@@ -20,7 +20,7 @@ use myelin_store::{Disk, Store, StoreOptions, Timestamp};
 use super::keys::KeyArguments;
 
 /// Where the server has its store inside of its `store_dir`.
-const INSIDE: &str = "jetstream/myelin";
+pub(super) const INSIDE: &str = "jetstream/myelin";
 
 /// Arguments of `myelin store import`.
 #[derive(Debug, Args)]

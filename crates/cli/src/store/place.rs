@@ -1,7 +1,7 @@
 //! The store that a command looks into.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -9,16 +9,20 @@ use myelin_store::Disk;
 use myelin_store::disk::real::RealDisk;
 use myelin_store::keys::Keys;
 
+use super::import::INSIDE;
 use super::keys::KeyArguments;
 
 /// Which store, and how to open it.
 #[derive(Debug, Args)]
 pub(super) struct PlaceArguments {
-    /// The store's directory
+    /// The store's directory, or the `store_dir` of the server that has it
     directory: PathBuf,
     #[command(flatten)]
     keys: KeyArguments,
 }
+
+/// What a store has, or had before it was damaged.
+const MARKS: [&str; 3] = ["store", "store.copy", "streams"];
 
 /// Where to look.
 pub(super) struct Place {
@@ -29,7 +33,17 @@ pub(super) struct Place {
 
 impl PlaceArguments {
     pub(super) fn place(&self) -> io::Result<Place> {
-        let root = std::path::absolute(&self.directory)?;
+        let root = inside(std::path::absolute(&self.directory)?);
         Ok(Place { disk: Arc::new(RealDisk), root, keys: self.keys.keys()? })
     }
+}
+
+/// The store in a directory that operators know by another name: a server makes its own inside of `store_dir`.
+fn inside(directory: PathBuf) -> PathBuf {
+    let is_store = |path: &Path| MARKS.iter().any(|mark| path.join(mark).exists());
+    if is_store(&directory) {
+        return directory;
+    }
+    let below = [directory.join(INSIDE), directory.join("myelin")];
+    below.into_iter().find(|path| is_store(path)).unwrap_or(directory)
 }

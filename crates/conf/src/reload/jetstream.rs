@@ -1,4 +1,4 @@
-//! What a reload may change of JetStream: limits of the server, and more room, not less.
+//! What a reload may change of JetStream: whether there is any, limits of the server, and more room, not less.
 
 use super::{Changes, NotReloadable, Shown, path, text};
 use crate::bytes::Bytes;
@@ -9,7 +9,9 @@ use std::time::Duration;
 
 impl Changes<'_> {
     pub(super) fn jetstream(&mut self) {
-        self.fixed("JetStream", |o| o.jetstream.enabled);
+        if self.old.jetstream.enabled != self.new.jetstream.enabled {
+            self.say("Reloaded: JetStream".to_owned());
+        }
         self.fixed("NoJetStreamStrict", |o| !o.jetstream.strict);
         self.room("max_mem_store", |o| o.max_memory_store);
         self.room("max_file_store", |o| o.max_file_store);
@@ -20,7 +22,11 @@ impl Changes<'_> {
         self.fixed("JetStreamCipher", |o| cipher(&o.jetstream));
         self.fixed("JetStreamUniqueTag", |o| text(o.jetstream.unique_tag.as_ref()));
         self.quiet("JetStream limits", |o| o.jetstream.limits.clone());
-        self.fixed("JetStreamMaxCatchup", |o| o.jetstream.max_outstanding_catchup);
+        // Compat: what was left out is shown as nothing.
+        self.fixed("JetStreamMaxCatchup", |o| match o.jetstream.max_outstanding_catchup {
+            JetStreamOptions::DEFAULT_CATCHUP => 0,
+            bytes => bytes,
+        });
         self.fixed("JetStreamRequestQueueLimit", |o| o.jetstream.request_queue_limit);
         self.fixed("JetStreamInfoQueueLimit", |o| o.jetstream.info_queue_limit.unwrap_or(0));
         self.fixed("JetStreamConcurrentIOs", |o| o.jetstream.max_concurrent_io);
@@ -39,6 +45,7 @@ impl Changes<'_> {
             (Some(old), Some(new)) if new > old => {
                 self.say(format!("Reloaded: JetStream {name} = {}", Bytes(new)));
             }
+            (Some(_), None) if !self.new.jetstream.enabled => {}
             (Some(_), None) => self.refuse(NotReloadable::Change("jetstream max memory and max store")),
             (None, _) => self.refuse(NotReloadable::Change("jetstream dynamic max memory and store")),
             _ => self.refuse(NotReloadable::Change("decreasing jetstream max memory and store")),
@@ -57,10 +64,11 @@ impl Changes<'_> {
         if old == new || !self.old.jetstream.enabled {
             return;
         }
-        self.refuse(NotReloadable::Change(match new.is_empty() {
-            true => "jetstream storage dir",
-            false => "jetstream storage directory",
-        }));
+        match new.is_empty() {
+            true if !self.new.jetstream.enabled => {}
+            true => self.refuse(NotReloadable::Change("jetstream storage dir")),
+            false => self.refuse(NotReloadable::Change("jetstream storage directory")),
+        }
     }
 }
 

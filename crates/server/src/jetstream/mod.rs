@@ -21,8 +21,8 @@ use myelin_stdx::nkey::Role;
 use myelin_store::disk::real::RealDisk;
 use myelin_store::nats::directory::Directory;
 use myelin_store::nats::keys::Keys;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
@@ -34,6 +34,31 @@ pub(crate) struct Running {
     jetstream: Arc<JetStream>,
     threads: Arc<Threads>,
     handles: Vec<JoinHandle<()>>,
+    directory: PathBuf,
+    /// A reload has switched it off: no account may use it, and its store stays open.
+    rests: bool,
+}
+
+/// The JetStream that accounts may use, for whoever asks at any time: a reload switches it on and off.
+#[derive(Default)]
+pub(crate) struct Current(RwLock<Option<Arc<JetStream>>>);
+
+impl Current {
+    /// What there is now.
+    pub(crate) fn get(&self) -> Option<Arc<JetStream>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Does something with it, and what is [set](Self::set) afterwards waits until that is done.
+    pub(crate) fn inspect(&self, act: impl FnOnce(&Arc<JetStream>)) {
+        if let Some(jetstream) = &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
+            act(jetstream);
+        }
+    }
+
+    pub(crate) fn set(&self, jetstream: Option<&Arc<JetStream>>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = jetstream.cloned();
+    }
 }
 
 impl Running {
@@ -58,10 +83,11 @@ impl Running {
             JetStream::open(settings, disk, store, entropy, host).map_err(|error| error.to_string())?;
         let handles =
             queues.start(&jetstream, log).map_err(|error| format!("cannot start a thread: {error}"))?;
-        let running = Self { jetstream, threads, handles };
+        let directory = directory(&options.jetstream);
+        let running = Self { jetstream, threads, handles, directory, rests: false };
         running.recall_accounts(broker);
         running.set_accounts(options, broker);
-        running.tell_of_others(&directory(&options.jetstream), log);
+        running.tell_of_others(&running.directory, log);
         Ok(running)
     }
 
@@ -85,7 +111,7 @@ impl Running {
     }
 
     /// Lets accounts use JetStream as the options say: at the start, and after each reload.
-    pub(crate) fn set_accounts(&self, options: &Options, broker: &Broker) {
+    fn set_accounts(&self, options: &Options, broker: &Broker) {
         for account in broker.accounts() {
             let claims = broker.trusted().and_then(|trusted| trusted.get(account.name()));
             let limits = match &claims {
@@ -94,6 +120,31 @@ impl Running {
             };
             self.jetstream.enable(&account, limits);
         }
+    }
+
+    /// Whether these options want another store, which takes a restart.
+    pub(crate) fn moves(&self, options: &Options) -> bool {
+        options.jetstream.enabled && directory(&options.jetstream) != self.directory
+    }
+
+    /// Takes JetStream away from all accounts. What they have stays, and goes on where it was when they may use it again.
+    pub(crate) fn rest(&mut self, log: &Logger) {
+        if std::mem::replace(&mut self.rests, true) {
+            return;
+        }
+        log.info("Initiating JetStream Shutdown...");
+        self.jetstream.take_leave();
+        for account in self.jetstream.accounts() {
+            self.jetstream.disable(account.account().name());
+        }
+        log.info("JetStream Shutdown");
+    }
+
+    /// Lets accounts use it again, with what these options allow. Says whether it rested.
+    pub(crate) fn resume(&mut self, options: &Options, broker: &Broker) -> bool {
+        self.set_limits(options);
+        self.set_accounts(options, broker);
+        std::mem::take(&mut self.rests)
     }
 
     /// Asks for the tokens of accounts that have streams in the store: who mirrors and who listens to them must not wait
@@ -109,7 +160,7 @@ impl Running {
     }
 
     /// Limits of the server, after a reload. Where nothing is said of the room, it stays what it was at the start.
-    pub(crate) fn set_limits(&self, options: &Options) {
+    fn set_limits(&self, options: &Options) {
         let now = self.jetstream.limits();
         let capacity = Capacity {
             memory: options.jetstream.max_memory_store.unwrap_or(now.max_memory),
@@ -136,7 +187,12 @@ impl Running {
 
     /// Ends the threads and makes everything durable. The shards must have ended: nothing comes in any more.
     pub(crate) fn stop(self, log: &Logger) {
-        log.info("Initiating JetStream Shutdown...");
+        let tell = |what: &str| {
+            if !self.rests {
+                log.info(what);
+            }
+        };
+        tell("Initiating JetStream Shutdown...");
         self.threads.stop();
         for handle in self.handles {
             if handle.join().is_err() {
@@ -146,6 +202,6 @@ impl Running {
         if let Err(error) = self.jetstream.close() {
             log.error(format_args!("JetStream could not write everything: {error}"));
         }
-        log.info("JetStream Shutdown");
+        tell("JetStream Shutdown");
     }
 }

@@ -111,6 +111,8 @@ pub struct JetStreamOptions {
 impl JetStreamOptions {
     /// How often stores are synced where nothing is said, as the reference has it.
     pub const DEFAULT_SYNC: Duration = Duration::from_secs(120);
+    /// Bytes on their way to lagging replicas where nothing is said.
+    pub const DEFAULT_CATCHUP: u64 = 64 << 20;
 }
 
 impl Default for JetStreamOptions {
@@ -130,7 +132,7 @@ impl Default for JetStreamOptions {
             extension_hint: String::new(),
             limits: JetStreamLimits::default(),
             unique_tag: None,
-            max_outstanding_catchup: 64 << 20,
+            max_outstanding_catchup: Self::DEFAULT_CATCHUP,
             max_buffered_size: 128 << 20,
             max_buffered_msgs: 100_000,
             request_queue_limit: 10_000,

@@ -7,7 +7,7 @@ const NO_CLUSTER: Class = Class::NoMeaning("there are no clusters");
 pub(super) static JETSTREAM: Block = Block {
     title: "jetstream",
     entries: &[
-        Entry::new(&["enabled", "enable"], "boolean", "true", "Whether there is JetStream."),
+        Entry::new(&["enabled", "enable"], "boolean", "true", "Whether there is JetStream.").live(),
         Entry::new(&["store_dir", "storedir", "store"], "path", "$TMP/nats/jetstream", "Where it stores."),
         Entry::new(&["strict"], "boolean", "true", "Refuse requests with unknown fields."),
         Entry::new(

@@ -191,7 +191,7 @@ pub(super) static TOP: Block = Block {
         Entry::new(&["resolver_pinned_accounts"], "list", "", "Accounts to which the resolver is held.")
             .live(),
         // Features.
-        Entry::new(&["jetstream"], "boolean, `enabled`, `disabled` or block", "false", "Streams."),
+        Entry::new(&["jetstream"], "boolean, `enabled`, `disabled` or block", "false", "Streams.").live(),
         Entry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores."),
         Entry::new(&["default_js_domain"], "block", "", "JetStream domain of accounts.")
             .missing("JetStream domains"),

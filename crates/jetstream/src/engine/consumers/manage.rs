@@ -9,7 +9,7 @@ use crate::api::consumer::ConsumerInfo;
 use crate::config::{ConsumerLimits, Retention, StreamConfig};
 use crate::consumer::config::stored::Stored;
 use crate::consumer::config::{ConsumerConfig, Neighbours};
-use crate::consumer::{ConsumerCore, Opening, Record, rules};
+use crate::consumer::{ConsumerCore, Opening, Record, filter_of, rules};
 use crate::engine::JetStream;
 use crate::engine::origins::is_position;
 use crate::error::ApiError;
@@ -173,7 +173,7 @@ impl StreamConsumers {
     }
 
     fn wishes(&self, config: &ConsumerConfig, live: &Arc<LiveConsumer>) -> Vec<Arc<Wish>> {
-        if crate::consumer::filter_of(config).is_all() {
+        if filter_of(config).is_all() {
             return Vec::new();
         }
         config.filters().map(|filter| self.news.add(filter, live)).collect()
@@ -193,14 +193,18 @@ impl StreamConsumers {
         record.lock().update(id, rules(&config), &blob).map_err(ApiError::consumer_create)?;
         self.flush(&record, false, self.host.now()).map_err(ApiError::consumer_create)?;
         self.interest.set(id, is_stored, &config);
-        self.configs
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(config.name.clone(), Arc::clone(&config));
+        let mut configs = self.configs.write().unwrap_or_else(PoisonError::into_inner);
+        let before = configs.insert(config.name.clone(), Arc::clone(&config));
+        drop(configs);
+        let wants_other = before.is_none_or(|before| filter_of(&before) != filter_of(&config));
         let old = live.set_wishes(self.wishes(&config, live));
         old.iter().for_each(|wish| self.news.remove(wish));
         live.listen_at(&config);
-        live.act(move |core, turn| core.update(config, turn)).ok_or_else(gone)
+        live.act(move |core, turn| core.update(config, turn)).ok_or_else(gone)?;
+        if wants_other {
+            self.drop_unwanted();
+        }
+        Ok(())
     }
 
     /// Ends a consumer. Answers whether it was still there.
@@ -209,10 +213,18 @@ impl StreamConsumers {
             return false;
         }
         self.announce(live.name(), Action::Delete, out);
-        if let Ok(stream) = self.stream() {
+        self.drop_unwanted();
+        true
+    }
+
+    /// Removes what no consumer wants any more, after one wants less. Compat: not from a work queue, where what was passed over
+    /// is there for whoever goes back.
+    fn drop_unwanted(&self) {
+        if let Ok(stream) = self.stream()
+            && stream.config().retention == Retention::Interest
+        {
             stream.reconcile();
         }
-        true
     }
 
     fn remove(&self, live: &Arc<LiveConsumer>, why: &'static str) -> bool {
@@ -335,9 +347,7 @@ impl StreamConsumers {
         let stream = self.stream.to_string();
         let reset = live.act(move |core, turn| core.reset_to(seq).map(|seq| (seq, core.info(&stream, turn))));
         let reset = reset.ok_or_else(gone)?.map_err(ApiError::consumer_invalid_reset)?;
-        if let Ok(stream) = self.stream() {
-            stream.reconcile();
-        }
+        self.drop_unwanted();
         Ok(reset)
     }
 }

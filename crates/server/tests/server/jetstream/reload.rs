@@ -1,9 +1,10 @@
 //! What a reload changes in a running JetStream.
 
-use super::{Asker, Home};
+use super::{Asker, Home, publish};
 use crate::process::Server;
 use crate::raw::Raw;
 use serde_json::{Value, json};
+use std::net::TcpStream;
 
 const INSUFFICIENT_MEMORY: u64 = 10_028;
 const TOO_MANY_CONSUMERS: u64 = 10_026;
@@ -72,4 +73,74 @@ fn an_account_that_comes_back_has_its_streams() {
     raw.rest();
     server.reload(&config(&format!("{a}\n{b}")));
     assert_eq!(ask(&mut login(), "s", "ho")["seq"], 2);
+}
+
+fn greeting(server: &Server) -> String {
+    Raw::over(TcpStream::connect(server.address()).unwrap()).line()
+}
+
+/// JetStream may go and come by a reload: what there was is there again, at work where it was.
+#[test]
+fn jetstream_goes_and_comes_back() {
+    let home = Home::new();
+    let on = format!("jetstream {{ store_dir: {:?} }}\n", home.path());
+    let server = home.start("");
+    let mut asker = Asker::connect(&server);
+    asker.create("S", &json!({}));
+    asker.create("M", &json!({ "storage": "memory" }));
+    let config = json!({ "stream_name": "S", "config": { "durable_name": "c", "ack_policy": "explicit" } });
+    asker.api("CONSUMER.CREATE.S.c", &config);
+    for stream in ["S", "M"] {
+        assert_eq!(asker.publish(&format!("{stream}.1"), "one")["seq"], 1);
+    }
+
+    let lines = server.reload("max_payload: 1MB\n");
+    for line in ["Reloaded: JetStream", "Initiating JetStream Shutdown...", "JetStream Shutdown"] {
+        assert!(lines.iter().any(|logged| logged.ends_with(line)), "{line}: {lines:?}");
+    }
+    for subject in ["S.2", "$JS.API.INFO", "$JS.API.CONSUMER.MSG.NEXT.S.c"] {
+        let reply = asker.reply();
+        asker.raw.send_bytes(&publish(subject, &reply, "", b""));
+    }
+    let told = asker.raw.barrier();
+    assert!(told.len() == 3 && told.iter().all(|told| told.text().contains(" 503")), "{told:?}");
+    assert_eq!(server.page("/varz")["jetstream"], json!({}));
+    assert_eq!(server.page("/healthz")["status"], "ok");
+    assert!(!greeting(&server).contains("\"jetstream\":true"));
+
+    let lines = server.reload(&on);
+    for line in ["Reloaded: JetStream", "Restarting JetStream"] {
+        assert!(lines.iter().any(|logged| logged.ends_with(line)), "{line}: {lines:?}");
+    }
+    assert!(greeting(&server).contains("\"jetstream\":true"));
+    for stream in ["S", "M"] {
+        assert_eq!(asker.publish(&format!("{stream}.2"), "two")["seq"], 2);
+    }
+    for payload in ["one", "two"] {
+        let reply = asker.reply();
+        asker.raw.send_bytes(&publish("$JS.API.CONSUMER.MSG.NEXT.S.c", &reply, "", b""));
+        // It comes under its own subject.
+        assert_eq!(asker.raw.message().text(), payload);
+    }
+    assert_eq!(server.page("/jsz")["streams"], 2);
+}
+
+/// A server that never had JetStream gets it by a reload, and only the first store: another one takes a restart.
+#[test]
+fn jetstream_comes_by_a_reload() {
+    let place = tempfile::tempdir().unwrap();
+    let on = |folder: &str| format!("jetstream {{ store_dir: \"{}/{folder}\" }}\n", place.path().display());
+    let off = "max_payload: 1MB\n";
+    let server = Server::with_config(off);
+    server.reload(&on("a"));
+    let mut asker = Asker::connect(&server);
+    asker.create("S", &json!({}));
+    assert_eq!(asker.publish("S.1", "one")["seq"], 1);
+    server.reload(off);
+    let lines = server.reload(&on("b"));
+    let refusal = "config reload not supported for jetstream storage directory";
+    assert!(lines.iter().any(|line| line.ends_with(refusal)), "{lines:?}");
+    server.reload(&on("a"));
+    assert_eq!(asker.publish("S.1", "two")["seq"], 2);
+    assert_eq!(server.page("/jsz")["streams"], 1);
 }
