@@ -163,7 +163,7 @@ fn read(queue: &Receiver<Read>, what: &str, log: &Logger) {
 
 fn run_jobs(queue: &Receiver<Upkeep>, log: &Logger) {
     while let Ok(Upkeep::Run(stream, job)) = queue.recv() {
-        caught(log, "upkeep", || stream.finish(job.run()));
+        caught(log, "upkeep", || stream.upkeep(job));
     }
 }
 

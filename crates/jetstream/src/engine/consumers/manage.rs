@@ -148,7 +148,7 @@ impl StreamConsumers {
     }
 
     /// Goes on after [`rest`](Self::rest).
-    pub(in crate::engine) fn resume(self: &Arc<Self>) {
+    pub(in crate::engine) fn resume(&self) {
         self.bind();
         for live in self.all() {
             if let Some(config) = self.config(live.name()) {

@@ -6,6 +6,7 @@
 use super::Feed;
 use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
+use crate::error::ApiError;
 use myelin_broker::{Service, Shard};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, Weak};
@@ -53,8 +54,15 @@ impl Followers {
 
     /// The stream will keep only what consumers want: those that stand for who copies it are made. Only on the thread that answers
     /// the API.
-    pub(in crate::engine) fn hold(&self, jetstream: &JetStream, origin: &Arc<LiveStream>) {
-        self.feeds().iter().for_each(|feed| feed.hold(jetstream, origin));
+    ///
+    /// # Errors
+    /// One cannot be made.
+    pub(in crate::engine) fn hold(
+        &self,
+        jetstream: &JetStream,
+        origin: &Arc<LiveStream>,
+    ) -> Result<(), ApiError> {
+        self.feeds().iter().try_for_each(|feed| feed.hold(jetstream, origin))
     }
 
     /// The stream keeps messages for another reason: who reads it finds its way anew, with a consumer or without. Only on the

@@ -12,7 +12,7 @@ use myelin_stdx::rng::Rng;
 use myelin_store::consumer::Consumers;
 use myelin_store::disk::faulty::{Fault, FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
-use myelin_store::{Seq, Store, StoreOptions, Timestamp};
+use myelin_store::{Job, Seq, Store, StoreOptions, Timestamp};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -142,21 +142,31 @@ impl World {
         for step in 0..100 {
             let now = NOW + step * 2_000_000_000;
             if let Some(job) = self.core.next_job(now) {
-                self.core.finish(job.run(), now, &mut Effects::default());
+                self.run(job, now);
                 assert!(self.round());
             }
         }
     }
 
-    /// Copies in an order of its own, with a round now and then, until all is there or nothing goes any more.
+    fn run(&mut self, job: Job, now: Timestamp) {
+        let done = positions::upkeep(job, &self.log.0, self.store.journal(), now);
+        self.core.finish(done, now, &mut Effects::default());
+    }
+
+    /// Copies in an order of its own, with a round and a piece of upkeep now and then, until all is there or nothing goes any more.
     fn work(&mut self, seed: u64) {
         let mut rng = Rng::seeded(seed);
         let mut idle = 0;
         while idle < 8 {
-            match rng.below(5) {
+            match rng.below(6) {
                 0 => {
                     if !self.round() {
                         return;
+                    }
+                }
+                1 => {
+                    if let Some(job) = self.core.next_job(NOW) {
+                        self.run(job, NOW);
                     }
                 }
                 choice if self.copy(choice as usize % NAMES.len()) => idle = 0,
