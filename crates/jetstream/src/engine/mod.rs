@@ -12,6 +12,8 @@ mod live;
 mod origins;
 mod request;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 use crate::config::{AccountLimits, Storage, StreamConfig};
 use crate::error::ApiError;
@@ -32,12 +34,12 @@ use std::time::Duration;
 
 pub use account::AccountStreams;
 use consumers::LogListener;
-use live::lock;
-use origins::leftovers;
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
 pub use host::{Alarmed, Host, Task};
+use live::lock;
 pub use live::{Backlog, LiveStream, Loan};
+use origins::leftovers;
 pub use request::Request;
 pub use settings::{ServerLimits, Settings};
 

@@ -200,7 +200,11 @@ impl StreamConsumers {
         let old = live.set_wishes(self.wishes(&config, live));
         old.iter().for_each(|wish| self.news.remove(wish));
         live.listen_at(&config);
-        live.act(move |core, turn| core.update(config, turn)).ok_or_else(gone)
+        live.act(move |core, turn| core.update(config, turn)).ok_or_else(gone)?;
+        if let Ok(stream) = self.stream() {
+            stream.followers().follow_consumer(live);
+        }
+        Ok(())
     }
 
     /// Ends a consumer. Answers whether it was still there.
@@ -210,6 +214,7 @@ impl StreamConsumers {
         }
         self.announce(live.name(), Action::Delete, out);
         if let Ok(stream) = self.stream() {
+            stream.followers().lose_consumer(live);
             stream.reconcile();
         }
         true

@@ -11,6 +11,7 @@ use super::positions::Position;
 use super::search::Search;
 use super::seat::Link;
 use crate::config::{Retention, StreamConfig, StreamSource};
+use crate::engine::consumers::LiveConsumer;
 use crate::engine::host::Host;
 use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
@@ -199,7 +200,8 @@ impl Feed {
     fn stumble(&self) {
         self.is_connecting.store(false, Release);
         if !self.is_over.load(Acquire) {
-            let pause = lock(&self.standing).failed(Some(self.failed("a panic while the origin was looked for")));
+            let pause =
+                lock(&self.standing).failed(Some(self.failed("a panic while the origin was looked for")));
             self.ring_at(self.host.now() + pause);
         }
     }
@@ -245,15 +247,24 @@ impl Feed {
         }
         // Who is about to find out how far it is wants everything, as far as anybody knows.
         let from = lock(&self.seat).link.as_ref().map_or(1, |link| link.cursor.position());
+        // What came before goes: it must be here, as durably as this stream stores.
+        jetstream.make_released(&stream)?;
         let about_to_be = StreamConfig { retention: Retention::Interest, ..(*origin.config()).clone() };
         Durable::make(jetstream, origin, &about_to_be, &self.name_in(&stream.config()), from).map(drop)
     }
 
-    /// The origin keeps messages for another reason, or the consumer there has another name: goes on where it was.
+    /// The origin keeps messages for another reason, or the consumer there is gone: goes on where it was.
     pub(super) fn link_anew(&self) {
         if lock(&self.seat).link.take().is_some() {
             self.connect(Ok(()));
         }
+    }
+
+    /// Whether this is the consumer that stands for it.
+    pub(super) fn reads_by(&self, consumer: &Arc<LiveConsumer>) -> bool {
+        let seat = lock(&self.seat);
+        let durable = seat.link.as_ref().and_then(|link| link.durable.as_ref());
+        durable.is_some_and(|durable| durable.is(consumer))
     }
 
     /// The same if the consumer has another name in this configuration of the stream.

@@ -15,7 +15,7 @@ use crate::engine::consumers::{LiveConsumer, Surroundings};
 use crate::engine::{JetStream, LiveStream};
 use crate::error::ApiError;
 use myelin_broker::{Parcel, Shard};
-use myelin_store::{Filter, Seq, Wait};
+use myelin_store::{Filter, Seq, Timestamp, Wait};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
@@ -47,15 +47,14 @@ impl Name<'_> {
         if !domain.is_empty() {
             id = format!("{id} {domain}");
         }
+        let id = hash(&id);
         if self.is_mirror {
-            return format!("JS_MIRROR_{}", hash(&id));
+            return format!("JS_MIRROR_{id}");
         }
         // Compat: two sources of one stream need names of their own.
         let is_one_of_many =
             self.config.sources.iter().filter(|other| other.name == self.source.name).count() > 1;
-        if is_one_of_many {
-            id = format!("{} {}", hash(&id), index_name(self.source));
-        }
+        let id = if is_one_of_many { format!("{id} {}", index_name(self.source)) } else { id };
         format!("JS_SRC_{}", hash(&id))
     }
 
@@ -228,6 +227,16 @@ impl Durable {
                 self.consumer.act(move |core, turn| core.sourced(seqs, turn));
             }
         }
+    }
+
+    /// Until when a client has paused it. Compat: nothing is copied meanwhile.
+    pub(super) fn paused(&self, now: Timestamp) -> Option<Timestamp> {
+        let config = self.origin.upgrade()?.consumers().config(self.name())?;
+        config.pause_until.map(|until| until.timestamp()).filter(|until| *until > now)
+    }
+
+    pub(super) fn is(&self, consumer: &Arc<LiveConsumer>) -> bool {
+        Arc::ptr_eq(&self.consumer, consumer)
     }
 
     pub(super) fn name(&self) -> &str {

@@ -207,6 +207,9 @@ impl Feed {
             seat.link = None;
             return Next::Seek;
         }
+        if let Some(until) = link.durable.as_ref().and_then(|durable| durable.paused(now)) {
+            return Next::Later(until - now);
+        }
         if let Some(floor) = link.floor.take()
             && core.pass_to(floor, now).is_err()
         {

@@ -4,6 +4,7 @@
 //! sees the other. A stream that nobody copies pays one load.
 
 use super::Feed;
+use crate::engine::consumers::LiveConsumer;
 use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
 use crate::error::ApiError;
@@ -69,6 +70,16 @@ impl Followers {
     /// thread that answers the API.
     pub(in crate::engine) fn follow_anew(&self) {
         self.feeds().iter().for_each(|feed| feed.link_anew());
+    }
+
+    /// A consumer was removed: who read by it has it made anew. Only on the thread that answers the API.
+    pub(in crate::engine) fn lose_consumer(&self, consumer: &Arc<LiveConsumer>) {
+        self.feeds().iter().filter(|feed| feed.reads_by(consumer)).for_each(|feed| feed.link_anew());
+    }
+
+    /// A consumer has another configuration: who reads by it looks whether it is paused.
+    pub(in crate::engine) fn follow_consumer(&self, consumer: &Arc<LiveConsumer>) {
+        self.feeds().iter().filter(|feed| feed.reads_by(consumer)).for_each(|feed| feed.wake());
     }
 
     fn feeds(&self) -> Vec<Arc<Feed>> {
