@@ -4,7 +4,7 @@ use super::consumers::{LogListener, StreamConsumers, Surroundings};
 use super::door::Door;
 use super::host::{Alarmed, Host};
 use super::live::{Listener, LiveStream, Server, lock};
-use super::origins::Witnessed;
+use super::origins::{Witnessed, leftovers};
 use super::{Calls, JetStream};
 use crate::advisory::{self, Stamp};
 use crate::api::info::{AccountInfo, ApiStats, Usage};
@@ -451,6 +451,9 @@ impl AccountStreams {
             live.reconcile();
         }
         self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&live));
+        if leftovers::has_links(&live) {
+            jetstream.found_links(&live);
+        }
         live.origins().begin(&live, &config, &self.jetstream);
         if *lock(&self.sleeps) {
             // The account has lost JetStream while this was made.
@@ -471,18 +474,23 @@ impl AccountStreams {
             // From here on its sequences are its own.
             live.origins().end();
         }
-        if config.retention != Retention::Limits && live.config().retention == Retention::Limits {
-            // From here on messages go unless somebody is known to want them.
-            live.followers().hold(jetstream, live);
-        }
-        let updated = self.update_core(jetstream, live, config);
+        let begins_to_lose =
+            config.retention != Retention::Limits && live.config().retention == Retention::Limits;
+        // From here on messages go unless somebody is known to want them.
+        let held = if begins_to_lose { live.followers().hold(jetstream, live) } else { Ok(()) };
+        let updated = held.and_then(|()| self.update_core(jetstream, live, config));
         live.origins().change(live, &live.config(), &self.jetstream);
+        if updated.is_err() && begins_to_lose {
+            leftovers::sweep(jetstream, live);
+        }
         let old = updated?;
+        leftovers::settle(jetstream, &self.account, &old);
         live.bind();
         let retention = live.config().retention;
         if retention != old.retention {
             live.consumers().set_retention(retention);
             live.followers().follow_anew();
+            leftovers::sweep(jetstream, live);
             live.reconcile();
         }
         self.settle(live)
@@ -553,6 +561,7 @@ impl AccountStreams {
         drop(loan.keep());
         self.streams.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
         live.origins().end();
+        leftovers::settle(jetstream, &self.account, &live.config());
         live.followers().scatter();
         Ok(())
     }

@@ -50,7 +50,7 @@ pub trait Host: Send + Sync {
     /// Has [`Alarmed::ring`] called at `at`, or a little later, on a thread that may wait.
     fn schedule(&self, at: Timestamp, sleeper: Weak<dyn Alarmed>);
 
-    /// Runs a job of the store and gives the result to [`LiveStream::finish`].
+    /// Has [`LiveStream::upkeep`] called with it on a thread that may wait.
     fn work(&self, stream: Arc<LiveStream>, job: Job);
 
     /// The account of the server itself, if there is one.

@@ -12,6 +12,8 @@ mod live;
 mod origins;
 mod request;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 use crate::config::{AccountLimits, Storage, StreamConfig};
 use crate::error::ApiError;
@@ -27,7 +29,7 @@ use myelin_store::{FoundStream, OnDurable, OpenError, Store, StoreOptions, Store
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 pub use account::AccountStreams;
@@ -35,15 +37,14 @@ use consumers::LogListener;
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
 pub use host::{Alarmed, Host, Task};
+use live::lock;
 pub use live::{Backlog, LiveStream, Loan};
+use origins::leftovers;
 pub use request::Request;
 pub use settings::{ServerLimits, Settings};
 
 /// How long the end of the server waits until clients are told of it.
 const LEAVE: Duration = Duration::from_millis(50);
-
-/// Rounds of the journal that are waited for. One makes durable what there was before it.
-const ROUNDS: usize = 100;
 
 /// See the head of this file.
 pub struct JetStream {
@@ -65,6 +66,8 @@ pub struct JetStream {
     pub(crate) calls: Calls,
     /// Whether some stream may not have found what it copies.
     is_seeking: AtomicBool,
+    /// Streams that were opened and have consumers for others that copy them: it is to be seen whether these are there.
+    linked: Mutex<Vec<Weak<LiveStream>>>,
     /// Each restore that has begun holds one.
     pub(crate) restores: Arc<backup::Restores>,
 }
@@ -125,6 +128,7 @@ impl JetStream {
             found: Mutex::new(found),
             calls: Calls::default(),
             is_seeking: AtomicBool::new(false),
+            linked: Mutex::default(),
             restores: Arc::default(),
         }))
     }
@@ -156,11 +160,30 @@ impl JetStream {
         streams.set_limits(limits);
         streams.settle_streams();
         streams.settle_doors();
-        if present.is_some() {
+        if present.is_none() {
+            let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+            accounts.insert(account.name().to_owned(), streams);
+        }
+        self.settle_links();
+    }
+
+    /// A stream was opened that has consumers for others that copy it.
+    fn found_links(&self, stream: &Arc<LiveStream>) {
+        lock(&self.linked).push(Arc::downgrade(stream));
+    }
+
+    /// Ends those whose streams are not there, as far as their accounts are enabled.
+    fn settle_links(self: &Arc<Self>) {
+        if lock(&self.linked).is_empty() {
             return;
         }
-        let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
-        accounts.insert(account.name().to_owned(), streams);
+        let me = Arc::downgrade(self);
+        self.host.run(Box::new(move || {
+            let Some(me) = me.upgrade() else { return };
+            let found = std::mem::take(&mut *lock(&me.linked));
+            let left = leftovers::settle_found(&me, found);
+            lock(&me.linked).extend(left);
+        }));
     }
 
     /// An account is gone: nothing of its streams hears or tells anything, until it is [enabled](Self::enable) again.
@@ -246,20 +269,19 @@ impl JetStream {
         }
     }
 
-    /// Waits until what a stream was given before now counts as stored. Only for threads that may.
-    fn make_released(&self, stream: &LiveStream) -> Result<(), ApiError> {
+    /// Whether what a stream was given before now counts as stored. Waits for a round, and not for more: another thread's round
+    /// may not have told of it yet. Only for threads that may.
+    fn make_released(&self, stream: &LiveStream) -> Result<bool, ApiError> {
         let reader = stream.reader();
         let ticket = reader.release().last_ticket();
-        for _ in 0..ROUNDS {
-            if reader.release().is_released(ticket) {
-                return Ok(());
-            }
-            // Another thread's round may have been faster, and not have told of it yet.
+        if !reader.release().is_released(ticket) {
             let round = self.journal().round_now(&|| self.host.now().unsigned_abs());
             round.map_err(ApiError::stream_general)?;
-            std::thread::yield_now();
         }
-        Err(ApiError::stream_general(stream.failure().unwrap_or_else(|| "its log is another one".to_owned())))
+        match stream.failure() {
+            Some(why) => Err(ApiError::stream_general(why)),
+            None => Ok(reader.release().is_released(ticket)),
+        }
     }
 
     /// The consumers of a stream as its log has them. `listener` hears when that has become durable.

@@ -127,12 +127,12 @@ impl Queues {
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let disk = disk::Rounds::new(jetstream, &threads, log);
         let answering = (Arc::clone(jetstream), Arc::clone(&threads));
-        let [upkeep_log, reads_log, backups_log] = [log, log, log].map(Arc::clone);
+        let [upkeeping, reading, hauling] = [&threads, &threads, &threads].map(Arc::clone);
         Ok(vec![
             named("js-disk").spawn(move || disk.run())?,
-            named("js-upkeep").spawn(move || run_jobs(&upkeep, &upkeep_log))?,
-            named("js-reads").spawn(move || read(&reads, "a read", &reads_log))?,
-            named("js-backups").spawn(move || read(&backups, "a backup", &backups_log))?,
+            named("js-upkeep").spawn(move || run_jobs(&upkeep, &upkeeping))?,
+            named("js-reads").spawn(move || read(&reads, "a read", &reading))?,
+            named("js-backups").spawn(move || read(&backups, "a backup", &hauling))?,
             named("js-alarms").spawn(move || alarms::run(&alarms))?,
             named("js-api").spawn(move || answer(&answering.0, &answering.1, &calls))?,
         ])
@@ -144,33 +144,37 @@ fn answer(jetstream: &Arc<JetStream>, threads: &Threads, calls: &Receiver<Call>)
         match call {
             Call::Answer(request) => {
                 let account = Arc::clone(&request.account);
-                let out = caught(&threads.log, "a request to the API", || jetstream.answer(&request));
+                let out = caught(threads, "a request to the API", || jetstream.answer(&request));
                 threads.waiting.fetch_sub(1, Relaxed);
                 threads.publish(&account, out.unwrap_or_default());
             }
-            Call::Repair(stream) => drop(caught(&threads.log, "a repair", || jetstream.repair(&stream))),
-            Call::Run(task) => drop(caught(&threads.log, "work on a consumer", task)),
+            Call::Repair(stream) => drop(caught(threads, "a repair", || jetstream.repair(&stream))),
+            Call::Run(task) => drop(caught(threads, "work on a consumer", task)),
             Call::Stop => return,
         }
     }
 }
 
-fn read(queue: &Receiver<Read>, what: &str, log: &Logger) {
+fn read(queue: &Receiver<Read>, what: &str, threads: &Threads) {
     while let Ok(Read::Run(task)) = queue.recv() {
-        caught(log, what, task);
+        caught(threads, what, task);
     }
 }
 
-fn run_jobs(queue: &Receiver<Upkeep>, log: &Logger) {
+fn run_jobs(queue: &Receiver<Upkeep>, threads: &Threads) {
     while let Ok(Upkeep::Run(stream, job)) = queue.recv() {
-        caught(log, "upkeep", || stream.finish(job.run()));
+        caught(threads, "upkeep", || stream.upkeep(job));
     }
 }
 
-/// Does one thing of many: a panic in it costs nobody else's.
-fn caught<T>(log: &Logger, what: &str, act: impl FnOnce() -> T) -> Option<T> {
+/// Does one thing of many: a panic in it costs nobody else's, and is counted.
+fn caught<T>(threads: &Threads, what: &str, act: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(act));
-    done.inspect_err(|_| log.error(format_args!("JetStream: a panic in {what}"))).ok()
+    let told = done.inspect_err(|_| {
+        threads.broker.counters().panics.fetch_add(1, Relaxed);
+        threads.log.error(format_args!("JetStream: a panic in {what}"));
+    });
+    told.ok()
 }
 
 /// The time of day in nanoseconds since 1970.

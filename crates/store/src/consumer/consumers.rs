@@ -343,6 +343,12 @@ impl Consumers {
         self.log.as_ref().is_none_or(|log| log.is_released(position))
     }
 
+    /// Whether changes up to `position` survive a loss of power, whatever that mode is.
+    #[must_use]
+    pub fn is_synced(&self, position: Flushed) -> bool {
+        self.log.as_ref().is_none_or(|log| log.is_synced(position))
+    }
+
     /// Whether most of the log is history, so that a checkpoint pays.
     pub fn checkpoint_due(&mut self) -> bool {
         match &mut self.log {

@@ -147,8 +147,16 @@ impl Log {
     }
 
     pub(super) fn is_released(&self, position: Flushed) -> bool {
+        self.is_at(position, |tail| tail.releasable())
+    }
+
+    pub(super) fn is_synced(&self, position: Flushed) -> bool {
+        self.is_at(position, |tail| tail.durable())
+    }
+
+    fn is_at(&self, position: Flushed, come: impl Fn(&dyn Tail) -> u64) -> bool {
         match &self.state {
-            State::Open(file) if position.file == file.number => position.end <= file.tail.releasable(),
+            State::Open(file) if position.file == file.number => position.end <= come(&*file.tail),
             // A log that was begun later holds all of it, and was synced.
             State::Open(file) => position.file < file.number,
             State::Closed | State::Behind => false,

@@ -18,6 +18,8 @@ pub trait Tail: Send + Debug {
     fn end(&self) -> u64;
     /// Up to where bytes count as stored, in the stream's mode of durability.
     fn releasable(&self) -> u64;
+    /// Up to where bytes survive a loss of power, whatever that mode is.
+    fn durable(&self) -> u64;
     /// Makes room for `length` more bytes.
     ///
     /// # Errors
@@ -91,6 +93,10 @@ impl Tail for Arc<AppendFile> {
 
     fn releasable(&self) -> u64 {
         AppendFile::releasable(self)
+    }
+
+    fn durable(&self) -> u64 {
+        AppendFile::durable(self)
     }
 
     fn reserve(&mut self, length: u64) -> io::Result<()> {

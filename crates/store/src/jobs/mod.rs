@@ -119,6 +119,20 @@ impl Job {
         Done { result, errand }
     }
 
+    /// The same once `first` has succeeded: without that nothing is done, and the stream tries again later.
+    pub fn run_after(self, first: impl FnOnce() -> io::Result<()>) -> Done {
+        match first() {
+            Ok(()) => self.run(),
+            Err(error) => Done { result: Err(error.into()), errand: self.errand },
+        }
+    }
+
+    /// Whether it seals a segment: what is gone from that is not read any more when the stream is opened.
+    #[must_use]
+    pub fn seals(&self) -> bool {
+        matches!(self.errand.task(), Task::Seal(_))
+    }
+
     /// What it is, in a word, for logs and statistics.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -112,6 +112,10 @@ impl Tail for Log {
         self.tail.releasable()
     }
 
+    fn durable(&self) -> u64 {
+        self.tail.durable()
+    }
+
     fn reserve(&mut self, length: u64) -> io::Result<()> {
         self.ground.headroom.with_room(|| self.tail.reserve(length))
     }

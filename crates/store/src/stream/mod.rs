@@ -217,6 +217,14 @@ pub struct LogEnd {
     offset: u64,
 }
 
+impl LogEnd {
+    /// Whether both are in the same file.
+    #[must_use]
+    pub fn shares_file(self, other: Self) -> bool {
+        self.segment == other.segment
+    }
+}
+
 impl Stream {
     /// Puts a stream together from a catalog with an active segment.
     pub(crate) fn assemble(

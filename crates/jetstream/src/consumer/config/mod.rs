@@ -198,6 +198,9 @@ pub struct ConsumerConfig {
     /// Whether the server has made up its name, which is then shown beside the configuration only.
     #[serde(skip)]
     pub is_unnamed: bool,
+    /// Whether this server has made it for a stream of its own, which copies by it.
+    #[serde(skip)]
+    pub is_own: bool,
 }
 
 impl ConsumerConfig {

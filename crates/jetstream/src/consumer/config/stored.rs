@@ -16,19 +16,23 @@ pub struct Stored {
     /// As [`ConsumerConfig::is_unnamed`] says.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unnamed: bool,
+    /// As [`ConsumerConfig::is_own`] says.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    own: bool,
 }
 
 object! { Stored, "Stored":
     "created" created "int64",
     "config" config "ConsumerConfig",
     "unnamed" unnamed "bool",
+    "own" own "bool",
 }
 
 impl Stored {
     /// Of a consumer with this configuration.
     #[must_use]
     pub fn new(created: Timestamp, config: &ConsumerConfig) -> Self {
-        Self { created, config: config.clone(), unnamed: config.is_unnamed }
+        Self { created, config: config.clone(), unnamed: config.is_unnamed, own: config.is_own }
     }
 
     /// The bytes to keep.
@@ -46,6 +50,7 @@ impl Stored {
         let mut stored = Self::default();
         json::lenient(bytes, "Stored", &mut stored)?;
         stored.config.is_unnamed = stored.unnamed;
+        stored.config.is_own = stored.own;
         Ok(stored)
     }
 }
@@ -95,6 +100,7 @@ mod tests {
             priority_policy: PriorityPolicy::PinnedClient,
             priority_timeout: 10,
             is_unnamed: true,
+            is_own: true,
         };
         let stored = Stored::new(-7, &config);
         assert_eq!(Stored::decode(&stored.encode()).unwrap(), stored);

@@ -14,8 +14,8 @@ use std::sync::{Arc, Weak};
 pub(super) struct Door(Weak<StreamConsumers>);
 
 impl Door {
-    pub(super) fn to(consumers: &Arc<StreamConsumers>) -> Arc<dyn Service> {
-        Arc::new(Self(Arc::downgrade(consumers)))
+    pub(super) fn to(consumers: &Weak<StreamConsumers>) -> Arc<dyn Service> {
+        Arc::new(Self(Weak::clone(consumers)))
     }
 }
 

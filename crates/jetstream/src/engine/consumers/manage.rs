@@ -148,7 +148,7 @@ impl StreamConsumers {
     }
 
     /// Goes on after [`rest`](Self::rest).
-    pub(in crate::engine) fn resume(self: &Arc<Self>) {
+    pub(in crate::engine) fn resume(&self) {
         self.bind();
         for live in self.all() {
             if let Some(config) = self.config(live.name()) {
@@ -201,6 +201,9 @@ impl StreamConsumers {
         old.iter().for_each(|wish| self.news.remove(wish));
         live.listen_at(&config);
         live.act(move |core, turn| core.update(config, turn)).ok_or_else(gone)?;
+        if let Ok(stream) = self.stream() {
+            stream.followers().follow_consumer(live);
+        }
         if wants_other {
             self.drop_unwanted();
         }
@@ -213,6 +216,9 @@ impl StreamConsumers {
             return false;
         }
         self.announce(live.name(), Action::Delete, out);
+        if let Ok(stream) = self.stream() {
+            stream.followers().lose_consumer(live);
+        }
         self.drop_unwanted();
         true
     }

@@ -14,13 +14,13 @@ mod told;
 
 use super::host::Host;
 use super::live::lock;
-use super::{JetStream, LiveStream};
+use super::{JetStream, LiveStream, origins};
 use crate::consumer::config::ConsumerConfig;
 use crate::consumer::{Record, account_hash};
 use crate::error::ApiError;
 use myelin_broker::{Account, Binding, Service, Shard};
 use myelin_store::consumer::{ConsumerState, Consumers, Flushed, Rules};
-use myelin_store::{Filter, Reader, Seq, Timestamp};
+use myelin_store::{Done, Filter, Job, Reader, Seq, Timestamp};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
@@ -50,6 +50,8 @@ pub struct StreamConsumers {
     /// Consumers that have something to say when the log is released.
     unreleased: Mutex<Vec<Weak<LiveConsumer>>>,
     has_unreleased: AtomicBool,
+    /// Always the same: what meets an old binding and a new one comes once.
+    door: Arc<dyn Service>,
     bindings: Mutex<Vec<Arc<Binding>>>,
     of: Mutex<Weak<LiveStream>>,
     me: Weak<Self>,
@@ -78,6 +80,7 @@ impl StreamConsumers {
             news: News::default(),
             unreleased: Mutex::default(),
             has_unreleased: AtomicBool::new(false),
+            door: door::Door::to(me),
             bindings: Mutex::default(),
             of: Mutex::default(),
             me: Weak::clone(me),
@@ -239,6 +242,12 @@ impl StreamConsumers {
         kept.collect()
     }
 
+    /// Does a job of the stream. Only for threads that may wait. `None`: the server is ending.
+    pub(super) fn upkeep(&self, job: Job) -> Option<Done> {
+        let jetstream = self.jetstream.upgrade()?;
+        Some(origins::upkeep(job, &self.stored, jetstream.journal(), self.host.now()))
+    }
+
     /// What a consumer reads next is brought into memory, and the consumer goes on then.
     fn warm(&self, filter: Filter, seq: Seq, consumer: Arc<LiveConsumer>) {
         let Ok(stream) = self.stream() else { return };
@@ -259,8 +268,7 @@ impl StreamConsumers {
     }
 
     /// Receives acknowledgements and answers to flow control.
-    pub(super) fn bind(self: &Arc<Self>) {
-        let service: Arc<dyn Service> = door::Door::to(self);
+    pub(super) fn bind(&self) {
         let stream = &self.stream;
         let domain = if self.domain.is_empty() { "_" } else { &*self.domain };
         let account = account_hash(self.account.name());
@@ -269,7 +277,7 @@ impl StreamConsumers {
             format!("$JS.ACK.{domain}.{account}.{stream}.>"),
             format!("$JS.FC.{stream}.>"),
         ];
-        let bind = |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&service));
+        let bind = |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&self.door));
         let old = std::mem::replace(&mut *lock(&self.bindings), subjects.iter().map(bind).collect());
         old.iter().for_each(|binding| self.account.unbind(binding));
     }

@@ -335,9 +335,11 @@ impl LiveStream {
         }
     }
 
-    /// Takes back what a job of the store did; only for threads that may wait.
-    pub fn finish(&self, done: Done) {
-        self.submit_and_wait(Work::Finish(done));
+    /// Does a job of the store and takes it back; only for threads that may wait.
+    pub fn upkeep(&self, job: Job) {
+        if let Some(done) = self.consumers.upkeep(job) {
+            self.submit_and_wait(Work::Finish(done));
+        }
     }
 
     /// Removes messages that a consumer has settled, unless another one needs them (work-queue and interest retention). For

@@ -3,25 +3,47 @@
 //! In two steps: how far a source is may have to be read from the stream, which the reading thread does; consumers are made
 //! on the thread that answers the API, where streams come and go, too.
 
-use super::durable::{Durable, Owner};
+use super::durable::{Durable, Name};
 use super::feed::Feed;
 use super::find::{self, Origin};
+use super::leftovers;
 use super::positions::Position;
 use super::search::Search;
 use super::seat::Link;
 use crate::config::{Retention, StreamConfig, StreamSource};
+use crate::engine::consumers::LiveConsumer;
 use crate::engine::host::Host;
 use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
 use crate::error::ApiError;
 use myelin_store::{Filter, ReadError, Reader, Seq, Timestamp};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
+/// Feeds that are about to look for their origins, each with the log that its stream had. Whoever is left when this is dropped,
+/// because somebody panicked, comes again later.
+struct Attempts(VecDeque<(Arc<Feed>, u64)>);
+
+impl Attempts {
+    /// Only on the thread that answers the API.
+    fn connect(mut self, position: &Result<(), String>) {
+        while let Some((feed, _)) = self.0.front() {
+            feed.connect(position.clone());
+            self.0.pop_front();
+        }
+    }
+}
+
+impl Drop for Attempts {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|(feed, _)| feed.stumble());
+    }
+}
+
 /// Feeds of one stream that find out how far they are.
 struct Finding {
-    /// Each with the log that its stream had.
-    feeds: Vec<(Arc<Feed>, u64)>,
+    feeds: Attempts,
     /// Those of them that do not know it.
     unknown: Vec<usize>,
     search: Search,
@@ -33,10 +55,8 @@ impl Finding {
     fn begin(feeds: Vec<Arc<Feed>>) -> Option<Self> {
         let is_free =
             |feed: &Arc<Feed>| !feed.is_over.load(Acquire) && !feed.is_connecting.swap(true, AcqRel);
-        let feeds: Vec<_> = feeds.into_iter().filter(is_free).collect();
-        let first = Arc::clone(feeds.first()?);
         let mut unknown = Vec::new();
-        let seen = feeds.into_iter().enumerate().map(|(at, feed)| {
+        let seen = feeds.into_iter().filter(is_free).enumerate().map(|(at, feed)| {
             let seat = lock(&feed.seat);
             let (log, is_known) = (seat.log, feed.is_mirror || seat.position.is_some());
             drop(seat);
@@ -45,10 +65,11 @@ impl Finding {
             }
             (feed, log)
         });
-        let feeds: Vec<_> = seen.collect();
+        let feeds = Attempts(seen.collect());
+        let first = Arc::clone(&feeds.0.front()?.0);
         // Behind the look at its number: a log that comes meanwhile has another one.
         let stream = first.stream.upgrade()?;
-        let indexes = unknown.iter().map(|at| feeds[*at].0.index());
+        let indexes = unknown.iter().map(|at| feeds.0[*at].0.index());
         let search = Search::new(indexes, first.positions.written(), &stream.reader());
         Some(Self { feeds, unknown, search, host: Arc::clone(&first.host) })
     }
@@ -68,20 +89,31 @@ impl Finding {
         let Self { feeds, unknown, search, host } = self;
         if looked.is_ok() {
             for (at, position) in unknown.into_iter().zip(search.end()) {
-                let (feed, log) = &feeds[at];
+                let (feed, log) = &feeds.0[at];
                 feed.found(position, *log);
             }
         }
         let result = looked.map(drop).map_err(|error| error.to_string());
-        host.run(Box::new(move || {
-            feeds.into_iter().for_each(|(feed, _)| feed.connect(result.clone()));
-        }));
+        host.run(Box::new(move || feeds.connect(&result)));
     }
 }
 
-const SECOND: Timestamp = 1_000_000_000;
-/// The longest time until an origin that was not there is looked for again. One that is made is noticed at once.
-const LONGEST: Timestamp = 30 * SECOND;
+/// Why there is no way to the origin.
+enum Missed {
+    /// It is looked for again later. `None`: nobody says why.
+    Because(Option<ApiError>),
+    /// What is stored here is not released. It will be.
+    Unreleased,
+}
+
+impl From<Option<ApiError>> for Missed {
+    fn from(why: Option<ApiError>) -> Self {
+        Self::Because(why)
+    }
+}
+
+/// When to look again what is released.
+const SOON: Timestamp = 10_000_000;
 
 impl Feed {
     /// Looks for the origin, where one may wait.
@@ -134,12 +166,11 @@ impl Feed {
             // The log was opened anew meanwhile.
             return self.connect_soon();
         }
-        let sign = if self.is_mirror { "M" } else { "S" };
-        let found = match (position, find::find(&jetstream, &self.account, &self.source, sign)) {
-            (Err(error), _) => Err(Some(self.failed(error))),
+        let found = match (position, self.find(&jetstream)) {
+            (Err(error), _) => Err(Some(self.failed(error)).into()),
             (_, Origin::Here(origin)) => self.link(&jetstream, &stream, &origin, log),
-            (_, Origin::Refused(error)) => Err(Some(error)),
-            (_, Origin::Nowhere) => Err(None),
+            (_, Origin::Refused(error)) => Err(Some(error).into()),
+            (_, Origin::Nowhere) => Err(None.into()),
         };
         let now = self.host.now();
         let mut standing = lock(&self.standing);
@@ -152,14 +183,31 @@ impl Feed {
                 self.settle_gets();
                 self.wake();
             }
-            Err(error) => {
-                standing.failed(error);
-                let pause = SECOND << standing.failures.min(5).saturating_sub(1);
+            Err(Missed::Because(error)) => {
+                let pause = standing.failed(error);
                 drop(standing);
                 self.settle_gets();
-                self.ring_at(now + pause.min(LONGEST));
+                self.ring_at(now + pause);
+            }
+            Err(Missed::Unreleased) => {
+                drop(standing);
+                self.ring_at(now + SOON);
             }
         }
+    }
+
+    /// A panic has ended its search. Must not panic itself.
+    fn stumble(&self) {
+        self.is_connecting.store(false, Release);
+        if !self.is_over.load(Acquire) {
+            let pause =
+                lock(&self.standing).failed(Some(self.failed("a panic while the origin was looked for")));
+            self.ring_at(self.host.now() + pause);
+        }
+    }
+
+    fn find(&self, jetstream: &JetStream) -> Origin {
+        find::find(jetstream, &self.account, &self.source, self.is_mirror)
     }
 
     /// Sees to it that a mirror that is as its origin answers direct gets for it where that does not.
@@ -189,33 +237,48 @@ impl Feed {
     }
 
     /// The origin is about to keep only what consumers want: has the one made that stands for this feed.
-    pub(super) fn hold(&self, jetstream: &JetStream, origin: &Arc<LiveStream>) {
-        let Some(from) = lock(&self.seat).link.as_ref().map(|link| link.cursor.position()) else { return };
-        if self.source.consumer.is_none() {
-            let stream = StreamConfig { retention: Retention::Interest, ..(*origin.config()).clone() };
-            let source = (&self.source, self.index.as_str(), from);
-            // What fails now is told when the way is made anew.
-            let _ = Durable::make(jetstream, origin, &stream, &self.owner(), source);
+    ///
+    /// # Errors
+    /// There is none, so the origin must not.
+    pub(super) fn hold(&self, jetstream: &JetStream, origin: &Arc<LiveStream>) -> Result<(), ApiError> {
+        let Some(stream) = self.stream.upgrade() else { return Ok(()) };
+        if self.is_over.load(Acquire) || self.source.consumer.is_some() {
+            return Ok(());
         }
+        // Who is about to find out how far it is wants everything, as far as anybody knows.
+        let from = lock(&self.seat).link.as_ref().map_or(1, |link| link.cursor.position());
+        // What came before goes: it must be here, as durably as this stream stores.
+        jetstream.make_released(&stream)?;
+        let about_to_be = StreamConfig { retention: Retention::Interest, ..(*origin.config()).clone() };
+        Durable::make(jetstream, origin, &about_to_be, &self.name_in(&stream.config()), from).map(drop)
     }
 
-    /// The origin keeps messages for another reason: goes on where it was, with a consumer or without.
+    /// The origin keeps messages for another reason, or the consumer there is gone: goes on where it was.
     pub(super) fn link_anew(&self) {
-        let link = lock(&self.seat).link.take();
-        let is_limited = |link: &Link| {
-            link.origin.upgrade().is_some_and(|origin| origin.config().retention == Retention::Limits)
-        };
-        let Some(link) = link else { return };
-        if is_limited(&link)
-            && let Some(durable) = &link.durable
-        {
-            durable.end();
+        if lock(&self.seat).link.take().is_some() {
+            self.connect(Ok(()));
         }
-        self.connect(Ok(()));
     }
 
-    fn owner(&self) -> Owner<'_> {
-        Owner { account: self.account.name(), config: &self.config, is_mirror: self.is_mirror }
+    /// Whether this is the consumer that stands for it.
+    pub(super) fn reads_by(&self, consumer: &Arc<LiveConsumer>) -> bool {
+        let seat = lock(&self.seat);
+        let durable = seat.link.as_ref().and_then(|link| link.durable.as_ref());
+        durable.is_some_and(|durable| durable.is(consumer))
+    }
+
+    /// The same if the consumer has another name in this configuration of the stream.
+    pub(super) fn settle_name(&self, config: &StreamConfig) {
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
+        let durable = lock(&self.seat).link.as_ref().and_then(|link| link.durable.clone());
+        let name = self.name_in(config).consumer_name(&jetstream.settings.domain);
+        if durable.is_some_and(|durable| !durable.is_given() && durable.name() != name) {
+            self.link_anew();
+        }
+    }
+
+    fn name_in<'a>(&'a self, config: &'a StreamConfig) -> Name<'a> {
+        Name { account: self.account.name(), config, source: &self.source, is_mirror: self.is_mirror }
     }
 
     fn failed(&self, why: impl std::fmt::Display) -> ApiError {
@@ -226,33 +289,37 @@ impl Feed {
         }
     }
 
-    /// Makes the way to an origin that is there, for the log that the stream had when its seat said `log`. `Err(None)` when it
-    /// has another one: who opened that has the feed come again.
+    /// Makes the way to an origin that is there, for the log that the stream had when its seat said `log`. `Because(None)` when
+    /// it has another one: who opened that has the feed come again.
     fn link(
         &self,
         jetstream: &JetStream,
         stream: &LiveStream,
         origin: &Arc<LiveStream>,
         log: u64,
-    ) -> Result<(), Option<ApiError>> {
+    ) -> Result<(), Missed> {
         let reader = origin.reader();
         let identity = origin.identity();
-        let Some((own, is_new)) = self.place(&identity, log) else { return Err(None) };
+        let Some((own, is_new)) = self.place(&identity, log) else { return Err(None.into()) };
         let mut start =
             self.start(&reader, &stream.reader(), is_new).map_err(|error| Some(self.failed(error)))?;
         let mut filter = filter_of(&self.source);
-        let durable = self.durable(jetstream, origin, start)?;
+        let durable = self.durable(jetstream, stream, origin, start)?;
         if let Some(durable) = &durable {
             // What the origin hears of is what is stored here, as durably as this stream stores.
-            jetstream.make_released(stream).map_err(|error| Some(self.failed(error)))?;
+            if !jetstream.make_released(stream).map_err(|error| Some(self.failed(error)))? {
+                return Err(Missed::Unreleased);
+            }
             // It must not lose what only a log had that is no more.
             if lock(&self.seat).log != log {
-                return Err(None);
+                return Err(None.into());
             }
             let (had, wants) = durable.place().ok_or(None)?;
             filter = wants;
             durable.catch_up(had + 1, own, &filter);
             start = start.max(had.max(own) + 1);
+            // One of another name may have stood for this feed.
+            leftovers::sweep(jetstream, origin);
         }
         let floor = self.is_mirror.then(|| start - 1);
         let start = start.max(own + 1);
@@ -266,7 +333,7 @@ impl Feed {
         };
         let mut seat = lock(&self.seat);
         if seat.log != log || self.is_over.load(Acquire) {
-            return Err(None);
+            return Err(None.into());
         }
         // What was stored is known to this link. To another origin it says nothing.
         seat.unsettled.clear();
@@ -339,18 +406,20 @@ impl Feed {
     fn durable(
         &self,
         jetstream: &JetStream,
+        stream: &LiveStream,
         origin: &Arc<LiveStream>,
         start: Seq,
     ) -> Result<Option<Durable>, Option<ApiError>> {
         if let Some(given) = &self.source.consumer {
             return Durable::given(origin, &given.name, self.is_mirror).map(Some);
         }
-        let stream = origin.config();
-        if stream.retention == Retention::Limits {
+        let config = origin.config();
+        if config.retention == Retention::Limits {
             return Ok(None);
         }
-        let source = (&self.source, self.index.as_str(), start);
-        Durable::make(jetstream, origin, &stream, &self.owner(), source).map(Some).map_err(Some)
+        Durable::make(jetstream, origin, &config, &self.name_in(&stream.config()), start)
+            .map(Some)
+            .map_err(Some)
     }
 }
 

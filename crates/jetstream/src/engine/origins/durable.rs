@@ -4,6 +4,8 @@
 //! It is what the reference makes, shown in lists like it: durable, acknowledged by flow control. Messages do not go through
 //! it: the feed reads the log, and tells it what was stored.
 
+use super::find::sign;
+use super::render::index_name;
 use crate::config::{StreamConfig, StreamSource};
 use crate::consumer::account_hash as hash;
 use crate::consumer::config::{
@@ -13,7 +15,7 @@ use crate::engine::consumers::{LiveConsumer, Surroundings};
 use crate::engine::{JetStream, LiveStream};
 use crate::error::ApiError;
 use myelin_broker::{Parcel, Shard};
-use myelin_store::{Filter, Seq, Wait};
+use myelin_store::{Filter, Seq, Timestamp, Wait};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
@@ -29,16 +31,18 @@ pub(super) struct Durable {
     is_given: bool,
 }
 
-/// Whose consumer it is.
-pub(super) struct Owner<'a> {
+/// What a mirror or source of a stream is called where its consumer is.
+pub(super) struct Name<'a> {
     pub(super) account: &'a str,
+    /// Of the stream that copies.
     pub(super) config: &'a StreamConfig,
+    pub(super) source: &'a StreamSource,
     pub(super) is_mirror: bool,
 }
 
-impl Owner<'_> {
+impl Name<'_> {
     /// The name of its consumer: the same after a restart.
-    fn consumer_name(&self, source: &StreamSource, index: &str, domain: &str) -> String {
+    pub(super) fn consumer_name(&self, domain: &str) -> String {
         let mut id = format!("{} {}", self.config.name, self.account);
         if !domain.is_empty() {
             id = format!("{id} {domain}");
@@ -48,16 +52,34 @@ impl Owner<'_> {
             return format!("JS_MIRROR_{id}");
         }
         // Compat: two sources of one stream need names of their own.
-        let is_one_of_many = self.config.sources.iter().filter(|other| other.name == source.name).count() > 1;
-        format!("JS_SRC_{}", hash(&if is_one_of_many { format!("{id} {index}") } else { id }))
+        let is_one_of_many =
+            self.config.sources.iter().filter(|other| other.name == self.source.name).count() > 1;
+        let id = if is_one_of_many { format!("{id} {}", index_name(self.source)) } else { id };
+        format!("JS_SRC_{}", hash(&id))
     }
 
     fn metadata(&self, domain: &str) -> BTreeMap<String, String> {
-        let of = if self.is_mirror { "mirror" } else { "src" };
-        let all = [("stream", self.config.name.as_str()), ("acc", self.account), ("domain", domain)];
+        let all = [(STREAM, self.config.name.as_str()), (ACCOUNT, self.account), (DOMAIN, domain)];
         let said = all.into_iter().filter(|(_, value)| !value.is_empty());
-        said.map(|(key, value)| (format!("_nats.{of}.{key}"), value.to_owned())).collect()
+        said.map(|(key, value)| (label(self.is_mirror, key), value.to_owned())).collect()
     }
+}
+
+const STREAM: &str = "stream";
+const ACCOUNT: &str = "acc";
+const DOMAIN: &str = "domain";
+
+fn label(is_mirror: bool, key: &str) -> String {
+    format!("_nats.{}.{key}", if is_mirror { "mirror" } else { "src" })
+}
+
+/// For whom a consumer was made that stands for a mirror or source: the account, the stream, and whether it is its mirror.
+pub(super) fn owner(consumer: &ConsumerConfig) -> Option<(&str, &str, bool)> {
+    let of = |is_mirror: bool| {
+        let said = |key| consumer.metadata.get(&label(is_mirror, key)).map(String::as_str);
+        Some((said(ACCOUNT)?, said(STREAM)?, is_mirror))
+    };
+    of(true).or_else(|| of(false))
 }
 
 impl Durable {
@@ -91,10 +113,10 @@ impl Durable {
         jetstream: &JetStream,
         origin: &Arc<LiveStream>,
         stream: &StreamConfig,
-        owner: &Owner<'_>,
-        (source, index, start): (&StreamSource, &str, Seq),
+        name: &Name<'_>,
+        start: Seq,
     ) -> Result<Self, ApiError> {
-        let consumers = origin.consumers();
+        let (consumers, source) = (origin.consumers(), name.source);
         let domain = &jetstream.settings.domain;
         let limits = Limits {
             account: jetstream
@@ -107,7 +129,7 @@ impl Durable {
             Some(external) if !external.deliver.is_empty() => external.deliver.as_str(),
             _ => "$JS",
         };
-        let sign = if owner.is_mirror { "M" } else { "S" };
+        let sign = sign(name.is_mirror);
         let token: String = jetstream.host.unique_id().chars().rev().take(8).collect();
         let subject = format!("{deliver}.{sign}.{token}").replace("..", ".");
         let filters: Vec<String> = match source.subject_transforms.as_slice() {
@@ -118,7 +140,7 @@ impl Durable {
         };
         let one = filters.len() == 1;
         let config = ConsumerConfig {
-            name: owner.consumer_name(source, index, domain),
+            name: name.consumer_name(domain),
             deliver_subject: subject,
             deliver_policy: if start > 1 { DeliverPolicy::ByStartSequence } else { DeliverPolicy::All },
             opt_start_seq: if start > 1 { start } else { 0 },
@@ -129,7 +151,8 @@ impl Durable {
             sourcing: true,
             filter_subject: if one { filters[0].clone() } else { String::new() },
             filter_subjects: if one { Vec::new() } else { filters },
-            metadata: owner.metadata(domain),
+            metadata: name.metadata(domain),
+            is_own: true,
             ..ConsumerConfig::default()
         };
         let mut out = Parcel::default();
@@ -206,17 +229,29 @@ impl Durable {
         }
     }
 
-    /// It is needed no more: goes, unless a client made it.
-    pub(super) fn end(&self) {
+    /// Until when a client has paused it. Compat: nothing is copied meanwhile.
+    pub(super) fn paused(&self, now: Timestamp) -> Option<Timestamp> {
+        let config = self.origin.upgrade()?.consumers().config(self.name())?;
+        config.pause_until.map(|until| until.timestamp()).filter(|until| *until > now)
+    }
+
+    pub(super) fn is(&self, consumer: &Arc<LiveConsumer>) -> bool {
+        Arc::ptr_eq(&self.consumer, consumer)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.consumer.name()
+    }
+
+    /// Whether a client has made it.
+    pub(super) fn is_given(&self) -> bool {
+        self.is_given
+    }
+
+    /// The log is not read for it any more: what a client made pushes again.
+    pub(super) fn release(&self) {
         if self.is_given {
             self.consumer.act(|core, turn| core.set_read(false, turn));
-            return;
-        }
-        if let Some(origin) = self.origin.upgrade() {
-            let mut out = Parcel::default();
-            if origin.consumers().delete(&self.consumer, &mut out) {
-                origin.host().publish(origin.account(), out);
-            }
         }
     }
 }

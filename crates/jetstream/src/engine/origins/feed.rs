@@ -9,7 +9,7 @@ use super::render::{Rendering, index_name};
 use super::seat::{End, SPARE_BYTES, Seat};
 use super::standing::Standing;
 use crate::api::info::SourceInfo;
-use crate::config::{StreamConfig, StreamSource};
+use crate::config::StreamSource;
 use crate::consumer::account_hash as hash;
 use crate::engine::host::{Alarmed, Host};
 use crate::engine::live::lock;
@@ -39,8 +39,6 @@ pub(in crate::engine) struct Feed {
     pub(super) is_mirror: bool,
     /// The stream that copies.
     pub(super) stream: Weak<LiveStream>,
-    /// Its configuration when the feed was made: its name, and its sources beside this one.
-    pub(super) config: StreamConfig,
     pub(super) account: Arc<Account>,
     pub(super) host: Arc<dyn Host>,
     pub(super) jetstream: Weak<JetStream>,
@@ -84,7 +82,6 @@ impl Feed {
     pub(super) fn new(
         stream: &Arc<LiveStream>,
         source: &StreamSource,
-        config: &StreamConfig,
         is_mirror: bool,
         jetstream: &Weak<JetStream>,
         positions: &Positions,
@@ -107,7 +104,6 @@ impl Feed {
             index: index_name(source),
             is_mirror,
             stream: Arc::downgrade(stream),
-            config: config.clone(),
             account: Arc::clone(stream.account()),
             host: Arc::clone(stream.host()),
             jetstream: Weak::clone(jetstream),
@@ -151,7 +147,7 @@ impl Feed {
         self.answer_no_gets();
         let link = lock(&self.seat).link.take();
         if let Some(durable) = link.and_then(|link| link.durable) {
-            self.host.run(Box::new(move || durable.end()));
+            durable.release();
         }
     }
 
@@ -210,6 +206,9 @@ impl Feed {
         if link.origin.upgrade().is_none_or(|origin| origin.is_gone()) {
             seat.link = None;
             return Next::Seek;
+        }
+        if let Some(until) = link.durable.as_ref().and_then(|durable| durable.paused(now)) {
+            return Next::Later(until - now);
         }
         if let Some(floor) = link.floor.take()
             && core.pass_to(floor, now).is_err()
@@ -279,7 +278,8 @@ impl Feed {
 
     /// Compat: that a stream is full which refuses what is new is nothing to be told.
     fn tell_of_refusal(&self, error: &ApiError) {
-        let (text, account, to) = (error.to_string(), self.account.name(), &self.config.name);
+        let Some(stream) = self.stream.upgrade() else { return };
+        let (text, account, to) = (error.to_string(), self.account.name(), stream.name());
         if FULL.iter().any(|full| text.contains(full)) {
             return;
         }

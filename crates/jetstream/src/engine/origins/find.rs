@@ -24,13 +24,12 @@ pub(super) enum Origin {
     Nowhere,
 }
 
-/// Looks for the origin of `source`, for a stream of `account`. `sign` stands in subjects of deliveries: `M` of mirrors, `S`
-/// of sources.
+/// Looks for the origin of `source`, for a stream of `account`.
 pub(super) fn find(
     jetstream: &JetStream,
     account: &Arc<Account>,
     source: &StreamSource,
-    sign: &str,
+    is_mirror: bool,
 ) -> Origin {
     let Some(external) = &source.external else {
         return in_account(jetstream, account, &source.name);
@@ -38,6 +37,7 @@ pub(super) fn find(
     let request = collapse(&format!("{}.CONSUMER.CREATE.{}", external.api, source.name));
     let Some((exporter, name)) = resolve(jetstream, account, request) else { return Origin::Nowhere };
     if !Arc::ptr_eq(&exporter, account) {
+        let sign = sign(is_mirror);
         let prefix = if external.deliver.is_empty() { "$JS" } else { external.deliver.as_str() };
         if !account.hears_of(&exporter, collapse(&format!("{prefix}.{sign}.x")).as_bytes()) {
             // Its messages could not come.
@@ -45,6 +45,11 @@ pub(super) fn find(
         }
     }
     in_account(jetstream, &exporter, &name)
+}
+
+/// What subjects of deliveries have in their middle.
+pub(super) fn sign(is_mirror: bool) -> char {
+    if is_mirror { 'M' } else { 'S' }
 }
 
 fn in_account(jetstream: &JetStream, account: &Account, stream: &str) -> Origin {

@@ -4,8 +4,10 @@
 //! sees the other. A stream that nobody copies pays one load.
 
 use super::Feed;
+use crate::engine::consumers::LiveConsumer;
 use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
+use crate::error::ApiError;
 use myelin_broker::{Service, Shard};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, Weak};
@@ -53,14 +55,31 @@ impl Followers {
 
     /// The stream will keep only what consumers want: those that stand for who copies it are made. Only on the thread that answers
     /// the API.
-    pub(in crate::engine) fn hold(&self, jetstream: &JetStream, origin: &Arc<LiveStream>) {
-        self.feeds().iter().for_each(|feed| feed.hold(jetstream, origin));
+    ///
+    /// # Errors
+    /// One cannot be made.
+    pub(in crate::engine) fn hold(
+        &self,
+        jetstream: &JetStream,
+        origin: &Arc<LiveStream>,
+    ) -> Result<(), ApiError> {
+        self.feeds().iter().try_for_each(|feed| feed.hold(jetstream, origin))
     }
 
     /// The stream keeps messages for another reason: who reads it finds its way anew, with a consumer or without. Only on the
     /// thread that answers the API.
     pub(in crate::engine) fn follow_anew(&self) {
         self.feeds().iter().for_each(|feed| feed.link_anew());
+    }
+
+    /// A consumer was removed: who read by it has it made anew. Only on the thread that answers the API.
+    pub(in crate::engine) fn lose_consumer(&self, consumer: &Arc<LiveConsumer>) {
+        self.feeds().iter().filter(|feed| feed.reads_by(consumer)).for_each(|feed| feed.link_anew());
+    }
+
+    /// A consumer has another configuration: who reads by it looks whether it is paused.
+    pub(in crate::engine) fn follow_consumer(&self, consumer: &Arc<LiveConsumer>) {
+        self.feeds().iter().filter(|feed| feed.reads_by(consumer)).for_each(|feed| feed.wake());
     }
 
     fn feeds(&self) -> Vec<Arc<Feed>> {

@@ -3,13 +3,14 @@
 //! Each has a [`Feed`], which reads the origin's log (no consumer, no message on a wire) inside this stream's turn and hands
 //! it runs of messages. `followers` is the other side: who of an origin waits for news. `find` knows where an origin is,
 //! `positions` how far sources are, also after a crash, `render` what a message looks like here, `durable` the consumer
-//! that keeps messages of a work queue until they are stored here.
+//! that keeps messages of a work queue until they are stored here, `leftovers` sees to those that nobody needs any more.
 
 mod connect;
 mod durable;
 mod feed;
 mod find;
 mod followers;
+pub(super) mod leftovers;
 mod positions;
 #[cfg(test)]
 mod power;
@@ -27,7 +28,7 @@ pub(super) use feed::{Feed, Next, identity};
 pub(super) use followers::Followers;
 use myelin_store::Seq;
 use positions::Positions;
-pub(super) use positions::{Witnessed, is_position};
+pub(super) use positions::{Witnessed, is_position, upkeep};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
@@ -85,9 +86,12 @@ impl Origins {
     ) {
         // Compat: how far it was is in the answer, unless that is long ago.
         Feed::connect_at_once(self.set(stream, config, jetstream));
-        // The stream may have more room now.
         let feeds = lock(&self.feeds).clone();
-        feeds.iter().for_each(|feed| feed.try_again());
+        for feed in feeds {
+            feed.settle_name(config);
+            // The stream may have more room now.
+            feed.try_again();
+        }
     }
 
     /// Answers the feeds that are new.
@@ -109,7 +113,7 @@ impl Origins {
             feeds.push(match known {
                 Some(at) => old.swap_remove(at),
                 None => {
-                    let feed = Feed::new(stream, source, config, is_mirror, jetstream, &positions);
+                    let feed = Feed::new(stream, source, is_mirror, jetstream, &positions);
                     new.push(Arc::clone(&feed));
                     feed
                 }

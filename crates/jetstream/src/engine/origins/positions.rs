@@ -6,6 +6,7 @@
 //!
 //! - More of the stream: what it says of sources is taken from the messages that are read when it is opened, also those that
 //!   are gone again (`Witnessed`), and from those that it still has (`search`).
+//!   What is gone from a sealed segment is not read any more: before one is sealed, the positions are synced ([`upkeep`]).
 //! - More of the positions: each has those before it along, back to one whose messages survive anything. The last one that the
 //!   stream can have is believed.
 
@@ -13,13 +14,16 @@ use super::render::Origin;
 use crate::config::StreamConfig;
 use crate::engine::LiveStream;
 use crate::engine::consumers::StreamConsumers;
-use myelin_store::Seq;
-use myelin_store::consumer::{AckPolicy, Rules};
+use crate::engine::live::lock;
+use myelin_store::consumer::{AckPolicy, Consumers, Rules};
+use myelin_store::journal::Journal;
+use myelin_store::{Done, Job, Seq, Timestamp};
 use myelin_wire::header;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::sync::{Arc, Mutex};
 
 /// What their names in that log begin with. No consumer's name can have a blank.
 pub(super) const PREFIX: &str = "source of: ";
@@ -155,6 +159,35 @@ pub(super) fn settle(ledger: &impl Ledger, config: &StreamConfig, last: Seq, wit
         }
     }
     looked_through.min(thrown_back)
+}
+
+/// Does a job of the stream whose consumers' log this is. Only for threads that may wait.
+///
+/// The job was given out in the stream's turn, so the positions of all messages of a closed segment were noted before.
+pub(in crate::engine) fn upkeep(
+    job: Job,
+    states: &Mutex<Consumers>,
+    journal: &Journal,
+    now: Timestamp,
+) -> Done {
+    if job.seals() { job.run_after(|| sync(states, journal, now)) } else { job.run() }
+}
+
+/// Has the positions that were noted survive a loss of power.
+fn sync(states: &Mutex<Consumers>, journal: &Journal, now: Timestamp) -> io::Result<()> {
+    let mut held = lock(states);
+    if !held.iter().any(|(_, kept)| is_position(kept.name())) {
+        return Ok(());
+    }
+    let Some(noted) = held.flush(now)? else { return Ok(()) };
+    if held.is_synced(noted) {
+        return Ok(());
+    }
+    drop(held);
+    journal.round_now(&|| now.unsigned_abs()).map_err(io::Error::other)?;
+    let mut held = lock(states);
+    // A file that could not be synced will not be: another one takes its place, which is.
+    if held.is_synced(noted) { Ok(()) } else { held.checkpoint().map(drop) }
 }
 
 pub(super) fn write(ledger: &impl Ledger, index: &str, position: &Position) {

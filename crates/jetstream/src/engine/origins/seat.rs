@@ -17,7 +17,8 @@ const RUN_BYTES: usize = 128 * 1024;
 const RUN_MESSAGES: usize = 1024;
 /// Whoever waits keeps memory for a run of so many bytes: many may wait.
 pub(super) const SPARE_BYTES: usize = 16 * 1024;
-/// Positions that are kept behind the last one. More there are only where syncs take long: then not each is.
+/// Positions that are kept behind the last one, and one for each file that is not synced. More there are only where syncs
+/// take long: then not each is.
 const PAST: usize = 12;
 
 /// See the head of this file.
@@ -54,6 +55,10 @@ pub(super) struct Link {
     pub(super) durable: Option<Durable>,
 }
 
+fn are_of_one_file(one: Option<LogEnd>, other: Option<LogEnd>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one.shares_file(other))
+}
+
 /// Where a run ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -83,8 +88,11 @@ impl Seat {
         while past.get(1).is_some_and(|(_, _, end)| is_safe(end)) {
             past.pop_front();
         }
-        if past.len() > PAST {
-            past.remove(1);
+        // The last of each file stays: what tells of the messages before it may be gone when the file is sealed.
+        if past.len() > PAST
+            && let Some(at) = (1..past.len() - 1).find(|&at| are_of_one_file(past[at].2, past[at + 1].2))
+        {
+            past.remove(at);
         }
         let local = store.state().totals.last_seq;
         let position = position.get_or_insert_default();

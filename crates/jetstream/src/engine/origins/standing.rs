@@ -6,6 +6,10 @@ use myelin_store::{Seq, Timestamp};
 /// How often the reference's consumers give a sign of life: while an origin is there, `active` is never older.
 const HEARTBEAT: i64 = 1_000_000_000;
 
+const SECOND: Timestamp = 1_000_000_000;
+/// How often the time until it is looked for again doubles. One that is made is noticed at once.
+const DOUBLED: u32 = 4;
+
 /// See the head of this file.
 #[derive(Default)]
 pub(super) struct Standing {
@@ -40,10 +44,12 @@ impl Standing {
         (self.is_connected, self.heard, self.error, self.failures) = (true, Some(now), None, 0);
     }
 
-    /// It is not, or cannot be read.
-    pub(super) fn failed(&mut self, why: Option<ApiError>) {
+    /// It is not, or cannot be read. Answers after how long to look again: later each time.
+    pub(super) fn failed(&mut self, why: Option<ApiError>) -> Timestamp {
         (self.is_connected, self.error) = (false, why);
+        let pause = SECOND << self.failures.min(DOUBLED);
         self.failures = self.failures.saturating_add(1);
+        pause
     }
 }
 

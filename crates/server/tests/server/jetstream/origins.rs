@@ -119,6 +119,74 @@ fn torment(lines: &str, rounds: usize) {
     }
 }
 
+/// Messages of each origin, and how often the server is killed before all are there.
+const MANY: usize = 34_000;
+const KILLS: usize = 6;
+
+#[test]
+fn a_hundred_thousand_messages_are_copied_once_however_often_the_server_is_killed() {
+    flood("", MANY, KILLS);
+}
+
+#[test]
+fn nor_do_fewer_when_acknowledgements_wait_for_the_disk() {
+    flood("sync_interval: always", MANY / 10, KILLS / 2);
+}
+
+/// What was not copied when the server is killed is copied from origins that keep everything, and from those that keep only
+/// what is not copied.
+fn flood(lines: &str, each: usize, kills: usize) {
+    let home = Home::new();
+    let mut server = home.start(lines);
+    let mut asker = Asker::connect(&server);
+    let names = ["L", "W", "I"];
+    for (name, retention) in names.iter().zip(["limits", "workqueue", "interest"]) {
+        asker.create(name, &json!({ "retention": retention }));
+    }
+    let sources = names.map(|name| json!({ "name": name }));
+    asker.create("S", &json!({ "subjects": [], "sources": sources }));
+    // Nothing is left here of most, in segments or anywhere.
+    asker.create("FEW", &json!({ "subjects": [], "sources": sources, "max_msgs": 3 }));
+    settle(&mut asker, "S", |_| Vec::new());
+    settle(&mut asker, "FEW", |_| Vec::new());
+    for kill in 1..=kills {
+        let enough = (names.len() * each * kill / (kills + 1)) as u64;
+        while asker.number("S", "last_seq") < enough {
+            continue_with(&mut asker, &names, each / 20, each);
+        }
+        end(&mut server, Signal::KILL);
+        server = home.start(lines);
+        asker = Asker::connect(&server);
+    }
+    continue_with(&mut asker, &names, each, each);
+    let all = |asker: &mut Asker| last_of(asker, &names);
+    settle(&mut asker, "S", all);
+    settle(&mut asker, "FEW", all);
+    let copied = asker.read_all("S");
+    let wanted: Vec<String> = (1..=each).map(|number| number.to_string()).collect();
+    for name in names {
+        let own = copied.iter().filter(|message| message.subject == format!("{name}.x"));
+        let own: Vec<_> = own.map(|message| String::from_utf8_lossy(&message.payload)).collect();
+        assert!(own == wanted, "{name}: {} messages, or in another order", own.len());
+    }
+    assert_eq!(asker.number("FEW", "last_seq"), (names.len() * each) as u64);
+    for name in ["W", "I"] {
+        eventually(&format!("{name} is empty"), || asker.number(name, "messages") == 0);
+    }
+}
+
+/// Publishes some more messages to each stream, up to the last one: each says its number.
+fn continue_with(asker: &mut Asker, names: &[&str], some: usize, last: usize) {
+    for name in names {
+        let from = asker.number(name, "last_seq") as usize + 1;
+        for number in from..(from + some).min(last + 1) {
+            let body = number.to_string();
+            asker.raw.send_bytes(&publish(&format!("{name}.x"), "nobody", "", body.as_bytes()));
+        }
+    }
+    asker.raw.barrier();
+}
+
 /// What was copied of a stream that keeps nothing any more.
 fn are_all_there_once(asker: &mut Asker, origin: &str, payloads: &[&[u8]]) {
     let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();

@@ -46,6 +46,10 @@ impl Tail for SyncedTail {
         self.end
     }
 
+    fn durable(&self) -> u64 {
+        self.end
+    }
+
     fn reserve(&mut self, length: u64) -> io::Result<()> {
         self.file.allocate((self.end + length).next_multiple_of(4096))
     }

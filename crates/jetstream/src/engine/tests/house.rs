@@ -1,0 +1,316 @@
+//! JetStream without sockets and threads: one shard, a disk in memory, and a host that does nothing before it is told to.
+
+use crate::config::{AccountLimits, Storage, StreamConfig, StreamSource};
+use crate::consumer::config::{self as consumers, Action, ConsumerConfig, Created, Limits, Wanted};
+use crate::engine::consumers::Surroundings;
+use crate::engine::live::lock;
+use crate::engine::{
+    AccountStreams, Alarmed, Backlog, Host, JetStream, LiveStream, Request, ServerLimits, Settings, Task,
+};
+use crate::error::ApiError;
+use myelin_auth::AuthConfig;
+use myelin_broker::{Account, Broker, Letter, Level, Log, Parcel, Service, Shard};
+use myelin_store::disk::faulty::FaultyDisk;
+use myelin_store::entropy::SeededEntropy;
+use myelin_store::{Job, StoreOptions, Timestamp};
+use myelin_wire::info::Info;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
+
+const BEGAN: Timestamp = 1_700_000_000_000_000_000;
+
+/// What was asked of it and not done.
+#[derive(Default)]
+pub(super) struct Desk {
+    now: AtomicI64,
+    names: AtomicU64,
+    pub(super) tasks: Mutex<VecDeque<Task>>,
+    pub(super) reads: Mutex<VecDeque<Task>>,
+    woken: Mutex<VecDeque<Arc<dyn Service>>>,
+    jobs: Mutex<VecDeque<(Arc<LiveStream>, Job)>>,
+    alarms: Mutex<Vec<(Timestamp, Weak<dyn Alarmed>)>>,
+    parcels: Mutex<VecDeque<(Arc<Account>, Parcel)>>,
+}
+
+impl Host for Desk {
+    fn now(&self) -> Timestamp {
+        BEGAN + self.now.load(Relaxed)
+    }
+
+    fn instant(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn wake(&self, service: Arc<dyn Service>) {
+        lock(&self.woken).push_back(service);
+    }
+
+    fn publish(&self, account: &Arc<Account>, parcel: Parcel) {
+        lock(&self.parcels).push_back((Arc::clone(account), parcel));
+    }
+
+    fn request(&self, _: Request) -> bool {
+        false
+    }
+
+    fn read(&self, task: Task) {
+        lock(&self.reads).push_back(task);
+    }
+
+    fn haul(&self, task: Task) {
+        self.read(task);
+    }
+
+    fn run(&self, task: Task) {
+        lock(&self.tasks).push_back(task);
+    }
+
+    fn repair(&self, _: Arc<LiveStream>) {}
+
+    fn schedule(&self, at: Timestamp, sleeper: Weak<dyn Alarmed>) {
+        lock(&self.alarms).push((at, sleeper));
+    }
+
+    fn work(&self, stream: Arc<LiveStream>, job: Job) {
+        lock(&self.jobs).push_back((stream, job));
+    }
+
+    fn system_account(&self) -> Option<Arc<Account>> {
+        None
+    }
+
+    fn unique_id(&self) -> String {
+        format!("{:022}", self.names.fetch_add(1, Relaxed))
+    }
+
+    fn log(&self, _: Level, _: fmt::Arguments<'_>) {}
+}
+
+struct Silent;
+
+impl Log for Silent {
+    fn enabled(&self, _: Level) -> bool {
+        false
+    }
+
+    fn write(&self, _: Level, _: fmt::Arguments<'_>) {}
+}
+
+/// Somebody who listens.
+struct Ear;
+
+impl Service for Ear {
+    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
+        parcel.clear();
+    }
+}
+
+/// See the head of this file.
+pub(super) struct House {
+    pub(super) host: Arc<Desk>,
+    pub(super) account: Arc<Account>,
+    pub(super) jetstream: Arc<JetStream>,
+    shard: Shard,
+}
+
+impl House {
+    /// On a disk of its own.
+    pub(super) fn new() -> Self {
+        Self::on(&FaultyDisk::new(1))
+    }
+
+    /// On what a disk holds.
+    pub(super) fn on(disk: &FaultyDisk) -> Self {
+        let broker = Broker::new(
+            myelin_broker::Settings::default(),
+            AuthConfig::open(),
+            &[],
+            None,
+            Info::default(),
+            Arc::new(Silent),
+        );
+        let broker = broker.expect("nothing is configured");
+        let account = broker.account("$G").expect("it is there in any case");
+        let host = Arc::<Desk>::default();
+        let jetstream = JetStream::open(
+            settings(),
+            Arc::new(disk.clone()),
+            StoreOptions::new("/store"),
+            Arc::new(SeededEntropy::new(7)),
+            Arc::clone(&host) as Arc<dyn Host>,
+        );
+        let jetstream = jetstream.expect("the store can be opened");
+        jetstream.enable(&account, Some(AccountLimits::default()));
+        let mut house = Self { shard: Shard::new(&broker, 1), host, account, jetstream };
+        house.settle();
+        house
+    }
+
+    pub(super) fn streams(&self) -> Arc<AccountStreams> {
+        self.jetstream.account("$G").expect("it is enabled")
+    }
+
+    pub(super) fn stream(&self, name: &str) -> Arc<LiveStream> {
+        self.streams().stream(name).unwrap_or_else(|| panic!("there is no stream {name}"))
+    }
+
+    /// Makes a stream, and does nothing of what follows from it.
+    pub(super) fn make(&mut self, config: StreamConfig) {
+        let now = self.host.now();
+        self.streams().create(&self.jetstream, config, now).expect("it can be made");
+    }
+
+    pub(super) fn create(&mut self, config: StreamConfig) {
+        self.make(config);
+        self.settle();
+    }
+
+    pub(super) fn update(&mut self, config: StreamConfig) -> Result<(), ApiError> {
+        let (streams, live) = (self.streams(), self.stream(&config.name));
+        let updated = streams.update(&self.jetstream, &live, config);
+        self.settle();
+        updated
+    }
+
+    pub(super) fn delete(&mut self, name: &str) {
+        let (streams, live) = (self.streams(), self.stream(name));
+        streams.delete(&self.jetstream, &live, &mut Parcel::default()).expect("it can be deleted");
+        self.settle();
+    }
+
+    /// Makes a consumer of a stream.
+    pub(super) fn consume(&mut self, stream: &str, config: ConsumerConfig) {
+        let live = self.stream(stream);
+        let (config_of_stream, limits) = (live.config(), Limits::default());
+        let has_interest = |_: &str| false;
+        let world = consumers::World {
+            stream: &config_of_stream,
+            consumers: &**live.consumers(),
+            limits: &limits,
+            has_interest: &has_interest,
+        };
+        let wanted = Wanted { config, action: Action::CreateOrUpdate, pedantic: false };
+        let Ok(Created::New(config)) = consumers::create(wanted, &world, &mut String::new) else {
+            panic!("it is a new one")
+        };
+        let around = Surroundings::new(&config_of_stream, &self.jetstream);
+        live.consumers().create(*config, &around, &mut Parcel::default()).expect("it can be made");
+        self.settle();
+    }
+
+    /// The names of a stream's consumers.
+    pub(super) fn consumers(&self, stream: &str) -> Vec<String> {
+        self.stream(stream).consumers().all().iter().map(|live| live.name().to_owned()).collect()
+    }
+
+    /// Has somebody listen at a subject, from now on.
+    pub(super) fn listen(&mut self, subject: &str) {
+        let _ = self.account.bind(subject.as_bytes(), Arc::new(Ear));
+    }
+
+    /// Publishes, and does nothing of what follows from it.
+    pub(super) fn say(&mut self, subject: &str, reply: &str, payload: &str) {
+        let (subject, reply, payload) = (subject.as_bytes(), reply.as_bytes(), payload.as_bytes());
+        let mut parcel = Parcel::default();
+        parcel.push(Letter { subject, reply, payload, ..Letter::default() });
+        self.shard.send(&self.account, &mut parcel, Instant::now());
+    }
+
+    pub(super) fn publish(&mut self, subject: &str) {
+        self.say(subject, "", "x");
+        self.settle();
+    }
+
+    /// Messages that a stream holds, and the last sequence that it gave out.
+    pub(super) fn contents(&self, stream: &str) -> (u64, u64) {
+        let totals = self.stream(stream).reader().state().totals;
+        (totals.messages, totals.last_seq)
+    }
+
+    /// Does what there is to do, until there is nothing.
+    pub(super) fn settle(&mut self) {
+        loop {
+            self.shard.flush();
+            let take = |queue: &Mutex<VecDeque<Task>>| lock(queue).pop_front();
+            if let Some(task) = take(&self.host.tasks).or_else(|| take(&self.host.reads)) {
+                task();
+                continue;
+            }
+            let woken = lock(&self.host.woken).pop_front();
+            if let Some(service) = woken {
+                self.shard.wake(&service);
+                continue;
+            }
+            let job = lock(&self.host.jobs).pop_front();
+            if let Some((stream, job)) = job {
+                stream.upkeep(job);
+                continue;
+            }
+            let parcel = lock(&self.host.parcels).pop_front();
+            if let Some((account, mut parcel)) = parcel {
+                self.shard.send(&account, &mut parcel, Instant::now());
+                continue;
+            }
+            if !self.shard.is_dirty() {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass, and all alarms ring that are due then.
+    pub(super) fn pass(&mut self, time: Timestamp) {
+        let now = BEGAN + self.host.now.fetch_add(time, Relaxed) + time;
+        let due: Vec<_> = lock(&self.host.alarms).extract_if(.., |(at, _)| *at <= now).collect();
+        due.iter().filter_map(|(_, sleeper)| sleeper.upgrade()).for_each(|sleeper| sleeper.ring());
+        self.settle();
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        domain: String::new(),
+        strict: false,
+        server_name: "js".into(),
+        server_id: "id".into(),
+        sync_always: false,
+        limits: ServerLimits {
+            max_memory: 1 << 30,
+            max_store: 1 << 30,
+            duplicate_window: None,
+            batches: crate::stream::batch::Limits::default(),
+            consumers: consumers::ServerLimits::default(),
+        },
+        backlog: Backlog { messages: 10_000, bytes: 1 << 20 },
+        max_pending: 64 << 20,
+        max_payload: 1 << 20,
+        request_queue_limit: 100,
+    }
+}
+
+/// A stream of everything below its name.
+pub(super) fn stream(name: &str) -> StreamConfig {
+    StreamConfig {
+        name: name.into(),
+        subjects: vec![format!("{name}.>")],
+        storage: Storage::File,
+        max_consumers: -1,
+        max_msgs: -1,
+        max_bytes: -1,
+        max_msgs_per_subject: -1,
+        max_msg_size: -1,
+        num_replicas: 1,
+        ..StreamConfig::default()
+    }
+}
+
+pub(super) fn source(name: &str, filter: &str) -> StreamSource {
+    StreamSource { name: name.into(), filter_subject: filter.into(), ..StreamSource::default() }
+}
+
+/// A stream of nothing but what it copies.
+pub(super) fn copy(name: &str, sources: &[StreamSource]) -> StreamConfig {
+    StreamConfig { subjects: Vec::new(), sources: sources.to_vec(), ..stream(name) }
+}

@@ -1,0 +1,208 @@
+//! Streams that copy others: what becomes of the consumers that stand for them, and of what fails on the way.
+
+use super::house::{House, copy, source, stream};
+use crate::config::{Retention, StreamConfig};
+use crate::consumer::config::{AckPolicy, ConsumerConfig};
+use crate::engine::Host;
+use crate::engine::live::lock;
+use crate::json::Moment;
+use myelin_broker::Parcel;
+use myelin_store::disk::faulty::{FaultyDisk, Survival};
+
+const SECOND: i64 = 1_000_000_000;
+
+fn keeping(retention: Retention, name: &str) -> StreamConfig {
+    StreamConfig { retention, ..stream(name) }
+}
+
+/// A work queue `W` with what comes later in it, copied by what `config` says.
+fn copied(config: StreamConfig) -> House {
+    let mut house = House::new();
+    house.create(keeping(Retention::WorkQueue, "W"));
+    house.create(config);
+    house.publish("W.a");
+    house.publish("W.b");
+    house
+}
+
+fn mirror() -> StreamConfig {
+    StreamConfig { mirror: Some(source("W", "")), ..copy("S", &[]) }
+}
+
+#[test]
+fn a_search_that_panics_is_begun_again_later() {
+    let mut house = House::new();
+    house.create(stream("O"));
+    house.publish("O.x");
+    house.make(copy("S", &[source("O", "")]));
+    let search = lock(&house.host.reads).pop_front().expect("it looks how far it is");
+    // As unwinding does.
+    drop(search);
+    house.settle();
+    let (_, sources) = house.stream("S").origins_info();
+    let error = sources[0].error.as_ref().expect("it is told").to_string();
+    assert!(error.contains("a panic while the origin was looked for"), "{error}");
+    assert_eq!(house.contents("S"), (0, 0));
+    house.pass(SECOND);
+    assert_eq!(house.contents("S"), (1, 1));
+    assert_eq!(house.stream("S").origins_info().1[0].error, None);
+    // On its second way it falls behind the search.
+    house.make(copy("T", &[source("O", "")]));
+    let search = lock(&house.host.reads).pop_front().expect("it looks how far it is");
+    search();
+    lock(&house.host.tasks).clear();
+    house.pass(SECOND);
+    assert_eq!(house.contents("T"), (1, 1));
+}
+
+#[test]
+fn the_consumer_of_a_mirror_goes_with_it() {
+    let mut house = copied(mirror());
+    assert_eq!((house.consumers("W").len(), house.contents("W").0), (1, 0));
+    house.delete("S");
+    assert!(house.consumers("W").is_empty());
+}
+
+#[test]
+fn the_consumer_of_a_mirror_goes_when_that_becomes_a_stream() {
+    let mut house = copied(mirror());
+    house.update(StreamConfig { subjects: vec!["own".into()], ..copy("S", &[]) }).expect("it may");
+    assert!(house.consumers("W").is_empty());
+}
+
+#[test]
+fn it_goes_although_nobody_reads_by_it_at_that_moment() {
+    let mut house = copied(copy("S", &[source("W", "")]));
+    // The log of the origin was opened anew, and the source is about to look for it.
+    house.stream("W").followers().scatter();
+    house.delete("S");
+    assert!(house.consumers("W").is_empty());
+}
+
+#[test]
+fn a_source_that_leads_elsewhere_leaves_nothing_behind() {
+    let mut house = copied(copy("S", &[source("W", "")]));
+    house.create(keeping(Retention::WorkQueue, "V"));
+    house.update(copy("S", &[source("V", "")])).expect("it may");
+    // The name is the same there.
+    assert_eq!((house.consumers("W").len(), house.consumers("V").len()), (0, 1));
+    house.publish("W.c");
+    house.publish("V.c");
+    assert_eq!((house.contents("W").0, house.contents("V").0, house.contents("S").0), (1, 0, 3));
+}
+
+#[test]
+fn a_consumer_that_a_client_removes_is_made_anew() {
+    for retention in [Retention::WorkQueue, Retention::Interest] {
+        let mut house = House::new();
+        house.create(keeping(retention, "W"));
+        house.create(copy("S", &[source("W", "")]));
+        house.publish("W.a");
+        let live = house.stream("W");
+        let consumer = live.consumers().all().remove(0);
+        live.consumers().delete(&consumer, &mut Parcel::default());
+        house.settle();
+        assert_eq!(house.consumers("W"), [consumer.name()]);
+        house.publish("W.b");
+        assert_eq!((house.contents("W").0, house.contents("S").0), (0, 2));
+    }
+}
+
+#[test]
+fn nothing_is_copied_while_the_consumer_is_paused() {
+    let mut house = copied(copy("S", &[source("W", "")]));
+    let live = house.stream("W");
+    let consumer = live.consumers().all().remove(0);
+    let config = live.consumers().config(consumer.name()).expect("it is there");
+    assert_eq!(config.name, "JS_SRC_N6lXlrSF", "as nats-server calls it");
+    let until = |at: i64| ConsumerConfig { pause_until: Some(Moment::from(at)), ..(*config).clone() };
+    let hour = house.host.now() + 3600 * SECOND;
+    live.consumers().update(&consumer, until(hour)).expect("it may");
+    house.publish("W.c");
+    assert_eq!((house.contents("W").0, house.contents("S").0), (1, 2));
+    // It ends when it is time, and when a client says so.
+    house.pass(3600 * SECOND);
+    assert_eq!((house.contents("W").0, house.contents("S").0), (0, 3));
+    live.consumers().update(&consumer, until(hour + 3600 * SECOND)).expect("it may");
+    house.publish("W.d");
+    assert_eq!(house.contents("W").0, 1);
+    live.consumers().update(&consumer, (*config).clone()).expect("it may");
+    house.settle();
+    assert_eq!((house.contents("W").0, house.contents("S").0), (0, 4));
+}
+
+/// Two sources of one stream have other names than one.
+#[test]
+fn a_source_that_is_called_something_else_goes_on_and_leaves_nothing_behind() {
+    let mut house = copied(copy("S", &[source("W", "W.a")]));
+    let one = house.consumers("W");
+    house.update(copy("S", &[source("W", "W.a"), source("W", "W.b")])).expect("it may");
+    let two = house.consumers("W");
+    assert!(two.len() == 2 && !two.contains(&one[0]), "{one:?} {two:?}");
+    house.publish("W.a");
+    house.publish("W.b");
+    assert_eq!((house.contents("W").0, house.contents("S").0), (0, 4));
+    house.update(copy("S", &[source("W", "W.b")])).expect("it may");
+    assert_eq!(house.consumers("W"), one, "the name of a single one");
+    house.publish("W.a");
+    house.publish("W.b");
+    assert_eq!((house.contents("W").0, house.contents("S").0), (1, 5));
+}
+
+#[test]
+fn a_consumer_of_a_stream_that_is_not_there_goes_when_the_server_starts() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(keeping(Retention::WorkQueue, "W"));
+    house.create(copy("S", &[source("W", "")]));
+    house.create(copy("T", &[source("W", "")]));
+    // One that a client has made for whatever is on another server.
+    let same = house.stream("W").consumers().config(&house.consumers("W")[0]).expect("it is there");
+    let stranger = ConsumerConfig { is_own: false, ..(*same).clone() };
+    let stranger = ConsumerConfig { name: "X".into(), durable_name: "X".into(), ..stranger };
+    house.consume("W", stranger);
+    assert_eq!(house.consumers("W").len(), 3);
+    // The end comes between the removal of the stream and what follows.
+    let live = house.stream("S");
+    let mut loan = live.borrow().expect("nobody else has it");
+    house.jetstream.store.delete_stream(loan.parts().0.store_mut()).expect("the disk works");
+    house.jetstream.journal().round_now(&|| 1).expect("the disk works");
+    drop(house);
+    let house = House::on(&disk.power_cycle(Survival::All));
+    let left = house.consumers("W");
+    assert!(left.len() == 2 && left.contains(&"X".to_owned()), "{left:?}");
+}
+
+#[test]
+fn a_stream_does_not_begin_to_lose_what_is_not_held_for_those_that_copy_it() {
+    let mut house = House::new();
+    house.create(stream("O"));
+    house.create(copy("R", &[source("O", "")]));
+    house.create(copy("S", &[source("O", "")]));
+    // Somebody has the name that the consumer would have.
+    house.create(keeping(Retention::Interest, "N"));
+    house.create(copy("Q", &[]));
+    house.update(copy("S", &[source("N", "")])).expect("it may");
+    let name = house.consumers("N").remove(0);
+    house.update(copy("S", &[source("O", "")])).expect("it may");
+    let taken = ConsumerConfig {
+        name: name.clone(),
+        durable_name: name.clone(),
+        ack_policy: AckPolicy::Explicit,
+        ..ConsumerConfig::default()
+    };
+    house.consume("O", taken);
+    house.update(keeping(Retention::Interest, "O")).expect_err("nobody would stand for it");
+    assert_eq!(house.stream("O").config().retention, Retention::Limits);
+    assert_eq!(house.consumers("O"), [name.clone()], "what was made for others is gone");
+    house.publish("O.x");
+    assert_eq!((house.contents("O"), house.contents("R"), house.contents("S")), ((1, 1), (1, 1), (1, 1)));
+    // When the name is free, it may.
+    let live = house.stream("O");
+    let taken = live.consumers().find(&name).expect("it is there");
+    live.consumers().delete(&taken, &mut Parcel::default());
+    house.update(keeping(Retention::Interest, "O")).expect("both are held");
+    assert_eq!(house.consumers("O").len(), 2);
+    house.publish("O.y");
+    assert_eq!((house.contents("O").0, house.contents("R").0, house.contents("S").0), (0, 2, 2));
+}

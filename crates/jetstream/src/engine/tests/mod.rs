@@ -1,0 +1,5 @@
+//! What streams, consumers and those that copy do together, step by step.
+
+mod house;
+mod links;
+mod resting;
