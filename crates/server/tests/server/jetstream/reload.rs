@@ -76,7 +76,7 @@ fn an_account_that_comes_back_has_its_streams() {
 }
 
 fn greeting(server: &Server) -> String {
-    Raw::over(TcpStream::connect(server.address()).unwrap()).line()
+    Raw::over(TcpStream::connect(server.address()).expect("the server listens")).line()
 }
 
 /// JetStream may go and come by a reload: what there was is there again, at work where it was.
