@@ -163,6 +163,9 @@ impl StreamConsumers {
     fn tidy_later(&self) {
         let Some(me) = self.me.upgrade() else { return };
         self.host.haul(Box::new(move || {
+            if me.stream().map_or(true, |stream| stream.is_gone()) {
+                return;
+            }
             if let Err(error) = me.write_anew() {
                 let what = format_args!(
                     "JetStream: consumers of '{}' could not be written anew: {error}",
