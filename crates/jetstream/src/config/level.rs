@@ -48,7 +48,8 @@ pub(crate) fn adopt_level(metadata: &mut Metadata, previous: &Metadata) {
     };
 }
 
-fn forget_versions(metadata: &mut Metadata) {
+/// Takes out what only answers may carry.
+pub(super) fn forget_versions(metadata: &mut Metadata) {
     metadata.remove(VERSION);
     metadata.remove(LEVEL);
 }

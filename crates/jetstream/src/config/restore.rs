@@ -1,7 +1,7 @@
 //! A stream that comes from a backup: less is asked of its configuration than of a new one's.
 
 use super::check::{check, mirror_filter, overlap, source_filters};
-use super::level::set_required;
+use super::level::forget_versions;
 use super::limits::reserved_by_others;
 use super::{Limits, Neighbours, StreamConfig};
 use crate::error::ApiError;
@@ -18,7 +18,8 @@ pub fn restore(
     limits: &Limits,
 ) -> Result<StreamConfig, ApiError> {
     let mut config = config.clone();
-    set_required(&mut config);
+    // Compat: what it says of the level that it needs is neither corrected nor added.
+    forget_versions(&mut config.metadata);
     let config = check(&config, all, limits, false)?;
     if config.num_replicas > 1 {
         return Err(ApiError::STREAM_REPLICAS_NOT_SUPPORTED);

@@ -4,7 +4,7 @@
 //! append, however many are for the same counter.
 
 use myelin_broker::{Letter, Parcel};
-use myelin_store::{Discard, ReadError, Wait};
+use myelin_store::{Discard, ReadError, Reader, Wait};
 
 use super::admit::Intake;
 use super::core::StreamCore;
@@ -101,19 +101,24 @@ impl StreamCore {
         }
     }
 
-    /// Whether messages of a parcel count on from what is not in memory: a thread that may wait takes them then.
-    pub fn wants_disk(&mut self, parcel: &Parcel) -> bool {
-        self.rules.allows_counters && parcel.iter().any(|letter| self.is_cold(letter.subject))
+    /// What messages of a parcel count on from, as far as it is not in memory: to be read first, by a thread that may wait.
+    pub fn cold(&mut self, parcel: &Parcel) -> Option<Cold> {
+        if !self.rules.allows_counters {
+            return None;
+        }
+        let subjects: Vec<_> = parcel.iter().filter_map(|letter| self.cold_subject(letter.subject)).collect();
+        (!subjects.is_empty()).then(|| Cold { reader: self.reader.clone(), subjects })
     }
 
-    fn is_cold(&mut self, subject: &[u8]) -> bool {
+    fn cold_subject(&mut self, subject: &[u8]) -> Option<Box<[u8]>> {
         let random = &mut || self.rng.next_u64() as u32;
         let text = &mut self.text;
         let changed =
             self.rules.transform.as_ref().is_some_and(|rule| rule.transform(subject, random, text).is_ok());
         let subject = if changed { &*text } else { subject };
         let mut buffer = Vec::new();
-        matches!(self.reader.last_of(subject, Wait::Forbidden, &mut buffer), Err(ReadError::WouldWait))
+        let last = self.reader.last_of(subject, Wait::Forbidden, &mut buffer);
+        matches!(last, Err(ReadError::WouldWait)).then(|| subject.into())
     }
 
     /// Whether storing the run may take the last message of some counter away, which then begins anew.
@@ -126,6 +131,22 @@ impl StreamCore {
         let messages = totals.messages + self.run.drafts() as u64;
         limits.messages.is_some_and(|max| messages >= max)
             || limits.bytes.is_some_and(|max| totals.bytes + self.run.bytes >= max)
+    }
+}
+
+/// Counters that are not in memory.
+pub struct Cold {
+    reader: Reader,
+    subjects: Vec<Box<[u8]>>,
+}
+
+impl Cold {
+    /// Brings them there. What cannot be read is told when it is read in earnest.
+    pub fn warm(&self) {
+        let mut buffer = Vec::new();
+        for subject in &self.subjects {
+            let _ = self.reader.last_of(subject, Wait::Allowed, &mut buffer);
+        }
     }
 }
 

@@ -38,7 +38,7 @@ impl StreamCore {
             self.settle(failure.as_ref(), first, intake);
             self.roll_up(intake);
             self.end_schedules(intake);
-            self.keep_schedules(false);
+            self.keep_schedules();
             self.charge();
         }
     }

@@ -37,11 +37,12 @@ mod upkeep;
 
 pub use copy::{Copied, Copies};
 pub use core::StreamCore;
+pub use count::Cold;
 pub use dedupe::KnownIds;
 pub use effects::Effects;
 pub use interest::{Interest, Nobody};
 pub use reply::refuse_overload;
-pub use schedules::{Change, Forgetful, Kept, Ledger};
+pub use schedules::{Change, Forgetful, Ledger, Page, Shot};
 pub use settings::{Budget, Settings};
 pub use shape::shape;
 pub(crate) use ttl::{SECOND, Ttl, duration, parse as parse_ttl};

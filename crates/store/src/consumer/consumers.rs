@@ -8,18 +8,20 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use super::delta::Writer;
-use super::log::{Flushed, Log};
+use super::log::{Flushed, Log, Rewrite};
 use super::open::{self, Obsolete, OpenError, Place};
 use super::payload::{self, Definition};
 use super::report::Report;
 use super::resume::Resumed;
 use super::{Applied, ConsumerId, ConsumerState, Delta, Rules, SequencePair};
 use crate::Timestamp;
+use crate::disk::File;
 
 /// Bytes of a consumer's name, at most.
 const LONGEST_NAME: usize = 64 << 10;
@@ -365,6 +367,31 @@ impl Consumers {
     pub fn checkpoint(&mut self) -> io::Result<Option<Flushed>> {
         let Some(log) = &mut self.log else { return Ok(None) };
         log.checkpoint(&mut self.consumers, self.next).map(Some)
+    }
+
+    /// Begins to write the log anew without holding anybody up: [`Rewrite::write`] wants nothing of the consumers, which may
+    /// change meanwhile. `None`: there is nothing to be written.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub fn begin_rewrite(&mut self, now: Timestamp) -> io::Result<Option<Rewrite>> {
+        let Some(log) = &mut self.log else { return Ok(None) };
+        log.begin_rewrite(&mut self.consumers, self.next, now)
+    }
+
+    /// Goes on with the file that was written, or not if it could not be. Takes two syncs of little. `None` if another one was
+    /// begun meanwhile.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn finish_rewrite(
+        &mut self,
+        rewrite: Rewrite,
+        file: io::Result<Arc<dyn File>>,
+        now: Timestamp,
+    ) -> io::Result<Option<Flushed>> {
+        let Some(log) = &mut self.log else { return Ok(None) };
+        log.finish_rewrite(rewrite, file, &mut self.consumers, self.next, now)
     }
 
     /// Files that are needed no more, for the caller to remove or to keep for an operator, as `Store::put_away` does.

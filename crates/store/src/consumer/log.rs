@@ -5,6 +5,8 @@
 //! it (`image`), so a log that cannot be appended to, or must not be, is simply written anew.
 
 use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -15,9 +17,9 @@ use super::header::{self, HEADER_BYTES, Header};
 use super::image::{self, SERIAL_AFTER};
 use super::open::{Fate, Obsolete, Opened, OpenedLog, Place};
 use super::payload::{self, Definition, Floors};
-use super::tail::Tail;
+use super::tail::{Tail, Tails};
 use super::{Consumer, ConsumerId};
-use crate::disk::{is_full, write_again};
+use crate::disk::{Disk, File, is_full, write_again};
 use crate::varint;
 use crate::{FileId, FileKind, Timestamp};
 
@@ -50,6 +52,8 @@ pub(super) struct Log {
     obsolete: Vec<Obsolete>,
     /// Where it pays to look again whether a checkpoint is due.
     look_at: u64,
+    /// What was appended since an image was taken that somebody is writing.
+    since: Option<Vec<Queued>>,
 }
 
 /// What can be done with the file.
@@ -72,13 +76,41 @@ struct Writable {
     unsent: Vec<u8>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Queued {
     id: ConsumerId,
     kind: Kind,
     /// Of a consumer that exists no more.
     serial: Option<u64>,
     payload: Vec<u8>,
+}
+
+/// A log that is written anew while another one is appended to: only taking the image and taking it over hold anybody up.
+#[derive(Debug)]
+pub struct Rewrite {
+    disk: Arc<dyn Disk>,
+    tails: Arc<dyn Tails>,
+    number: u64,
+    frame: Frame,
+    image: Vec<u8>,
+    temporary: PathBuf,
+    /// The id of the next consumer to be created.
+    next: u64,
+}
+
+impl Rewrite {
+    /// Writes and syncs the image. May take as long as the disk does.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn write(&self) -> io::Result<Arc<dyn File>> {
+        match image::write(&*self.disk, &self.temporary, &self.image) {
+            Err(error) if is_full(&error) && self.tails.give_room() => {
+                image::write(&*self.disk, &self.temporary, &self.image)
+            }
+            written => written,
+        }
+    }
 }
 
 impl Log {
@@ -100,6 +132,7 @@ impl Log {
             dirty: Vec::new(),
             obsolete,
             look_at: LEAST_DUE,
+            since: None,
         }
     }
 
@@ -182,6 +215,7 @@ impl Log {
             file.tail.reserve(file.unsent.len() as u64)?;
             if let Err(error) = file.tail.append(&file.unsent, now) {
                 self.state = State::Behind;
+                self.since = None;
                 return Err(error);
             }
             file.unsent.clear();
@@ -192,21 +226,18 @@ impl Log {
     /// Seals everything that waits into the batch.
     fn gather(&mut self, consumers: &mut Map) {
         let State::Open(file) = &mut self.state else { return };
-        let mut payload = Vec::new();
         for queued in self.queue.drain(..) {
             let serial = match queued.serial {
                 Some(serial) => serial,
                 None => take_serial(consumers, queued.id),
             };
-            payload.clear();
-            varint::put(serial, &mut payload);
-            payload.extend_from_slice(&queued.payload);
-            file.seal(queued.id, queued.kind, &payload);
+            file.seal(queued.id, queued.kind, serial, &queued.payload);
+            self.since.as_mut().into_iter().for_each(|since| since.push(queued.clone()));
         }
+        let mut payload = Vec::new();
         for id in self.dirty.drain(..) {
             let Some(consumer) = consumers.get_mut(&id) else { continue };
             payload.clear();
-            varint::put(consumer.serial, &mut payload);
             let kind = match consumer.unwritten {
                 Unwritten::Nothing => continue,
                 Unwritten::Changes => {
@@ -218,9 +249,12 @@ impl Log {
                     Kind::Checkpoint
                 }
             };
+            file.seal(id, kind, consumer.serial, &payload);
             consumer.serial += 1;
             consumer.written();
-            file.seal(id, kind, &payload);
+            if let Some(since) = &mut self.since {
+                since.push(Queued { id, kind, serial: None, payload: payload.clone() });
+            }
         }
     }
 
@@ -236,22 +270,79 @@ impl Log {
     }
 
     pub(super) fn checkpoint(&mut self, consumers: &mut Map, next: u64) -> io::Result<Flushed> {
+        let rewrite = self.draw(consumers, next);
+        let file = rewrite.write()?;
+        self.take_over(rewrite, file, Vec::new(), HashMap::default(), consumers)
+    }
+
+    /// Takes an image, which whoever calls has written; what is appended meanwhile is kept for [`Log::finish_rewrite`]. `None`
+    /// if the log cannot be appended to: then the next flush writes it anew.
+    pub(super) fn begin_rewrite(
+        &mut self,
+        consumers: &mut Map,
+        next: u64,
+        now: Timestamp,
+    ) -> io::Result<Option<Rewrite>> {
+        self.flush(consumers, next, now)?;
+        if !matches!(self.state, State::Open(_)) {
+            return Ok(None);
+        }
+        let rewrite = self.draw(consumers, next);
+        self.since = Some(Vec::new());
+        Ok(Some(rewrite))
+    }
+
+    /// Adds to the file what was appended since its image was taken, and goes on with it. `None` if another one was begun
+    /// meanwhile.
+    pub(super) fn finish_rewrite(
+        &mut self,
+        rewrite: Rewrite,
+        file: io::Result<Arc<dyn File>>,
+        consumers: &mut Map,
+        next: u64,
+        now: Timestamp,
+    ) -> io::Result<Option<Flushed>> {
+        let flushed = self.flush(consumers, next, now);
+        let since = self.since.take().filter(|_| rewrite.number == self.highest);
+        let file = file?;
+        let written = match (flushed, since) {
+            (Ok(_), Some(since)) => rewrite.append(&*file, &since).map(Some),
+            (flushed, _) => flushed.map(|_| None),
+        };
+        let Ok(Some((tail, serials))) = written else {
+            // To give the room back. If that fails, the next start finds it.
+            let _ = rewrite.disk.remove_file(&rewrite.temporary);
+            return written.map(|_| None);
+        };
+        self.take_over(rewrite, file, tail, serials, consumers).map(Some)
+    }
+
+    /// Takes the states as they are, for a new file. Whatever becomes of it, its number and its salt are used up.
+    fn draw(&mut self, consumers: &Map, next: u64) -> Rewrite {
+        self.since = None;
         let number = self.highest + 1;
         let header = self.new_header(number, next, consumers.len());
         let frame = Frame::new(&header, self.place.cipher(&header));
         let mut sorted: Vec<(ConsumerId, &Consumer)> = consumers.iter().map(|(id, one)| (*id, one)).collect();
         sorted.sort_unstable_by_key(|(id, _)| *id);
         let image = image::build(header, &frame, sorted.into_iter());
-        // Whatever becomes of it, the number and its salt are used up.
         self.highest = number;
-        let path = self.place.directory.join(header::file_name(number));
         let temporary = self.place.directory.join(header::temporary_name(number));
-        let file = match image::write(&*self.place.disk, &temporary, &image) {
-            Err(error) if is_full(&error) && self.place.tails.give_room() => {
-                image::write(&*self.place.disk, &temporary, &image)?
-            }
-            written => written?,
-        };
+        let (disk, tails) = (Arc::clone(&self.place.disk), Arc::clone(&self.place.tails));
+        Rewrite { disk, tails, number, frame, image, temporary, next }
+    }
+
+    /// Gives the file its name and goes on with it. `tail` stands in it behind the image, and is synced, too.
+    fn take_over(
+        &mut self,
+        rewrite: Rewrite,
+        file: Arc<dyn File>,
+        tail: Vec<u8>,
+        serials: Serials,
+        consumers: &mut Map,
+    ) -> io::Result<Flushed> {
+        let Rewrite { number, frame, image, temporary, .. } = rewrite;
+        let path = self.place.directory.join(header::file_name(number));
         if let Err(error) = image::name(&*self.place.disk, &temporary, &path) {
             // Either file may be the valid one after a loss of power, so neither is appended to.
             self.state = State::Behind;
@@ -259,11 +350,11 @@ impl Log {
             return Err(error);
         }
         self.retire();
-        for consumer in consumers.values_mut() {
+        for (id, consumer) in consumers.iter_mut() {
             consumer.written();
-            consumer.serial = SERIAL_AFTER;
+            consumer.serial = serials.get(id).copied().unwrap_or(SERIAL_AFTER);
         }
-        let end = image.len() as u64;
+        let end = (image.len() + tail.len()) as u64;
         self.look_at = end.saturating_mul(2).max(LEAST_DUE);
         self.current.push(Obsolete { path: path.clone(), fate: Fate::Remove });
         let tail = self.place.tails.attach(self.file_id(number), &path, file, end)?;
@@ -301,9 +392,45 @@ impl Log {
 }
 
 impl Writable {
-    fn seal(&mut self, id: ConsumerId, kind: Kind, payload: &[u8]) {
-        let offset = self.tail.end() + self.unsent.len() as u64;
-        self.frame.seal(&mut self.unsent, offset, id, kind, payload);
+    fn seal(&mut self, id: ConsumerId, kind: Kind, serial: u64, payload: &[u8]) {
+        let offset = self.tail.end();
+        seal(&self.frame, &mut self.unsent, offset, (id, kind, serial), payload);
+    }
+}
+
+/// Appends an entry to `out`, which begins at `offset` of the file.
+fn seal(
+    frame: &Frame,
+    out: &mut Vec<u8>,
+    offset: u64,
+    (id, kind, serial): (ConsumerId, Kind, u64),
+    payload: &[u8],
+) {
+    let mut numbered = Vec::with_capacity(payload.len() + 10);
+    varint::put(serial, &mut numbered);
+    numbered.extend_from_slice(payload);
+    let offset = offset + out.len() as u64;
+    frame.seal(out, offset, id, kind, &numbered);
+}
+
+/// The numbers of next entries, where they are not the one behind an image.
+type Serials = HashMap<ConsumerId, u64, RandomState>;
+
+impl Rewrite {
+    /// Writes entries behind the image and syncs them. Consumers that were created since are not in it.
+    fn append(&self, file: &dyn File, since: &[Queued]) -> io::Result<(Vec<u8>, Serials)> {
+        let (mut out, mut serials) = (Vec::new(), Serials::default());
+        for Queued { id, kind, payload, .. } in since {
+            let first = if id.0 < self.next { SERIAL_AFTER } else { 0 };
+            let serial = serials.entry(*id).or_insert(first);
+            seal(&self.frame, &mut out, self.image.len() as u64, (*id, *kind, *serial), payload);
+            *serial += 1;
+        }
+        if !out.is_empty() {
+            file.write_at(&out, self.image.len() as u64)?;
+            file.sync()?;
+        }
+        Ok((out, serials))
     }
 }
 

@@ -35,7 +35,7 @@ pub use delta::Delta;
 pub use header::HEADER_BYTES;
 pub(crate) use header::{Name, file_name, read_name};
 pub(crate) use inspect::{Inspected, Unreadable, inspect};
-pub use log::Flushed;
+pub use log::{Flushed, Rewrite};
 pub use open::{Fate, Obsolete, OpenError, Place};
 pub use pending::{Pending, PendingMessages};
 pub use replay::{Replay, Replayed, replay};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use super::bytes::{self, Malformed, Reader};
-use super::pending::Pending;
+use super::pending::{Pending, PendingMessages};
 use super::{AckPolicy, ConsumerState, DeliverySeq, Rules, SequencePair};
 use crate::varint;
 
@@ -97,19 +97,22 @@ pub(super) fn read_state(reader: &mut Reader<'_>) -> Result<ConsumerState, Malfo
     let delivered = reader.pair_near(ack_floor)?;
     let pending = read_pending(reader, ack_floor)?;
     let redelivered = read_redelivered(reader)?;
-    ConsumerState::from_parts(delivered, ack_floor, pending, redelivered).map_err(|_| Malformed)
+    ConsumerState { delivered, ack_floor, pending, redelivered }.checked().map_err(|_| Malformed)
 }
 
-fn read_pending(reader: &mut Reader<'_>, floor: SequencePair) -> Result<Vec<(u64, Pending)>, Malformed> {
+/// Perf: into its place at once, for there may be a million.
+fn read_pending(reader: &mut Reader<'_>, floor: SequencePair) -> Result<PendingMessages, Malformed> {
     let count = read_length(reader, LEAST_PENDING)?;
-    let mut pending = Vec::with_capacity(count);
+    let mut pending = PendingMessages::with_capacity(count);
     let mut last = (floor.stream, Pending { delivery: floor.consumer, timestamp: 0 });
     for _ in 0..count {
         let seq = last.0.checked_add(reader.number()?).ok_or(Malformed)?;
         let delivery = DeliverySeq(reader.near(last.1.delivery.0.wrapping_add(1))?);
         let timestamp = reader.near(last.1.timestamp as u64)? as i64;
         last = (seq, Pending { delivery, timestamp });
-        pending.push(last);
+        if !pending.push(seq, last.1) {
+            return Err(Malformed);
+        }
     }
     Ok(pending)
 }

@@ -92,6 +92,11 @@ impl PendingMessages {
         self.slots.range(from..).filter(|slot| slot.is_live()).map(|slot| (slot.seq, slot.pending()))
     }
 
+    /// With room for so many.
+    pub(super) fn with_capacity(many: usize) -> Self {
+        Self { slots: VecDeque::with_capacity(many), live: 0 }
+    }
+
     /// Adds a message behind all others. Answers `false`, and changes nothing, if it is not behind them or its
     /// delivery has the number 0.
     pub(super) fn push(&mut self, seq: Seq, pending: Pending) -> bool {

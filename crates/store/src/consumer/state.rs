@@ -59,19 +59,27 @@ impl ConsumerState {
         pending: impl IntoIterator<Item = (Seq, Pending)>,
         redelivered: BTreeMap<Seq, u64>,
     ) -> Result<Self, InvalidState> {
-        if ack_floor.consumer > delivered.consumer || ack_floor.stream > delivered.stream {
-            return Err(InvalidState("the floor is above what was delivered"));
-        }
         let mut ring = PendingMessages::default();
         for (seq, message) in pending {
-            if seq <= ack_floor.stream || seq > delivered.stream || message.delivery > delivered.consumer {
-                return Err(InvalidState("a pending message was never delivered, or is done"));
-            }
             if !ring.push(seq, message) {
                 return Err(InvalidState("pending messages are out of order"));
             }
         }
-        Ok(Self { delivered, ack_floor, pending: ring, redelivered })
+        Self { delivered, ack_floor, pending: ring, redelivered }.checked()
+    }
+
+    /// The same, if it is possible.
+    pub(super) fn checked(self) -> Result<Self, InvalidState> {
+        let (floor, delivered) = (self.ack_floor, self.delivered);
+        if floor.consumer > delivered.consumer || floor.stream > delivered.stream {
+            return Err(InvalidState("the floor is above what was delivered"));
+        }
+        let ends = [self.pending.oldest(), self.pending.newest()].into_iter().flatten();
+        let are_between = ends.into_iter().all(|(seq, _)| seq > floor.stream && seq <= delivered.stream);
+        if !are_between || self.pending.iter().any(|(_, message)| message.delivery > delivered.consumer) {
+            return Err(InvalidState("a pending message was never delivered, or is done"));
+        }
+        Ok(self)
     }
 
     /// The number of the last delivery, and the highest sequence that was delivered or passed over.

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::lock::is_held;
@@ -31,7 +31,14 @@ impl Disk for RealDisk {
     }
 
     fn open_read_only(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(RealFile { file: OpenOptions::new().read(true).open(path)? }))
+        // To open a pipe would wait for its other end, and to open a device may be an order to it.
+        if !fs::metadata(path)?.is_file() {
+            return Err(not_regular());
+        }
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        // It may be another one by now.
+        if file.metadata()?.is_file() { Ok(Arc::new(RealFile { file })) } else { Err(not_regular()) }
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
@@ -78,6 +85,10 @@ impl Disk for RealDisk {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")
 }
 
 /// The lock belongs to the open file: closing it, as the end of the process does, ends the lock.

@@ -393,3 +393,16 @@ fn a_lock_is_held_once_and_ends_when_it_is_dropped() {
         disk.lock(&path).unwrap();
     });
 }
+
+/// A pipe would be waited for, and a device may do something.
+#[test]
+fn what_is_no_regular_file_is_not_opened_to_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&pipe, &link).unwrap();
+    for path in [pipe.as_path(), link.as_path(), folder.path(), Path::new("/dev/null")] {
+        assert_eq!(kind(RealDisk.open_read_only(path)), ErrorKind::InvalidInput, "{path:?}");
+    }
+}

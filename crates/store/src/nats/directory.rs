@@ -121,7 +121,7 @@ impl Directory {
     }
 
     fn has(&self, path: &Path) -> bool {
-        self.disk.open_read_only(path).is_ok()
+        !matches!(self.disk.open_read_only(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, Unreadable> {

@@ -8,7 +8,7 @@ use super::{Errand, friendly};
 use crate::advisory::backup as advisory;
 use crate::backup::source::Source;
 use crate::engine::host::{Alarmed, Host};
-use crate::engine::live::lock;
+use crate::engine::live::{LiveStream, lock};
 use myelin_broker::{Binding, Letter, Level, Parcel, Service, Shard, Watch, Watcher};
 use myelin_store::Timestamp;
 use std::sync::{Arc, Mutex, Weak};
@@ -21,6 +21,9 @@ const PATIENCE: Timestamp = 5 * SECOND;
 const WAIT_FOR_INTEREST: Timestamp = 2 * SECOND;
 /// Bytes that are read for one slice of work.
 const SLICE: usize = 2 << 20;
+
+/// What is said of a stream that was deleted meanwhile.
+const GONE: &str = "stream was deleted";
 
 const DEFAULT_CHUNK: usize = 128 << 10;
 const DEFAULT_WINDOW: usize = 8 << 20;
@@ -36,6 +39,7 @@ pub(in crate::engine) struct Order {
     pub(in crate::engine) window: i64,
     /// Bytes of the stream.
     pub(in crate::engine) bytes: u64,
+    pub(in crate::engine) stream: Weak<LiveStream>,
 }
 
 /// See the head of this file.
@@ -46,6 +50,7 @@ pub(in crate::engine) struct Snapshot {
     ack: String,
     chunk: usize,
     bytes: u64,
+    stream: Weak<LiveStream>,
     start: Timestamp,
     began: std::time::Instant,
     flow: Mutex<Flow>,
@@ -118,6 +123,7 @@ impl Snapshot {
             ack,
             chunk,
             bytes: order.bytes,
+            stream: Weak::clone(&order.stream),
             start: now,
             began,
             flow: Mutex::new(flow),
@@ -204,9 +210,15 @@ impl Snapshot {
             lock(&self.flow).is_working = false;
             return;
         }
-        if let Err(error) = source.fill(self.chunk * slots, SLICE) {
+        let filled = source.fill(self.chunk * slots, SLICE);
+        // Compat: nats-server then says nothing, and the receiver waits. What is left to be read may be gone or not: it would be
+        // a backup of a part that looks whole.
+        let is_gone = self.stream.upgrade().is_none_or(|stream| stream.is_gone());
+        let failed =
+            if is_gone { Some(GONE.to_owned()) } else { filled.err().map(|error| error.to_string()) };
+        if let Some(why) = failed {
             drop(held);
-            return self.end(Some(End::Failed(error.to_string())));
+            return self.end(Some(End::Failed(why)));
         }
         let mut out = Parcel::default();
         let is_last = self.cut(source, slots, &mut out);

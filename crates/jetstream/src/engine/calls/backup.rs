@@ -39,6 +39,7 @@ impl Call<'_> {
             chunk: request.chunk_size,
             window: request.window_size,
             bytes: state.bytes,
+            stream: Arc::downgrade(&stream),
         };
         Snapshot::begin(errand, &order, source);
         Said { body, is_error: false, is_audited: true, is_said: true }

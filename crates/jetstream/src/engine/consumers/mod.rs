@@ -165,11 +165,11 @@ impl StreamConsumers {
     /// The log is mostly history: has it written anew where one may wait.
     fn tidy_later(&self) {
         let Some(me) = self.me.upgrade() else { return };
-        self.host.run(Box::new(move || {
-            let mut states = lock(&me.stored);
-            if states.checkpoint_due()
-                && let Err(error) = states.checkpoint()
-            {
+        self.host.haul(Box::new(move || {
+            if me.stream().map_or(true, |stream| stream.is_gone()) {
+                return;
+            }
+            if let Err(error) = me.write_anew() {
                 let what = format_args!(
                     "JetStream: consumers of '{}' could not be written anew: {error}",
                     me.stream
@@ -177,11 +177,25 @@ impl StreamConsumers {
                 me.host.log(myelin_broker::Level::Warn, what);
             }
             if let Some(jetstream) = me.jetstream.upgrade() {
-                for notice in jetstream.store.put_away(&mut states) {
+                for notice in jetstream.store.put_away(&mut lock(&me.stored)) {
                     me.host.log(myelin_broker::Level::Warn, format_args!("JetStream: {notice}"));
                 }
             }
         }));
+    }
+
+    /// Consumers and schedules go on meanwhile: who holds a turn of theirs must not wait for the disk.
+    fn write_anew(&self) -> io::Result<()> {
+        let begun = {
+            let mut states = lock(&self.stored);
+            if !states.checkpoint_due() {
+                return Ok(());
+            }
+            states.begin_rewrite(self.host.now())?
+        };
+        let Some(rewrite) = begun else { return Ok(()) };
+        let file = rewrite.write();
+        lock(&self.stored).finish_rewrite(rewrite, file, self.host.now()).map(drop)
     }
 
     /// A consumer has something to say when the log is released.

@@ -2,24 +2,21 @@
 //!
 //! It has the form of a consumer that no client can name, to which schedules were delivered at the time at which they are due
 //! and which has acknowledged none of them: what is pending are the schedules, and the highest sequence that was delivered
-//! is the message up to which all are known. So it is written, checked, sealed and tidied up like those.
+//! is the message up to which all are known. The rest of the [`Page`] is its configuration. So it is written, checked, sealed
+//! and tidied up like those.
 
 use super::StreamConsumers;
 use crate::config::Storage;
 use crate::engine::live::lock;
-use crate::stream::{Change, Forgetful, Kept, Ledger};
-use myelin_store::Seq;
-use myelin_store::consumer::{AckPolicy, ConsumerId, Consumers, DeliverySeq, Delta, Rules};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::stream::{Change, Forgetful, Ledger, Page, Shot};
+use myelin_store::consumer::{AckPolicy, ConsumerId, ConsumerState, Consumers, DeliverySeq, Delta, Rules};
+use myelin_store::{Seq, Timestamp};
 use std::sync::{Arc, Weak};
 
 /// Its name in that log. No consumer's name can have a blank.
 const NAME: &str = "schedules of the stream";
 
 const RULES: Rules = Rules { acks: AckPolicy::Explicit, max_deliver: None };
-
-/// Changes that may wait in memory when nothing of them is urgent.
-const MOST_WAITING: usize = 4096;
 
 /// Whether a name in the log of consumers is that of a ledger.
 pub(super) fn is_ledger(name: &str) -> bool {
@@ -29,64 +26,68 @@ pub(super) fn is_ledger(name: &str) -> bool {
 /// See the head of this file.
 struct Schedules {
     consumers: Weak<StreamConsumers>,
-    /// Changes that were not written.
-    waiting: AtomicUsize,
 }
 
 impl StreamConsumers {
     /// Where the stream keeps its schedules.
     pub(in crate::engine) fn ledger(&self, storage: Storage) -> Arc<dyn Ledger> {
         match storage {
-            Storage::File => {
-                Arc::new(Schedules { consumers: Weak::clone(&self.me), waiting: AtomicUsize::new(0) })
-            }
+            Storage::File => Arc::new(Schedules { consumers: Weak::clone(&self.me) }),
             Storage::Memory => Arc::new(Forgetful),
         }
     }
 }
 
 impl Ledger for Schedules {
-    fn read(&self) -> Option<Kept> {
+    fn read(&self) -> Option<(Page, usize)> {
         let consumers = self.consumers.upgrade()?;
         let states = lock(&consumers.stored);
-        let state = states.state(states.find(NAME)?)?;
-        let due = state.pending().iter().map(|(seq, pending)| (seq, pending.timestamp)).collect();
-        Some(Kept { through: state.delivered().stream, due })
+        let kept = states.get(states.find(NAME)?)?;
+        let page = read_page(kept.config(), kept.state())?;
+        Some((page, kept.state().pending().len()))
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(Seq, Timestamp)) {
+        let Some(consumers) = self.consumers.upgrade() else { return };
+        let states = lock(&consumers.stored);
+        let kept = states.find(NAME).and_then(|id| states.state(id));
+        kept.into_iter()
+            .flat_map(|state| state.pending().iter())
+            .for_each(|(seq, pending)| visit(seq, pending.timestamp));
     }
 
     fn reset(&self) {
         let Some(consumers) = self.consumers.upgrade() else { return };
         let mut states = lock(&consumers.stored);
-        // Also what it was, if somebody has damaged that.
-        let _ = states.find(NAME).map(|id| states.remove(id));
+        let old = states.find(NAME);
+        let _ = old.map(|id| states.remove(id));
         let _ = states.create(NAME, RULES, b"");
-        // At once: what it was must not be believed behind what the stream stores from now on.
-        self.waiting.store(0, Relaxed);
-        let _ = states.flush(consumers.host.now());
-    }
-
-    fn write(&self, changes: &[Change], through: Seq, is_urgent: bool) {
-        let Some(consumers) = self.consumers.upgrade() else { return };
-        let now = consumers.host.now();
-        let mut states = lock(&consumers.stored);
-        let Some(id) = states.find(NAME) else { return };
-        note(&mut states, id, changes, through);
-        let waiting = self.waiting.fetch_add(changes.len(), Relaxed) + changes.len();
-        // That there was nothing for long is worth a write, too.
-        if !is_urgent && !changes.is_empty() && waiting < MOST_WAITING {
+        if old.is_none() {
             return;
         }
-        self.waiting.store(0, Relaxed);
+        // It must not be believed behind what the stream stores from now on. If this fails, its page still tells.
+        let _ = states.checkpoint();
+        drop(states);
+        consumers.tidy_later();
+    }
+
+    fn write(&self, changes: &[Change], page: &Page) -> bool {
+        let Some(consumers) = self.consumers.upgrade() else { return false };
+        let now = consumers.host.now();
+        let mut states = lock(&consumers.stored);
+        let Some(id) = states.find(NAME) else { return false };
+        note(&mut states, id, changes, page);
         // What could not be written is with the next flush.
-        let _ = states.flush(now);
+        let is_written = states.flush(now).is_ok();
         if states.checkpoint_due() {
             drop(states);
             consumers.tidy_later();
         }
+        is_written
     }
 }
 
-fn note(states: &mut Consumers, id: ConsumerId, changes: &[Change], through: Seq) {
+fn note(states: &mut Consumers, id: ConsumerId, changes: &[Change], page: &Page) {
     let next = states.state(id).map_or(0, |state| state.delivered().consumer.0) + 1;
     let mut deliveries = next..;
     for change in changes {
@@ -100,13 +101,35 @@ fn note(states: &mut Consumers, id: ConsumerId, changes: &[Change], through: Seq
         // There is one of this id, or it would not have been found.
         let _ = states.apply_one(id, delta);
     }
-    let _ = states.apply_one(id, Delta::Skip { seq: through });
+    let _ = states.apply_one(id, Delta::Skip { seq: page.through });
+    let _ = states.update(id, RULES, &page_bytes(page));
+}
+
+/// All of a page but where it ends: numbers of eight bytes.
+fn page_bytes(page: &Page) -> Vec<u8> {
+    let shots = page.shots.iter().flat_map(|shot| [shot.schedule, shot.at, shot.due as u64]);
+    [page.through, page.time as u64].into_iter().chain(shots).flat_map(u64::to_le_bytes).collect()
+}
+
+/// `None` if it is not whole, or of a state that was there once and is lost.
+fn read_page(bytes: &[u8], state: &ConsumerState) -> Option<Page> {
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+    let (&[through, time], shots) = numbers.split_first_chunk::<2>()?;
+    let (shots, more) = shots.as_chunks::<3>();
+    let shots = shots.iter().map(|&[schedule, at, due]| Shot { schedule, at, due: due as i64 });
+    let is_whole = rest.is_empty() && more.is_empty() && state.delivered().stream >= through;
+    is_whole.then(|| Page { through, time: time as i64, shots: shots.collect() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use myelin_store::Timestamp;
+
+    fn page(through: Seq) -> Page {
+        let shots = vec![Shot { schedule: 3, at: through + 1, due: -7 }];
+        Page { through, time: 60, shots }
+    }
 
     fn kept(states: &Consumers, id: ConsumerId) -> (Seq, Vec<(Seq, Timestamp)>) {
         let state = states.state(id).expect("it was made");
@@ -118,15 +141,32 @@ mod tests {
     fn what_is_noted_is_there() {
         let mut states = Consumers::in_memory();
         let id = states.create(NAME, RULES, b"").expect("nobody else has the name");
-        note(&mut states, id, &[Change::Due(3, 50), Change::Due(7, 40)], 9);
+        note(&mut states, id, &[Change::Due(3, 50), Change::Due(7, 40)], &page(9));
         assert_eq!(kept(&states, id), (9, vec![(3, 50), (7, 40)]));
         // One that repeats, one that is new, one that is gone.
-        note(&mut states, id, &[Change::Due(3, 70), Change::Due(10, 60), Change::Gone(7)], 10);
+        note(&mut states, id, &[Change::Due(3, 70), Change::Due(10, 60), Change::Gone(7)], &page(10));
         assert_eq!(kept(&states, id), (10, vec![(3, 70), (10, 60)]));
-        note(&mut states, id, &[Change::Gone(3), Change::Gone(10), Change::Gone(11)], 10);
+        note(&mut states, id, &[Change::Gone(3), Change::Gone(10), Change::Gone(11)], &page(10));
         assert_eq!(kept(&states, id), (10, vec![]));
-        note(&mut states, id, &[], 90);
-        note(&mut states, id, &[Change::Due(91, -5)], 91);
+        note(&mut states, id, &[], &page(90));
+        note(&mut states, id, &[Change::Due(91, -5)], &page(91));
         assert_eq!(kept(&states, id), (91, vec![(91, -5)]));
+        let state = states.get(id).expect("it was made");
+        assert_eq!(read_page(state.config(), state.state()), Some(page(91)));
+    }
+
+    #[test]
+    fn a_page_that_is_not_of_this_state_is_none() {
+        let mut states = Consumers::in_memory();
+        let id = states.create(NAME, RULES, b"").expect("nobody else has the name");
+        let read =
+            |states: &Consumers, bytes: &[u8]| read_page(bytes, states.get(id).expect("it was made").state());
+        assert_eq!(read(&states, b""), None);
+        note(&mut states, id, &[Change::Due(3, 50)], &page(9));
+        let bytes = page_bytes(&page(9));
+        assert_eq!(read(&states, &bytes), Some(page(9)));
+        assert_eq!(read(&states, &bytes[..bytes.len() - 1]), None);
+        assert_eq!(read(&states, &bytes[..bytes.len() - 8]), None);
+        assert_eq!(read(&states, &page_bytes(&page(10))), None);
     }
 }

@@ -4,7 +4,7 @@ use super::{LiveStream, lock};
 use crate::engine::host::Alarmed;
 use crate::engine::origins::{Feed, Next};
 use crate::error::ApiError;
-use crate::stream::{Effects, StreamCore};
+use crate::stream::{Cold, Effects, StreamCore};
 use myelin_broker::{Parcel, Service, Shard};
 use myelin_stdx::turn::Outcome;
 use myelin_store::{Done, Job, Seq, Timestamp};
@@ -42,6 +42,8 @@ pub(super) enum Work {
     Finish(Done),
     /// A stream that this one copies may have more.
     Copy(Arc<Feed>),
+    /// What the first of the publishes that are held up counts on from is in memory.
+    Warmed,
     /// Somebody who may wait wants the core.
     Lend(SyncSender<Box<StreamCore>>),
 }
@@ -166,9 +168,6 @@ impl LiveStream {
                 Seat::Gone => self.drop_work(batch.pop_front()),
                 Seat::Here(core) => match batch.pop_front() {
                     Some(Work::Lend(borrower)) => lend(seat, &borrower),
-                    Some(Work::Publish(parcel)) if core.wants_disk(&parcel) => {
-                        self.publish_elsewhere(seat, parcel);
-                    }
                     Some(work) => self.try_work(core, work, after),
                     None => return,
                 },
@@ -181,6 +180,10 @@ impl LiveStream {
             Some(Work::Publish(parcel)) => {
                 self.waiting.forget(&parcel);
                 self.give_up_traces(&parcel);
+            }
+            Some(Work::Warmed) => {
+                let held_up = std::mem::take(&mut *lock(&self.held_up));
+                held_up.into_iter().for_each(|parcel| self.drop_work(Some(Work::Publish(parcel))));
             }
             Some(Work::Look) => {
                 self.has_look.store(false, Release);
@@ -196,6 +199,8 @@ impl LiveStream {
         let working = AssertUnwindSafe(|| self.work(core, work, after));
         if catch_unwind(working).is_err() {
             core.panicked(&mut after.effects);
+            // Nobody may be left who would see to them.
+            self.drop_work(Some(Work::Warmed));
         }
     }
 
@@ -203,13 +208,13 @@ impl LiveStream {
         let now = self.host.now();
         after.worked += OTHER_WORK;
         match work {
-            Work::Publish(mut parcel) => {
+            Work::Publish(parcel) => {
                 after.worked += parcel.bytes();
-                self.waiting.forget(&parcel);
-                core.publish(&parcel, now, &mut after.effects);
-                parcel.clear();
-                after.spare = parcel;
+                if let Some(parcel) = self.hold_up(core, parcel) {
+                    self.store_parcel(core, parcel, now, after);
+                }
             }
+            Work::Warmed => self.publish_held_up(core, now, after),
             Work::Look => {
                 // In this order, and both sides with one step: whoever releases something after the look wakes anew.
                 self.has_look.store(false, Release);
@@ -238,6 +243,53 @@ impl LiveStream {
         }
         self.count_losses(core, after);
         self.look_around(core, now, after);
+    }
+
+    fn store_parcel(&self, core: &mut StreamCore, mut parcel: Parcel, now: Timestamp, after: &mut Aftermath) {
+        self.waiting.forget(&parcel);
+        core.publish(&parcel, now, &mut after.effects);
+        parcel.clear();
+        after.spare = parcel;
+    }
+
+    /// Keeps a parcel that has to wait, because of what it counts on from or because others before it do. The core stays in
+    /// its seat meanwhile: nobody but publishers to this stream waits for its disk.
+    fn hold_up(&self, core: &mut StreamCore, parcel: Parcel) -> Option<Parcel> {
+        if !core.config().allow_msg_counter {
+            return Some(parcel);
+        }
+        let mut held_up = lock(&self.held_up);
+        if held_up.is_empty() {
+            let Some(cold) = core.cold(&parcel) else { return Some(parcel) };
+            self.warm(Some(cold));
+        }
+        held_up.push_back(parcel);
+        None
+    }
+
+    fn warm(&self, cold: Option<Cold>) {
+        let Some(me) = self.me.upgrade() else { return };
+        let warmed = Warmed(me);
+        self.host.read(Box::new(move || {
+            cold.iter().for_each(Cold::warm);
+            drop(warmed);
+        }));
+    }
+
+    /// Publishes the first parcel that was held up, and those behind it that need not wait.
+    fn publish_held_up(&self, core: &mut StreamCore, now: Timestamp, after: &mut Aftermath) {
+        let mut next = lock(&self.held_up).pop_front();
+        while let Some(parcel) = next {
+            after.worked += parcel.bytes();
+            self.store_parcel(core, parcel, now, after);
+            let mut held_up = lock(&self.held_up);
+            let Some(parcel) = held_up.front() else { return };
+            let cold = core.cold(parcel);
+            if cold.is_some() || after.worked >= HOLD_BYTES {
+                return self.warm(cold);
+            }
+            next = held_up.pop_front();
+        }
     }
 
     pub(super) fn count_losses(&self, core: &mut StreamCore, after: &mut Aftermath) {
@@ -383,6 +435,15 @@ impl LiveStream {
         } else {
             self.submit(Work::Look, Parcel::default())
         }
+    }
+}
+
+/// Says that something was read, whatever became of that.
+struct Warmed(Arc<LiveStream>);
+
+impl Drop for Warmed {
+    fn drop(&mut self) {
+        self.0.submit_and_wait(Work::Warmed);
     }
 }
 

@@ -1,9 +1,8 @@
 //! The core of a stream in the hands of a thread that may wait.
 
-use super::holding::{Aftermath, Seat, Work};
+use super::holding::{Aftermath, Work};
 use super::{LiveStream, lock};
 use crate::stream::{Effects, StreamCore};
-use myelin_broker::Parcel;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 use std::sync::mpsc::sync_channel;
@@ -23,46 +22,6 @@ impl LiveStream {
         self.submit_and_wait(Work::Lend(sender));
         let core = receiver.recv().ok()?;
         Some(Loan { stream: self, core: Some(core), effects: Effects::default() })
-    }
-}
-
-impl LiveStream {
-    /// Has a parcel stored by the thread that reads, for which the core leaves the turn: what comes later waits behind it, as
-    /// always, and no shard waits for the disk.
-    pub(super) fn publish_elsewhere(&self, seat: &mut Seat, parcel: Parcel) {
-        let (Some(me), Seat::Here(core)) = (self.me.upgrade(), std::mem::replace(seat, Seat::Lent)) else {
-            return;
-        };
-        let away = Away { stream: me, core: Some(core), parcel };
-        self.host.read(Box::new(move || away.publish()));
-    }
-}
-
-/// A core on its way to the thread that reads, with what is to be stored there. It comes back whatever becomes of that thread.
-struct Away {
-    stream: Arc<LiveStream>,
-    core: Option<Box<StreamCore>>,
-    parcel: Parcel,
-}
-
-impl Away {
-    fn publish(mut self) {
-        let Some(core) = self.core.take() else { return };
-        let stream = Arc::clone(&self.stream);
-        stream.waiting.forget(&self.parcel);
-        let mut loan = Loan { stream: &stream, core: Some(core), effects: Effects::default() };
-        let (core, effects) = loan.parts();
-        core.publish(&self.parcel, stream.host.now(), effects);
-    }
-}
-
-impl Drop for Away {
-    fn drop(&mut self) {
-        if let Some(core) = self.core.take() {
-            self.stream.waiting.forget(&self.parcel);
-            self.stream.give_up_traces(&self.parcel);
-            drop(Loan { stream: &self.stream, core: Some(core), effects: Effects::default() });
-        }
     }
 }
 

@@ -23,6 +23,7 @@ use holding::{Aftermath, Seat, Work};
 use myelin_broker::{Account, Binding, Letter, Parcel, Role, Service, Shard, Traced};
 use myelin_stdx::turn::Turn;
 use myelin_store::{OnRelease, Reader, Seq, StreamId, Ticket, Timestamp};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -81,6 +82,8 @@ pub struct LiveStream {
     /// Whether the stream was deleted.
     is_gone: AtomicBool,
     waiting: Waiting,
+    /// Publishes that wait for what they count on from, and those behind them.
+    held_up: Mutex<VecDeque<Parcel>>,
     /// When the last advisory about lost messages was.
     last_loss: AtomicI64,
     /// When the last advisory about a full disk was.
@@ -156,6 +159,7 @@ impl LiveStream {
             has_look: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             waiting: Waiting::default(),
+            held_up: Mutex::default(),
             last_loss: AtomicI64::new(0),
             last_full: AtomicI64::new(0),
             has_untold: AtomicBool::new(false),

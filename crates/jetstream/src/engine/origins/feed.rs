@@ -15,7 +15,7 @@ use crate::engine::host::{Alarmed, Host};
 use crate::engine::live::lock;
 use crate::engine::{JetStream, LiveStream};
 use crate::error::ApiError;
-use crate::stream::{Copied, Copies, Effects, StreamCore};
+use crate::stream::{Cold, Copied, Copies, Effects, StreamCore};
 use myelin_broker::{Account, Binding, Level, Parcel, Service, Shard};
 use myelin_stdx::rng::Rng;
 use myelin_store::{ReadError, Seq, Timestamp};
@@ -62,7 +62,6 @@ pub(in crate::engine) struct Feed {
 }
 
 /// What a feed wants after the turn.
-#[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Next {
     /// Nothing: somebody else sees to it.
     Nothing,
@@ -72,6 +71,8 @@ pub(in crate::engine) enum Next {
     Park(Seq),
     /// What follows is to be brought into memory.
     Cold(Seq),
+    /// What the run counts on from is to be brought into memory.
+    Count(Cold),
     /// To come again after so many nanoseconds.
     Later(Timestamp),
     /// To look where the origin is.
@@ -217,6 +218,12 @@ impl Feed {
             return Next::Later(AGAIN);
         }
         let end = seat.read();
+        let Seat { link: Some(link), parcel, stamps, .. } = &mut *seat else { return Next::Nothing };
+        if let (Some(cold), Some(first)) = (core.cold(parcel), stamps.first()) {
+            // It is read once more when that is in memory.
+            link.cursor.skip_to(first.0);
+            return Next::Count(cold);
+        }
         let Copied { done, refused } = self.store(&mut seat, core, now, effects);
         self.note(&mut seat, core, done, now);
         let refused_at = seat.stamps.get(done).map(|stamp| stamp.0);
@@ -314,6 +321,13 @@ impl Feed {
                 self.park(position);
             }
             Next::Cold(from) => self.warm(from),
+            Next::Count(cold) => {
+                let Some(me) = self.me.upgrade() else { return };
+                self.host.read(Box::new(move || {
+                    cold.warm();
+                    me.wake();
+                }));
+            }
             Next::Later(pause) => self.ring_at(self.host.now() + pause),
             Next::Seek => self.connect_soon(),
         }

@@ -12,6 +12,7 @@ use super::super::ttl;
 use super::{PATTERN, ROLLUP, SOURCE, TARGET, TTL, schedule_of, value};
 use crate::ApiError;
 use crate::schedule::Schedule;
+use myelin_wire::header;
 
 impl Rules {
     /// What a message says of a schedule, and whether it may. `None` if it is none.
@@ -103,8 +104,10 @@ impl StreamCore {
         if draft.special.as_ref().is_none_or(|special| special.due.is_none()) || marks.has(Key::Rollup) {
             return Ok(());
         }
-        draft.rollup = self.rules.check_rollup_of_subject()?;
+        let rollup = self.rules.check_rollup_of_subject()?;
         let headers = self.run.apply(draft, letter).headers.to_vec();
+        // Compat: where there is a line that says nothing it is the one that counts, and stays.
+        draft.rollup = rollup.filter(|_| header::get(&headers, b"Nats-Rollup").is_none());
         let write = |kept: &mut Vec<u8>| lines::write_with(&headers, b"Nats-Rollup", b"sub", kept);
         draft.headers = Some(self.run.keep(write));
         Ok(())

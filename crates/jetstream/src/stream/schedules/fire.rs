@@ -14,6 +14,7 @@ use super::super::rules::Rollup;
 use super::super::run::{Draft, Special, Verdict};
 use super::super::ttl::SECOND;
 use super::super::upkeep::RETRY;
+use super::ledger::{Change, Page, Shot};
 use super::table::Table;
 use super::{NEXT, PATTERN, ROLLUP, SCHEDULER, SOURCE, TARGET, TTL, schedule_of, value};
 use crate::ApiError;
@@ -29,15 +30,26 @@ const LONG_RETRY: i64 = 60 * SECOND;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::stream) struct Again {
     pub(in crate::stream) seq: Seq,
+    /// When it was due this time.
+    pub(in crate::stream) due: Timestamp,
     pub(in crate::stream) next: Option<Timestamp>,
 }
 
 /// What a schedule wants stored, as number `at` of a parcel.
-struct Shot {
+struct Aimed {
     at: usize,
     again: Again,
     /// Its subject, if it ends with that.
     ends: Option<Box<[u8]>>,
+}
+
+/// What becomes of a schedule whose time is said to have come.
+enum Aim {
+    At(Aimed),
+    /// It is not due before then.
+    TooEarly(Timestamp),
+    /// It is none any more.
+    Nothing,
 }
 
 impl StreamCore {
@@ -59,18 +71,28 @@ impl StreamCore {
             let store = &self.store;
             self.schedules.sweep(SWEPT, |seq| store.has(seq));
         }
-        self.keep_schedules(false);
+        self.keep_schedules();
     }
 
-    /// Tells the ledger what has changed.
-    pub(in crate::stream) fn keep_schedules(&mut self, at_once: bool) {
-        if !self.rules.allows_schedules {
-            return;
-        }
+    /// Tells the ledger what has changed, if it is time.
+    pub(in crate::stream) fn keep_schedules(&mut self) {
         let last = self.store.state().totals.last_seq;
-        if let Some((changes, is_urgent)) = self.schedules.take_changes(last) {
-            self.settings.ledger.write(&changes, last, is_urgent || at_once);
+        if self.rules.allows_schedules && self.schedules.wants_ledger(last) {
+            self.tell_ledger(&[], Vec::new());
         }
+    }
+
+    /// Tells the ledger what has changed, and what else it is to know. Answers whether it does.
+    fn tell_ledger(&mut self, further: &[Change], shots: Vec<Shot>) -> bool {
+        let totals = self.store.state().totals;
+        let mut changes = self.schedules.take_changes(totals.last_seq);
+        changes.extend_from_slice(further);
+        let page = Page { through: totals.last_seq, time: totals.last_timestamp, shots };
+        let is_told = self.settings.ledger.write(&changes, &page);
+        if !is_told {
+            self.schedules.urge();
+        }
+        is_told
     }
 
     fn fire(&mut self, now: Timestamp, effects: &mut Effects) {
@@ -80,8 +102,9 @@ impl StreamCore {
             && let Some((due, seq)) = self.schedules.pop(now)
         {
             match self.aim(due, seq, now, &mut parcel) {
-                Ok(Some(shot)) => shots.push(shot),
-                Ok(None) => self.schedules.forget(seq),
+                Ok(Aim::At(shot)) => shots.push(shot),
+                Ok(Aim::TooEarly(due)) => self.schedules.admit(due, seq),
+                Ok(Aim::Nothing) => self.schedules.forget(seq),
                 // It may be readable later.
                 Err(_) => self.schedules.push(now.saturating_add(LONG_RETRY), seq),
             }
@@ -90,24 +113,58 @@ impl StreamCore {
         for shot in shots {
             self.shoot(&shot, &mut intake);
         }
-        self.flush(&mut intake);
+        if self.announce() {
+            self.flush(&mut intake);
+        } else {
+            self.put_off(now);
+        }
         self.drop_run();
     }
 
-    /// What a schedule that is due has to say, put into the parcel. `None` if it is none any more.
-    fn aim(
-        &self,
-        due: Timestamp,
-        seq: Seq,
-        now: Timestamp,
-        parcel: &mut Parcel,
-    ) -> Result<Option<Shot>, ReadError> {
+    /// Tells the ledger which schedules of the run will fire and be due again, and as what.
+    fn announce(&mut self) -> bool {
+        let drafts = self.run.entries().iter().filter(|entry| entry.verdict == Verdict::Store);
+        let next = self.store.state().totals.last_seq + 1;
+        let (mut changes, mut shots) = (Vec::new(), Vec::new());
+        for (at, entry) in (next..).zip(drafts) {
+            let again = entry.draft.special.as_ref().and_then(|special| special.again);
+            if let Some(Again { seq, due, next: Some(next) }) = again {
+                changes.push(Change::Due(seq, next));
+                shots.push(Shot { schedule: seq, at, due });
+            }
+        }
+        shots.is_empty() || self.tell_ledger(&changes, shots)
+    }
+
+    /// What is in the run is fired a little later.
+    fn put_off(&mut self, now: Timestamp) {
+        let drafts = self.run.entries().iter().filter(|entry| entry.verdict == Verdict::Store);
+        for again in drafts.filter_map(|entry| entry.draft.special.as_ref()?.again) {
+            self.schedules.push(now.saturating_add(RETRY), again.seq);
+            if again.next.is_some() {
+                self.schedules.correct(again.due, again.seq);
+            }
+        }
+    }
+
+    /// What a schedule that is due has to say, put into the parcel.
+    fn aim(&self, due: Timestamp, seq: Seq, now: Timestamp, parcel: &mut Parcel) -> Result<Aim, ReadError> {
         let mut buffer = Vec::new();
-        let Some(message) = self.store.read(seq, &mut buffer)? else { return Ok(None) };
+        let Some(message) = self.store.read(seq, &mut buffer)? else { return Ok(Aim::Nothing) };
         let (subject, own) = (message.subject, message.headers);
-        let Ok(Some(schedule)) = schedule_of(own) else { return Ok(None) };
+        let Ok(Some(schedule)) = schedule_of(own) else { return Ok(Aim::Nothing) };
         if self.is_replaced(subject, seq)? {
-            return Ok(None);
+            return Ok(Aim::Nothing);
+        }
+        // What somebody else says of the message must not make it come before its time. It was admitted a moment before the
+        // time that it has.
+        let made = message.timestamp.saturating_sub(SECOND);
+        match schedule.next(made, made) {
+            Some(earliest) if earliest <= due => {}
+            _ => {
+                let first = schedule.next(message.timestamp, message.timestamp);
+                return Ok(first.map_or(Aim::Nothing, Aim::TooEarly));
+            }
         }
         let mut other = Vec::new();
         let sample = match value(own, SOURCE) {
@@ -125,7 +182,7 @@ impl StreamCore {
             ..Letter::default()
         });
         let ends = next.is_none().then(|| subject.into());
-        Ok(Some(Shot { at: parcel.len() - 1, again: Again { seq, next }, ends }))
+        Ok(Aim::At(Aimed { at: parcel.len() - 1, again: Again { seq, due, next }, ends }))
     }
 
     /// Whether a message behind the schedule ended it. One that another schedule has put there does not.
@@ -135,7 +192,7 @@ impl StreamCore {
         Ok(last.is_some_and(|last| last.seq != seq && value(last.headers, SCHEDULER).is_empty()))
     }
 
-    fn shoot(&mut self, shot: &Shot, intake: &mut Intake<'_>) {
+    fn shoot(&mut self, shot: &Aimed, intake: &mut Intake<'_>) {
         let Some(letter) = intake.parcel.get(shot.at) else { return };
         let mut draft = Draft::default();
         let verdict = match self.admit_shot(letter, shot, &mut draft, intake) {
@@ -152,7 +209,7 @@ impl StreamCore {
     fn admit_shot(
         &mut self,
         letter: Letter<'_>,
-        shot: &Shot,
+        shot: &Aimed,
         draft: &mut Draft,
         intake: &mut Intake<'_>,
     ) -> Result<(), ApiError> {
@@ -188,13 +245,18 @@ impl Table {
         if let (Some(due), Some(seq)) = (special.due, stored) {
             self.admit(due, seq);
         }
-        if let Some(Again { seq, next }) = special.again {
+        if let Some(Again { seq, due, next }) = special.again {
             let retry = if matches!(failure, Some(StoreError::Full)) { RETRY } else { LONG_RETRY };
             match (stored, next) {
-                (Some(_), Some(due)) => self.repeat(due, seq),
+                // The ledger knows.
+                (Some(_), Some(next)) => self.push(next, seq),
                 (Some(_), None) => self.forget(seq),
-                // For the ledger it is as due as before.
-                (None, _) => self.push(now.saturating_add(retry), seq),
+                (None, _) => {
+                    self.push(now.saturating_add(retry), seq);
+                    if next.is_some() {
+                        self.correct(due, seq);
+                    }
+                }
             }
         }
     }

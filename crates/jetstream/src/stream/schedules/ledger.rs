@@ -2,7 +2,11 @@
 //!
 //! A schedule that is due once needs no more than its message: the store takes that away with what it fires. One that repeats
 //! says when it comes next in what it has fired, which may be gone by the time of a crash: consumers had it, or limits took
-//! it. So that is written here before the turn ends in which it fired, and nothing can be gone before.
+//! it in the very write that stored it. So that is written here before it fires, with the sequence that what it fires will
+//! have: a start sees by the stream's last sequence whether it came to that.
+//!
+//! The ledger and the messages reach the disk apart from each other, so a page says which log it is of: one of messages that a
+//! loss of power took away, and that others have taken the place of, is not believed.
 
 use myelin_store::{Seq, Timestamp};
 
@@ -15,26 +19,43 @@ pub enum Change {
     Gone(Seq),
 }
 
-/// What was written down.
+/// What is written down beside the schedules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct Page {
     /// Schedules in messages up to here are all there.
     pub through: Seq,
-    /// Schedules, in the order of their sequences.
-    pub due: Vec<(Seq, Timestamp)>,
+    /// When the last of these messages was stored: none of them is younger.
+    pub time: Timestamp,
+    /// What was about to fire.
+    pub shots: Vec<Shot>,
+}
+
+/// A schedule that repeats and was about to fire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shot {
+    /// Its message.
+    pub schedule: Seq,
+    /// As long as the stream has never had this message, it has not fired,
+    pub at: Seq,
+    /// and is still due then, whatever else is written.
+    pub due: Timestamp,
 }
 
 /// See the module. Asked from inside a stream's turn: it may write, and wait for no sync.
 pub trait Ledger: Send + Sync {
-    /// All that was written down; `None`: nothing ever was.
-    fn read(&self) -> Option<Kept>;
+    /// What was written down last, and how many schedules there are; `None`: nothing ever was.
+    fn read(&self) -> Option<(Page, usize)>;
 
-    /// Begins anew with nothing.
+    /// Goes through the schedules, in the order of their sequences.
+    fn each(&self, visit: &mut dyn FnMut(Seq, Timestamp));
+
+    /// Begins anew with nothing. What was there does not come back, not even with a loss of power: for the start of a stream,
+    /// which may wait.
     fn reset(&self);
 
-    /// Notes changes, which with all before make what there is to say of messages up to `through`. If `is_urgent`, they are
-    /// the system's when this returns.
-    fn write(&self, changes: &[Change], through: Seq, is_urgent: bool);
+    /// Notes changes, which with all before make what there is to say of messages up to those of the page. Answers whether
+    /// they are the system's; if not, they are with the next write.
+    fn write(&self, changes: &[Change], page: &Page) -> bool;
 }
 
 /// Keeps nothing: a stream in memory has nobody to tell after its end.
@@ -42,11 +63,15 @@ pub trait Ledger: Send + Sync {
 pub struct Forgetful;
 
 impl Ledger for Forgetful {
-    fn read(&self) -> Option<Kept> {
+    fn read(&self) -> Option<(Page, usize)> {
         None
     }
 
+    fn each(&self, _: &mut dyn FnMut(Seq, Timestamp)) {}
+
     fn reset(&self) {}
 
-    fn write(&self, _: &[Change], _: Seq, _: bool) {}
+    fn write(&self, _: &[Change], _: &Page) -> bool {
+        true
+    }
 }

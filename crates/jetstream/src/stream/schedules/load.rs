@@ -8,11 +8,12 @@
 //! which may be gone itself, is taken for one that was heeded, for the stream was at work then.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use myelin_store::{Filter, Message, Seq, Timestamp, Wait};
 
 use super::super::core::StreamCore;
-use super::ledger::Kept;
+use super::ledger::Page;
 use super::table::Table;
 use super::{NEXT, PATTERN, SCHEDULER, schedule_of, value};
 use crate::json::parse_moment;
@@ -41,23 +42,34 @@ impl StreamCore {
         if !self.rules.allows_schedules {
             return;
         }
-        let last = self.store.state().totals.last_seq;
-        // What is written of messages that there are not was of those that were lost with the power.
-        match self.settings.ledger.read().filter(|kept| kept.through <= last) {
-            Some(kept) => self.load_behind(kept),
+        match self.settings.ledger.read().filter(|(page, _)| self.is_mine(page)) {
+            Some((page, many)) => self.load_behind(&page, many),
             None => self.load_all(),
         }
-        self.keep_schedules(true);
+        self.keep_schedules();
     }
 
-    fn load_behind(&mut self, kept: Kept) {
-        let Search { found, moved, .. } = self.search(kept.through.saturating_add(1));
-        for (seq, due) in kept.due {
-            match moved.get(&seq) {
-                Some(&due) => self.schedules.admit(due, seq),
-                None => self.schedules.push(due, seq),
-            }
+    /// Whether what is written is of these messages, and not of some that were lost with the power: then there are fewer, or
+    /// younger ones in their place.
+    fn is_mine(&self, page: &Page) -> bool {
+        let is_older = || self.reader.seq_at(page.time.saturating_add(1)).is_ok_and(|seq| seq > page.through);
+        page.through <= self.store.state().totals.last_seq && is_older()
+    }
+
+    fn load_behind(&mut self, page: &Page, many: usize) {
+        let Search { found, mut moved, .. } = self.search(page.through.saturating_add(1));
+        let last = self.store.state().totals.last_seq;
+        let missed = page.shots.iter().filter(|shot| shot.at > last);
+        moved.extend(missed.map(|shot| (shot.schedule, shot.due)));
+        if !moved.is_empty() {
+            self.schedules.urge();
         }
+        let ledger = Arc::clone(&self.settings.ledger);
+        self.schedules.begin(many, page.through);
+        ledger.each(&mut |seq, due| match moved.get(&seq) {
+            Some(&due) => self.schedules.admit(due, seq),
+            None => self.schedules.push(due, seq),
+        });
         self.take_all(found.into_iter().map(|(seq, schedule)| (seq, schedule.due)).collect());
     }
 
@@ -76,6 +88,7 @@ impl StreamCore {
             all.extend(due.map(|due| (seq, due)));
         }
         self.take_all(all);
+        self.schedules.urge();
     }
 
     /// Takes schedules that the ledger has not.

@@ -5,7 +5,7 @@
 //! which the [`Ledger`] has most.
 //!
 //! A message that fires stores another one on its target, and either ends with that (the store does both or neither), or is
-//! due again: the new message and the ledger say when, so that a restart goes on from there.
+//! due again: the ledger says when before it does, and the new message, so that a restart goes on from there.
 
 mod admit;
 mod fire;
@@ -18,7 +18,7 @@ use crate::schedule::{Fault, Schedule};
 use myelin_wire::header;
 
 pub(super) use fire::Again;
-pub use ledger::{Change, Forgetful, Kept, Ledger};
+pub use ledger::{Change, Forgetful, Ledger, Page, Shot};
 
 const PATTERN: &[u8] = b"Nats-Schedule";
 const ZONE: &[u8] = b"Nats-Schedule-Time-Zone";

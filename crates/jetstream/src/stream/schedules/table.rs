@@ -10,6 +10,8 @@ use super::ledger::Change;
 
 /// Messages that say nothing of schedules, before the ledger is told that they need not be looked at.
 const LAG: Seq = if cfg!(test) { 1 << 8 } else { 1 << 16 };
+/// Changes that may wait in memory when nothing of them is urgent: a start finds them in the messages.
+const MOST_WAITING: usize = if cfg!(test) { 1 } else { 4096 };
 /// So many may be gone without anybody caring.
 const FEW: usize = 1024;
 
@@ -35,9 +37,9 @@ impl Table {
         self.changes.push(Change::Due(seq, due));
     }
 
-    /// It has fired, and is due again then.
-    pub(in crate::stream) fn repeat(&mut self, due: Timestamp, seq: Seq) {
-        self.admit(due, seq);
+    /// It has not fired, other than the ledger says.
+    pub(in crate::stream) fn correct(&mut self, due: Timestamp, seq: Seq) {
+        self.changes.push(Change::Due(seq, due));
         self.is_urgent = true;
     }
 
@@ -46,14 +48,27 @@ impl Table {
         self.changes.push(Change::Gone(seq));
     }
 
-    /// What the ledger is to be told of messages up to `last`, if anything, and whether at once.
-    pub(in crate::stream) fn take_changes(&mut self, last: Seq) -> Option<(Vec<Change>, bool)> {
-        if self.changes.is_empty() && last.saturating_sub(self.through) < LAG {
-            return None;
-        }
-        self.through = last;
+    /// Whether the ledger is to be told something now, if messages go up to `last`.
+    pub(in crate::stream) fn wants_ledger(&self, last: Seq) -> bool {
+        self.is_urgent || self.changes.len() >= MOST_WAITING || last.saturating_sub(self.through) >= LAG
+    }
+
+    /// What the ledger is to be told of messages up to `last`.
+    pub(in crate::stream) fn take_changes(&mut self, last: Seq) -> Vec<Change> {
+        (self.through, self.is_urgent) = (last, false);
         // A long list is a rare one: its memory goes.
-        Some((std::mem::take(&mut self.changes), std::mem::take(&mut self.is_urgent)))
+        std::mem::take(&mut self.changes)
+    }
+
+    /// The ledger has to be told soon.
+    pub(in crate::stream) fn urge(&mut self) {
+        self.is_urgent = true;
+    }
+
+    /// So many come now, and the ledger knows of messages up to `through`.
+    pub(in crate::stream) fn begin(&mut self, many: usize, through: Seq) {
+        self.heap.0.reserve_exact(many);
+        self.through = through;
     }
 
     /// The message is looked at then.

@@ -401,6 +401,61 @@ fn a_receiver_that_is_silent_or_leaves_is_given_up() {
     assert_eq!(complete(&mut asker, &mut pieces), "no flow response");
 }
 
+/// It must not look whole: what was not read yet may be there or not.
+///
+/// Compat: nats-server says nothing more then, and the receiver waits for its own patience to end.
+#[test]
+fn a_backup_of_a_stream_that_is_deleted_ends_with_an_error() {
+    for storage in ["file", "memory"] {
+        let home = Home::new();
+        let server = home.start("");
+        let mut asker = Asker::connect(&server);
+        asker.create("S", &json!({ "storage": storage }));
+        for n in 0..200_u32 {
+            let body = format!("{:?}", (0..200).map(|m| n * m * 7919 % 1009).collect::<Vec<_>>());
+            asker.publish("S.a", &body);
+        }
+        asker.raw.subscribe("$JS.EVENT.ADVISORY.STREAM.SNAPSHOT_COMPLETE.S", 9);
+        let small = json!({ "chunk_size": 1024, "window_size": 2048 });
+        let backup = back_up(&mut asker, "S", &small, &mut || {
+            Asker::connect(&server).api("STREAM.DELETE.S", &Value::Null);
+        });
+        assert!(backup.end.starts_with("NATS/1.0 500 stream was deleted\r\n"), "{}", backup.end);
+        let advisory: Value = serde_json::from_slice(&asker.raw.message().body).expect("an advisory");
+        assert_eq!(advisory["error"], "stream was deleted");
+        // And the name is free.
+        asker.create("S", &json!({}));
+    }
+}
+
+/// What a restored stream is said to need is what its configuration says.
+#[test]
+fn a_restored_stream_has_the_metadata_that_it_came_with() {
+    let mut all = Vec::new();
+    for program in programs() {
+        let home = Home::new();
+        let server = start(&program, home.path(), "");
+        let mut asker = Asker::connect(&server);
+        asker.create("S", &json!({ "allow_msg_ttl": true, "metadata": { "a": "b" } }));
+        let backup = back_up(&mut asker, "S", &Value::Null, &mut || {});
+        let mut said = Vec::new();
+        for metadata in
+            [json!({}), json!({ "c": "d" }), json!({ "_nats.req.level": "0", "_nats.level": "1" })]
+        {
+            asker.api("STREAM.DELETE.S", &Value::Null);
+            let mut backup = backup.clone();
+            backup.config["metadata"] = metadata;
+            let answer = restore_surely(&mut asker, &program, &backup, 1000);
+            assert!(answer.get("error").is_none(), "{answer}");
+            let info = asker.api("STREAM.INFO.S", &Value::Null);
+            said.push([answer["config"]["metadata"].clone(), info["config"]["metadata"].clone()]);
+        }
+        all.push(said);
+    }
+    assert_eq!(all[0][0][1].get("_nats.req.level"), None, "{all:?}");
+    assert!(all.iter().all(|said| *said == all[0]), "{all:?}");
+}
+
 /// As the official client does it, whose inbox for answers matches the subject of the pieces.
 #[test]
 fn a_receiver_may_listen_after_the_answer() {

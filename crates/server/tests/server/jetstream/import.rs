@@ -268,6 +268,38 @@ fn backups_of_older_servers_are_restored() {
     }
 }
 
+/// To open a pipe waits for its other end, for ever.
+#[test]
+fn what_is_no_file_is_said_and_not_opened() {
+    let names = ["msgs/1.blk", "msgs/index.db", "meta.inf", "meta.sum", "meta.key", "msgs/1.key"];
+    for name in names {
+        for is_socket in [false, true] {
+            let old = tempfile::tempdir().expect("a temporary folder");
+            copy(&fixture("plain").join("jetstream"), &old.path().join("jetstream"));
+            let stream = old.path().join("jetstream/$G/streams/FILE");
+            let path = stream.join(name);
+            let _ = fs::remove_file(&path);
+            if is_socket {
+                drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+            } else {
+                let made = std::process::Command::new("mkfifo").arg(&path).status().expect("a command");
+                assert!(made.success());
+            }
+            let home = Home::new();
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let (from, into) = (old.path().to_owned(), home.path().to_owned());
+            std::thread::spawn(move || drop(sender.send(import(&from, &into, ""))));
+            let done = receiver.recv_timeout(crate::PATIENCE).expect("it does not wait");
+            let (_, done) = done.into_iter().find(|(stream, _)| stream == "FILE").expect("it is tried");
+            let said = match done {
+                Ok(taken) => taken.left.join(", "),
+                Err(why) => why.to_string(),
+            };
+            assert!(said.contains(name) && said.contains("it is no regular file"), "{name}: {said}");
+        }
+    }
+}
+
 /// Killed in the middle of its work, with an index from before it: what the reference itself makes of that is right.
 #[test]
 fn the_store_of_a_killed_server_is_taken_over() {

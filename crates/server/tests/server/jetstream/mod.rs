@@ -7,6 +7,7 @@ mod backup;
 mod batches;
 mod consumers;
 mod copies;
+mod counters;
 mod disk;
 mod flood;
 mod hostile;
@@ -19,6 +20,7 @@ mod measures;
 mod origins;
 mod reload;
 mod restart;
+mod schedules;
 mod waiting;
 
 use crate::process::{Server, Setup};

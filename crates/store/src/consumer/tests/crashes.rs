@@ -60,6 +60,37 @@ impl Worker {
         }
     }
 
+    /// Writes the log anew while there is work.
+    fn rewrite(&mut self, ids: [ConsumerId; 2]) {
+        self.note(false);
+        let rewrite = self.consumers.begin_rewrite(0);
+        if rewrite.is_ok() {
+            self.note(true);
+        }
+        let three = self.consumers.create("three", Rules::default(), b"3").expect("it is new");
+        self.work(ids[0]);
+        self.flush();
+        let Ok(Some(rewrite)) = rewrite else { return };
+        let file = rewrite.write();
+        self.work(ids[0]);
+        self.work(three);
+        let _ = self.consumers.update(ids[0], Rules::default(), b"another");
+        self.consumers.remove(ids[1]).expect("it exists");
+        self.flush();
+        self.consumers.create("four", Rules::default(), b"4").expect("it is new");
+        self.note(false);
+        if self.consumers.finish_rewrite(rewrite, file, 0).is_ok_and(|flushed| flushed.is_some()) {
+            self.note(true);
+        }
+        for obsolete in self.consumers.take_obsolete() {
+            assert_eq!(obsolete.fate, Fate::Remove);
+            let _ = self.disk.remove_file(&obsolete.path);
+        }
+        self.work(three);
+        self.work(ids[0]);
+        self.flush();
+    }
+
     fn work(&mut self, id: ConsumerId) {
         self.seq += 1;
         let Some(state) = self.consumers.state(id) else { return };
@@ -78,9 +109,7 @@ impl Worker {
             self.flush();
             match round {
                 2 | 5 => self.checkpoint(),
-                4 => {
-                    self.consumers.remove(two).expect("it exists");
-                }
+                4 => self.rewrite([one, two]),
                 _ => {}
             }
         }

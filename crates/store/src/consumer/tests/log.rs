@@ -18,6 +18,8 @@ enum Act {
     ForAll(Event),
     Flush,
     Checkpoint,
+    /// Written anew while there are these changes.
+    Rewrite(u8, Rules, Vec<Event>),
     Restart,
 }
 
@@ -31,6 +33,8 @@ fn act() -> impl Strategy<Value = Act> {
         1 => any::<u8>().prop_map(|at| Act::ForAll(Event::DropBelow(at))),
         6 => Just(Act::Flush),
         1 => Just(Act::Checkpoint),
+        2 => (any::<u8>(), strategy::rules(), vec(strategy::anything(), 0..20))
+            .prop_map(|(at, rules, events)| Act::Rewrite(at, rules, events)),
         1 => Just(Act::Restart),
     ]
 }
@@ -102,6 +106,21 @@ fn perform(place: &Place, consumers: &mut Consumers, act: Act) {
         Act::Checkpoint => {
             let position = consumers.checkpoint().expect("the disk is healthy").expect("it is on a disk");
             assert!(consumers.is_released(position));
+            clean_up(place, consumers);
+        }
+        Act::Rewrite(at, rules, events) => {
+            let Some(rewrite) = consumers.begin_rewrite(0).expect("the disk is healthy") else { return };
+            perform(place, consumers, Act::Create(at % 8, rules));
+            perform(place, consumers, Act::Events(at, events.clone()));
+            perform(place, consumers, Act::Flush);
+            perform(place, consumers, Act::Remove(at / 2));
+            let file = rewrite.write();
+            perform(place, consumers, Act::Update(at / 3, rules));
+            perform(place, consumers, Act::Replace(at / 5));
+            perform(place, consumers, Act::Events(at / 4, events));
+            let position = consumers.finish_rewrite(rewrite, file, 0).expect("the disk is healthy");
+            assert!(consumers.is_released(position.expect("nobody else wrote it anew")));
+            assert!(!consumers.is_dirty());
             clean_up(place, consumers);
         }
         Act::Restart => {
