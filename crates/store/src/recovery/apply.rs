@@ -101,7 +101,7 @@ pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<Fate
                 size,
             });
         }
-        Entry::Erased { seq } if is_in_span(catalog, *seq) => catalog.skip(*seq),
+        Entry::Erased { seq } if is_in_span(catalog, *seq) => catalog.skip_at(*seq, scanned.timestamp),
         Entry::Control(Control::Delete(ranges)) => {
             let (first, last) = (catalog.totals.first_seq, catalog.totals.last_seq);
             for range in ranges.iter() {
@@ -120,7 +120,9 @@ pub(super) fn apply(catalog: &mut Catalog, scanned: &Scanned<'_>) -> Result<Fate
         Entry::Control(Control::Truncate { last }) => {
             catalog.truncate(*last)?;
         }
-        Entry::Control(Control::Skip { last }) if *last <= MAX_SEQ => catalog.skip(*last),
+        Entry::Control(Control::Skip { last }) if *last <= MAX_SEQ => {
+            catalog.skip_at(*last, scanned.timestamp)
+        }
         Entry::Control(Control::Durable { .. } | Control::Term { .. }) => {}
         Entry::Erased { .. } | Entry::Control(Control::Trim { .. } | Control::Skip { .. }) => {
             return Ok(Fate::PassedOver);

@@ -705,6 +705,14 @@ impl Catalog {
             active.last_seq = last;
         }
     }
+
+    /// The same for what came at this time and is not stored.
+    pub(crate) fn skip_at(&mut self, last: Seq, time: Timestamp) {
+        if last > self.totals.last_seq {
+            self.skip(last);
+            self.totals.last_timestamp = time.max(self.totals.last_timestamp);
+        }
+    }
 }
 
 /// Bytes that a message counts against `Limits::bytes`.

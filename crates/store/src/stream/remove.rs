@@ -204,7 +204,7 @@ impl Stream {
         Ok(removed)
     }
 
-    /// Passes over the sequences up to `last`: they are used and hold nothing.
+    /// Passes over the sequences up to `last`: they are used and hold nothing. The last time of the stream is `now` then.
     ///
     /// # Errors
     /// Nothing has changed, unless the stream has failed.
@@ -215,7 +215,7 @@ impl Stream {
             return Ok(());
         }
         self.make_room_for_removal(CONTROL_ROOM, now)?;
-        self.shared.catalog_mut().skip(last);
+        self.shared.catalog_mut().skip_at(last, now);
         self.log(&[Control::Skip { last }], now)?;
         self.begin_behind_gap(now)
     }

@@ -3,3 +3,4 @@
 mod house;
 mod links;
 mod resting;
+mod times;
