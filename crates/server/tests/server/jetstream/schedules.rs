@@ -8,9 +8,6 @@ use crate::process::Server;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// What the place is called where schedules are kept.
-const HIDDEN: &str = "schedules of the stream";
-
 fn scheduling(asker: &mut Asker, more: &Value) {
     let mut config = json!({ "allow_msg_schedules": true, "allow_rollup_hdrs": true });
     config.as_object_mut().expect("it was made as one").extend(more.as_object().cloned().unwrap_or_default());
@@ -44,14 +41,6 @@ fn look(server: &Server, consumers: u64) {
     assert_eq!(stream["consumer_detail"].as_array().map_or(0, Vec::len) as u64, consumers, "{page}");
     for page in [names, list, info, streams, account, page] {
         assert!(!page.to_string().contains("schedules of"), "{page}");
-    }
-    for operation in ["CONSUMER.INFO", "CONSUMER.DELETE", "CONSUMER.RESET", "CONSUMER.PAUSE"] {
-        for name in [HIDDEN, "schedules"] {
-            // A name with blanks is no subject: the line is not even one of a publish.
-            let name = name.replace(' ', "_");
-            let answer = asker.try_api(&format!("{operation}.S.{name}"), &Value::Null);
-            assert!(answer.get("error").is_some(), "{operation}: {answer}");
-        }
     }
 }
 
