@@ -448,6 +448,8 @@ impl Server {
                 running.rest(&self.log);
             }
             Some(running) => {
+                // First: whoever gets or loses a token meanwhile is not missed.
+                self.monitor.current_jetstream().set(Some(running.jetstream()));
                 let has_rested = running.resume(options, &self.broker);
                 if has_rested {
                     self.log.info("Restarting JetStream");

@@ -23,7 +23,10 @@ use myelin_store::consumer::{ConsumerState, Consumers, Flushed, Rules};
 use myelin_store::{Done, Filter, Job, Reader, Seq, Timestamp};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{AcqRel, Release},
+};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 pub(super) use interest::StreamInterest;
@@ -50,6 +53,8 @@ pub struct StreamConsumers {
     /// Consumers that have something to say when the log is released.
     unreleased: Mutex<Vec<Weak<LiveConsumer>>>,
     has_unreleased: AtomicBool,
+    /// Whether it is asked for already that the log is written anew.
+    is_tidying: AtomicBool,
     /// Always the same: what meets an old binding and a new one comes once.
     door: Arc<dyn Service>,
     bindings: Mutex<Vec<Arc<Binding>>>,
@@ -80,6 +85,7 @@ impl StreamConsumers {
             news: News::default(),
             unreleased: Mutex::default(),
             has_unreleased: AtomicBool::new(false),
+            is_tidying: AtomicBool::new(false),
             door: door::Door::to(me),
             bindings: Mutex::default(),
             of: Mutex::default(),
@@ -165,7 +171,11 @@ impl StreamConsumers {
     /// The log is mostly history: has it written anew where one may wait.
     fn tidy_later(&self) {
         let Some(me) = self.me.upgrade() else { return };
+        if self.is_tidying.swap(true, AcqRel) {
+            return;
+        }
         self.host.haul(Box::new(move || {
+            me.is_tidying.store(false, Release);
             if me.stream().map_or(true, |stream| stream.is_gone()) {
                 return;
             }

@@ -167,6 +167,8 @@ impl Durable {
                 opt_start_seq: known.opt_start_seq,
                 opt_start_time: known.opt_start_time,
                 deliver_subject: known.deliver_subject.clone(),
+                // What somebody else has made under this name is not this stream's to end.
+                is_own: known.is_own,
                 ..config
             },
             None => config,

@@ -59,8 +59,10 @@ impl StreamCore {
     fn load_behind(&mut self, page: &Page, many: usize) {
         let Search { found, mut moved, .. } = self.search(page.through.saturating_add(1));
         let last = self.store.state().totals.last_seq;
-        let missed = page.shots.iter().filter(|shot| shot.at > last);
-        moved.extend(missed.map(|shot| (shot.schedule, shot.due)));
+        for shot in page.shots.iter().filter(|shot| shot.at > last) {
+            // What it has fired says more than where that was to be: one before it may have been refused.
+            moved.entry(shot.schedule).or_insert(shot.due);
+        }
         if !moved.is_empty() {
             self.schedules.urge();
         }
