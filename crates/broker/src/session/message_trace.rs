@@ -29,19 +29,6 @@ enum Verdict {
 }
 
 impl Session {
-    /// [`pass_on`](Self::pass_on), not inlined.
-    #[inline(never)]
-    fn pass_on_apart(
-        &mut self,
-        shard: &mut Shard,
-        op: &Pub<'_>,
-        backing: Option<&Bytes>,
-        now: Instant,
-        trace: Option<&Arc<MessageTrace>>,
-    ) {
-        self.pass_on(shard, op, backing, now, trace);
-    }
-
     /// Publishes a message whose headers seem to ask for a trace.
     #[cold]
     #[inline(never)]
@@ -53,18 +40,12 @@ impl Session {
         now: Instant,
     ) {
         let headers = &op.body[..op.header_len as usize];
-        match self.judge(shard, headers, (op.subject, op.body.len()), now) {
-            Verdict::Plain => self.pass_on_apart(shard, op, backing, now, None),
-            Verdict::Traced(trace) => {
-                self.pass_on_apart(shard, op, backing, now, Some(&trace));
-                if trace.published() {
-                    let trace: Arc<dyn Service> = trace;
-                    shard.wake(&trace);
-                }
-            }
+        let (mut body, mut digits) = (Vec::new(), [Vec::new(), Vec::new()]);
+        let (op, backing, trace) = match self.judge(shard, headers, (op.subject, op.body.len()), now) {
+            Verdict::Plain => (*op, backing, None),
+            Verdict::Traced(trace) => (*op, backing, Some(trace)),
             Verdict::Disabled => {
-                let (mut body, mut digits) =
-                    (Vec::with_capacity(op.body.len() + 64), [Vec::new(), Vec::new()]);
+                body.reserve(op.body.len() + 64);
                 header::replace(&mut body, headers, DESTINATION, DISABLED);
                 let header_len = body.len();
                 body.extend_from_slice(&op.body[headers.len()..]);
@@ -77,13 +58,21 @@ impl Session {
                     tail: &[],
                     ..*op
                 };
-                self.pass_on_apart(shard, &op, None, now, None);
+                (op, None, None)
             }
             Verdict::Dropped => {
                 if self.tracing {
                     self.trace_message(op);
                 }
+                return;
             }
+        };
+        self.pass_on(shard, &op, backing, now, trace.as_ref());
+        if let Some(trace) = trace
+            && trace.published()
+        {
+            let trace: Arc<dyn Service> = trace;
+            shard.wake(&trace);
         }
     }
 
