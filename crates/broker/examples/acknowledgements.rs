@@ -3,45 +3,19 @@
 //!
 //! Prints nanoseconds per message, from the bytes of a client to the parcel of the service, and the same for one subject.
 
+mod parts;
+
 use bytes::Bytes;
-use myelin_auth::AuthConfig;
-use myelin_broker::{
-    Account, Broker, Conn, Endpoint, Level, Log, Parcel, Service, Session, Settings, Shard, Sink,
-};
-use myelin_wire::info::Info;
-use std::fmt::Arguments;
-use std::io::{IoSlice, Result};
+use myelin_broker::{Account, Broker, Parcel, Service, Session, Shard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 /// Messages of one tick, and ticks of one round.
 const TICK: usize = 256;
 const TICKS: usize = 8;
 /// The best of these counts: short, so that some are not disturbed.
 const ROUNDS: usize = 500;
-
-struct Void;
-
-impl Sink for Void {
-    fn try_write(&self, bufs: &[IoSlice<'_>]) -> Result<usize> {
-        Ok(bufs.iter().map(|buf| buf.len()).sum())
-    }
-
-    fn wait_writable(&self, _: &Arc<Conn>) {}
-
-    fn kick(&self, _: &Arc<Conn>) {}
-}
-
-struct Silence;
-
-impl Log for Silence {
-    fn enabled(&self, _: Level) -> bool {
-        false
-    }
-
-    fn write(&self, _: Level, _: Arguments<'_>) {}
-}
 
 /// Counts what it gets.
 #[derive(Default)]
@@ -62,9 +36,7 @@ struct Bench {
 
 impl Bench {
     fn new(streams: usize) -> Self {
-        let (settings, info) = (Settings::default(), Info::default());
-        let broker = Broker::new(settings, AuthConfig::open(), &[], None, info, Arc::new(Silence))
-            .expect("there is one account");
+        let broker = parts::broker();
         let account = broker.account("$G").expect("the global account");
         let door = Arc::new(Door::default());
         for stream in 0..streams {
@@ -81,13 +53,7 @@ impl Bench {
     }
 
     fn client(&self, shard: &mut Shard, says: &str) -> Session {
-        let endpoint = Endpoint { peer: ([127, 0, 0, 1], 4).into(), start: SystemTime::now() };
-        let conn = self.broker.connect(endpoint, Box::new(Void));
-        let (mut session, _) = Session::open(shard, conn, Instant::now());
-        let hello = format!("CONNECT {{\"verbose\":false,\"pedantic\":false}}\r\n{says}");
-        session.ingest(shard, hello.as_bytes(), None, Instant::now());
-        shard.flush();
-        session
+        parts::client(&self.broker, shard, says)
     }
 
     /// Nanoseconds per message on one of `threads`.

@@ -172,8 +172,27 @@ pub fn plain_publish<'a>(buf: &'a [u8], limits: &Limits) -> Option<(Pub<'a>, usi
 /// Length of the word in front of a single blank, unless it is empty or holds another control character.
 #[inline(always)]
 fn word_len(line: &[u8]) -> Option<usize> {
-    let len = line.iter().position(|b| *b <= b' ')?;
+    let len = up_to_blank(line)?;
     (len > 0 && line[len] == b' ').then_some(len)
+}
+
+/// How many bytes stand in front of the first that is a blank or a control character.
+///
+/// Perf: eight bytes at a time; subjects and inboxes have 10 to 40.
+#[inline(always)]
+fn up_to_blank(line: &[u8]) -> Option<usize> {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    let mut at = 0;
+    while let Some(eight) = line[at..].first_chunk::<8>() {
+        let eight = u64::from_le_bytes(*eight);
+        // The lowest bit that is set stands in the first byte below 0x21: what is borrowed goes upwards only.
+        let low = eight.wrapping_sub(EACH * 0x21) & !eight & (EACH * 0x80);
+        if low != 0 {
+            return Some(at + low.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    line[at..].iter().position(|b| *b <= b' ').map(|len| at + len)
 }
 
 /// How many digits stand at the front.

@@ -366,7 +366,7 @@ impl Session {
     fn operate(&mut self, shard: &mut Shard, op: Op<'_>, backing: Option<&Bytes>, now: Instant) -> Step {
         match op {
             Op::Pub(message) => {
-                self.publish(shard, &message, backing, now);
+                self.publish_apart(shard, &message, backing, now);
                 Step::Go
             }
             Op::Sub { subject, queue, sid } => {

@@ -22,13 +22,25 @@ fn is_worth_sharing(tail: &[u8], memory: &Bytes) -> bool {
 
 impl Session {
     /// Budget: with a cached route and a regular control line no allocation, no lock, no system call.
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish(&mut self, shard: &mut Shard, op: &Pub<'_>, backing: Option<&Bytes>, now: Instant) {
         self.timers.heard(now);
         if op.header_len > 0 && message_trace::may_ask(&op.body[..op.header_len as usize]) {
             return self.publish_asking(shard, op, backing, now);
         }
         self.pass_on(shard, op, backing, now, None);
+    }
+
+    /// The same for operations that took the long way through the parser.
+    #[inline(never)]
+    pub(super) fn publish_apart(
+        &mut self,
+        shard: &mut Shard,
+        op: &Pub<'_>,
+        backing: Option<&Bytes>,
+        now: Instant,
+    ) {
+        self.publish(shard, op, backing, now);
     }
 
     /// The same, where it is known whether the message is traced.

@@ -8,7 +8,7 @@ use super::Shard;
 use super::crossing::Hop;
 use super::route::{Delivery, Route, Scope, Shared, Target};
 use super::rules::Access;
-use super::staging::{Frame, Staging};
+use super::staging::{Frame, Placed, Staging};
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, lock};
@@ -149,14 +149,21 @@ impl Shard {
         }
         self.deliveries += route.targets.len();
         let copied;
-        let mut message = message;
-        if message.shared_tail.is_none() && message.tail.len() >= COPY_ONCE && route.targets.len() >= MANY {
+        let mut shared_tail = message.shared_tail;
+        if shared_tail.is_none() && message.tail.len() >= COPY_ONCE && route.targets.len() >= MANY {
             copied = from.conn.share(Bytes::copy_from_slice(message.tail));
-            message.shared_tail = Some(&copied);
+            shared_tail = Some(&copied);
         }
         let mut fanout = Fanout {
             from: &from,
             message: &message,
+            shared_tail,
+            is_plain: from.echo
+                && message.to.is_empty()
+                && message.header_len == 0
+                && shared_tail.is_none()
+                && from.trace.is_none()
+                && !from.tracing,
             stripped: None,
             head: &mut self.head,
             staging: &mut self.staging,
@@ -193,6 +200,7 @@ impl Shard {
             }
             if !abroad.is_empty() {
                 self.end_finished(from.account);
+                let message = Message { shared_tail, ..message };
                 self.cross(&from, &message, &abroad, &mut outcome);
             }
         }
@@ -289,6 +297,10 @@ fn has_reserved_prefix(reply: &[u8]) -> bool {
 struct Fanout<'a> {
     from: &'a Publisher<'a>,
     message: &'a Message<'a>,
+    /// The message's, or that of a copy made for many receivers.
+    shared_tail: Option<&'a Bytes>,
+    /// All that a receiver needs is the head of its frame and the message's tail, unless it is [careful](Delivery::careful).
+    is_plain: bool,
     /// The tail without headers, rendered when the first receiver needs it.
     stripped: Option<Vec<u8>>,
     /// Where heads are rendered for a message that shows another subject than the route's.
@@ -304,7 +316,7 @@ struct Fanout<'a> {
 
 /// Perf: what is `TRACED` is compiled apart, so that tracing costs one look per message while it is off.
 impl Fanout<'_> {
-    #[inline]
+    #[inline(always)]
     fn run<const TRACED: bool>(&mut self, route: &Route, rng: &mut Rng) {
         for target in &route.targets {
             match target {
@@ -323,8 +335,17 @@ impl Fanout<'_> {
         self.run::<true>(route, rng);
     }
 
-    #[inline]
+    #[inline(always)]
     fn client<const TRACED: bool>(&mut self, route: &Route, delivery: &Delivery) {
+        if self.is_plain && !delivery.careful {
+            self.deliver_plain(route, delivery);
+        } else {
+            self.client_with_care::<TRACED>(route, delivery);
+        }
+    }
+
+    #[inline(never)]
+    fn client_with_care<const TRACED: bool>(&mut self, route: &Route, delivery: &Delivery) {
         if self.is_own_echo(delivery.sub.conn()) || self.is_withheld(&delivery.sub) {
             if !delivery.careful {
                 delivery.sub.uncount();
@@ -337,6 +358,26 @@ impl Fanout<'_> {
         if TRACED {
             self.end_finished();
         }
+    }
+
+    /// Perf: what nearly all messages need, for nearly all receivers, and not a call more.
+    #[inline(always)]
+    fn deliver_plain(&mut self, route: &Route, delivery: &Delivery) -> bool {
+        let parts = [&route.head(delivery)[1..], self.message.tail];
+        let placed =
+            self.staging.parts(delivery.sub.conn(), parts, self.message.body.len(), self.pool, self.settings);
+        self.note(placed)
+    }
+
+    /// Whether the connection gets the message.
+    #[inline(always)]
+    fn note(&mut self, placed: Placed) -> bool {
+        if placed.stalled {
+            self.outcome.stalled = true;
+            self.outcome.drops += u64::from(placed.dropped);
+        }
+        self.outcome.delivered |= !placed.dropped;
+        !placed.dropped
     }
 
     fn is_own_echo(&self, conn: &Arc<Conn>) -> bool {
@@ -384,6 +425,7 @@ impl Fanout<'_> {
         true
     }
 
+    #[inline(never)]
     fn cohort<const TRACED: bool>(&mut self, route: &Route, shared: &Shared) {
         if self.message.to.is_empty() {
             return self.members::<TRACED>(shared, route.shared_head(shared));
@@ -400,7 +442,8 @@ impl Fanout<'_> {
     fn members<const TRACED: bool>(&mut self, shared: &Shared, head: &[u8]) {
         // What is traced goes to each member alone.
         if !TRACED && (self.from.echo || !self.publisher_is_in(shared)) {
-            let frame = Self::frame(self.message, &mut self.stripped, head, shared.headers);
+            let frame =
+                Self::frame((self.message, self.shared_tail), &mut self.stripped, head, shared.headers);
             if let Some(stalled) = self.staging.cohort_frame(shared.cohort, frame, self.settings) {
                 self.outcome.delivered = true;
                 self.outcome.stalled |= stalled;
@@ -422,10 +465,18 @@ impl Fanout<'_> {
     }
 
     /// One member gets the message: a random one, or the next that can take it.
+    #[inline(never)]
     fn queue_group<const TRACED: bool>(&mut self, route: &Route, group: &[Delivery], rng: &mut Rng) {
         let start = if group.len() == 1 { 0 } else { rng.below(group.len() as u64) as usize };
         for delivery in group[start..].iter().chain(&group[..start]) {
             let conn = delivery.sub.conn();
+            if self.is_plain && !delivery.careful && conn.close_requested().is_none() {
+                if self.deliver_plain(route, delivery) {
+                    delivery.sub.count(1);
+                    return;
+                }
+                continue;
+            }
             if self.is_own_echo(conn) || conn.close_requested().is_some() || self.is_withheld(&delivery.sub) {
                 continue;
             }
@@ -446,7 +497,6 @@ impl Fanout<'_> {
     }
 
     /// Stages the message for one subscription whose head in the route is `cached`; `false` when it was dropped there.
-    #[inline]
     fn deliver<const TRACED: bool>(&mut self, sub: &Subscription, cached: &[u8]) -> bool {
         if self.message.to.is_empty() {
             return self.stage::<TRACED>(sub.conn(), cached);
@@ -460,20 +510,14 @@ impl Fanout<'_> {
     }
 
     /// Stages the message for one connection; `false` when it was dropped there.
-    #[inline]
     fn stage<const TRACED: bool>(&mut self, conn: &Arc<Conn>, head: &[u8]) -> bool {
         let headers = self.message.header_len > 0 && conn.headers();
-        let frame = Self::frame(self.message, &mut self.stripped, head, headers);
+        let frame = Self::frame((self.message, self.shared_tail), &mut self.stripped, head, headers);
         let placed = self.staging.frame(conn, frame, self.pool, self.settings);
-        self.outcome.stalled |= placed.stalled;
-        if placed.stalled && placed.dropped {
-            self.outcome.drops += 1;
-        }
-        self.outcome.delivered |= !placed.dropped;
         if TRACED && !placed.dropped {
             self.trace(conn, head);
         }
-        !placed.dropped
+        self.note(placed)
     }
 
     #[cold]
@@ -488,7 +532,7 @@ impl Fanout<'_> {
     fn trace(&mut self, conn: &Arc<Conn>, head: &[u8]) {
         let (message, header_len) = (self.message, self.message.header_len);
         let headers = header_len > 0 && conn.headers();
-        let frame = Self::frame(message, &mut self.stripped, head, headers);
+        let frame = Self::frame((message, self.shared_tail), &mut self.stripped, head, headers);
         let (body, header_len) =
             if headers { (message.body, header_len) } else { (&message.body[header_len..], 0) };
         self.broker.trace_delivery(conn, (frame.head, frame.tail), body, header_len);
@@ -507,7 +551,7 @@ impl Fanout<'_> {
     /// The frame for receivers that take headers, or for those that do not.
     #[inline]
     fn frame<'f>(
-        message: &Message<'f>,
+        (message, shared_tail): (&Message<'f>, Option<&'f Bytes>),
         stripped: &'f mut Option<Vec<u8>>,
         head: &'f [u8],
         headers: bool,
@@ -524,6 +568,6 @@ impl Fanout<'_> {
             return Frame { head: &head[1..], tail, shared_tail: None, payload: payload.len() };
         }
         let head = if message.header_len > 0 { head } else { &head[1..] };
-        Frame { head, tail: message.tail, shared_tail: message.shared_tail, payload: message.body.len() }
+        Frame { head, tail: message.tail, shared_tail, payload: message.body.len() }
     }
 }

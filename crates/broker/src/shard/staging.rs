@@ -75,8 +75,21 @@ impl Stage {
     }
 
     /// Whether a message of `len` bytes on the wire goes to the connection: then they are taken from what may be staged.
-    #[inline]
+    #[inline(always)]
     fn place(&mut self, len: usize, settings: &Settings) -> Placed {
+        // Perf: one look for what nearly all messages meet.
+        let is_in_trouble = self.stalled | self.is_ending | self.overrun;
+        match self.left.checked_sub(len) {
+            Some(left) if !is_in_trouble => {
+                self.left = left;
+                Placed { stalled: false, dropped: false }
+            }
+            _ => self.place_in_trouble(len, settings),
+        }
+    }
+
+    #[cold]
+    fn place_in_trouble(&mut self, len: usize, settings: &Settings) -> Placed {
         let stalled = self.stalled;
         if stalled && !settings.no_fast_producer_stall {
             self.count_stall();
@@ -86,7 +99,7 @@ impl Stage {
     }
 
     /// A chunk with room for `need` more bytes.
-    #[inline]
+    #[inline(always)]
     fn room(&mut self, need: usize, pool: &mut Pool) -> &mut Vec<u8> {
         if self.chunk.capacity() - self.chunk.len() < need {
             self.next_chunk(need, pool);
@@ -207,21 +220,29 @@ impl Staging {
     }
 
     /// The stage of `conn`, whatever it shares at the moment.
-    #[inline]
+    #[inline(always)]
     fn stage(&mut self, conn: &Arc<Conn>, settings: &Settings) -> &mut Stage {
         let slot = conn.slot() as usize;
-        if slot >= self.stages.len() {
-            self.stages.resize_with(slot + 1, || None);
+        if !matches!(self.stages.get(slot), Some(Some(_))) {
+            self.begin(conn, settings);
         }
-        let dirty = &mut self.dirty;
-        self.stages[slot].get_or_insert_with(|| {
-            dirty.push(slot as u32);
-            Box::new(Stage::new(conn, settings))
-        })
+        self.stages[slot].as_deref_mut().expect("it was there, or has begun")
+    }
+
+    /// Perf: once per connection and tick, and a call for that; what all messages do is to find the stage.
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, conn: &Arc<Conn>, settings: &Settings) {
+        let slot = conn.slot();
+        if slot as usize >= self.stages.len() {
+            self.stages.resize_with(slot as usize + 1, || None);
+        }
+        self.stages[slot as usize] = Some(Box::new(Stage::new(conn, settings)));
+        self.dirty.push(slot);
     }
 
     /// The stage of `conn`, ready for bytes of its own.
-    #[inline]
+    #[inline(always)]
     fn own_stage(&mut self, conn: &Arc<Conn>, settings: &Settings) -> &mut Stage {
         if let Some(cohort) = self.stage(conn, settings).open {
             self.seal(cohort);
@@ -244,34 +265,25 @@ impl Staging {
         pool: &mut Pool,
         settings: &Settings,
     ) -> Placed {
+        let Some(shared) = frame.shared_tail else {
+            return self.parts(conn, [frame.head, frame.tail], frame.payload, pool, settings);
+        };
         let stage = self.own_stage(conn, settings);
         let placed = stage.place(frame.len(), settings);
-        if placed.dropped {
-            return placed;
+        if !placed.dropped {
+            stage.room(frame.head.len(), pool).extend_from_slice(frame.head);
+            stage.push_shared(shared.clone(), 1, frame.payload as u64);
+            self.bytes += frame.len();
         }
-        match frame.shared_tail {
-            Some(shared) => {
-                stage.room(frame.head.len(), pool).extend_from_slice(frame.head);
-                stage.push_shared(shared.clone(), 1, frame.payload as u64);
-            }
-            None => {
-                let chunk = stage.room(frame.len(), pool);
-                chunk.extend_from_slice(frame.head);
-                chunk.extend_from_slice(frame.tail);
-                stage.load.msgs += 1;
-                stage.load.payload += frame.payload as u64;
-            }
-        }
-        self.bytes += frame.len();
         placed
     }
 
     /// The same for a frame in parts, all of which are copied.
-    #[inline]
-    pub(super) fn parts(
+    #[inline(always)]
+    pub(super) fn parts<const N: usize>(
         &mut self,
         conn: &Arc<Conn>,
-        parts: [&[u8]; 3],
+        parts: [&[u8]; N],
         payload: usize,
         pool: &mut Pool,
         settings: &Settings,
