@@ -91,9 +91,8 @@ impl Ears {
         let mut moved = inner.close(|ear| !is_there(&ear.import.link));
         for listener in inner.listeners.clone() {
             let is_new = |link: &&Arc<StreamLink>| {
-                let has = |ear: &Ear| {
-                    Arc::ptr_eq(&ear.listener, &listener) && Arc::ptr_eq(&ear.import.link, link)
-                };
+                let has =
+                    |ear: &Ear| Arc::ptr_eq(&ear.listener, &listener) && Arc::ptr_eq(&ear.import.link, link);
                 !inner.ears.iter().any(has)
             };
             let new: Vec<_> = links.iter().filter(is_new).cloned().collect();

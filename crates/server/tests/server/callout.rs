@@ -216,7 +216,9 @@ fn a_service_hears_whom_it_has_turned_away() {
     let server = Server::with_config(&configured("", 5));
     let mut service = service(&server, AUTH);
     let mut watcher = raw(&server);
-    watcher.send(&format!("CONNECT {{{AUTH},\"verbose\":false}}\r\nSUB $SYS.ACCOUNT.CLIENT.AUTH.ERR 1\r\nPING\r\n"));
+    watcher.send(&format!(
+        "CONNECT {{{AUTH},\"verbose\":false}}\r\nSUB $SYS.ACCOUNT.CLIENT.AUTH.ERR 1\r\nPING\r\n"
+    ));
     assert_eq!(watcher.line(), "PONG");
     let issuer = key(Role::Account, 1);
     let mut client = raw(&server);
