@@ -153,9 +153,6 @@ pub fn authenticate(config: &AuthConfig, attempt: &Attempt<'_>, accounts: &dyn A
     };
     let is_proxied = proxy.is_trusted();
     let outcome = by_method(config, attempt, is_proxied, accounts);
-    if let Err(Reject::ProxyRequired | Reject::Claims(ClaimsFault::ProxyRequired)) = outcome {
-        return Decision::Settled(Err(Reject::ProxyRequired));
-    }
     let claims = outcome.as_ref().ok().and_then(|identity| identity.claims.clone());
     let asked = match (&config.method, &claims) {
         (Method::Operator(_), Some(user)) => callout::of_account(user.account(), user.subject()),
@@ -167,6 +164,9 @@ pub fn authenticate(config: &AuthConfig, attempt: &Attempt<'_>, accounts: &dyn A
         let needs_proxy = config.named(attempt).needs_proxy(config);
         let question = Question::new(asked, attempt, claims.as_deref(), needs_proxy, proxy);
         return Decision::Ask(Box::new(question));
+    }
+    if let Err(Reject::ProxyRequired | Reject::Claims(ClaimsFault::ProxyRequired)) = outcome {
+        return Decision::Settled(Err(Reject::ProxyRequired));
     }
     Decision::Settled(outcome.map(|identity| {
         let identity = Identity { proxy: proxy.key(), ..identity };

@@ -101,12 +101,31 @@ impl Account {
         self.bind_receiver(subject, Receiver::Service(service))
     }
 
+    /// The same for a service that is to hear also what the account imports.
+    pub fn listen(&self, subject: &[u8], service: Arc<dyn Service>) -> Arc<Binding> {
+        let binding = self.bind(subject, service);
+        self.exchange.listen(&binding);
+        binding
+    }
+
     pub(crate) fn bind_receiver(&self, subject: &[u8], receiver: Receiver) -> Arc<Binding> {
+        let binding = self.place(subject, receiver);
+        self.watches.changed(subject, None);
+        binding
+    }
+
+    /// Puts a receiver into the index; whoever watches is to be [told](Self::tell_of).
+    pub(crate) fn place(&self, subject: &[u8], receiver: Receiver) -> Arc<Binding> {
         let binding = Arc::new(Binding::new(subject, receiver));
         self.comes(subject);
         self.services.insert(Arc::clone(&binding));
-        self.watches.changed(subject, None);
         binding
+    }
+
+    /// Takes it out again.
+    pub(crate) fn displace(&self, binding: &Arc<Binding>) {
+        let removed = self.services.remove(binding);
+        self.has_gone(binding.subject(), removed);
     }
 
     /// Whether anybody receives `subject`, client or service. Of what stands for somebody in another account: whether that
@@ -137,9 +156,9 @@ impl Account {
 
     /// Ends what [`Account::bind`] began. What is on its way may still arrive.
     pub fn unbind(&self, binding: &Arc<Binding>) {
-        let removed = self.services.remove(binding);
-        self.has_gone(binding.subject(), removed);
+        self.displace(binding);
         self.watches.changed(binding.subject(), None);
+        self.exchange.hush(binding);
     }
 
     /// Tells `watcher` whenever what [`has_interest`](Self::has_interest) says of `subject`, which has no wildcards, may

@@ -76,6 +76,8 @@ pub struct ConnDetails {
     pub issuer_key: Option<String>,
     /// Who logged in with a token.
     pub claims: Option<Arc<ClaimedUser>>,
+    /// When the connection ends of whom a callout service has let in.
+    pub expires: Option<SystemTime>,
     /// The public key of the trusted proxy through which it came.
     pub proxy: Option<Box<str>>,
     /// The account's name.

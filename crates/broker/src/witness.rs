@@ -17,8 +17,8 @@ pub trait Witness: Send + Sync {
     /// A connection has ended; `record.details.account` is empty if it was never in one.
     fn went(&self, record: &ClosedConn);
 
-    /// A client's credentials were refused.
-    fn refused(&self, conn: &Arc<Conn>, reason: CloseReason);
+    /// A client's credentials were refused; `service` is the account of the callout service that decided, and why.
+    fn refused(&self, conn: &Arc<Conn>, reason: CloseReason, service: Option<(&Arc<Account>, String)>);
 
     /// An account has more connections now, or fewer.
     fn counted(&self, account: &Arc<Account>);

@@ -94,6 +94,9 @@ impl Server {
             return Ok(None);
         }
         let auth = setup::auth(new).map_err(|error| error.to_string())?;
+        if let (Some(trust), Some(earlier)) = (auth.trust(), self.broker.auth().trust()) {
+            trust.take_over(earlier);
+        }
         let accounts = setup::accounts(new).map_err(|error| error.to_string())?;
         let next = self.broker.next_directory(auth, &accounts);
         next.map(Some).map_err(|error| error.to_string())

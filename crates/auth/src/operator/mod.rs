@@ -64,6 +64,11 @@ impl Trust {
         Self { pinned: accounts, ..self }
     }
 
+    /// Takes over from an earlier one: what was counted goes on.
+    pub fn take_over(&self, earlier: &Self) {
+        self.pinned_failures.fetch_add(earlier.pinned_failures(), Relaxed);
+    }
+
     /// Whether `issuer` may sign accounts.
     #[must_use]
     pub fn has(&self, issuer: &str) -> bool {

@@ -10,6 +10,7 @@
 
 mod claims;
 mod config;
+mod ears;
 mod info;
 mod latency;
 mod link;
@@ -29,6 +30,7 @@ pub(crate) use link::{ServiceLink, StreamLink};
 pub(crate) use replies::{Awaited, Ended, Replies, Ticket, Tracked};
 pub(crate) use system::furnish;
 
+use self::ears::Ears;
 use crate::account::Account;
 use crate::conn::lock;
 use crate::service::{Binding, Receiver};
@@ -49,6 +51,8 @@ pub(crate) struct Exchange {
     /// Whether there are stream imports, or shadows of former ones.
     has_streams: AtomicBool,
     streams: Mutex<Streams>,
+    /// The account's own services that listen to them.
+    ears: Ears,
     /// The services that are imported.
     services: Mutex<Vec<Arc<Binding>>>,
     /// What this account's services owe to others.
@@ -134,6 +138,17 @@ fn tell(moved: &[Moved], mut shard: Option<&mut Shard>) {
 }
 
 impl Exchange {
+    /// A service hears imported streams, too.
+    pub(crate) fn listen(&self, binding: &Arc<Binding>) {
+        let links = lock(&self.streams).links.clone();
+        self.ears.listen(binding, &links);
+    }
+
+    /// It has gone.
+    pub(crate) fn hush(&self, binding: &Arc<Binding>) {
+        self.ears.hush(binding);
+    }
+
     pub(crate) fn new(config: AccountConfig) -> Self {
         let exchange = Self::default();
         exchange.set_config(config);
@@ -311,7 +326,7 @@ impl Account {
             return;
         }
         let mut moved = Vec::new();
-        {
+        let links = {
             let mut streams = lock(&self.exchange.streams);
             // Before the look at the subscriptions: who goes from now on looks for its shadows, and who has gone is not
             // among them.
@@ -326,8 +341,10 @@ impl Account {
                 });
             }
             self.exchange.has_streams.store(!streams.links.is_empty(), Relaxed);
-        }
+            streams.links.clone()
+        };
         tell(&moved, None);
+        self.exchange.ears.relink(&links);
     }
 
     /// A subscription has come: it may reach streams of other accounts.

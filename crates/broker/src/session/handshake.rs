@@ -235,16 +235,19 @@ impl Session {
     }
 
     pub(super) fn violation(&self, shard: &mut Shard) -> CloseReason {
-        self.turn_away(shard, CloseReason::AuthenticationFailure)
+        self.turn_away(shard, CloseReason::AuthenticationFailure, None)
     }
 
-    fn turn_away(&self, shard: &mut Shard, reason: CloseReason) -> CloseReason {
+    fn turn_away(&self, shard: &mut Shard, reason: CloseReason, by_service: Option<String>) -> CloseReason {
         match Login::of(&self.connect, self.login()).blame() {
             None => self.log(Level::Error, format_args!("authentication error")),
             Some(login) => self.log(Level::Error, format_args!("authentication error - {login}")),
         }
         self.say_error(shard, &ErrorText::AuthorizationViolation);
-        self.broker.witness().into_iter().for_each(|witness| witness.refused(&self.conn, reason));
+        if let Some(witness) = self.broker.witness() {
+            let account = by_service.is_some().then(|| self.service_account()).flatten();
+            witness.refused(&self.conn, reason, account.as_ref().zip(by_service));
+        }
         reason
     }
 
@@ -258,7 +261,23 @@ impl Session {
             Reject::ProxyNotTrusted => CloseReason::ProxyNotTrusted,
             _ => CloseReason::AuthenticationFailure,
         };
-        self.turn_away(shard, reason)
+        let by_service = match reject {
+            Reject::Callout(why) => Some(why.clone()),
+            Reject::AnswerNeedsProxy => Some(reject.to_string()),
+            // Compat: without a reason.
+            Reject::Unanswered(_) => Some(String::new()),
+            _ => None,
+        };
+        self.turn_away(shard, reason, by_service)
+    }
+
+    /// The account whose callout service decides about this client: the configuration's, or its own.
+    fn service_account(&self) -> Option<Arc<Account>> {
+        let rules = self.auth.at(self.conn.via());
+        match &rules.callout {
+            Some(callout) => self.broker.account(callout.account.as_str()),
+            None => self.broker.account(myelin_auth::jwt::user(&self.connect.jwt).ok()?.account()),
+        }
     }
 
     pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> Step {
@@ -495,6 +514,7 @@ impl Session {
             details.account = account.name().to_owned();
             details.issuer_key.clone_from(&identity.issuer_key);
             details.claims.clone_from(&identity.claims);
+            details.expires = identity.answered.as_ref().and_then(|answered| answered.expires);
             details.proxy.clone_from(&identity.proxy);
         });
         if let Some(user) = &identity.claims {

@@ -31,7 +31,7 @@ impl Witness for Diary {
         self.write(format!("{} went: {}", record.details.account, record.reason.text()));
     }
 
-    fn refused(&self, _: &Arc<Conn>, reason: CloseReason) {
+    fn refused(&self, _: &Arc<Conn>, reason: CloseReason, _: Option<(&Arc<Account>, String)>) {
         self.write(format!("refused: {}", reason.text()));
     }
 

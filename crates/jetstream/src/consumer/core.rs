@@ -380,6 +380,16 @@ impl ConsumerCore {
         self.source.forget_removed();
     }
 
+    /// Nothing that it wants is left up to `through`: the floor of its acknowledgements goes there.
+    pub fn skip_through(&mut self, through: Seq, turn: &mut Turn<'_>) {
+        self.source.trimmed(through + 1);
+        let gone = self.hands.unacknowledged(through + 1);
+        if self.hands.record.apply(Delta::DropBelow { seq: through + 1 }) == Applied::Changed {
+            self.redelivery.retain(|seq| seq > through);
+            self.removed(gone, false, turn);
+        }
+    }
+
     /// The stream may have lost messages to its limits: nobody can acknowledge what is gone, and it keeps nothing back.
     pub(super) fn notice_removed(&mut self, turn: &mut Turn<'_>) {
         let interior = self.trim(true, turn).interior;

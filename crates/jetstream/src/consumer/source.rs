@@ -76,7 +76,10 @@ impl Start {
                 if lasts.is_empty() { totals.last_seq } else { behind }
             }
             DeliverPolicy::ByStartTime => {
-                config.opt_start_time.map_or(Ok(behind), |time| reader.seq_at(time.timestamp()))?
+                let at = config.opt_start_time.map_or(Ok(behind), |time| reader.seq_at(time.timestamp()))?;
+                // Compat: it counts as delivered what it passes over, but for the very last.
+                let wanted = if filter.is_all() { None } else { reader.next_seq(&filter, at)? };
+                wanted.filter(|seq| *seq < totals.last_seq).unwrap_or(at)
             }
         };
         Ok(Self { next: next.clamp(first, behind.max(first)), lasts })

@@ -435,7 +435,8 @@ impl AccountStreams {
             max_pending: jetstream.settings.max_pending,
         };
         let last = store.state().totals.last_seq;
-        let core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
+        let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
+        core.catch_up(self.host.now());
         let live = LiveStream::new(&name, created, core, &self.account, &self.host, &consumers, server);
         *lock(&listener.0) = Arc::downgrade(&live);
         consumers.attach(&live);

@@ -91,6 +91,8 @@ impl StreamCore {
     /// of the stream are known.
     pub fn reconcile(&mut self, now: Timestamp, effects: &mut Effects) {
         self.begin_round(now);
+        // The first slice at once: whoever asks next, having changed a consumer, sees it.
+        self.tend_settled(now);
         effects.due_changed |= self.settled.next_look.is_some();
     }
 

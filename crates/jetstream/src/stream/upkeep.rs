@@ -23,6 +23,8 @@ use crate::config::StreamConfig;
 
 /// Messages that one slice removes.
 pub(super) const SLICE: usize = 1000;
+/// Slices of what ended while the server was away that nobody sees any more.
+const SLICES_AT_ONCE: usize = 500;
 /// Message ids that one slice forgets.
 const IDS_PER_SLICE: usize = 10_000;
 /// Ids that have ended may stay so much longer: they are dropped many at once.
@@ -72,6 +74,22 @@ impl StreamCore {
         self.next_job.take_if(|at| *at <= now);
         self.charge();
         self.released(effects);
+    }
+
+    /// What ended while nobody served the stream goes before anybody sees it, unless that takes long: then the rest goes
+    /// slice by slice, as ever. Where markers are left, somebody must be there to hear of them.
+    pub fn catch_up(&mut self, now: Timestamp) {
+        if self.config.subject_delete_marker_ttl > 0 {
+            return;
+        }
+        let mut effects = Effects::default();
+        for _ in 0..SLICES_AT_ONCE {
+            if self.next_expiry.is_none_or(|at| at > now) {
+                break;
+            }
+            self.expire(now, &mut effects);
+        }
+        self.charge();
     }
 
     fn expire(&mut self, now: Timestamp, effects: &mut Effects) {

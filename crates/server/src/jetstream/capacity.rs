@@ -2,9 +2,17 @@
 
 use crate::{fault, process};
 use myelin_conf::options::JetStreamOptions;
+use myelin_store::disk::Disk as _;
+use myelin_store::disk::real::RealDisk;
 use rustix::fs::{Access, StatVfs};
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How long a default place that another server holds is waited for, and how often it is looked at.
+const PATIENCE: Duration = Duration::from_millis(300);
+const POLL: Duration = Duration::from_millis(10);
 
 /// Bytes of memory and of disk where the system does not say what it has.
 const UNKNOWN_MEMORY: u64 = 256 * 1024 * 1024;
@@ -17,8 +25,31 @@ const STORE: &str = "myelin";
 /// The directory under which everything of JetStream is, as operators are told: without the `./` that they may have
 /// written.
 pub(crate) fn directory(options: &JetStreamOptions) -> PathBuf {
-    let parent = options.store_dir.clone().unwrap_or_else(|| std::env::temp_dir().join("nats"));
+    let parent = options.store_dir.as_ref().unwrap_or_else(|| DEFAULT.get_or_init(default_parent));
     parent.join(FOLDER).components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// Where everything is when nobody has said where, found once.
+static DEFAULT: OnceLock<PathBuf> = OnceLock::new();
+
+/// `nats` in the folder for what may go. Compat: several servers that are only tried out, as tests start them, may run at
+/// once; nats-server lets them write over each other there, here a later one gets a place of its own.
+fn default_parent() -> PathBuf {
+    let parent = std::env::temp_dir().join("nats");
+    let lock = parent.join(FOLDER).join(STORE).join("lock");
+    let is_held = |lock: &Path| {
+        let taken = lock.exists().then(|| RealDisk.lock(lock));
+        matches!(taken, Some(Err(error)) if error.kind() == ErrorKind::ResourceBusy)
+    };
+    // One that is about to end is waited for: a restart finds its streams again.
+    let end = Instant::now() + PATIENCE;
+    while is_held(&lock) {
+        if Instant::now() >= end {
+            return std::env::temp_dir().join(format!("nats-{}", std::process::id()));
+        }
+        std::thread::sleep(POLL);
+    }
+    parent
 }
 
 /// The store's own directory.

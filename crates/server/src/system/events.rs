@@ -77,13 +77,13 @@ struct Connected {
 }
 
 #[derive(Serialize)]
-struct Disconnected {
+struct Disconnected<'a> {
     #[serde(flatten)]
     head: Head,
     client: Client,
     sent: Moved,
     received: Moved,
-    reason: &'static str,
+    reason: &'a str,
 }
 
 /// A certificate in an event.
@@ -125,6 +125,8 @@ pub(super) struct Departed {
     client_type: &'static str,
     stop: SystemTime,
     reason: CloseReason,
+    /// What is said instead of the reason: what a callout service gave.
+    told: Option<String>,
     /// Messages and bytes: from it, to it.
     moved: [(u64, u64); 2],
 }
@@ -138,6 +140,7 @@ impl Departed {
             client_type: client_type(conn.via()),
             stop: SystemTime::now(),
             reason,
+            told: None,
             moved: [conn.received(), conn.sent()],
         }
     }
@@ -160,6 +163,7 @@ impl From<&ClosedConn> for Departed {
             client_type: client_type(record.via),
             stop: record.stop,
             reason: record.reason,
+            told: None,
             moved: [record.received, record.sent],
         }
     }
@@ -224,14 +228,23 @@ impl Witness for System {
         }
     }
 
-    /// Compat: who owns accounts is told in the account where the client was before: the global one.
-    fn refused(&self, conn: &Arc<Conn>, reason: CloseReason) {
-        let to_account = self.broker.account(GLOBAL_ACCOUNT).filter(|global| {
-            conn.with_details(|details| details.account.is_empty())
-                && global.has_interest(AUTH_ERROR.as_bytes())
-        });
-        if let Some(global) = to_account {
-            self.note(Job::Refused(global, AUTH_ERROR.to_owned(), Box::new(Departed::of(conn, reason))));
+    /// Compat: who owns accounts is told in the account where the client was before: the global one. Where a callout service
+    /// decides it is the service's account.
+    fn refused(&self, conn: &Arc<Conn>, reason: CloseReason, service: Option<(&Arc<Account>, String)>) {
+        let (to_account, why) = match service {
+            Some((account, why)) => (Some(Arc::clone(account)), Some(why)),
+            None if conn.with_details(|details| details.account.is_empty()) => {
+                (self.broker.account(GLOBAL_ACCOUNT), None)
+            }
+            None => (None, None),
+        };
+        if let Some(account) = to_account.filter(|account| account.has_interest(AUTH_ERROR.as_bytes())) {
+            let mut departed = Departed::of(conn, reason);
+            departed.told = why;
+            if departed.told.is_some() {
+                account.name().clone_into(&mut departed.details.account);
+            }
+            self.note(Job::Refused(account, AUTH_ERROR.to_owned(), Box::new(departed)));
         }
         let subject = format!("$SYS.SERVER.{}.CLIENT.AUTH.ERR", self.id);
         if self.is_heard(&subject) {
@@ -278,7 +291,7 @@ impl System {
             client: departed.client(account_of(&departed.details)),
             sent: Moved { msgs: sent, bytes: sent_bytes },
             received: Moved { msgs: received, bytes: received_bytes },
-            reason: departed.reason.text(),
+            reason: departed.told.as_deref().unwrap_or_else(|| departed.reason.text()),
         };
         self.tell(to, subject, &compact(&event));
     }

@@ -73,7 +73,7 @@ fn of(conn: &Conn) -> UserInfo {
     let details = conn.details();
     let claims = details.claims.as_ref();
     let tag = claims.map_or(&*details.account, |claims| claims.account().name_tag()).to_owned();
-    let left = claims.and_then(|claims| claims.expires()).map(|end| {
+    let left = claims.and_then(|claims| claims.expires()).or(details.expires).map(|end| {
         let seconds = end.duration_since(SystemTime::now()).unwrap_or_default().as_secs();
         i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000)
     });

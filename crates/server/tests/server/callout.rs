@@ -210,6 +210,38 @@ fn an_answer_says_who_it_is() {
     assert!(!server.log().contains("very-secret"));
 }
 
+/// Who is turned away is told of in the service's account, with the service's reason; who is let in can see for how long.
+#[test]
+fn a_service_hears_whom_it_has_turned_away() {
+    let server = Server::with_config(&configured("", 5));
+    let mut service = service(&server, AUTH);
+    let mut watcher = raw(&server);
+    watcher.send(&format!(
+        "CONNECT {{{AUTH},\"verbose\":false}}\r\nSUB $SYS.ACCOUNT.CLIENT.AUTH.ERR 1\r\nPING\r\n"
+    ));
+    assert_eq!(watcher.line(), "PONG");
+    let issuer = key(Role::Account, 1);
+    let mut client = raw(&server);
+    client.send("CONNECT {\"user\":\"bob\",\"verbose\":false}\r\nPING\r\n");
+    let question = hear(&mut service, None);
+    let id = question.claims["nats"]["server_id"]["id"].clone();
+    let no = json!({"sub": question.user(), "aud": id, "nats": {"error": "BAD CREDS"}});
+    publish(&mut service, &question.reply, signed("authorization_response", &issuer, no).as_bytes());
+    assert_eq!(client.line(), "-ERR 'Authorization Violation'");
+    let event: Value = serde_json::from_slice(&watcher.message().body).expect("JSON");
+    assert_eq!(event["reason"], "Auth callout service returned an error: BAD CREDS");
+    assert_eq!((&event["client"]["acc"], &event["client"]["user"]), (&json!("AUTH"), &json!("bob")));
+    let mut client = raw(&server);
+    client.send("CONNECT {\"user\":\"bob\",\"verbose\":false,\"headers\":true}\r\nSUB in 1\r\nPUB $SYS.REQ.USER.INFO in 0\r\n\r\n");
+    let question = hear(&mut service, None);
+    let end = jiff::Timestamp::now().as_second() + 600;
+    let answer = question.admit(&issuer, &issuer, json!({"aud": "APP", "name": "bob", "exp": end}));
+    publish(&mut service, &question.reply, answer.as_bytes());
+    let info: Value = serde_json::from_slice(&client.message().body).expect("JSON");
+    let left = info["data"]["expires"].as_i64().expect("a number");
+    assert!((500_000_000_000..=600_000_000_000).contains(&left), "{info}");
+}
+
 /// A reload asks again about those whom a service has let in.
 #[test]
 fn a_reload_asks_again() {

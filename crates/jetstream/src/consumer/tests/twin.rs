@@ -174,7 +174,11 @@ impl Twin {
             DeliverPolicy::Last => wanted.last().copied().unwrap_or(0),
             DeliverPolicy::New => behind,
             DeliverPolicy::ByStartSequence => self.config.opt_start_seq,
-            DeliverPolicy::ByStartTime => self.seq_at_start_time(),
+            DeliverPolicy::ByStartTime => {
+                let at = self.seq_at_start_time();
+                let next = wanted.iter().find(|seq| **seq >= at && **seq < self.last);
+                next.filter(|_| !self.wants_all()).copied().unwrap_or(at)
+            }
             DeliverPolicy::LastPerSubject => {
                 let mut last: BTreeMap<&str, Seq> = BTreeMap::new();
                 for seq in &wanted {

@@ -36,6 +36,10 @@ impl Call<'_> {
                     // Compat: one message of some subjects is told of, more are not.
                     stream.consumers().forget_removed(has_filter && purged == 1);
                 }
+                // Who wants nothing but what is gone has nothing left up to there.
+                if has_filter && purge.below == 0 && purge.keep == 0 {
+                    stream.consumers().skip_purged(request.filter.as_bytes(), purge.through);
+                }
                 return Ok(StreamPurge { success: true, purged });
             }
         }

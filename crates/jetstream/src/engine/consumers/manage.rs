@@ -16,6 +16,7 @@ use crate::error::ApiError;
 use myelin_broker::{Level, Parcel};
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::{ReadError, Seq, Timestamp};
+use myelin_subject::is_subset;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the stream's consumers share with those who make them.
@@ -335,6 +336,17 @@ impl StreamConsumers {
     pub(in crate::engine) fn forget_removed(&self, are_told: bool) {
         for live in self.all() {
             live.act(move |core, turn| core.forget_removed(are_told, turn));
+        }
+    }
+
+    /// All messages of `pattern` up to `through` were purged: those that want no others are through with them.
+    pub(in crate::engine) fn skip_purged(&self, pattern: &[u8], through: Seq) {
+        for live in self.all() {
+            let Some(config) = self.config(live.name()) else { continue };
+            let mut filters = config.filters().peekable();
+            if filters.peek().is_some() && filters.all(|filter| is_subset(filter.as_bytes(), pattern)) {
+                live.act(move |core, turn| core.skip_through(through, turn));
+            }
         }
     }
 

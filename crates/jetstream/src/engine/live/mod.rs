@@ -290,7 +290,9 @@ impl LiveStream {
         let service: Arc<dyn Service> = me;
         let bind =
             |subject: &str, to: &Arc<dyn Service>| self.account.bind(subject.as_bytes(), Arc::clone(to));
-        let mut new: Vec<_> = config.subjects.iter().map(|subject| bind(subject, &service)).collect();
+        // What the account imports comes in, too.
+        let listen = |subject: &String| self.account.listen(subject.as_bytes(), Arc::clone(&service));
+        let mut new: Vec<_> = config.subjects.iter().map(listen).collect();
         if config.allow_direct {
             let direct: Arc<dyn Service> = Arc::clone(&self.direct) as Arc<dyn Service>;
             new.extend(self.direct_subjects(&self.name).iter().map(|subject| bind(subject, &direct)));

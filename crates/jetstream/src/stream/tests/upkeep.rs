@@ -57,6 +57,20 @@ fn many_messages_end_in_slices() {
 }
 
 #[test]
+fn what_ended_while_nobody_served_the_stream_is_gone_at_once() {
+    let mut bench = Bench::new(StreamConfig { max_age: SECOND, ..config() });
+    pass(&mut bench, 0);
+    for _ in 0..5 {
+        bench.parcel(&[letter("a", ""); 1000]);
+    }
+    bench.core.catch_up(bench.now);
+    assert_eq!(bench.core.state().totals.messages, 5000, "nothing has ended yet");
+    bench.now += 2 * SECOND;
+    bench.core.catch_up(bench.now);
+    assert_eq!(bench.core.state().totals.messages, 0);
+}
+
+#[test]
 fn the_end_of_a_subject_leaves_a_marker() {
     let rule = Republish { source: ">".into(), destination: "again.>".into(), headers_only: true };
     let mut bench = Bench::new(StreamConfig {
