@@ -8,8 +8,8 @@ use myelin_broker::Letter;
 use myelin_store::{Filter, Purge, Stream, Timestamp, Wait};
 
 use super::{Bench, NOW, config, error};
-use crate::config::StreamConfig;
-use crate::stream::{Change, Effects, Ledger, Page, Settings, Shot, StreamCore, shape};
+use crate::config::{Discard, StreamConfig};
+use crate::stream::{Budget, Change, Effects, Ledger, Page, Settings, Shot, StreamCore, shape};
 
 const SECOND: Timestamp = 1_000_000_000;
 const HOUR: Timestamp = 3600 * SECOND;
@@ -377,6 +377,8 @@ fn many_schedules_come_in_slices() {
 struct Book {
     kept: Mutex<Option<Kept>>,
     refuses: AtomicBool,
+    /// Every page with shots, as it was written.
+    announced: Mutex<Vec<Kept>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -388,6 +390,13 @@ struct Kept {
 impl Book {
     fn kept(&self) -> Kept {
         self.kept.lock().unwrap().clone().expect("it was begun")
+    }
+
+    /// What it was when something was last announced: a crash came in that instant.
+    fn go_back(&self) -> Kept {
+        let announced = self.announced.lock().unwrap().last().cloned().expect("something was announced");
+        *self.kept.lock().unwrap() = Some(announced.clone());
+        announced
     }
 
     /// Says that it was written when the stream had messages up to `through`, the last at `time`.
@@ -420,6 +429,9 @@ impl Ledger for Book {
             }
         }
         kept.page = page.clone();
+        if !page.shots.is_empty() {
+            self.announced.lock().unwrap().push(kept.clone());
+        }
         !self.refuses.load(Relaxed)
     }
 }
@@ -587,4 +599,96 @@ fn a_ledger_forgets_what_is_gone() {
         bench.publish(&format!("t.{}", n % 9), &[], "x");
     }
     assert!(book.kept().page.through > 800);
+}
+
+/// Two are due at once, and the first one is refused: what it was to have is another's.
+#[test]
+fn a_repeat_that_limits_refuse_is_not_lost_by_a_kill() {
+    for is_gone in [false, true] {
+        let config = StreamConfig {
+            discard: Discard::New,
+            discard_new_per_subject: true,
+            max_msgs_per_subject: 1,
+            ..scheduling()
+        };
+        let (mut bench, book) = with_book(config);
+        plan(&mut bench, "s.a", "@every 10s", &[TO_A]);
+        plan(&mut bench, "s.b", "@every 10s", &["Nats-Schedule-Target: t.b"]);
+        bench.publish("t.a", &[], "in the way");
+        pass(&mut bench, NOW + 10 * SECOND);
+        assert_eq!(subjects(&bench), ["1 s.a", "2 s.b", "3 t.a", "4 t.b"]);
+        let mut effects = Effects::default();
+        if is_gone {
+            // A consumer had it.
+            assert!(bench.core.delete(4, bench.now, &mut effects).unwrap());
+        }
+        assert!(bench.core.delete(3, bench.now, &mut effects).unwrap());
+        book.go_back();
+        let mut bench = restart_with(bench, &book, NOW + 11 * SECOND);
+        pass(&mut bench, NOW + 19 * SECOND);
+        assert_eq!(subjects(&bench)[2..], [&["4 t.b"][is_gone.into()..], &["5 t.a"]].concat(), "{is_gone}");
+    }
+}
+
+/// The ledger of a server that fired both in one run: only the messages say which of them was refused.
+#[test]
+fn what_a_repeat_has_fired_says_more_than_where_that_was_to_be() {
+    let (mut bench, book) = with_book(scheduling());
+    plan(&mut bench, "s.a", "@every 10s", &[TO_A]);
+    plan(&mut bench, "s.b", "@every 10s", &["Nats-Schedule-Target: t.b"]);
+    bench.now = NOW + 10 * SECOND;
+    let lines = ["Nats-Scheduler: s.b", "Nats-Schedule-Next: 2023-11-14T22:13:40Z"];
+    let (headers, mut outcomes) = (super::block(&lines), Vec::new());
+    let message = myelin_store::NewMessage {
+        subject: b"t.b",
+        headers: headers.as_bytes(),
+        timestamp: bench.now,
+        ..Default::default()
+    };
+    let granted = myelin_store::Admission::Granted;
+    bench.core.store_mut().append(&[message], granted, bench.now, &mut outcomes).unwrap();
+    let shots = [1, 2].map(|schedule| Shot { schedule, at: schedule + 2, due: NOW + 10 * SECOND });
+    book.forge((2, NOW + 1), &shots, &[(1, NOW + 20 * SECOND), (2, NOW + 20 * SECOND)]);
+    let mut bench = restart_with(bench, &book, NOW + 11 * SECOND);
+    pass(&mut bench, NOW + 19 * SECOND);
+    assert_eq!(subjects(&bench), ["1 s.a", "2 s.b", "3 t.b", "4 t.a"]);
+}
+
+/// Where there is room for one message at a time, each is announced nevertheless.
+#[test]
+fn what_an_account_has_no_room_for_at_once_is_announced_one_by_one() {
+    let book = Arc::new(Book::default());
+    let settings = Settings {
+        ledger: Arc::clone(&book) as Arc<dyn Ledger>,
+        account: Arc::new(Budget::new(1000)),
+        ..Settings::default()
+    };
+    let mut bench = Bench::with(StreamConfig { max_msgs_per_subject: 1, ..scheduling() }, settings);
+    plan(&mut bench, "s.a", "@every 10s", &[TO_A]);
+    plan(&mut bench, "s.b", "@every 10s", &["Nats-Schedule-Target: t.b"]);
+    for subject in ["t.a", "t.b"] {
+        bench.publish(subject, &[], &"x".repeat(250));
+    }
+    pass(&mut bench, NOW + 10 * SECOND);
+    assert_eq!(subjects(&bench), ["1 s.a", "2 s.b", "5 t.a", "6 t.b"]);
+    let announced = book.announced.lock().unwrap();
+    let shots = announced.iter().flat_map(|kept| kept.page.shots.iter().map(|shot| (shot.schedule, shot.at)));
+    assert_eq!(shots.collect::<Vec<_>>(), [(1, 5), (2, 6)]);
+    assert_eq!(announced.len(), 2, "they were not one run");
+}
+
+#[test]
+fn a_start_needs_no_more_memory_than_there_are_schedules() {
+    let (mut bench, book) = with_book(scheduling());
+    for n in 0..1500 {
+        plan(&mut bench, &format!("s.{n}"), "@every 1h", &[TO_A]);
+    }
+    // Some are behind what the ledger has.
+    let due: Vec<(u64, Timestamp)> = (1..=1400).map(|seq| (seq, NOW + HOUR)).collect();
+    book.forge((1400, NOW + 1500), &[], &due);
+    let mut bench = restart_with(bench, &book, NOW + SECOND);
+    assert_eq!(bench.core.schedules.room(), 1500);
+    // All are looked at, where they are.
+    pass(&mut bench, NOW + 2 * SECOND);
+    assert_eq!(bench.core.schedules.room(), 1500);
 }
