@@ -660,7 +660,7 @@ fn what_an_account_has_no_room_for_at_once_is_announced_one_by_one() {
     let book = Arc::new(Book::default());
     let settings = Settings {
         ledger: Arc::clone(&book) as Arc<dyn Ledger>,
-        account: Arc::new(Budget::new(1000)),
+        account: Arc::new(Budget::new(900)),
         ..Settings::default()
     };
     let mut bench = Bench::with(StreamConfig { max_msgs_per_subject: 1, ..scheduling() }, settings);
