@@ -334,7 +334,8 @@ fn states_of_both_versions_come_with_an_old_backup() {
             .file("obs/C/o.dat", state);
         filled(&tar.end()).map(|filled| {
             let consumer = filled.consumers.iter().next().expect("there is one").1.state().clone();
-            let pending = consumer.pending().iter().map(|(seq, one)| (seq, one.delivery.0)).collect::<Vec<_>>();
+            let pending =
+                consumer.pending().iter().map(|(seq, one)| (seq, one.delivery.0)).collect::<Vec<_>>();
             (consumer.delivered().stream, consumer.ack_floor().stream, pending)
         })
     };

@@ -73,6 +73,7 @@ pub(super) fn estimate_state(state: &ConsumerState) -> u64 {
 }
 
 pub(super) fn put_state(out: &mut Vec<u8>, state: &ConsumerState) {
+    out.reserve(usize::try_from(estimate_state(state)).unwrap_or(0));
     bytes::put_pair_near(out, state.ack_floor, SequencePair::default());
     bytes::put_pair_near(out, state.delivered, state.ack_floor);
     varint::put(state.pending.len() as u64, out);
@@ -109,7 +110,11 @@ pub(super) fn read_head_of_state(reader: &mut Reader<'_>) -> Result<(Seq, usize)
 }
 
 /// Perf: into its place at once, for there may be a million.
-fn read_pending(reader: &mut Reader<'_>, floor: SequencePair, room: usize) -> Result<PendingMessages, Malformed> {
+fn read_pending(
+    reader: &mut Reader<'_>,
+    floor: SequencePair,
+    room: usize,
+) -> Result<PendingMessages, Malformed> {
     let count = read_length(reader, LEAST_PENDING)?;
     let mut pending = PendingMessages::with_capacity(count.max(room));
     let mut last = (floor.stream, Pending { delivery: floor.consumer, timestamp: 0 });

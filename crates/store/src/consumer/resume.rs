@@ -35,7 +35,8 @@ pub(super) enum Belief {
 impl Resumed {
     /// With room for so many pending messages.
     pub(super) fn new(definition: Definition, serial: u64, room: usize) -> Self {
-        let state = ConsumerState { pending: PendingMessages::with_capacity(room), ..ConsumerState::default() };
+        let state =
+            ConsumerState { pending: PendingMessages::with_capacity(room), ..ConsumerState::default() };
         Self { definition, state, serial: serial.wrapping_add(1), belief: Belief::Sound }
     }
 

@@ -91,7 +91,10 @@ mod tests {
         let one = [22, 1, 2, 5, 3, 4, 2, signs(50), 3, signs(1), 2, signs(0), 1, 3, 4];
         assert_eq!(State::read(&one), Some(state));
         let fresh = [22, 1, 0, 0, 1, 1, 0, 0];
-        assert_eq!(State::read(&fresh).map(|state| (state.delivered, state.ack_floor)), Some(((1, 1), (0, 0))));
+        assert_eq!(
+            State::read(&fresh).map(|state| (state.delivered, state.ack_floor)),
+            Some(((1, 1), (0, 0)))
+        );
     }
 
     /// As the reference has it.

@@ -285,7 +285,8 @@ impl Restore {
                 let now = seat.now;
                 let made = intake.finish(&mut seat, now);
                 for why in made.iter().flat_map(|filled| &filled.left) {
-                    let what = format_args!("Restored stream '{}' is not as it was backed up: {why}", self.name());
+                    let what =
+                        format_args!("Restored stream '{}' is not as it was backed up: {why}", self.name());
                     self.host().log(Level::Warn, what);
                 }
                 (reply, made)

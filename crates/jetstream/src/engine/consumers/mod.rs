@@ -23,12 +23,12 @@ use myelin_store::consumer::{ConsumerState, Consumers, Drawn, Flushed, Rules};
 use myelin_store::{Done, Filter, Job, Reader, Seq, Timestamp};
 use std::collections::BTreeMap;
 use std::io;
-use std::time::Duration;
 use std::sync::atomic::{
     AtomicBool,
     Ordering::{AcqRel, Release},
 };
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::time::Duration;
 
 pub(super) use interest::StreamInterest;
 pub(super) use listener::LogListener;

@@ -17,5 +17,8 @@ fn what_is_asked_for_again_and_again_is_done_once() {
         assert_eq!(lock(&house.host.reads).len(), 1, "{round}");
         house.settle();
     }
-    assert_eq!(live.consumers().positions("source of: ", |kept| Some(kept.len())), [("nothing".into(), 64 << 10)]);
+    assert_eq!(
+        live.consumers().positions("source of: ", |kept| Some(kept.len())),
+        [("nothing".into(), 64 << 10)]
+    );
 }

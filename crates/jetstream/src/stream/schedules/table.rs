@@ -174,7 +174,9 @@ impl Heap {
     fn sink(&mut self, mut at: usize) {
         loop {
             let (left, right) = (2 * at + 1, 2 * at + 2);
-            let Some(child) = (left..self.0.len().min(right + 1)).min_by_key(|&at| self.0[at]) else { return };
+            let Some(child) = (left..self.0.len().min(right + 1)).min_by_key(|&at| self.0[at]) else {
+                return;
+            };
             if self.0[at] <= self.0[child] {
                 return;
             }
