@@ -124,7 +124,7 @@ impl TarIntake {
                     }
                 }
                 // What the server could not read when it made the backup: there may be no other one.
-                ["errors.txt"] => note(&mut self.left, String::from_utf8_lossy(data).into_owned()),
+                ["errors.txt"] => note(&mut self.left, String::from_utf8_lossy(data)),
                 _ => return Err(Fault::Other(format!("unexpected content {name:?}"))),
             }
             if left == 0 {

@@ -208,7 +208,7 @@ mod tests {
                         first.map(|first| twin.remove(&first));
                     }
                     _ => {
-                        let is_there = |seq: u64| seq % 3 != 0;
+                        let is_there = |seq: u64| !seq.is_multiple_of(3);
                         table.sweep(3, is_there);
                         for change in table.take_changes(0) {
                             if let Change::Gone(seq) = change {
