@@ -14,11 +14,12 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use super::delta::Writer;
-use super::log::{Drawn, Flushed, Log, Rewrite};
+use super::log::{Flushed, Log};
 use super::open::{self, Obsolete, OpenError, Place};
 use super::payload::{self, Definition};
 use super::report::Report;
 use super::resume::Resumed;
+use super::rewrite::{Drawn, Rewrite};
 use super::{Applied, ConsumerId, ConsumerState, Delta, Rules, SequencePair};
 use crate::Timestamp;
 use crate::disk::File;

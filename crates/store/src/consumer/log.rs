@@ -5,10 +5,8 @@
 //! it (`image`), so a log that cannot be appended to, or must not be, is simply written anew.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use super::consumers::Unwritten;
@@ -17,21 +15,16 @@ use super::header::{self, HEADER_BYTES, Header};
 use super::image::{self, Image, SERIAL_AFTER};
 use super::open::{Fate, Obsolete, Opened, OpenedLog, Place};
 use super::payload::{self, Definition, Floors};
-use super::tail::{Tail, Tails};
+use super::rewrite::{Drawn, Map, Queued, Rewrite, Serials, Since, note, seal};
+use super::tail::Tail;
 use super::{Consumer, ConsumerId};
-use crate::disk::{Disk, File, is_full, write_again};
-use crate::varint;
+use crate::disk::{File, write_again};
 use crate::{FileId, FileKind, Timestamp};
 
 /// Bytes below which a log is not worth a checkpoint.
 const LEAST_DUE: u64 = 256 << 10;
 /// Bytes of an image that are drawn at a time: some 10,000 pending messages. A consumer is drawn as a whole.
 const SLICE_BYTES: usize = if cfg!(test) { 1 } else { 64 << 10 };
-/// Bytes that may be appended while a log is written anew; if more are, it is given up, for these would have to be written
-/// and synced while everybody waits. It is tried again when the log is twice as long.
-const MOST_SINCE: usize = 1 << 20;
-
-type Map = HashMap<ConsumerId, Consumer, RandomState>;
 
 /// A position in a stream's consumer logs. Later positions are greater, also across files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,19 +54,6 @@ pub(super) struct Log {
     since: Option<Since>,
 }
 
-/// What was appended of consumers that are in the image already of a log that is written anew.
-#[derive(Debug)]
-struct Since {
-    /// The log that is written anew.
-    number: u64,
-    /// Up to here consumers are in the image,
-    through: ConsumerId,
-    /// and from here on they were created since it was begun.
-    next: ConsumerId,
-    queued: Vec<Queued>,
-    bytes: usize,
-}
-
 /// What can be done with the file.
 #[derive(Debug)]
 enum State {
@@ -92,82 +72,6 @@ struct Writable {
     tail: Box<dyn Tail>,
     /// A batch for which there was no room. It must not change: it is sealed for its place.
     unsent: Vec<u8>,
-}
-
-#[derive(Clone, Debug)]
-struct Queued {
-    id: ConsumerId,
-    kind: Kind,
-    /// Of a consumer that exists no more.
-    serial: Option<u64>,
-    payload: Vec<u8>,
-}
-
-/// A log that is written anew while another one is appended to: only drawing a slice of the image and taking it over hold
-/// anybody up.
-#[derive(Debug)]
-pub struct Rewrite {
-    disk: Arc<dyn Disk>,
-    tails: Arc<dyn Tails>,
-    number: u64,
-    frame: Frame,
-    image: Image,
-    /// Consumers that are still to be drawn, the next one last.
-    rest: Vec<ConsumerId>,
-    temporary: PathBuf,
-    /// The id of the next consumer to be created when it was begun.
-    next: u64,
-}
-
-/// How far an image is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drawn {
-    /// There is more to draw.
-    More,
-    /// It can be written.
-    Whole,
-    /// Too much was appended meanwhile, or the log was written anew otherwise: this is nothing any more.
-    Overtaken,
-}
-
-impl Rewrite {
-    /// Writes and syncs the image, when it is whole. May take as long as the disk does.
-    ///
-    /// # Errors
-    /// Of the disk.
-    pub fn write(&mut self) -> io::Result<Arc<dyn File>> {
-        debug_assert!(self.rest.is_empty(), "it was drawn");
-        let image = self.image.end();
-        match image::write(&*self.disk, &self.temporary, image) {
-            Err(error) if is_full(&error) && self.tails.give_room() => {
-                image::write(&*self.disk, &self.temporary, image)
-            }
-            written => written,
-        }
-    }
-
-    /// Draws consumers, at least one and about so many bytes.
-    fn draw(&mut self, consumers: &Map, bytes: usize) {
-        let end = self.image.len().saturating_add(bytes);
-        while self.image.len() < end
-            && let Some(id) = self.rest.pop()
-        {
-            // It may be gone by now.
-            consumers.get(&id).into_iter().for_each(|one| self.image.add(&self.frame, id, one));
-        }
-    }
-}
-
-impl Since {
-    /// Keeps what the image does not know. Answers whether that is not too much.
-    fn note(&mut self, queued: impl FnOnce() -> Queued, id: ConsumerId) -> bool {
-        if id <= self.through || id >= self.next {
-            let queued = queued();
-            self.bytes += size_of::<Queued>() + queued.payload.len();
-            self.queued.push(queued);
-        }
-        self.bytes <= MOST_SINCE
-    }
 }
 
 impl Log {
@@ -479,49 +383,6 @@ impl Writable {
     fn seal(&mut self, id: ConsumerId, kind: Kind, serial: u64, payload: &[u8]) {
         let offset = self.tail.end();
         seal(&self.frame, &mut self.unsent, offset, (id, kind, serial), payload);
-    }
-}
-
-/// Appends an entry to `out`, which begins at `offset` of the file.
-fn seal(
-    frame: &Frame,
-    out: &mut Vec<u8>,
-    offset: u64,
-    (id, kind, serial): (ConsumerId, Kind, u64),
-    payload: &[u8],
-) {
-    let mut numbered = Vec::with_capacity(payload.len() + 10);
-    varint::put(serial, &mut numbered);
-    numbered.extend_from_slice(payload);
-    let offset = offset + out.len() as u64;
-    frame.seal(out, offset, id, kind, &numbered);
-}
-
-/// Keeps what is appended while the log is written anew, or gives that up.
-fn note(since: &mut Option<Since>, id: ConsumerId, queued: impl FnOnce() -> Queued) {
-    if since.as_mut().is_some_and(|since| !since.note(queued, id)) {
-        *since = None;
-    }
-}
-
-/// The numbers of next entries, where they are not the one behind an image.
-type Serials = HashMap<ConsumerId, u64, RandomState>;
-
-impl Rewrite {
-    /// Writes entries behind the image and syncs them. Consumers that were created since are not in it.
-    fn append(&self, file: &dyn File, since: &[Queued]) -> io::Result<(Vec<u8>, Serials)> {
-        let (mut out, mut serials) = (Vec::new(), Serials::default());
-        for Queued { id, kind, payload, .. } in since {
-            let first = if id.0 < self.next { SERIAL_AFTER } else { 0 };
-            let serial = serials.entry(*id).or_insert(first);
-            seal(&self.frame, &mut out, self.image.len() as u64, (*id, *kind, *serial), payload);
-            *serial += 1;
-        }
-        if !out.is_empty() {
-            file.write_at(&out, self.image.len() as u64)?;
-            file.sync()?;
-        }
-        Ok((out, serials))
     }
 }
 
