@@ -6,9 +6,8 @@
 //! damaged it must err on the side of delivering again.
 //!
 //! `state` holds the rules, `pending` what awaits its acknowledgement, `delta` one change and its bytes, `entry` and
-//! `header` the file's frame, `replay` and `resume` read it (`room` before), `image` and
-//! `rewrite` write it anew, `log` appends to it, and `consumers`
-//! is what a stream holds.
+//! `header` the file's frame, `replay` and `resume` read it (`room` before), `image` and `rewrite` write it anew, `log`
+//! appends to it, and `consumers` is what a stream holds.
 //!
 //! The format is written down in `docs/formats/consumers.md`.
 
