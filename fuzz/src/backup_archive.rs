@@ -85,6 +85,10 @@ struct Everything;
 const NOW: i64 = 1_700_000_000_000_000_000;
 
 impl Target for Everything {
+    fn name(&self) -> &str {
+        "S"
+    }
+
     fn largest(&self) -> usize {
         LARGEST
     }

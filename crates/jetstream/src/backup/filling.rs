@@ -90,6 +90,8 @@ pub struct Filled {
     pub created: Timestamp,
     /// Messages that were taken.
     pub taken: u64,
+    /// What was not as it was when it was written, or not there: for an operator.
+    pub left: Vec<String>,
 }
 
 impl Filled {
@@ -395,7 +397,7 @@ impl Filling {
         match flushed {
             Ok(()) => {
                 let Self { config, stream, consumers, created, taken, .. } = self;
-                Ok(Filled { config, stream, consumers, created, taken })
+                Ok(Filled { config, stream, consumers, created, taken, left: Vec::new() })
             }
             Err(why) => Err((Box::new(self), why)),
         }

@@ -270,6 +270,10 @@ struct Seat<'a> {
 }
 
 impl Target for Seat<'_> {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
     fn largest(&self) -> usize {
         usize::MAX
     }

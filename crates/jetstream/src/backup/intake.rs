@@ -62,6 +62,9 @@ impl From<ArchiveError> for Fault {
 
 /// Who takes a backup in.
 pub trait Target {
+    /// What the stream is called.
+    fn name(&self) -> &str;
+
     /// Bytes that a message may have, with its headers.
     fn largest(&self) -> usize;
 

@@ -159,12 +159,14 @@ impl State {
     }
 }
 
-/// A state of its parts. What is said to be pending and cannot be is left out: such a message is delivered again.
+/// A state of its parts. What is said to be pending and is not between the floor and what was delivered is left out: it is
+/// done, or will be delivered. A number that no delivery can have had is none that matters: the message awaits its
+/// acknowledgement nevertheless.
 ///
 /// # Errors
 /// The floor is above what was delivered.
 pub fn consumer_state(
-    delivered: SequencePair,
+    mut delivered: SequencePair,
     ack_floor: SequencePair,
     pending: impl Iterator<Item = (Seq, Pending)>,
     redelivered: BTreeMap<Seq, u64>,
@@ -175,9 +177,15 @@ pub fn consumer_state(
     if ack_floor.stream > delivered.stream || delivered.stream > myelin_store::MAX_SEQ {
         return Err("bad ack floor for stream".to_owned());
     }
-    let pending = pending.filter(|(seq, pending)| {
-        *seq > ack_floor.stream && *seq <= delivered.stream && pending.delivery <= delivered.consumer
-    });
+    let (first, last) = (DeliverySeq(1), delivered.consumer.max(DeliverySeq(1)));
+    let between = ack_floor.stream + 1..=delivered.stream;
+    let mut pending = pending
+        .filter(move |(seq, _)| between.contains(seq))
+        .map(|(seq, pending)| (seq, Pending { delivery: pending.delivery.clamp(first, last), ..pending }))
+        .peekable();
+    if pending.peek().is_some() {
+        delivered.consumer = last;
+    }
     ConsumerState::from_parts(delivered, ack_floor, pending, redelivered).map_err(|error| error.to_string())
 }
 
@@ -200,6 +208,23 @@ mod tests {
         assert_eq!(read(100), ArchivedConsumer { config: config.clone(), state: state.clone() });
         let cut = read(8).state;
         assert_eq!((cut.delivered(), cut.pending().len(), cut.redelivered().len()), (pair(8, 8), 2, 1));
+    }
+
+    /// As in states of the first version; what is left out would be taken for acknowledged.
+    #[test]
+    fn what_is_pending_stays_so_whatever_its_number() {
+        let pair = |consumer, stream| SequencePair { consumer: DeliverySeq(consumer), stream };
+        let pending = |delivery, seq| (seq, Pending { delivery: DeliverySeq(delivery), timestamp: 7 });
+        let read = |consumer, all: &[(Seq, Pending)]| {
+            let state = consumer_state(pair(consumer, 9), pair(0, 4), all.iter().copied(), BTreeMap::new());
+            let state = state.unwrap();
+            (state.delivered(), state.pending().iter().map(|(seq, one)| (seq, one.delivery.0)).collect())
+        };
+        let all = [pending(1, 4), pending(0, 5), pending(8, 6), pending(2, 9), pending(1, 10)];
+        let none: Vec<(Seq, u64)> = Vec::new();
+        assert_eq!(read(2, &all), (pair(2, 9), vec![(5, 1), (6, 2), (9, 2)]));
+        assert_eq!(read(0, &all), (pair(1, 9), vec![(5, 1), (6, 1), (9, 1)]));
+        assert_eq!(read(0, &all[..1]), (pair(0, 9), none));
     }
 
     #[test]

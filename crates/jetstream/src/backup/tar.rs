@@ -17,12 +17,18 @@ use std::collections::BTreeMap;
 /// Bytes of the stream's description, at most.
 const LARGEST_DESCRIPTION: usize = 16 << 20;
 
+/// What is told of one backup, and how long each may be, in characters.
+const MOST_NOTES: usize = 100;
+const LONGEST_NOTE: usize = 1000;
+
 /// See the head of this file.
 pub(super) struct TarIntake {
     files: TarReader,
     stream: Option<(StreamConfig, Option<Timestamp>)>,
-    /// A description, until its checksum comes.
+    /// Its description, until the checksum comes.
     unchecked: Option<Vec<u8>>,
+    /// What is not as it was, or not there.
+    left: Vec<String>,
     replay: Replay,
     /// Of each consumer: description, checksum, state.
     consumers: BTreeMap<String, [Vec<u8>; 3]>,
@@ -35,6 +41,7 @@ impl TarIntake {
             files: TarReader::new(frames),
             stream: None,
             unchecked: None,
+            left: Vec::new(),
             replay: Replay::default(),
             consumers: BTreeMap::new(),
             described: Described::default(),
@@ -70,10 +77,20 @@ impl TarIntake {
             };
             let parts: Vec<&str> = name.split('/').collect();
             match parts[..] {
-                ["meta.inf"] if data.len() <= LARGEST_DESCRIPTION => self.unchecked = Some(data.to_vec()),
+                ["meta.inf"] if data.len() <= LARGEST_DESCRIPTION => {
+                    let (config, created) = describe::stream(data)?;
+                    if config.name != target.name() {
+                        return Err(Fault::Other("stream names do not match".to_owned()));
+                    }
+                    self.stream = Some((config, created));
+                    self.unchecked = Some(data.to_vec());
+                }
                 ["meta.sum"] => {
+                    let name = self.stream.as_ref().map_or("", |(config, _)| &config.name);
                     let meta = self.unchecked.take().unwrap_or_default();
-                    self.stream = Some(read_stream(&meta, data)?);
+                    if !Hasher::new(name).is_sum_of(&meta, data) {
+                        note(&mut self.left, "meta.inf does not match its checksum");
+                    }
                 }
                 ["msgs", file] => {
                     let Some((config, _)) = &self.stream else {
@@ -94,7 +111,7 @@ impl TarIntake {
                             let read =
                                 self.replay.block(data, (&name, number), None, filling, target, now)?;
                             if let Read::Cut(bad) = read {
-                                return Err(Fault::Other(format!("message block [{number}]: {bad}")));
+                                note(&mut self.left, format!("the end of block {number}.blk: {bad}"));
                             }
                         }
                     }
@@ -106,8 +123,8 @@ impl TarIntake {
                         self.consumers.entry(consumer.to_owned()).or_default()[kind] = data.to_vec();
                     }
                 }
-                // What the server could not read when it made the backup.
-                ["errors.txt"] => return Err(Fault::Other(String::from_utf8_lossy(data).into_owned())),
+                // What the server could not read when it made the backup: there may be no other one.
+                ["errors.txt"] => note(&mut self.left, String::from_utf8_lossy(data)),
                 _ => return Err(Fault::Other(format!("unexpected content {name:?}"))),
             }
             if left == 0 {
@@ -140,7 +157,9 @@ impl TarIntake {
         if let Err(fault) = self.add_consumers(&mut filling, target, now) {
             return Err((Some(Box::new(filling)), fault));
         }
-        filling.finish(self.replay.last, now).map_err(|(filling, why)| (Some(filling), Fault::Other(why)))
+        let filled = filling.finish(self.replay.last, now);
+        let filled = filled.map_err(|(filling, why)| (Some(filling), Fault::Other(why)))?;
+        Ok(Filled { left: self.left, ..filled })
     }
 
     fn add_consumers(
@@ -152,8 +171,11 @@ impl TarIntake {
         let stream = filling.config().name.clone();
         for (name, [meta, sum, state]) in std::mem::take(&mut self.consumers) {
             let failed = |why: String| Fault::Other(format!("error restoring consumer [{name:?}]: {why}"));
+            if meta.is_empty() || sum.is_empty() {
+                return Err(failed("its description is not whole".to_owned()));
+            }
             if !Hasher::new(&format!("{stream}/{name}")).is_sum_of(&meta, &sum) {
-                return Err(failed("checksums do not match".to_owned()));
+                note(&mut self.left, format!("meta.inf of consumer {name:?} does not match its checksum"));
             }
             let (config, created) = describe::consumer(&meta).map_err(failed)?;
             let state = if state.is_empty() {
@@ -168,12 +190,11 @@ impl TarIntake {
     }
 }
 
-fn read_stream(meta: &[u8], sum: &[u8]) -> Result<(StreamConfig, Option<Timestamp>), Fault> {
-    let (config, created) = describe::stream(meta)?;
-    if !Hasher::new(&config.name).is_sum_of(meta, sum) {
-        return Err(Fault::Other("the stream's description does not match its checksum".to_owned()));
+/// Keeps what an operator should know, within reason.
+fn note(left: &mut Vec<String>, why: impl AsRef<str>) {
+    if left.len() < MOST_NOTES {
+        left.push(why.as_ref().chars().take(LONGEST_NOTE).collect());
     }
-    Ok((config, created))
 }
 
 /// Where a stream begins whose first block this is.

@@ -1,6 +1,6 @@
 //! Backups from strangers: what is refused, with which words, and that it costs little.
 
-use super::filling::Filling;
+use super::filling::{Filled, Filling};
 use super::intake::{Fault, Intake, Progress, Target};
 use crate::config::{Storage, StreamConfig};
 use crate::consumer::config::ConsumerConfig;
@@ -33,6 +33,10 @@ fn config() -> StreamConfig {
 }
 
 impl Target for Everything {
+    fn name(&self) -> &str {
+        "S"
+    }
+
     fn largest(&self) -> usize {
         1 << 20
     }
@@ -56,14 +60,22 @@ impl Target for Everything {
 
 /// What a backup of these bytes comes to: messages, or why not.
 fn restored(packed: &[u8]) -> Result<(u64, Seq, Seq), String> {
+    let totals = filled(packed)?.stream.state().totals;
+    Ok((totals.messages, totals.first_seq, totals.last_seq))
+}
+
+/// What an operator is told of it.
+fn left(packed: &[u8]) -> Result<Vec<String>, String> {
+    filled(packed).map(|filled| filled.left)
+}
+
+fn filled(packed: &[u8]) -> Result<Filled, String> {
     let (mut intake, mut target) = (Intake::default(), Everything::default());
     for piece in packed.chunks(10_000) {
         intake.feed(piece);
         while intake.work(&mut target, 1 << 20, NOW).map_err(|fault| fault.to_string())? == Progress::More {}
     }
-    let filled = intake.finish(&mut target, NOW).map_err(|(_, fault)| fault.to_string())?;
-    let totals = filled.stream.state().totals;
-    Ok((totals.messages, totals.first_seq, totals.last_seq))
+    intake.finish(&mut target, NOW).map_err(|(_, fault)| fault.to_string())
 }
 
 #[derive(Default)]
@@ -282,6 +294,57 @@ fn an_old_backup_is_files_in_their_order() {
     assert_eq!(restored(&good.end()), Ok((3, 1, 5)));
     let early = Tar::default().file("msgs/1.blk", &block([1]));
     assert_eq!(restored(&early.end()), Err("expected the stream's description first".into()));
+    let meta = br#"{"name":"T","subjects":["s.>"]}"#;
+    let other = Tar::default().file("meta.inf", meta);
+    assert_eq!(restored(&other.end()), Err("stream names do not match".into()));
+}
+
+/// Compat: the reference restores what there is, too. There may be no other backup.
+#[test]
+fn what_is_damaged_in_an_old_backup_is_named_and_the_rest_is_taken() {
+    let good = || Tar::described().file("msgs/1.blk", &block([1, 2, 5]));
+    assert_eq!(left(&good().end()), Ok(vec![]));
+    let mut cut = block([6, 7]);
+    cut.truncate(cut.len() - 1);
+    let cut = good().file("msgs/2.blk", &cut).file("errors.txt", b"could not read message block [3]");
+    let said = left(&cut.end()).expect("it is restored");
+    assert!(said[0].starts_with("the end of block 2.blk: a checksum is wrong"), "{said:?}");
+    assert_eq!(said[1..], ["could not read message block [3]"]);
+    let meta = br#"{"name":"S","subjects":["s.>"]}"#;
+    let sums = [None, Some(digits("S", b"other")), Some(digits("T", meta))];
+    for sum in sums {
+        let mut tar = Tar::default().file("meta.inf", meta);
+        if let Some(sum) = &sum {
+            tar = tar.file("meta.sum", sum.as_bytes());
+        }
+        let said = left(&tar.file("msgs/1.blk", &block([1, 2, 5])).end()).expect("it is restored");
+        assert_eq!(said.len(), usize::from(sum.is_some()), "{said:?}");
+    }
+}
+
+#[test]
+fn states_of_both_versions_come_with_an_old_backup() {
+    let meta = br#"{"name":"C","durable_name":"C","ack_policy":"explicit"}"#;
+    let with = |state: &[u8]| {
+        let sum = digits("S/C", meta);
+        let tar = Tar::described()
+            .file("msgs/1.blk", &block(1..=9))
+            .file("obs/C/meta.inf", meta)
+            .file("obs/C/meta.sum", sum.as_bytes())
+            .file("obs/C/o.dat", state);
+        filled(&tar.end()).map(|filled| {
+            let consumer = filled.consumers.iter().next().expect("there is one").1.state().clone();
+            let pending =
+                consumer.pending().iter().map(|(seq, one)| (seq, one.delivery.0)).collect::<Vec<_>>();
+            (consumer.delivered().stream, consumer.ack_floor().stream, pending)
+        })
+    };
+    // Floor 5, delivered 8; 7 and 8 are pending.
+    let pending = vec![(7, 3), (8, 4)];
+    assert_eq!(with(&[22, 2, 2, 5, 4, 8, 2, 0, 2, 1, 0, 3, 2, 0, 0]), Ok((8, 5, pending.clone())));
+    assert_eq!(with(&[22, 1, 2, 5, 3, 4, 2, 0, 3, 0, 2, 0, 0]), Ok((8, 5, pending)));
+    assert_eq!(with(b""), Ok((0, 0, vec![])));
+    assert_eq!(with(&[22, 9]), Err(r#"error restoring consumer ["C"]: corrupt state"#.into()));
 }
 
 /// Nothing of what is in a tar is ever a path.

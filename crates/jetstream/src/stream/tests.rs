@@ -5,6 +5,7 @@ mod copies;
 mod counters;
 mod headers;
 mod interest;
+mod ledger;
 mod limits;
 mod publish;
 pub(super) mod release;

@@ -14,11 +14,12 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use super::delta::Writer;
-use super::log::{Flushed, Log, Rewrite};
+use super::log::{Flushed, Log};
 use super::open::{self, Obsolete, OpenError, Place};
 use super::payload::{self, Definition};
 use super::report::Report;
 use super::resume::Resumed;
+use super::rewrite::{Drawn, Rewrite};
 use super::{Applied, ConsumerId, ConsumerState, Delta, Rules, SequencePair};
 use crate::Timestamp;
 use crate::disk::File;
@@ -369,8 +370,8 @@ impl Consumers {
         log.checkpoint(&mut self.consumers, self.next).map(Some)
     }
 
-    /// Begins to write the log anew without holding anybody up: [`Rewrite::write`] wants nothing of the consumers, which may
-    /// change meanwhile. `None`: there is nothing to be written.
+    /// Begins to write the log anew without holding anybody up: to be [drawn](Self::draw) slice by slice, then
+    /// [`Rewrite::write`] wants nothing of the consumers, which may change meanwhile. `None`: there is nothing to be written.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -379,8 +380,17 @@ impl Consumers {
         log.begin_rewrite(&mut self.consumers, self.next, now)
     }
 
+    /// Draws a slice of the log that is written anew; to be repeated while there is more.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush). It is given up then.
+    pub fn draw(&mut self, rewrite: &mut Rewrite, now: Timestamp) -> io::Result<Drawn> {
+        let Some(log) = &mut self.log else { return Ok(Drawn::Overtaken) };
+        log.draw(rewrite, &mut self.consumers, self.next, now)
+    }
+
     /// Goes on with the file that was written, or not if it could not be. Takes two syncs of little. `None` if another one was
-    /// begun meanwhile.
+    /// begun meanwhile, or too much was written.
     ///
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).

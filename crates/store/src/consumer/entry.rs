@@ -85,6 +85,11 @@ impl Frame {
         Self { seed: header.seed(), cipher }
     }
 
+    /// Whether payloads have to be decrypted.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.cipher.is_some()
+    }
+
     /// Appends an entry to `out`, whose end will be at `offset` of the file.
     ///
     /// # Panics

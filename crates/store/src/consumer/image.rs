@@ -14,29 +14,45 @@ use super::{Consumer, ConsumerId};
 use crate::disk::{Disk, File};
 use crate::varint;
 
-/// Builds the file: `header` says all but where the image ends.
-pub(super) fn build<'a>(
-    mut header: Header,
-    frame: &Frame,
-    consumers: impl Iterator<Item = (ConsumerId, &'a Consumer)>,
-) -> Vec<u8> {
-    let mut file = vec![0; HEADER_BYTES];
-    let mut payload = Vec::new();
-    for (id, consumer) in consumers {
-        payload.clear();
-        varint::put(0, &mut payload);
-        payload::put_definition(&mut payload, &consumer.definition);
-        let offset = file.len() as u64;
-        frame.seal(&mut file, offset, id, Kind::Define, &payload);
-        payload.clear();
-        varint::put(1, &mut payload);
-        payload::put_state(&mut payload, &consumer.state);
-        let offset = file.len() as u64;
-        frame.seal(&mut file, offset, id, Kind::Checkpoint, &payload);
+/// An image that is being drawn.
+#[derive(Debug)]
+pub(super) struct Image {
+    header: Header,
+    file: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl Image {
+    /// `header` says all but how many consumers there are and where the image ends.
+    pub(super) fn begin(header: Header) -> Self {
+        Self { header, file: vec![0; HEADER_BYTES], payload: Vec::new() }
     }
-    header.image_end = file.len() as u64;
-    file[..HEADER_BYTES].copy_from_slice(&header.encode());
-    file
+
+    /// Adds a consumer, with everything that was applied to it.
+    pub(super) fn add(&mut self, frame: &Frame, id: ConsumerId, consumer: &Consumer) {
+        let Self { header, file, payload } = self;
+        payload.clear();
+        varint::put(0, payload);
+        payload::put_definition(payload, &consumer.definition);
+        frame.seal(file, file.len() as u64, id, Kind::Define, payload);
+        payload.clear();
+        varint::put(1, payload);
+        payload::put_state(payload, &consumer.state);
+        frame.seal(file, file.len() as u64, id, Kind::Checkpoint, payload);
+        header.consumers = header.consumers.saturating_add(1);
+    }
+
+    /// Bytes so far.
+    pub(super) fn len(&self) -> usize {
+        self.file.len()
+    }
+
+    /// The whole of it.
+    pub(super) fn end(&mut self) -> &[u8] {
+        self.header.image_end = self.file.len() as u64;
+        self.file[..HEADER_BYTES].copy_from_slice(&self.header.encode());
+        &self.file
+    }
 }
 
 /// The number of a consumer's first entry behind the image.

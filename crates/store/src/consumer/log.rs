@@ -5,28 +5,26 @@
 //! it (`image`), so a log that cannot be appended to, or must not be, is simply written anew.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use super::consumers::Unwritten;
 use super::entry::{Frame, Kind};
 use super::header::{self, HEADER_BYTES, Header};
-use super::image::{self, SERIAL_AFTER};
+use super::image::{self, Image, SERIAL_AFTER};
 use super::open::{Fate, Obsolete, Opened, OpenedLog, Place};
 use super::payload::{self, Definition, Floors};
-use super::tail::{Tail, Tails};
+use super::rewrite::{Drawn, Map, Queued, Rewrite, Serials, Since, note, seal};
+use super::tail::Tail;
 use super::{Consumer, ConsumerId};
-use crate::disk::{Disk, File, is_full, write_again};
-use crate::varint;
+use crate::disk::{File, write_again};
 use crate::{FileId, FileKind, Timestamp};
 
 /// Bytes below which a log is not worth a checkpoint.
 const LEAST_DUE: u64 = 256 << 10;
-
-type Map = HashMap<ConsumerId, Consumer, RandomState>;
+/// Bytes of an image that are drawn at a time: some 10,000 pending messages. A consumer is drawn as a whole.
+const SLICE_BYTES: usize = if cfg!(test) { 1 } else { 64 << 10 };
 
 /// A position in a stream's consumer logs. Later positions are greater, also across files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,8 +50,8 @@ pub(super) struct Log {
     obsolete: Vec<Obsolete>,
     /// Where it pays to look again whether a checkpoint is due.
     look_at: u64,
-    /// What was appended since an image was taken that somebody is writing.
-    since: Option<Vec<Queued>>,
+    /// While somebody writes the log anew.
+    since: Option<Since>,
 }
 
 /// What can be done with the file.
@@ -74,43 +72,6 @@ struct Writable {
     tail: Box<dyn Tail>,
     /// A batch for which there was no room. It must not change: it is sealed for its place.
     unsent: Vec<u8>,
-}
-
-#[derive(Clone, Debug)]
-struct Queued {
-    id: ConsumerId,
-    kind: Kind,
-    /// Of a consumer that exists no more.
-    serial: Option<u64>,
-    payload: Vec<u8>,
-}
-
-/// A log that is written anew while another one is appended to: only taking the image and taking it over hold anybody up.
-#[derive(Debug)]
-pub struct Rewrite {
-    disk: Arc<dyn Disk>,
-    tails: Arc<dyn Tails>,
-    number: u64,
-    frame: Frame,
-    image: Vec<u8>,
-    temporary: PathBuf,
-    /// The id of the next consumer to be created.
-    next: u64,
-}
-
-impl Rewrite {
-    /// Writes and syncs the image. May take as long as the disk does.
-    ///
-    /// # Errors
-    /// Of the disk.
-    pub fn write(&self) -> io::Result<Arc<dyn File>> {
-        match image::write(&*self.disk, &self.temporary, &self.image) {
-            Err(error) if is_full(&error) && self.tails.give_room() => {
-                image::write(&*self.disk, &self.temporary, &self.image)
-            }
-            written => written,
-        }
-    }
 }
 
 impl Log {
@@ -226,13 +187,14 @@ impl Log {
     /// Seals everything that waits into the batch.
     fn gather(&mut self, consumers: &mut Map) {
         let State::Open(file) = &mut self.state else { return };
+        let was_noted = self.since.is_some();
         for queued in self.queue.drain(..) {
             let serial = match queued.serial {
                 Some(serial) => serial,
                 None => take_serial(consumers, queued.id),
             };
             file.seal(queued.id, queued.kind, serial, &queued.payload);
-            self.since.as_mut().into_iter().for_each(|since| since.push(queued.clone()));
+            note(&mut self.since, queued.id, || queued.clone());
         }
         let mut payload = Vec::new();
         for id in self.dirty.drain(..) {
@@ -252,9 +214,11 @@ impl Log {
             file.seal(id, kind, consumer.serial, &payload);
             consumer.serial += 1;
             consumer.written();
-            if let Some(since) = &mut self.since {
-                since.push(Queued { id, kind, serial: None, payload: payload.clone() });
-            }
+            note(&mut self.since, id, || Queued { id, kind, serial: None, payload: payload.clone() });
+        }
+        if was_noted && self.since.is_none() {
+            let end = file.tail.end() + file.unsent.len() as u64;
+            self.look_at = end.saturating_mul(2);
         }
     }
 
@@ -270,13 +234,14 @@ impl Log {
     }
 
     pub(super) fn checkpoint(&mut self, consumers: &mut Map, next: u64) -> io::Result<Flushed> {
-        let rewrite = self.draw(consumers, next);
+        let mut rewrite = self.begin(consumers, next);
+        rewrite.draw(consumers, usize::MAX);
         let file = rewrite.write()?;
         self.take_over(rewrite, file, Vec::new(), HashMap::default(), consumers)
     }
 
-    /// Takes an image, which whoever calls has written; what is appended meanwhile is kept for [`Log::finish_rewrite`]. `None`
-    /// if the log cannot be appended to: then the next flush writes it anew.
+    /// Begins an image, which whoever calls has drawn and written; what is appended meanwhile is kept for
+    /// [`Log::finish_rewrite`]. `None` if the log cannot be appended to: then the next flush writes it anew.
     pub(super) fn begin_rewrite(
         &mut self,
         consumers: &mut Map,
@@ -284,12 +249,36 @@ impl Log {
         now: Timestamp,
     ) -> io::Result<Option<Rewrite>> {
         self.flush(consumers, next, now)?;
-        if !matches!(self.state, State::Open(_)) {
-            return Ok(None);
-        }
-        let rewrite = self.draw(consumers, next);
-        self.since = Some(Vec::new());
+        let State::Open(file) = &self.state else { return Ok(None) };
+        // If nothing comes of it.
+        self.look_at = file.tail.end().saturating_mul(2);
+        let rewrite = self.begin(consumers, next);
+        let (through, next) = (ConsumerId(0), ConsumerId(next));
+        self.since = Some(Since { number: rewrite.number, through, next, queued: Vec::new(), bytes: 0 });
         Ok(Some(rewrite))
+    }
+
+    /// Draws a slice of the image.
+    pub(super) fn draw(
+        &mut self,
+        rewrite: &mut Rewrite,
+        consumers: &mut Map,
+        next: u64,
+        now: Timestamp,
+    ) -> io::Result<Drawn> {
+        // What is drawn has no changes that are still to be written: they would come twice.
+        if let Err(error) = self.flush(consumers, next, now) {
+            self.since = None;
+            return Err(error);
+        }
+        let Some(since) = self.since.as_mut().filter(|since| since.number == rewrite.number) else {
+            return Ok(Drawn::Overtaken);
+        };
+        rewrite.draw(consumers, SLICE_BYTES);
+        // In the order of their ids.
+        let left = rewrite.rest.last().map(|id| id.0).unwrap_or(rewrite.next);
+        since.through = ConsumerId(left - 1);
+        Ok(if rewrite.rest.is_empty() { Drawn::Whole } else { Drawn::More })
     }
 
     /// Adds to the file what was appended since its image was taken, and goes on with it. `None` if another one was begun
@@ -303,10 +292,10 @@ impl Log {
         now: Timestamp,
     ) -> io::Result<Option<Flushed>> {
         let flushed = self.flush(consumers, next, now);
-        let since = self.since.take().filter(|_| rewrite.number == self.highest);
+        let since = self.since.take().filter(|since| rewrite.number == since.number);
         let file = file?;
         let written = match (flushed, since) {
-            (Ok(_), Some(since)) => rewrite.append(&*file, &since).map(Some),
+            (Ok(_), Some(since)) => rewrite.append(&*file, &since.queued).map(Some),
             (flushed, _) => flushed.map(|_| None),
         };
         let Ok(Some((tail, serials))) = written else {
@@ -317,19 +306,18 @@ impl Log {
         self.take_over(rewrite, file, tail, serials, consumers).map(Some)
     }
 
-    /// Takes the states as they are, for a new file. Whatever becomes of it, its number and its salt are used up.
-    fn draw(&mut self, consumers: &Map, next: u64) -> Rewrite {
+    /// Begins a new file. Whatever becomes of it, its number and its salt are used up.
+    fn begin(&mut self, consumers: &Map, next: u64) -> Rewrite {
         self.since = None;
         let number = self.highest + 1;
-        let header = self.new_header(number, next, consumers.len());
+        let header = self.new_header(number, next);
         let frame = Frame::new(&header, self.place.cipher(&header));
-        let mut sorted: Vec<(ConsumerId, &Consumer)> = consumers.iter().map(|(id, one)| (*id, one)).collect();
-        sorted.sort_unstable_by_key(|(id, _)| *id);
-        let image = image::build(header, &frame, sorted.into_iter());
+        let mut rest: Vec<ConsumerId> = consumers.keys().copied().collect();
+        rest.sort_unstable_by_key(|id| std::cmp::Reverse(*id));
         self.highest = number;
         let temporary = self.place.directory.join(header::temporary_name(number));
         let (disk, tails) = (Arc::clone(&self.place.disk), Arc::clone(&self.place.tails));
-        Rewrite { disk, tails, number, frame, image, temporary, next }
+        Rewrite { disk, tails, number, frame, image: Image::begin(header), rest, temporary, next }
     }
 
     /// Gives the file its name and goes on with it. `tail` stands in it behind the image, and is synced, too.
@@ -372,7 +360,7 @@ impl Log {
         self.dirty.clear();
     }
 
-    fn new_header(&self, number: u64, next_consumer: u64, consumers: usize) -> Header {
+    fn new_header(&self, number: u64, next_consumer: u64) -> Header {
         let mut salt = [0; 16];
         self.place.entropy.fill(&mut salt);
         Header {
@@ -380,7 +368,7 @@ impl Log {
             number,
             next_consumer,
             image_end: 0,
-            consumers: u32::try_from(consumers).unwrap_or(u32::MAX),
+            consumers: 0,
             salt,
             cipher: self.place.key.as_ref().map(|(kind, _)| *kind),
         }
@@ -395,42 +383,6 @@ impl Writable {
     fn seal(&mut self, id: ConsumerId, kind: Kind, serial: u64, payload: &[u8]) {
         let offset = self.tail.end();
         seal(&self.frame, &mut self.unsent, offset, (id, kind, serial), payload);
-    }
-}
-
-/// Appends an entry to `out`, which begins at `offset` of the file.
-fn seal(
-    frame: &Frame,
-    out: &mut Vec<u8>,
-    offset: u64,
-    (id, kind, serial): (ConsumerId, Kind, u64),
-    payload: &[u8],
-) {
-    let mut numbered = Vec::with_capacity(payload.len() + 10);
-    varint::put(serial, &mut numbered);
-    numbered.extend_from_slice(payload);
-    let offset = offset + out.len() as u64;
-    frame.seal(out, offset, id, kind, &numbered);
-}
-
-/// The numbers of next entries, where they are not the one behind an image.
-type Serials = HashMap<ConsumerId, u64, RandomState>;
-
-impl Rewrite {
-    /// Writes entries behind the image and syncs them. Consumers that were created since are not in it.
-    fn append(&self, file: &dyn File, since: &[Queued]) -> io::Result<(Vec<u8>, Serials)> {
-        let (mut out, mut serials) = (Vec::new(), Serials::default());
-        for Queued { id, kind, payload, .. } in since {
-            let first = if id.0 < self.next { SERIAL_AFTER } else { 0 };
-            let serial = serials.entry(*id).or_insert(first);
-            seal(&self.frame, &mut out, self.image.len() as u64, (*id, *kind, *serial), payload);
-            *serial += 1;
-        }
-        if !out.is_empty() {
-            file.write_at(&out, self.image.len() as u64)?;
-            file.sync()?;
-        }
-        Ok((out, serials))
     }
 }
 

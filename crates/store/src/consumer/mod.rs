@@ -6,8 +6,8 @@
 //! damaged it must err on the side of delivering again.
 //!
 //! `state` holds the rules, `pending` what awaits its acknowledgement, `delta` one change and its bytes, `entry` and
-//! `header` the file's frame, `replay` and `resume` read it, `image` writes it anew, `log` appends to it, and `consumers`
-//! is what a stream holds.
+//! `header` the file's frame, `replay` and `resume` read it (`room` before), `image` and `rewrite` write it anew, `log`
+//! appends to it, and `consumers` is what a stream holds.
 //!
 //! The format is written down in `docs/formats/consumers.md`.
 
@@ -25,6 +25,8 @@ mod pending;
 mod replay;
 mod report;
 mod resume;
+mod rewrite;
+mod room;
 mod state;
 mod tail;
 
@@ -35,11 +37,12 @@ pub use delta::Delta;
 pub use header::HEADER_BYTES;
 pub(crate) use header::{Name, file_name, read_name};
 pub(crate) use inspect::{Inspected, Unreadable, inspect};
-pub use log::{Flushed, Rewrite};
+pub use log::Flushed;
 pub use open::{Fate, Obsolete, OpenError, Place};
 pub use pending::{Pending, PendingMessages};
 pub use replay::{Replay, Replayed, replay};
 pub use report::{Affected, BadBytes, BadRange, Report, Torn};
+pub use rewrite::{Drawn, Rewrite};
 pub use state::{Applied, ConsumerState, InvalidState};
 pub use tail::{JournalTails, Tail, Tails};
 

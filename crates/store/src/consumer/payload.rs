@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use super::bytes::{self, Malformed, Reader};
 use super::pending::{Pending, PendingMessages};
 use super::{AckPolicy, ConsumerState, DeliverySeq, Rules, SequencePair};
-use crate::varint;
+use crate::{Seq, varint};
 
 /// A consumer as its creator described it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +73,7 @@ pub(super) fn estimate_state(state: &ConsumerState) -> u64 {
 }
 
 pub(super) fn put_state(out: &mut Vec<u8>, state: &ConsumerState) {
+    out.reserve(usize::try_from(estimate_state(state)).unwrap_or(0));
     bytes::put_pair_near(out, state.ack_floor, SequencePair::default());
     bytes::put_pair_near(out, state.delivered, state.ack_floor);
     varint::put(state.pending.len() as u64, out);
@@ -92,18 +93,30 @@ pub(super) fn put_state(out: &mut Vec<u8>, state: &ConsumerState) {
     }
 }
 
-pub(super) fn read_state(reader: &mut Reader<'_>) -> Result<ConsumerState, Malformed> {
+/// Makes room for so many pending messages, if there are not more.
+pub(super) fn read_state(reader: &mut Reader<'_>, room: usize) -> Result<ConsumerState, Malformed> {
     let ack_floor = reader.pair_near(SequencePair::default())?;
     let delivered = reader.pair_near(ack_floor)?;
-    let pending = read_pending(reader, ack_floor)?;
+    let pending = read_pending(reader, ack_floor, room)?;
     let redelivered = read_redelivered(reader)?;
     ConsumerState { delivered, ack_floor, pending, redelivered }.checked().map_err(|_| Malformed)
 }
 
+/// The highest sequence delivered and how many messages are pending, of a state.
+pub(super) fn read_head_of_state(reader: &mut Reader<'_>) -> Result<(Seq, usize), Malformed> {
+    let ack_floor = reader.pair_near(SequencePair::default())?;
+    let delivered = reader.pair_near(ack_floor)?;
+    Ok((delivered.stream, read_length(reader, LEAST_PENDING)?))
+}
+
 /// Perf: into its place at once, for there may be a million.
-fn read_pending(reader: &mut Reader<'_>, floor: SequencePair) -> Result<PendingMessages, Malformed> {
+fn read_pending(
+    reader: &mut Reader<'_>,
+    floor: SequencePair,
+    room: usize,
+) -> Result<PendingMessages, Malformed> {
     let count = read_length(reader, LEAST_PENDING)?;
-    let mut pending = PendingMessages::with_capacity(count);
+    let mut pending = PendingMessages::with_capacity(count.max(room));
     let mut last = (floor.stream, Pending { delivery: floor.consumer, timestamp: 0 });
     for _ in 0..count {
         let seq = last.0.checked_add(reader.number()?).ok_or(Malformed)?;

@@ -97,6 +97,12 @@ impl PendingMessages {
         Self { slots: VecDeque::with_capacity(many), live: 0 }
     }
 
+    /// For how many messages there is room.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+
     /// Adds a message behind all others. Answers `false`, and changes nothing, if it is not behind them or its
     /// delivery has the number 0.
     pub(super) fn push(&mut self, seq: Seq, pending: Pending) -> bool {

@@ -4,7 +4,9 @@
 //! that missed something are doubted; without, they are a torn end. Must never panic nor hang, whatever the bytes,
 //! nor take more memory than a small multiple of the file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use foldhash::fast::RandomState;
 
 use super::bytes::{Malformed, Reader};
 use super::entry::{Found, Frame, Kind, Search};
@@ -12,6 +14,7 @@ use super::header::{HEADER_BYTES, Header};
 use super::payload;
 use super::report::{Affected, BadBytes, BadRange, Report, Torn};
 use super::resume::{Belief, Resumed};
+use super::room;
 use super::{ConsumerId, ConsumerState, Rules};
 use crate::StreamId;
 
@@ -70,6 +73,7 @@ pub(super) struct Read {
 pub(super) fn read(file: &mut [u8], header: &Header, frame: &Frame) -> Read {
     let mut reading = Reading {
         consumers: BTreeMap::new(),
+        rooms: room::rooms(file, frame),
         orphans: BTreeSet::new(),
         next_consumer: header.next_consumer.max(1),
         entries: 0,
@@ -146,6 +150,8 @@ fn is_zero(bytes: &[u8]) -> bool {
 #[derive(Debug)]
 struct Reading {
     consumers: BTreeMap<ConsumerId, Resumed>,
+    /// Where many pending messages are to be expected.
+    rooms: HashMap<ConsumerId, usize, RandomState>,
     orphans: BTreeSet<ConsumerId>,
     next_consumer: u64,
     entries: u64,
@@ -177,6 +183,7 @@ impl Reading {
         if entry.kind == Kind::Define {
             return self.define(entry.id, serial, &mut reader);
         }
+        let room = self.room(entry.id);
         let Some(consumer) = self.consumers.get_mut(&entry.id) else {
             if entry.kind == Kind::Remove {
                 self.orphans.remove(&entry.id);
@@ -187,7 +194,7 @@ impl Reading {
         };
         match entry.kind {
             Kind::Checkpoint => {
-                let state = payload::read_state(&mut reader)?;
+                let state = payload::read_state(&mut reader, room)?;
                 consumer.count(serial);
                 consumer.replace(state);
             }
@@ -202,16 +209,21 @@ impl Reading {
         Ok(())
     }
 
+    fn room(&self, id: ConsumerId) -> usize {
+        self.rooms.get(&id).copied().unwrap_or(0)
+    }
+
     fn define(&mut self, id: ConsumerId, serial: u64, reader: &mut Reader<'_>) -> Result<(), Malformed> {
         let definition = payload::read_definition(reader)?;
         self.orphans.remove(&id);
+        let room = self.room(id);
         match self.consumers.get_mut(&id) {
             Some(consumer) => {
                 consumer.count(serial);
                 consumer.definition = definition;
             }
             None => {
-                let mut consumer = Resumed::new(definition, serial);
+                let mut consumer = Resumed::new(definition, serial, room);
                 // Its first entry, unless what came before is lost: then nothing is certain but what follows.
                 if serial != 0 {
                     consumer.belief = Belief::Doubt { certain: 0 };

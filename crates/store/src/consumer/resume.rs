@@ -8,7 +8,7 @@
 use super::bytes::{Malformed, Reader};
 use super::delta::{Operation, Operations};
 use super::payload::{self, Definition, Floors};
-use super::{AckPolicy, Applied, ConsumerState, Delta, SequencePair};
+use super::{AckPolicy, Applied, ConsumerState, Delta, PendingMessages, SequencePair};
 use crate::Seq;
 
 /// A consumer while its log is read.
@@ -33,9 +33,11 @@ pub(super) enum Belief {
 }
 
 impl Resumed {
-    pub(super) fn new(definition: Definition, serial: u64) -> Self {
-        let belief = Belief::Sound;
-        Self { definition, state: ConsumerState::default(), serial: serial.wrapping_add(1), belief }
+    /// With room for so many pending messages.
+    pub(super) fn new(definition: Definition, serial: u64, room: usize) -> Self {
+        let state =
+            ConsumerState { pending: PendingMessages::with_capacity(room), ..ConsumerState::default() };
+        Self { definition, state, serial: serial.wrapping_add(1), belief: Belief::Sound }
     }
 
     /// A range was passed over.

@@ -62,6 +62,7 @@ pub struct StreamFiles<'a> {
     /// Its name.
     pub name: String,
     path: PathBuf,
+    messages: PathBuf,
     seed: Option<Seed>,
     /// Its description, readable.
     pub meta: Vec<u8>,
@@ -117,7 +118,15 @@ impl Directory {
     pub fn stream(&self, account: &str, name: &str) -> Result<StreamFiles<'_>, Unreadable> {
         let path = self.root.join(account).join("streams").join(name);
         let (meta, seed) = self.description(&path, account, name, name)?;
-        Ok(StreamFiles { of: self, account: account.to_owned(), name: name.to_owned(), path, seed, meta })
+        // A purge puts what is left into the second folder, which takes the place of the first when it has a block.
+        let left = path.join("__new_msgs__");
+        let is_purged = self
+            .disk
+            .list(&left)
+            .is_ok_and(|entries| entries.iter().any(|entry| entry.name.ends_with(".blk")));
+        let messages = if is_purged { left } else { path.join("msgs") };
+        let (account, name) = (account.to_owned(), name.to_owned());
+        Ok(StreamFiles { of: self, account, name, path, messages, seed, meta })
     }
 
     fn has(&self, path: &Path) -> bool {
@@ -169,8 +178,8 @@ impl Directory {
 }
 
 impl StreamFiles<'_> {
-    fn messages(&self) -> PathBuf {
-        self.path.join("msgs")
+    fn messages(&self) -> &Path {
+        &self.messages
     }
 
     /// Numbers of its blocks, in order.
@@ -179,10 +188,10 @@ impl StreamFiles<'_> {
     /// The folder cannot be read.
     pub fn blocks(&self) -> Result<Vec<u32>, Unreadable> {
         let folder = self.messages();
-        let entries = match self.of.disk.list(&folder) {
+        let entries = match self.of.disk.list(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Unreadable::Io(folder, error)),
+            Err(error) => return Err(Unreadable::Io(folder.to_owned(), error)),
         };
         let number = |entry: &DirectoryEntry| entry.name.strip_suffix(".blk")?.parse::<u32>().ok();
         let mut numbers: Vec<u32> = entries.iter().filter_map(number).collect();

@@ -165,6 +165,38 @@ mod tests {
         assert!(!index.deleted.contains((3999 << 40) + 2048));
     }
 
+    /// An index as each version writes it: three messages of two subjects, of which the second has its last block named in
+    /// all of them, and a set of one word.
+    fn of_version(version: u8, set: u8) -> Vec<u8> {
+        let mut bytes = vec![MAGIC, version, 3, 9, 1, 0, 5, 0, 2, 1, b'a', 1, 1];
+        bytes.extend((version == 4).then_some(1));
+        bytes.extend([1, b'b', 2, 1, 1, 1, 1, 9, 1, 0, 5, 0, 2]);
+        // Lifetimes came with the second, schedules with the third.
+        bytes.extend([7, 7].iter().take(usize::from(version.min(3) - 1)));
+        bytes.extend([SET_MAGIC, set, 1, 0, 0, 0, 2, 0, 0, 0]);
+        bytes.extend([0; 8]);
+        bytes.extend(0b10100_u64.to_le_bytes());
+        bytes.resize(bytes.len() + (if set == 1 { 63 } else { 31 }) * 8, 0);
+        bytes.extend([1, 0, 1]);
+        bytes.extend([7; 8]);
+        let sum = Hasher::new("S").sum(&[&bytes]);
+        bytes.extend(sum);
+        bytes
+    }
+
+    #[test]
+    fn all_versions_are_read() {
+        for (version, set) in [(1, 1), (1, 2), (2, 2), (3, 2), (4, 2)] {
+            let index = Index::read(&of_version(version, set), "S", None).expect("it is one");
+            let deleted: Vec<Seq> = (0..9).filter(|seq| index.deleted.contains(*seq)).collect();
+            assert_eq!((index.messages, index.first_seq, index.last_seq, deleted), (3, 1, 5, vec![2, 4]));
+            assert_eq!((index.last_block, index.checksum), (1, [7; 8]), "{version}");
+        }
+        let unknown = of_version(4, 3);
+        assert_eq!(Index::read(&unknown, "S", None), None);
+        assert_eq!(Index::read(&of_version(4, 2), "T", None), None);
+    }
+
     #[test]
     fn a_set_that_cannot_be_is_none() {
         assert_eq!(Index::read(&written(&[(1, [1; WORDS])]), "S", None), None);

@@ -283,7 +283,13 @@ impl Restore {
             Outcome::Failed(reply, fault) => (reply, Err((intake.into_filling(), fault))),
             Outcome::Ended(reply) => {
                 let now = seat.now;
-                (reply, intake.finish(&mut seat, now))
+                let made = intake.finish(&mut seat, now);
+                for why in made.iter().flat_map(|filled| &filled.left) {
+                    let what =
+                        format_args!("Restored stream '{}' is not as it was backed up: {why}", self.name());
+                    self.host().log(Level::Warn, what);
+                }
+                (reply, made)
             }
             Outcome::Stalled => {
                 let fault = Fault::Other(format!("restore for stream '{}' is stalled", self.name()));
@@ -454,6 +460,10 @@ impl Drop for Seat {
 }
 
 impl Target for Seat {
+    fn name(&self) -> &str {
+        &self.wanted.config.name
+    }
+
     fn largest(&self) -> usize {
         let limit = i64::from(self.wanted.config.max_msg_size);
         let most = self.wanted.jetstream.settings.max_payload;

@@ -19,7 +19,7 @@ use crate::consumer::config::ConsumerConfig;
 use crate::consumer::{Record, account_hash};
 use crate::error::ApiError;
 use myelin_broker::{Account, Binding, Service, Shard};
-use myelin_store::consumer::{ConsumerState, Consumers, Flushed, Rules};
+use myelin_store::consumer::{ConsumerState, Consumers, Drawn, Flushed, Rules};
 use myelin_store::{Done, Filter, Job, Reader, Seq, Timestamp};
 use std::collections::BTreeMap;
 use std::io;
@@ -28,12 +28,16 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Release},
 };
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::time::Duration;
 
 pub(super) use interest::StreamInterest;
 pub(super) use listener::LogListener;
 pub use live::LiveConsumer;
 pub(super) use manage::Surroundings;
 use news::News;
+
+/// The pause between two slices of a log that is written anew.
+const BETWEEN_SLICES: Duration = Duration::from_micros(100);
 
 /// See the head of this file.
 pub struct StreamConsumers {
@@ -203,7 +207,16 @@ impl StreamConsumers {
             }
             states.begin_rewrite(self.host.now())?
         };
-        let Some(rewrite) = begun else { return Ok(()) };
+        let Some(mut rewrite) = begun else { return Ok(()) };
+        loop {
+            let drawn = lock(&self.stored).draw(&mut rewrite, self.host.now())?;
+            match drawn {
+                // A lock is not fair by itself: without a pause, who waits for it would wait for all slices.
+                Drawn::More => std::thread::sleep(BETWEEN_SLICES),
+                Drawn::Whole => break,
+                Drawn::Overtaken => return Ok(()),
+            }
+        }
         let file = rewrite.write();
         lock(&self.stored).finish_rewrite(rewrite, file, self.host.now()).map(drop)
     }

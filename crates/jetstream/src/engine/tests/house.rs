@@ -214,9 +214,18 @@ impl House {
     /// Publishes, and does nothing of what follows from it.
     pub(super) fn say(&mut self, subject: &str, reply: &str, payload: &str) {
         let (subject, reply, payload) = (subject.as_bytes(), reply.as_bytes(), payload.as_bytes());
+        self.send(Letter { subject, reply, payload, ..Letter::default() });
+    }
+
+    pub(super) fn send(&mut self, letter: Letter<'_>) {
         let mut parcel = Parcel::default();
-        parcel.push(Letter { subject, reply, payload, ..Letter::default() });
+        parcel.push(letter);
         self.shard.send(&self.account, &mut parcel, Instant::now());
+    }
+
+    /// Ends a tick of the shard, and does nothing else.
+    pub(super) fn flush(&mut self) {
+        self.shard.flush();
     }
 
     pub(super) fn publish(&mut self, subject: &str) {

@@ -3,7 +3,7 @@
 //! Runs on a thread that may wait for the disk, a slice at a time.
 
 use myelin_broker::{Letter, Parcel};
-use myelin_store::{ReadError, Seq, StoreError, Timestamp};
+use myelin_store::{Discard, ReadError, Seq, StoreError, Timestamp};
 
 use super::super::admit::Intake;
 use super::super::core::StreamCore;
@@ -21,6 +21,9 @@ use crate::ApiError;
 
 /// Schedules that one slice fires: a moment's hold of the turn.
 const SLICE: usize = 100;
+/// The same where limits may refuse one and take the next: then what is announced would have another sequence. So each is
+/// a run of its own.
+const SLICE_OF_SINGLES: usize = 20;
 /// Schedules that one slice looks at to see whether they are still there.
 const SWEPT: usize = 1000;
 /// When to try again what was refused for good, as far as one can know.
@@ -97,8 +100,10 @@ impl StreamCore {
 
     fn fire(&mut self, now: Timestamp, effects: &mut Effects) {
         self.drop_run();
+        let may_refuse = self.rules.limits.discard == Discard::New;
+        let slice = if may_refuse { SLICE_OF_SINGLES } else { SLICE };
         let (mut parcel, mut shots) = (Parcel::default(), Vec::new());
-        while shots.len() < SLICE
+        while shots.len() < slice
             && let Some((due, seq)) = self.schedules.pop(now)
         {
             match self.aim(due, seq, now, &mut parcel) {
@@ -112,13 +117,22 @@ impl StreamCore {
         let mut intake = Intake { parcel: &parcel, now, effects, closing: None, is_copy: false };
         for shot in shots {
             self.shoot(&shot, &mut intake);
+            if may_refuse {
+                self.discharge(&mut intake);
+            }
         }
-        if self.announce() {
-            self.flush(&mut intake);
-        } else {
-            self.put_off(now);
-        }
+        self.discharge(&mut intake);
         self.drop_run();
+    }
+
+    /// Stores the run, once the ledger knows of it.
+    fn discharge(&mut self, intake: &mut Intake<'_>) {
+        if self.announce() {
+            self.flush(intake);
+        } else {
+            self.put_off(intake.now);
+            self.forget_drafts();
+        }
     }
 
     /// Tells the ledger which schedules of the run will fire and be due again, and as what.
@@ -219,7 +233,11 @@ impl StreamCore {
         self.rules.check_form(&self.run.apply(draft, letter))?;
         draft.rollup = Rollup::of(&marks)?;
         let size = self.rules.size(&self.run.apply(draft, letter));
-        self.check_room(size, !draft.is_unwanted, intake)?;
+        if self.run.has_drafts() && self.find_room(size, !draft.is_unwanted).is_err() {
+            // What waits may evict as much as it brings.
+            self.discharge(intake);
+        }
+        self.find_room(size, !draft.is_unwanted)?;
         self.enter(letter, &marks, draft, size, intake.now)?;
         draft.special().again = Some(shot.again);
         let Some(subject) = &shot.ends else { return Ok(()) };

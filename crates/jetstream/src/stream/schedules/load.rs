@@ -59,7 +59,8 @@ impl StreamCore {
     fn load_behind(&mut self, page: &Page, many: usize) {
         let Search { found, mut moved, .. } = self.search(page.through.saturating_add(1));
         let last = self.store.state().totals.last_seq;
-        for shot in page.shots.iter().filter(|shot| shot.at > last) {
+        // What has another's message where it was to have its own has not fired.
+        for shot in page.shots.iter().filter(|shot| shot.at > last || self.store.has(shot.at)) {
             // What it has fired says more than where that was to be: one before it may have been refused.
             moved.entry(shot.schedule).or_insert(shot.due);
         }
@@ -67,7 +68,7 @@ impl StreamCore {
             self.schedules.urge();
         }
         let ledger = Arc::clone(&self.settings.ledger);
-        self.schedules.begin(many, page.through);
+        self.schedules.begin(many + found.len(), page.through);
         ledger.each(&mut |seq, due| match moved.get(&seq) {
             Some(&due) => self.schedules.admit(due, seq),
             None => self.schedules.push(due, seq),
@@ -89,6 +90,7 @@ impl StreamCore {
             };
             all.extend(due.map(|due| (seq, due)));
         }
+        self.schedules.begin(all.len(), 0);
         self.take_all(all);
         self.schedules.urge();
     }

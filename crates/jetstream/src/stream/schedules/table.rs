@@ -2,7 +2,7 @@
 //!
 //! Two words for each schedule: a heap of times and sequences. What a schedule is called and whether it is still there is the
 //! store's to say when its time comes, so one that was replaced or removed stays here until then, or until there are twice
-//! as many as were found to be there: then all are looked at, a slice at a time, from one heap into another.
+//! as many as were found to be there: then all are looked at, a slice at a time, where they are.
 
 use myelin_store::{Seq, Timestamp};
 
@@ -19,8 +19,8 @@ const FEW: usize = 1024;
 #[derive(Debug, Default)]
 pub(in crate::stream) struct Table {
     heap: Heap,
-    /// Those that are still to be looked at.
-    rest: Heap,
+    /// How many, from the first one on, are still to be looked at.
+    rest: usize,
     /// How many were there when all were looked at.
     found: usize,
     /// What the ledger is to be told, and whether at once.
@@ -65,7 +65,8 @@ impl Table {
         self.is_urgent = true;
     }
 
-    /// So many come now, and the ledger knows of messages up to `through`.
+    /// So many come now, and the ledger knows of messages up to `through`. A table that grew while a million come would
+    /// leave half of itself to the allocator, which keeps that.
     pub(in crate::stream) fn begin(&mut self, many: usize, through: Seq) {
         self.heap.0.reserve_exact(many);
         self.through = through;
@@ -78,49 +79,49 @@ impl Table {
 
     /// When the next one is due.
     pub(in crate::stream) fn next_due(&self) -> Option<Timestamp> {
-        let next = |heap: &Heap| heap.peek().map(|(due, _)| due);
-        next(&self.heap).into_iter().chain(next(&self.rest)).min()
+        self.heap.peek().map(|(due, _)| due)
     }
 
     /// Takes one that is due.
     pub(in crate::stream) fn pop(&mut self, now: Timestamp) -> Option<(Timestamp, Seq)> {
-        let is_in_rest = match (self.heap.peek(), self.rest.peek()) {
-            (Some(one), Some(other)) => other < one,
-            (one, _) => one.is_none(),
-        };
-        let heap = if is_in_rest { &mut self.rest } else { &mut self.heap };
-        heap.peek().filter(|(due, _)| *due <= now)?;
-        heap.pop()
+        self.heap.peek().filter(|(due, _)| *due <= now)?;
+        self.heap.take(0)
     }
 
     /// Whether it is time to look which of them are still there.
     pub(in crate::stream) fn wants_sweep(&self) -> bool {
-        !self.rest.is_empty() || self.heap.len() > 2 * self.found + FEW
+        self.rest > 0 || self.heap.len() > 2 * self.found + FEW
     }
 
     pub(in crate::stream) fn is_empty(&self) -> bool {
-        self.heap.is_empty() && self.rest.is_empty()
+        self.heap.is_empty()
     }
 
-    /// Looks at some.
+    /// Looks at some, the last ones first. One that changes its place meanwhile may be passed over, until the next time.
     pub(in crate::stream) fn sweep(&mut self, some: usize, is_there: impl Fn(Seq) -> bool) {
-        if self.rest.is_empty() {
-            self.rest = std::mem::take(&mut self.heap);
+        if self.rest == 0 {
+            self.rest = self.heap.len();
         }
         for _ in 0..some {
-            let Some(entry) = self.rest.take_any() else { break };
-            if is_there(entry.1) {
-                self.heap.push(entry);
-            } else {
-                self.forget(entry.1);
+            let Some(at) = self.rest.min(self.heap.len()).checked_sub(1) else { break };
+            self.rest = at;
+            let seq = self.heap.0[at].1;
+            if !is_there(seq) {
+                self.heap.take(at);
+                self.forget(seq);
             }
         }
         self.found = self.heap.len();
     }
 
     #[cfg(test)]
+    pub(in crate::stream) fn room(&self) -> usize {
+        self.heap.0.capacity()
+    }
+
+    #[cfg(test)]
     pub(in crate::stream) fn len(&self) -> usize {
-        self.heap.len() + self.rest.len()
+        self.heap.len()
     }
 }
 
@@ -142,8 +143,24 @@ impl Heap {
     }
 
     fn push(&mut self, entry: (Timestamp, Seq)) {
-        let mut at = self.0.len();
         self.0.push(entry);
+        self.rise(self.0.len() - 1);
+    }
+
+    /// Takes the one at this place.
+    fn take(&mut self, at: usize) -> Option<(Timestamp, Seq)> {
+        let taken = (at < self.0.len()).then(|| self.0.swap_remove(at))?;
+        if at < self.0.len() {
+            self.sink(at);
+            self.rise(at);
+        }
+        if self.0.capacity() > 64 && self.0.len() < self.0.capacity() / 4 {
+            self.0.shrink_to(self.0.len() * 2);
+        }
+        Some(taken)
+    }
+
+    fn rise(&mut self, mut at: usize) {
         while at > 0 {
             let parent = (at - 1) / 2;
             if self.0[parent] <= self.0[at] {
@@ -154,30 +171,18 @@ impl Heap {
         }
     }
 
-    fn pop(&mut self) -> Option<(Timestamp, Seq)> {
-        let last = self.take_any()?;
-        let Some(top) = self.0.first_mut() else { return Some(last) };
-        let top = std::mem::replace(top, last);
-        let mut at = 0;
+    fn sink(&mut self, mut at: usize) {
         loop {
             let (left, right) = (2 * at + 1, 2 * at + 2);
-            let Some(child) = (left..self.0.len().min(right + 1)).min_by_key(|&at| self.0[at]) else { break };
+            let Some(child) = (left..self.0.len().min(right + 1)).min_by_key(|&at| self.0[at]) else {
+                return;
+            };
             if self.0[at] <= self.0[child] {
-                break;
+                return;
             }
             self.0.swap(at, child);
             at = child;
         }
-        Some(top)
-    }
-
-    /// Takes the one that is easiest to take.
-    fn take_any(&mut self) -> Option<(Timestamp, Seq)> {
-        let last = self.0.pop();
-        if self.0.capacity() > 64 && self.0.len() < self.0.capacity() / 4 {
-            self.0.shrink_to(self.0.len() * 2);
-        }
-        last
     }
 }
 
@@ -203,7 +208,14 @@ mod tests {
                         first.map(|first| twin.remove(&first));
                     }
                     _ => {
-                        table.sweep(3, |_| true);
+                        let is_there = |seq: u64| !seq.is_multiple_of(3);
+                        table.sweep(3, is_there);
+                        for change in table.take_changes(0) {
+                            if let Change::Gone(seq) = change {
+                                prop_assert!(!is_there(seq));
+                                twin.retain(|(_, other)| *other != seq);
+                            }
+                        }
                     }
                 }
                 prop_assert_eq!(table.next_due(), twin.first().map(|(due, _)| *due));
@@ -222,8 +234,8 @@ mod tests {
             }
         }
         assert_eq!(table.len(), 1_000_000);
-        let words = table.heap.0.capacity() + table.rest.0.capacity();
-        assert!(words * size_of::<(Timestamp, Seq)>() <= 64_000_000, "{words}");
+        let words = table.heap.0.capacity();
+        assert!(words * size_of::<(Timestamp, Seq)>() <= 32_000_000, "{words}");
     }
 
     #[test]
@@ -236,6 +248,6 @@ mod tests {
             }
         }
         assert!(table.len() < 4 * 1024, "{}", table.len());
-        assert!(table.heap.0.capacity() + table.rest.0.capacity() < 16 * 1024);
+        assert!(table.heap.0.capacity() < 16 * 1024);
     }
 }

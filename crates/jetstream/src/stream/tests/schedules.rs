@@ -1,20 +1,18 @@
 //! Streams with schedules, in virtual time.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use myelin_broker::Letter;
 use myelin_store::{Filter, Purge, Stream, Timestamp, Wait};
 
 use super::{Bench, NOW, config, error};
 use crate::config::StreamConfig;
-use crate::stream::{Change, Effects, Ledger, Page, Settings, Shot, StreamCore, shape};
+use crate::stream::{Effects, Settings, StreamCore, shape};
 
-const SECOND: Timestamp = 1_000_000_000;
-const HOUR: Timestamp = 3600 * SECOND;
+pub(super) const SECOND: Timestamp = 1_000_000_000;
+pub(super) const HOUR: Timestamp = 3600 * SECOND;
 
-fn scheduling() -> StreamConfig {
+pub(super) fn scheduling() -> StreamConfig {
     StreamConfig {
         subjects: vec!["s.>".into(), "t.>".into()],
         allow_msg_schedules: true,
@@ -29,16 +27,16 @@ fn ack(seq: u64) -> String {
 }
 
 /// Publishes a schedule.
-fn plan(bench: &mut Bench, subject: &str, pattern: &str, others: &[&str]) -> String {
+pub(super) fn plan(bench: &mut Bench, subject: &str, pattern: &str, others: &[&str]) -> String {
     let pattern = format!("Nats-Schedule: {pattern}");
     let lines: Vec<&str> = [pattern.as_str()].into_iter().chain(others.iter().copied()).collect();
     bench.publish(subject, &lines, "body")
 }
 
-const TO_A: &str = "Nats-Schedule-Target: t.a";
+pub(super) const TO_A: &str = "Nats-Schedule-Target: t.a";
 
 /// Lets time pass until `until`, and does what is due at its time.
-fn pass(bench: &mut Bench, until: Timestamp) {
+pub(super) fn pass(bench: &mut Bench, until: Timestamp) {
     while let Some(due) = bench.core.next_due().filter(|due| *due <= until) {
         bench.now = due.max(bench.now);
         bench.core.due(bench.now, &mut bench.effects);
@@ -58,7 +56,7 @@ fn stored(bench: &Bench) -> Vec<(u64, String, String)> {
     all
 }
 
-fn subjects(bench: &Bench) -> Vec<String> {
+pub(super) fn subjects(bench: &Bench) -> Vec<String> {
     stored(bench).into_iter().map(|(seq, subject, _)| format!("{seq} {subject}")).collect()
 }
 
@@ -370,221 +368,4 @@ fn many_schedules_come_in_slices() {
     assert!(bench.core.next_due().is_some_and(|due| due <= bench.now));
     pass(&mut bench, NOW + 10 * SECOND);
     assert_eq!((bench.last(), stored(&bench).len()), (700, 350));
-}
-
-/// A ledger that outlives a crash.
-#[derive(Default)]
-struct Book {
-    kept: Mutex<Option<Kept>>,
-    refuses: AtomicBool,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Kept {
-    page: Page,
-    due: BTreeMap<u64, Timestamp>,
-}
-
-impl Book {
-    fn kept(&self) -> Kept {
-        self.kept.lock().unwrap().clone().expect("it was begun")
-    }
-
-    /// Says that it was written when the stream had messages up to `through`, the last at `time`.
-    fn forge(&self, (through, time): (u64, Timestamp), shots: &[Shot], due: &[(u64, Timestamp)]) {
-        let page = Page { through, time, shots: shots.to_vec() };
-        *self.kept.lock().unwrap() = Some(Kept { page, due: due.iter().copied().collect() });
-    }
-}
-
-impl Ledger for Book {
-    fn read(&self) -> Option<(Page, usize)> {
-        self.kept.lock().unwrap().as_ref().map(|kept| (kept.page.clone(), kept.due.len()))
-    }
-
-    fn each(&self, visit: &mut dyn FnMut(u64, Timestamp)) {
-        self.kept().due.into_iter().for_each(|(seq, due)| visit(seq, due));
-    }
-
-    fn reset(&self) {
-        *self.kept.lock().unwrap() = Some(Kept::default());
-    }
-
-    fn write(&self, changes: &[Change], page: &Page) -> bool {
-        let mut kept = self.kept.lock().unwrap();
-        let kept = kept.as_mut().expect("it was begun");
-        for change in changes {
-            match *change {
-                Change::Due(seq, due) => drop(kept.due.insert(seq, due)),
-                Change::Gone(seq) => drop(kept.due.remove(&seq)),
-            }
-        }
-        kept.page = page.clone();
-        !self.refuses.load(Relaxed)
-    }
-}
-
-fn with_book(config: StreamConfig) -> (Bench, Arc<Book>) {
-    let book = Arc::new(Book::default());
-    (
-        Bench::with(config, Settings { ledger: Arc::clone(&book) as Arc<dyn Ledger>, ..Settings::default() }),
-        book,
-    )
-}
-
-fn restart_with(bench: Bench, book: &Arc<Book>, now: Timestamp) -> Bench {
-    let Bench { mut core, .. } = bench;
-    let config = Arc::clone(core.config());
-    let store = std::mem::replace(core.store_mut(), Stream::in_memory(shape(&config, false), 1, NOW));
-    let settings = Settings { ledger: Arc::clone(book) as Arc<dyn Ledger>, ..Settings::default() };
-    Bench { core: StreamCore::new(config, store, settings, now), now, effects: Effects::default() }
-}
-
-/// The stream was at work when it was due, and did not come to it.
-#[test]
-fn a_repeat_that_a_crash_was_quicker_than_is_not_lost() {
-    let (mut bench, book) = with_book(scheduling());
-    plan(&mut bench, "s.a", "@every 1m", &[TO_A]);
-    pass(&mut bench, NOW + 60 * SECOND);
-    // A consumer had it.
-    assert!(bench.core.delete(2, bench.now, &mut Effects::default()).unwrap());
-    bench.now = NOW + 120 * SECOND + 1;
-    bench.publish("t.other", &[], "x");
-    let mut bench = restart_with(bench, &book, NOW + 121 * SECOND);
-    pass(&mut bench, NOW + 121 * SECOND);
-    assert_eq!(subjects(&bench), ["1 s.a", "3 t.other", "4 t.a"]);
-    // And what has come is not fired again, though it is gone and others have come meanwhile.
-    assert!(bench.core.delete(4, bench.now, &mut Effects::default()).unwrap());
-    bench.publish("t.other", &[], "y");
-    let mut bench = restart_with(bench, &book, NOW + 150 * SECOND);
-    pass(&mut bench, NOW + 179 * SECOND);
-    assert_eq!(bench.last(), 5);
-    pass(&mut bench, NOW + 180 * SECOND);
-    assert_eq!(bench.last(), 6);
-}
-
-#[test]
-fn a_start_reads_what_the_ledger_does_not_know() {
-    let (mut bench, book) = with_book(scheduling());
-    plan(&mut bench, "s.a", "@at 2023-11-14T22:13:30Z", &[TO_A]);
-    plan(&mut bench, "s.b", "@every 10s", &["Nats-Schedule-Target: t.b"]);
-    plan(&mut bench, "s.c", "@every 10s", &["Nats-Schedule-Target: t.c"]);
-    assert_eq!((book.kept().page.through, book.kept().due.len()), (3, 3));
-    // The last write of the ledger was lost with the power, and what it says of the first is not what the message says.
-    book.forge((2, NOW + 1), &[], &[(1, NOW + 20 * SECOND), (2, NOW + 10 * SECOND)]);
-    let mut bench = restart_with(bench, &book, NOW);
-    pass(&mut bench, NOW + 10 * SECOND);
-    assert_eq!(subjects(&bench), ["1 s.a", "2 s.b", "3 s.c", "4 t.b", "5 t.c"]);
-    pass(&mut bench, NOW + 20 * SECOND);
-    assert_eq!((bench.last(), book.kept().due.len()), (8, 2));
-    // What fired behind the ledger's end says itself when it comes next.
-    book.forge((3, NOW + 2), &[], &[(2, NOW + 10 * SECOND), (3, NOW + 10 * SECOND)]);
-    let mut bench = restart_with(bench, &book, NOW + 25 * SECOND);
-    pass(&mut bench, NOW + 29 * SECOND);
-    assert_eq!(bench.last(), 8);
-    pass(&mut bench, NOW + 30 * SECOND);
-    assert_eq!(bench.last(), 10);
-}
-
-#[test]
-fn a_ledger_of_messages_that_were_lost_is_not_believed() {
-    let (mut bench, book) = with_book(scheduling());
-    plan(&mut bench, "s.a", "@every 10s", &[TO_A]);
-    let true_one = book.kept();
-    book.forge((9, NOW), &[], &[(1, NOW + 100 * SECOND), (9, NOW)]);
-    let bench = restart_with(bench, &book, NOW);
-    assert_eq!(book.kept(), true_one);
-    // Others have taken their place: one of them is younger than what the ledger knows was.
-    let mut bench = bench;
-    bench.now = NOW + SECOND;
-    bench.publish("t.other", &[], "x");
-    let true_one = Kept { page: Page { through: 2, time: NOW + SECOND, shots: vec![] }, ..true_one };
-    book.forge((2, NOW + SECOND - 1), &[], &[(1, NOW + 100 * SECOND), (2, NOW)]);
-    let bench = restart_with(bench, &book, NOW + SECOND);
-    assert_eq!(book.kept(), true_one);
-    // And this is one to believe.
-    book.forge((2, NOW + SECOND), &[], &[(1, NOW + 20 * SECOND)]);
-    let mut bench = restart_with(bench, &book, NOW + SECOND);
-    pass(&mut bench, NOW + 20 * SECOND - 1);
-    assert_eq!(subjects(&bench), ["1 s.a", "2 t.other"]);
-}
-
-#[test]
-fn no_ledger_makes_a_schedule_come_before_its_time() {
-    let (mut bench, book) = with_book(scheduling());
-    plan(&mut bench, "s.a", "@every 1h", &[TO_A]);
-    plan(&mut bench, "s.b", "@at 2023-11-14T22:14:20Z", &[TO_A]);
-    book.forge((2, NOW + 1), &[], &[(1, NOW + SECOND), (2, NOW + SECOND)]);
-    let mut bench = restart_with(bench, &book, NOW + SECOND);
-    pass(&mut bench, NOW + 60 * SECOND - 1);
-    assert_eq!(subjects(&bench), ["1 s.a", "2 s.b"]);
-    pass(&mut bench, NOW + 60 * SECOND);
-    assert_eq!(subjects(&bench), ["1 s.a", "3 t.a"]);
-    pass(&mut bench, NOW + HOUR);
-    assert_eq!(subjects(&bench), ["1 s.a", "3 t.a", "4 t.a"]);
-}
-
-/// A kill just before what was announced was stored, and just after: limits or consumers have taken that away at once.
-#[test]
-fn a_kill_while_a_repeat_fires_neither_loses_nor_repeats_it() {
-    for is_stored in [false, true] {
-        let (mut bench, book) = with_book(scheduling());
-        plan(&mut bench, "s.a", "@every 10s", &[TO_A]);
-        let shot = Shot { schedule: 1, at: 2, due: NOW + 10 * SECOND };
-        if is_stored {
-            pass(&mut bench, NOW + 10 * SECOND);
-            // It was announced before, and nothing is said afterwards.
-            let due = [(1, NOW + 20 * SECOND)].into();
-            let page = Page { through: 1, time: NOW, shots: vec![shot] };
-            assert_eq!(book.kept(), Kept { page, due });
-            assert!(bench.core.delete(2, bench.now, &mut Effects::default()).unwrap());
-        } else {
-            book.forge((1, NOW), &[shot], &[(1, NOW + 20 * SECOND)]);
-        }
-        let mut bench = restart_with(bench, &book, NOW + 11 * SECOND);
-        if !is_stored {
-            // The number may be that of another message from now on.
-            assert_eq!(book.kept().page.shots, []);
-            assert_eq!(book.kept().due, [(1, NOW + 10 * SECOND)].into());
-        }
-        pass(&mut bench, NOW + 19 * SECOND);
-        assert_eq!(bench.last(), 2, "{is_stored}");
-        pass(&mut bench, NOW + 20 * SECOND);
-        assert_eq!(bench.last(), 3, "{is_stored}");
-    }
-}
-
-#[test]
-fn a_repeat_that_cannot_be_announced_waits() {
-    let (mut bench, book) = with_book(scheduling());
-    plan(&mut bench, "s.a", "@every 10s", &[TO_A]);
-    book.refuses.store(true, Relaxed);
-    pass(&mut bench, NOW + 12 * SECOND);
-    // As late as it will be tried again, at most: never with a time that has not come.
-    assert_eq!((bench.last(), book.kept().due), (1, [(1, NOW + 12 * SECOND)].into()));
-    book.refuses.store(false, Relaxed);
-    pass(&mut bench, NOW + 14 * SECOND);
-    assert_eq!(bench.last(), 2);
-    let mut bench = restart_with(bench, &book, NOW + 15 * SECOND);
-    pass(&mut bench, NOW + 20 * SECOND);
-    assert_eq!(bench.last(), 2);
-    pass(&mut bench, NOW + 23 * SECOND);
-    assert_eq!(bench.last(), 3);
-}
-
-#[test]
-fn a_ledger_forgets_what_is_gone() {
-    let (mut bench, book) = with_book(scheduling());
-    for n in 0..500 {
-        plan(&mut bench, &format!("s.{n}"), "@every 1h", &[TO_A]);
-    }
-    plan(&mut bench, "s.0", "@every 2h", &[TO_A]);
-    bench.core.purge(&mut Purge { keep: 1, ..Purge::default() }, NOW, &mut Effects::default()).unwrap();
-    pass(&mut bench, NOW + HOUR);
-    assert_eq!(book.kept().due, [(501, NOW + 2 * HOUR)].into());
-    // Messages that say nothing need not be read again, sooner or later.
-    for n in 0..600 {
-        bench.publish(&format!("t.{}", n % 9), &[], "x");
-    }
-    assert!(book.kept().page.through > 800);
 }

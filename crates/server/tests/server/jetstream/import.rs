@@ -268,6 +268,38 @@ fn backups_of_older_servers_are_restored() {
     }
 }
 
+/// Killed when a purge had begun its new folder, with whatever older versions and work in hand leave around.
+#[test]
+fn what_a_purge_has_left_is_taken_and_what_is_no_message_is_not() {
+    for is_old_folder_there in [false, true] {
+        let old = tempfile::tempdir().expect("a temporary folder");
+        copy(&fixture("plain"), old.path());
+        let streams = old.path().join("jetstream/$G/streams");
+        let purged = streams.join("PURGED");
+        fs::rename(purged.join("msgs"), purged.join("__new_msgs__")).expect("a folder");
+        if is_old_folder_there {
+            copy(&streams.join("FILE/msgs"), &purged.join("msgs"));
+        }
+        let file = streams.join("FILE");
+        for name in [
+            "msgs/1.idx",
+            "msgs/1.fss",
+            "msgs/2.blk.tmp",
+            "msgs/1.new",
+            "sources.db",
+            "__msgs__/1.blk",
+            "batches/x/1.blk",
+            "__new_msgs__/9.key",
+        ] {
+            fs::create_dir_all(file.join(name).parent().expect("a folder")).expect("a folder of ours");
+            fs::write(file.join(name), "x").expect("a folder of ours");
+        }
+        let expected = fs::read(fixture("plain").join("expected.json")).expect("a record");
+        let expected = serde_json::from_slice(&expected).expect("JSON");
+        takes_over(old.path(), &expected, "purged");
+    }
+}
+
 /// To open a pipe waits for its other end, for ever.
 #[test]
 fn what_is_no_file_is_said_and_not_opened() {

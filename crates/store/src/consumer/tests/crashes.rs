@@ -70,7 +70,19 @@ impl Worker {
         let three = self.consumers.create("three", Rules::default(), b"3").expect("it is new");
         self.work(ids[0]);
         self.flush();
-        let Ok(Some(rewrite)) = rewrite else { return };
+        let Ok(Some(mut rewrite)) = rewrite else { return };
+        loop {
+            self.note(false);
+            let drawn = self.consumers.draw(&mut rewrite, 0);
+            if drawn.is_ok() {
+                self.note(true);
+            }
+            match drawn {
+                Ok(Drawn::More) => self.work(ids[1]),
+                Ok(Drawn::Whole) => break,
+                Ok(Drawn::Overtaken) | Err(_) => return,
+            }
+        }
         let file = rewrite.write();
         self.work(ids[0]);
         self.work(three);

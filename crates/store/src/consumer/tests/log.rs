@@ -109,7 +109,19 @@ fn perform(place: &Place, consumers: &mut Consumers, act: Act) {
             clean_up(place, consumers);
         }
         Act::Rewrite(at, rules, events) => {
-            let Some(rewrite) = consumers.begin_rewrite(0).expect("the disk is healthy") else { return };
+            let Some(mut rewrite) = consumers.begin_rewrite(0).expect("the disk is healthy") else { return };
+            let mut step = 0;
+            while consumers.draw(&mut rewrite, 0).expect("the disk is healthy") == Drawn::More {
+                // A consumer may be drawn already or not when it changes or goes.
+                step += 1;
+                perform(place, consumers, Act::Events(at.wrapping_mul(step), events.clone()));
+                match step {
+                    1 => perform(place, consumers, Act::Create(at % 7, rules)),
+                    2 => perform(place, consumers, Act::Remove(at / 2)),
+                    3 => perform(place, consumers, Act::Update(at / 7, rules)),
+                    _ => {}
+                }
+            }
             perform(place, consumers, Act::Create(at % 8, rules));
             perform(place, consumers, Act::Events(at, events.clone()));
             perform(place, consumers, Act::Flush);
@@ -244,4 +256,82 @@ fn another_key_is_an_error_and_changes_nothing() {
     assert!(matches!(Consumers::open(wrong), Err(OpenError::Locked(_))));
     assert!(matches!(Consumers::open(Place { key: None, ..here.clone() }), Err(OpenError::Locked(_))));
     assert_eq!(Consumers::open(here).expect("the right key").0.len(), 1);
+}
+
+/// A log of which `pending` messages await their acknowledgement.
+fn pending(place: &Place, pending: u64) -> (Consumers, ConsumerId) {
+    let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
+    let id = consumers.create("a", Rules::default(), b"").expect("it is new");
+    for seq in 1..=pending {
+        consumers.apply_one(id, delivered(seq, seq)).expect("it exists");
+        if seq % 1000 == 0 {
+            consumers.flush(0).expect("the disk is healthy");
+        }
+    }
+    consumers.flush(0).expect("the disk is healthy");
+    (consumers, id)
+}
+
+/// Or a start would take twice the memory of what is pending, and the allocator keep it.
+#[test]
+fn rings_do_not_grow_while_a_log_is_read() {
+    let place = place(Arc::new(MemoryDisk::new()), None);
+    let (mut consumers, id) = pending(&place, 33_000);
+    let room = |place: &Place| {
+        let (again, _) = Consumers::open(place.clone()).expect("it was flushed");
+        let pending = again.state(id).expect("it exists").pending();
+        (pending.len(), pending.capacity())
+    };
+    assert_eq!(room(&place), (33_000, 33_000));
+    // Behind a state as a whole, with some that are delivered again, and acknowledged.
+    consumers.checkpoint().expect("the disk is healthy");
+    for seq in 33_001..=33_500 {
+        let next = consumers.state(id).expect("it exists").delivered().consumer.0 + 1;
+        consumers.apply_one(id, delivered(next, seq)).expect("it exists");
+        let again = Delta::Delivered { delivery: DeliverySeq(next + 1), seq: 7, count: 1, timestamp: 8 };
+        consumers.apply_one(id, again).expect("it exists");
+    }
+    for seq in 33_001..=33_500 {
+        consumers.apply_one(id, Delta::Forget { seq }).expect("it exists");
+    }
+    consumers.flush(0).expect("the disk is healthy");
+    assert_eq!(room(&place), (33_000, 33_500));
+}
+
+#[test]
+fn a_log_that_is_appended_to_faster_than_it_is_written_anew_stays() {
+    let place = place(Arc::new(MemoryDisk::new()), None);
+    let (mut consumers, id) = pending(&place, 10);
+    let begin = |consumers: &mut Consumers| {
+        let mut rewrite = consumers.begin_rewrite(0).expect("the disk is healthy").expect("a log");
+        assert_eq!(consumers.draw(&mut rewrite, 0).expect("the disk is healthy"), Drawn::Whole);
+        rewrite
+    };
+    let append = |consumers: &mut Consumers, times: usize| {
+        for _ in 0..times {
+            consumers.update(id, Rules::default(), &vec![7; 100_000]).expect("it exists");
+            consumers.flush(0).expect("the disk is healthy");
+        }
+    };
+    // What waits in memory is bounded.
+    let mut rewrite = begin(&mut consumers);
+    append(&mut consumers, 11);
+    assert_eq!(consumers.draw(&mut rewrite, 0).expect("the disk is healthy"), Drawn::Overtaken);
+    let file = rewrite.write();
+    assert_eq!(consumers.finish_rewrite(rewrite, file, 0).expect("the disk is healthy"), None);
+    assert!(!consumers.checkpoint_due());
+    let before = everything(&consumers);
+    let (again, report) = Consumers::open(place.clone()).expect("it was flushed");
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(everything(&again), before);
+    // It is tried again when the log is twice as long.
+    append(&mut consumers, 9);
+    assert!(!consumers.checkpoint_due());
+    append(&mut consumers, 3);
+    assert!(consumers.checkpoint_due());
+    let mut rewrite = begin(&mut consumers);
+    append(&mut consumers, 2);
+    let file = rewrite.write();
+    assert!(consumers.finish_rewrite(rewrite, file, 0).expect("the disk is healthy").is_some());
+    assert_eq!(everything(&Consumers::open(place).expect("it was flushed").0), everything(&consumers));
 }

@@ -29,7 +29,7 @@ fn check_round_trip(state: &ConsumerState) {
     let mut bytes = Vec::new();
     payload::put_state(&mut bytes, state);
     let mut reader = Reader::new(&bytes);
-    assert_eq!(payload::read_state(&mut reader).as_ref(), Ok(state));
+    assert_eq!(payload::read_state(&mut reader, 0).as_ref(), Ok(state));
     assert!(reader.is_empty());
 }
 

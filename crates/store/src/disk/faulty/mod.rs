@@ -41,6 +41,7 @@ struct State {
     volume: Volume,
     faults: Faults,
     steps: Vec<Step>,
+    is_cold: bool,
 }
 
 impl fmt::Debug for FaultyDisk {
@@ -57,7 +58,7 @@ impl FaultyDisk {
     }
 
     fn with_volume(volume: Volume, seed: u64) -> Self {
-        let state = State { volume, faults: Faults::new(seed), steps: Vec::new() };
+        let state = State { volume, faults: Faults::new(seed), steps: Vec::new(), is_cold: false };
         Self { state: Arc::new(Mutex::new(state)), locks: Claims::default() }
     }
 
@@ -70,6 +71,11 @@ impl FaultyDisk {
     /// Plans what happens at a point that is still to come. Several may be planned.
     pub fn fail_at(&self, point: u64, fault: Fault) {
         self.state().faults.plan(point, fault);
+    }
+
+    /// Whether everything that is read has to be waited for: nothing is in memory.
+    pub fn chill(&self, is_cold: bool) {
+        self.state().is_cold = is_cold;
     }
 
     /// Whether power was lost: from then on every operation fails.
@@ -334,6 +340,13 @@ impl File for FaultyFile {
         let state = self.disk.state();
         state.faults.check_power()?;
         state.volume.inode(self.number)?.read(buffer, offset)
+    }
+
+    fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        if self.disk.state().is_cold {
+            return Ok(None);
+        }
+        self.read_at(buffer, offset).map(Some)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
