@@ -2,7 +2,7 @@
 //!
 //! Only says what is configured.
 
-use crate::jetstream::{Capacity, directory};
+use crate::jetstream::{Capacity, directory, is_beside};
 use crate::lifecycle;
 use crate::logging::Logger;
 use myelin_conf::Bytes;
@@ -16,6 +16,11 @@ pub(crate) fn print(log: &Logger, options: &JetStreamOptions) {
     log.info("Starting JetStream");
     if options.store_dir.is_none() {
         log.warn("Temporary storage directory used, data could be lost on system reboot");
+    }
+    if is_beside(options) {
+        log.warn(
+            "Default storage directory is in use by another server, this one has a directory of its own",
+        );
     }
     let capacity = Capacity::of(options);
     if options.max_memory_store.is_none() || options.max_file_store.is_none() {

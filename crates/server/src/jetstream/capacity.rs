@@ -32,10 +32,19 @@ pub(crate) fn directory(options: &JetStreamOptions) -> PathBuf {
 /// Where everything is when nobody has said where, found once.
 static DEFAULT: OnceLock<PathBuf> = OnceLock::new();
 
+/// Whether nobody has said where everything is, and the usual place is another server's.
+pub(crate) fn is_beside(options: &JetStreamOptions) -> bool {
+    options.store_dir.is_none() && directory(options) != usual_parent().join(FOLDER)
+}
+
+fn usual_parent() -> PathBuf {
+    std::env::temp_dir().join("nats")
+}
+
 /// `nats` in the folder for what may go. Compat: several servers that are only tried out, as tests start them, may run at
 /// once; nats-server lets them write over each other there, here a later one gets a place of its own.
 fn default_parent() -> PathBuf {
-    let parent = std::env::temp_dir().join("nats");
+    let parent = usual_parent();
     let lock = parent.join(FOLDER).join(STORE).join("lock");
     let is_held = |lock: &Path| {
         let taken = lock.exists().then(|| RealDisk.lock(lock));

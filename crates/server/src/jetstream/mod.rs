@@ -26,7 +26,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-pub(crate) use capacity::{Capacity, directory};
+pub(crate) use capacity::{Capacity, directory, is_beside};
 pub(crate) use settings::{account_limits, limits_of_claims};
 
 /// A running JetStream.

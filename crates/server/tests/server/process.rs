@@ -28,6 +28,8 @@ pub(crate) struct Setup {
     is_secure: bool,
     /// Where it runs.
     folder: Option<PathBuf>,
+    /// Its folder for what may go.
+    temporary: Option<PathBuf>,
 }
 
 impl Setup {
@@ -46,6 +48,12 @@ impl Setup {
     /// Runs it there: relative names mean files in it.
     pub(crate) fn folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
+        self
+    }
+
+    /// Gives it this folder for what may go.
+    pub(crate) fn temporary(mut self, folder: &Path) -> Self {
+        self.temporary = Some(folder.to_owned());
         self
     }
 
@@ -86,6 +94,9 @@ impl Setup {
         };
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
+        }
+        if let Some(folder) = &self.temporary {
+            command.env("TMPDIR", folder);
         }
         let port = self.port.map_or_else(|| "-1".to_owned(), |port| port.to_string());
         command.args(["-a", "127.0.0.1", "-p", &port]).args(&self.flags);

@@ -2,7 +2,7 @@
 
 use super::{Asker, Home};
 use crate::eventually;
-use crate::process::{PROGRAM, Server};
+use crate::process::{PROGRAM, Server, Setup};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::process::Command;
@@ -139,6 +139,28 @@ fn two_servers_do_not_share_a_store() {
     assert!(said.contains("Can't start JetStream") && said.contains("another process uses"), "{said}");
     // The first one does not mind.
     assert_eq!(asker.publish("S.a", "x")["seq"], 1);
+}
+
+/// As test suites start them.
+#[test]
+fn of_servers_that_nobody_gave_a_store_each_has_one() {
+    let home = Home::new();
+    let setup = || Setup::default().flags(&["-js"]).temporary(home.path());
+    let usual = format!("Store Directory: \"{}\"", home.path().join("nats/jetstream").display());
+    let first = setup().start();
+    first.wait_for_log(&usual);
+    let second = setup().start();
+    second.wait_for_log("Default storage directory is in use by another server");
+    for server in [&first, &second] {
+        let mut asker = Asker::connect(server);
+        asker.create("S", &json!({}));
+        assert_eq!(asker.publish("S.a", "x")["seq"], 1);
+    }
+    drop(first);
+    // The next one has the streams of the first.
+    let third = setup().start();
+    third.wait_for_log(&usual);
+    assert_eq!(Asker::connect(&third).number("S", "messages"), 1);
 }
 
 /// README's quick start in bytes: a stream, a message, a restart, the message.
