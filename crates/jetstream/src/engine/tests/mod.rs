@@ -2,5 +2,6 @@
 
 mod house;
 mod links;
+mod reset;
 mod resting;
 mod times;
