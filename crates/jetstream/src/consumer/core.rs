@@ -359,8 +359,8 @@ impl ConsumerCore {
         }
     }
 
-    /// Begins anew with the message `seq`.
-    fn reset(&mut self, seq: Seq) {
+    /// Begins anew with the message `seq`, as [`reset_place`](Self::reset_place) has it.
+    pub fn reset(&mut self, seq: Seq) {
         self.hands.record.apply(Delta::Reset { seq: seq - 1 });
         self.redelivery.clear();
         self.source.seek(seq);

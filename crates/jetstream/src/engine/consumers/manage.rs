@@ -356,7 +356,7 @@ impl StreamConsumers {
         let reset = live.act(move |core, turn| {
             let seq = core.reset_place(seq).map_err(ApiError::consumer_invalid_reset)?;
             let noted = if keeps { Some(note_passed(core, &config, seq)?) } else { None };
-            core.reset_to(seq).map_err(ApiError::consumer_invalid_reset)?;
+            core.reset(seq);
             Ok::<_, ApiError>((seq, core.info(&stream, turn), noted))
         });
         let (seq, info, noted) = reset.ok_or_else(gone)??;

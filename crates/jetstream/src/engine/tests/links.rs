@@ -185,7 +185,7 @@ fn a_consumer_that_somebody_else_has_made_stays_when_the_stream_goes_that_copied
     house.publish("W.c");
     assert_eq!((house.contents("W").0, house.contents("S").0), (0, 1));
     house.delete("S");
-    assert_eq!(house.consumers("W"), [own.name.clone()]);
+    assert_eq!(house.consumers("W"), [&*own.name]);
 }
 
 /// What cannot be read may be the stream that copies, and somebody may bring it back.
