@@ -462,6 +462,8 @@ impl Server {
                     Ok(running) => {
                         if let Some(running) = &running {
                             show_jetstream(running, options, &self.broker, &self.monitor);
+                            // Whoever got or lost a token while it started was not heard by it.
+                            running.settle_accounts(options, &self.broker);
                         }
                         self.jetstream = running;
                     }

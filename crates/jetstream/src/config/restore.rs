@@ -8,7 +8,7 @@ use crate::error::ApiError;
 
 /// Decides about a configuration that came with a backup.
 ///
-/// Compat: it may be sealed, which a new one may not.
+/// Compat: it may be sealed, which a new one may not; and that it wants replicas is found when it is made.
 ///
 /// # Errors
 /// The first of the reference's reasons.
@@ -21,9 +21,6 @@ pub fn restore(
     // Compat: what it says of the level that it needs is neither corrected nor added.
     forget_versions(&mut config.metadata);
     let config = check(&config, all, limits, false)?;
-    if config.num_replicas > 1 {
-        return Err(ApiError::STREAM_REPLICAS_NOT_SUPPORTED);
-    }
     limits.check_count(&config, all)?;
     limits.check_bytes(&config, config.max_bytes, reserved_by_others(&config, all))?;
     if all.find(&config.name).is_some() {

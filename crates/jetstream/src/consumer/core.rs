@@ -298,6 +298,16 @@ impl ConsumerCore {
     /// # Errors
     /// Where it began does not allow that.
     pub fn reset_to(&mut self, seq: Seq) -> Result<Seq, &'static str> {
+        let seq = self.reset_place(seq)?;
+        self.reset(seq);
+        Ok(seq)
+    }
+
+    /// With which message it would begin anew.
+    ///
+    /// # Errors
+    /// As [`reset_to`](Self::reset_to).
+    pub fn reset_place(&self, seq: Seq) -> Result<Seq, &'static str> {
         let config = &self.hands.config;
         let seq = match config.deliver_policy {
             _ if seq == 0 => self.hands.record.read(|state| state.ack_floor().stream) + 1,
@@ -313,7 +323,6 @@ impl ConsumerCore {
             }
             _ => return Err("not allowed"),
         };
-        self.reset(seq);
         Ok(seq)
     }
 
@@ -350,8 +359,8 @@ impl ConsumerCore {
         }
     }
 
-    /// Begins anew with the message `seq`.
-    fn reset(&mut self, seq: Seq) {
+    /// Begins anew with the message `seq`, as [`reset_place`](Self::reset_place) has it.
+    pub fn reset(&mut self, seq: Seq) {
         self.hands.record.apply(Delta::Reset { seq: seq - 1 });
         self.redelivery.clear();
         self.source.seek(seq);

@@ -358,6 +358,10 @@ impl AccountStreams {
         if self.limits().is_none() {
             return Err((filled.undo(), ApiError::NOT_ENABLED_FOR_ACCOUNT.into()));
         }
+        // Compat: nobody looks before the end.
+        if filled.config.num_replicas > 1 {
+            return Err((filled.undo(), ApiError::STREAM_REPLICAS_NOT_SUPPORTED.into()));
+        }
         // Another may have been made while this one was filled.
         let limits = self.all_limits(jetstream);
         if let Err(error) = config::join(&filled.config, &**self, &limits) {

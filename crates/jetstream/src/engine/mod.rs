@@ -68,6 +68,8 @@ pub struct JetStream {
     is_seeking: AtomicBool,
     /// Streams that were opened and have consumers for others that copy them: it is to be seen whether these are there.
     linked: Mutex<Vec<Weak<LiveStream>>>,
+    /// Whether the store holds streams of which not even the names can be read.
+    pub(crate) has_unreadable: bool,
     /// Each restore that has begun holds one.
     pub(crate) restores: Arc<backup::Restores>,
 }
@@ -129,6 +131,7 @@ impl JetStream {
             calls: Calls::default(),
             is_seeking: AtomicBool::new(false),
             linked: Mutex::default(),
+            has_unreadable: !report.unreadable.is_empty(),
             restores: Arc::default(),
         }))
     }

@@ -122,6 +122,11 @@ impl Running {
         }
     }
 
+    /// The same once more, when all that changes is heard: what changed in between is not missed.
+    pub(crate) fn settle_accounts(&self, options: &Options, broker: &Broker) {
+        self.set_accounts(options, broker);
+    }
+
     /// Whether these options want another store, which takes a restart.
     pub(crate) fn moves(&self, options: &Options) -> bool {
         options.jetstream.enabled && directory(&options.jetstream) != self.directory

@@ -79,6 +79,7 @@ fn settle_sourcing(config: &mut ConsumerConfig, world: &World<'_>, new_name: &mu
 fn keep(config: &mut ConsumerConfig, existing: &ConsumerConfig) {
     config.pause_until = existing.pause_until;
     config.is_own |= existing.is_own;
+    config.passed = existing.passed;
     if config.sourcing && config.is_durable() {
         config.deliver_policy = existing.deliver_policy;
         config.opt_start_seq = existing.opt_start_seq;

@@ -201,6 +201,9 @@ pub struct ConsumerConfig {
     /// Whether this server has made it for a stream of its own, which copies by it.
     #[serde(skip)]
     pub is_own: bool,
+    /// Messages up to this one stay in a work queue although they are behind it: it was begun anew after them.
+    #[serde(skip)]
+    pub passed: u64,
 }
 
 impl ConsumerConfig {

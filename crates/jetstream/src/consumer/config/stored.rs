@@ -19,6 +19,13 @@ pub struct Stored {
     /// As [`ConsumerConfig::is_own`] says.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     own: bool,
+    /// As [`ConsumerConfig::passed`] says.
+    #[serde(skip_serializing_if = "is_zero")]
+    passed: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 object! { Stored, "Stored":
@@ -26,13 +33,15 @@ object! { Stored, "Stored":
     "config" config "ConsumerConfig",
     "unnamed" unnamed "bool",
     "own" own "bool",
+    "passed" passed "uint64",
 }
 
 impl Stored {
     /// Of a consumer with this configuration.
     #[must_use]
     pub fn new(created: Timestamp, config: &ConsumerConfig) -> Self {
-        Self { created, config: config.clone(), unnamed: config.is_unnamed, own: config.is_own }
+        let (unnamed, own, passed) = (config.is_unnamed, config.is_own, config.passed);
+        Self { created, config: config.clone(), unnamed, own, passed }
     }
 
     /// The bytes to keep.
@@ -51,6 +60,7 @@ impl Stored {
         json::lenient(bytes, "Stored", &mut stored)?;
         stored.config.is_unnamed = stored.unnamed;
         stored.config.is_own = stored.own;
+        stored.config.passed = stored.passed;
         Ok(stored)
     }
 }
@@ -101,6 +111,7 @@ mod tests {
             priority_timeout: 10,
             is_unnamed: true,
             is_own: true,
+            passed: 11,
         };
         let stored = Stored::new(-7, &config);
         assert_eq!(Stored::decode(&stored.encode()).unwrap(), stored);

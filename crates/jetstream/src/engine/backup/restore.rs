@@ -369,7 +369,8 @@ enum Outcome {
 ///
 /// Compat: what is found only when it is added is a fault of the restore, what is checked before is one of the request.
 fn unjoined(error: ApiError) -> Fault {
-    if error.err_code == ApiError::STREAM_SUBJECT_OVERLAP.err_code {
+    let late = [ApiError::STREAM_SUBJECT_OVERLAP, ApiError::STREAM_REPLICAS_NOT_SUPPORTED];
+    if late.iter().any(|late| late.err_code == error.err_code) {
         return Fault::Other(format!("error adding stream: {error}"));
     }
     Fault::Api(error)

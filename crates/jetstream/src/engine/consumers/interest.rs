@@ -21,6 +21,8 @@ struct Want {
     is_stored: bool,
     filter: Filter,
     acks: AckPolicy,
+    /// What it was begun anew behind stays for whoever goes back.
+    passed: Seq,
 }
 
 impl StreamInterest {
@@ -30,7 +32,8 @@ impl StreamInterest {
 
     /// A consumer is there, or has another configuration.
     pub(super) fn set(&self, id: ConsumerId, is_stored: bool, config: &ConsumerConfig) {
-        let want = Want { id, is_stored, filter: filter_of(config), acks: config.ack_policy };
+        let want =
+            Want { id, is_stored, filter: filter_of(config), acks: config.ack_policy, passed: config.passed };
         let mut wants = self.wants.write().unwrap_or_else(PoisonError::into_inner);
         match wants.iter_mut().find(|want| want.id == id && want.is_stored == is_stored) {
             Some(known) => *known = want,
@@ -54,6 +57,9 @@ impl Interest for StreamInterest {
     fn needs(&self, subject: &[u8], seq: Seq) -> bool {
         let wants = self.wants.read().unwrap_or_else(PoisonError::into_inner);
         wants.iter().filter(|want| want.filter.accepts(subject)).any(|want| {
+            if seq <= want.passed {
+                return true;
+            }
             let states = lock(if want.is_stored { &self.stored } else { &self.volatile });
             // In doubt it is needed.
             states.state(want.id).is_none_or(|state| is_needed(state, want.acks, seq))

@@ -363,11 +363,37 @@ impl StreamConsumers {
         seq: Seq,
     ) -> Result<(Seq, ConsumerInfo), ApiError> {
         let stream = self.stream.to_string();
-        let reset = live.act(move |core, turn| core.reset_to(seq).map(|seq| (seq, core.info(&stream, turn))));
-        let reset = reset.ok_or_else(gone)?.map_err(ApiError::consumer_invalid_reset)?;
+        let config = self.config(live.name()).ok_or_else(gone)?;
+        let keeps = self.stream()?.config().retention == Retention::WorkQueue;
+        let reset = live.act(move |core, turn| {
+            let seq = core.reset_place(seq).map_err(ApiError::consumer_invalid_reset)?;
+            let noted = if keeps { Some(note_passed(core, &config, seq)?) } else { None };
+            core.reset(seq);
+            Ok::<_, ApiError>((seq, core.info(&stream, turn), noted))
+        });
+        let (seq, info, noted) = reset.ok_or_else(gone)??;
+        if let Some((record, config)) = noted {
+            self.interest.set(record.id(), record.is_of(&self.stored), &config);
+            let mut configs = self.configs.write().unwrap_or_else(PoisonError::into_inner);
+            configs.insert(config.name.clone(), config);
+        }
         self.drop_unwanted();
-        Ok(reset)
+        Ok((seq, info))
     }
+}
+
+/// Writes down that what lies before `seq` stays. It goes to the log before the new beginning does: in between, too much is kept,
+/// and the other way round messages would go that nobody has had.
+fn note_passed(
+    core: &ConsumerCore,
+    config: &ConsumerConfig,
+    seq: Seq,
+) -> Result<(Record, Arc<ConsumerConfig>), ApiError> {
+    let config = Arc::new(ConsumerConfig { passed: seq.saturating_sub(1), ..config.clone() });
+    let record = core.record().clone();
+    let blob = Stored::new(core.created(), &config).encode();
+    record.lock().update(record.id(), rules(&config), &blob).map_err(ApiError::consumer_create)?;
+    Ok((record, config))
 }
 
 fn gone() -> ApiError {

@@ -18,7 +18,7 @@ pub(in crate::engine) fn settle(jetstream: &JetStream, account: &Arc<Account>, b
     let all = mirror.chain(before.sources.iter().map(|source| (source, false)));
     for (source, is_mirror) in all.filter(|(source, _)| source.consumer.is_none()) {
         if let Origin::Here(origin) = find::find(jetstream, account, source, is_mirror) {
-            sweep(jetstream, &origin);
+            end_unneeded(jetstream, &origin, Some((&**account, before)));
         }
     }
 }
@@ -41,8 +41,15 @@ pub(in crate::engine) fn has_links(origin: &LiveStream) -> bool {
 
 /// Ends those at this origin that are needed no more. Answers whether it is known of all of them.
 pub(in crate::engine) fn sweep(jetstream: &JetStream, origin: &Arc<LiveStream>) -> bool {
+    end_unneeded(jetstream, origin, None)
+}
+
+/// A stream that was seen to go, or to change.
+type Settled<'a> = Option<(&'a Account, &'a StreamConfig)>;
+
+fn end_unneeded(jetstream: &JetStream, origin: &Arc<LiveStream>, settled: Settled<'_>) -> bool {
     let (mut unneeded, mut is_known) = (Vec::new(), true);
-    each(origin, |consumer| match is_needed(jetstream, origin, consumer) {
+    each(origin, |consumer| match is_needed(jetstream, origin, consumer, settled) {
         Some(true) => {}
         Some(false) => unneeded.push(consumer.name.clone()),
         None => is_known = false,
@@ -67,7 +74,12 @@ fn each(origin: &LiveStream, mut visit: impl FnMut(&ConsumerConfig)) {
 }
 
 /// Whether somebody copies by this consumer; `None`: nobody knows at the moment.
-fn is_needed(jetstream: &JetStream, origin: &Arc<LiveStream>, consumer: &ConsumerConfig) -> Option<bool> {
+fn is_needed(
+    jetstream: &JetStream,
+    origin: &Arc<LiveStream>,
+    consumer: &ConsumerConfig,
+    settled: Settled<'_>,
+) -> Option<bool> {
     if origin.config().retention == Retention::Limits {
         return Some(false);
     }
@@ -76,7 +88,12 @@ fn is_needed(jetstream: &JetStream, origin: &Arc<LiveStream>, consumer: &Consume
     if account.unrestored().iter().any(|unrestored| unrestored == stream) {
         return None;
     }
-    let Some(stream) = account.stream(stream) else { return Some(false) };
+    let Some(stream) = account.stream(stream) else {
+        let was_seen = settled
+            .is_some_and(|(of, config)| of.name() == account.account().name() && config.name == stream);
+        // The store may have it under a name that cannot be read, and an operator may bring it back.
+        return if jetstream.has_unreadable && !was_seen { None } else { Some(false) };
+    };
     let config = stream.config();
     let sources = if is_mirror { config.mirror.as_slice() } else { config.sources.as_slice() };
     let mut is_any_missing = false;

@@ -173,6 +173,45 @@ fn a_consumer_of_a_stream_that_is_not_there_goes_when_the_server_starts() {
     assert!(left.len() == 2 && left.contains(&"X".to_owned()), "{left:?}");
 }
 
+/// A client, or another server that reads from here, has made one under the name that this server would give.
+#[test]
+fn a_consumer_that_somebody_else_has_made_stays_when_the_stream_goes_that_copied_by_it() {
+    let mut house = copied(copy("S", &[source("W", "")]));
+    let own = house.stream("W").consumers().config(&house.consumers("W")[0]).expect("it is there");
+    house.delete("S");
+    assert!(house.consumers("W").is_empty());
+    house.consume("W", ConsumerConfig { is_own: false, ..(*own).clone() });
+    house.create(copy("S", &[source("W", "")]));
+    house.publish("W.c");
+    assert_eq!((house.contents("W").0, house.contents("S").0), (0, 1));
+    house.delete("S");
+    assert_eq!(house.consumers("W"), [&*own.name]);
+}
+
+/// What cannot be read may be the stream that copies, and somebody may bring it back.
+#[test]
+fn as_long_as_a_stream_cannot_be_read_only_consumers_of_those_that_are_deleted_go() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(keeping(Retention::Interest, "W"));
+    house.create(copy("S", &[source("W", "")]));
+    let before: std::collections::BTreeSet<_> = disk.files().into_keys().collect();
+    house.create(copy("T", &[source("W", "")]));
+    let is_meta = |path: &&std::path::PathBuf| path.file_name().is_some_and(|name| name == "meta");
+    let files = disk.files();
+    let meta = files.keys().filter(is_meta).find(|path| !before.contains(*path)).expect("it has one");
+    house.jetstream.close().expect("the disk works");
+    drop(house);
+    let disk = disk.power_cycle(Survival::All);
+    disk.flip_bit(meta, 20, 1).expect("it is there");
+    let mut house = House::on(&disk);
+    assert_eq!(house.consumers("W").len(), 2);
+    house.publish("W.a");
+    assert_eq!((house.contents("W").0, house.contents("S").0), (1, 1), "it is kept for the other one");
+    house.delete("S");
+    assert_eq!(house.consumers("W").len(), 1);
+}
+
 #[test]
 fn a_stream_does_not_begin_to_lose_what_is_not_held_for_those_that_copy_it() {
     let mut house = House::new();

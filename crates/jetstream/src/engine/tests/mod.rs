@@ -3,6 +3,7 @@
 mod cold;
 mod house;
 mod links;
+mod reset;
 mod resting;
 mod tidy;
 mod times;

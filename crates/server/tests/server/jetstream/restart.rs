@@ -178,3 +178,30 @@ fn a_message_is_read_back_after_a_restart() {
     let again = asker.api("STREAM.CREATE.ORDERS", &json!({ "name": "ORDERS", "subjects": ["orders.>"] }));
     assert_eq!(again["state"]["messages"], 1, "{again}");
 }
+
+/// Where the consumer of a work queue was begun anew is known afterwards: what it passed over is there for whoever goes back.
+#[test]
+fn a_work_queue_keeps_what_its_consumer_was_reset_past() {
+    for signal in ENDS {
+        let home = Home::new();
+        let mut server = home.start("");
+        let mut asker = Asker::connect(&server);
+        asker.create("W", &json!({ "retention": "workqueue" }));
+        let config =
+            json!({ "stream_name": "W", "config": { "durable_name": "c", "ack_policy": "explicit" } });
+        asker.api("CONSUMER.CREATE.W.c", &config);
+        for seq in 1..=3 {
+            assert_eq!(asker.publish("W.a", "x")["seq"], seq);
+        }
+        assert_eq!(asker.api("CONSUMER.RESET.W.c", &json!({ "seq": 3 }))["reset_seq"], 3);
+        for _ in 0..2 {
+            end_and_start_again(&mut server, signal);
+            let mut asker = Asker::connect(&server);
+            assert_eq!(asker.api("STREAM.INFO.W", &Value::Null)["state"]["messages"], 3, "{signal:?}");
+            let info = asker.api("CONSUMER.INFO.W.c", &Value::Null);
+            assert_eq!(info["num_pending"], 1, "{signal:?}");
+        }
+        let mut asker = Asker::connect(&server);
+        assert_eq!(asker.api("CONSUMER.RESET.W.c", &json!({ "seq": 1 }))["num_pending"], 3);
+    }
+}
