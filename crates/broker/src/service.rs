@@ -43,6 +43,8 @@ pub enum Role<'a> {
     Stream(&'a str),
     /// It stands for the system account, into which traces do not go.
     System,
+    /// It stands for a service of another account: nothing is told of it either, and traces do not go there.
+    Abroad,
 }
 
 /// A service that waits for something. Equal when it is the same one.

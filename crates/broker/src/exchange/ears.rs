@@ -2,7 +2,7 @@
 //! to its subjects would.
 //!
 //! A service that listens in this way has an *ear* in the index of each account from whose streams its subject takes. An ear
-//! gives messages their names here. Compat: traces do not go through it.
+//! gives messages their names here. Compat: traces tell nothing of them.
 
 use super::link::StreamLink;
 use crate::account::Account;
@@ -32,13 +32,14 @@ struct Ear {
 }
 
 /// An ear that came or went, and the account where.
-type Moved = (Arc<Account>, Arc<Binding>);
+pub(super) type Moved = (Arc<Account>, Arc<Binding>);
 
-/// What an ear does with what it hears.
+/// What a service hears by one import. All its ears in the exporter's index are this one receiver, so that a message that
+/// meets two of them, as while a stream changes its subjects, comes once.
 struct Import {
     link: Arc<StreamLink>,
-    /// The pattern that the service asked for here.
-    pattern: Box<[u8]>,
+    /// The patterns that the service asks for here.
+    patterns: Mutex<Vec<Box<[u8]>>>,
     to: Arc<dyn Service>,
 }
 
@@ -47,7 +48,8 @@ impl Service for Import {
         let mut named = Parcel::default();
         for letter in parcel.iter() {
             let subject = self.link.naming().name(letter.subject);
-            if self.link.is_exact() || matches(&self.pattern, &subject) {
+            let is_wanted = || lock(&self.patterns).iter().any(|pattern| matches(pattern, &subject));
+            if self.link.is_exact() || is_wanted() {
                 named.push(Letter { to: &[], subject: &subject, ..letter });
             }
         }
@@ -57,18 +59,18 @@ impl Service for Import {
     }
 
     fn role(&self) -> Role<'_> {
-        Role::System
+        Role::Abroad
     }
 }
 
 impl Ears {
-    /// `listener`, of `home`, listens by `links` from now on.
-    pub(super) fn listen(&self, listener: &Arc<Binding>, links: &[Arc<StreamLink>]) {
+    /// `listener` listens by `links` from now on. To be called while nobody changes them.
+    #[must_use]
+    pub(super) fn listen(&self, listener: &Arc<Binding>, links: &[Arc<StreamLink>]) -> Vec<Moved> {
         let mut inner = lock(&self.0);
         let moved = inner.prick(listener, links);
         inner.listeners.push(Arc::clone(listener));
-        drop(inner);
-        tell(&moved);
+        moved
     }
 
     /// It listens no more.
@@ -84,8 +86,9 @@ impl Ears {
         tell(&moved);
     }
 
-    /// The account imports other streams now.
-    pub(super) fn relink(&self, links: &[Arc<StreamLink>]) {
+    /// The account imports other streams now. To be called while nobody else changes them.
+    #[must_use]
+    pub(super) fn relink(&self, links: &[Arc<StreamLink>]) -> Vec<Moved> {
         let mut inner = lock(&self.0);
         let is_there = |link: &Arc<StreamLink>| links.iter().any(|other| Arc::ptr_eq(other, link));
         let mut moved = inner.close(|ear| !is_there(&ear.import.link));
@@ -98,8 +101,7 @@ impl Ears {
             let new: Vec<_> = links.iter().filter(is_new).cloned().collect();
             moved.extend(inner.prick(&listener, &new));
         }
-        drop(inner);
-        tell(&moved);
+        moved
     }
 }
 
@@ -112,16 +114,13 @@ impl Inner {
             else {
                 continue;
             };
-            // One that listens twice, as a stream does while its subjects change, hears once.
-            let same = self.ears.iter().map(|ear| &ear.import).find(|import| {
-                Arc::ptr_eq(&import.link, link)
-                    && Arc::ptr_eq(&import.to, to)
-                    && *import.pattern == *listener.subject()
-            });
+            let mut imports = self.ears.iter().map(|ear| &ear.import);
+            let same = imports.find(|import| Arc::ptr_eq(&import.link, link) && Arc::ptr_eq(&import.to, to));
             let import = same.cloned().unwrap_or_else(|| {
-                let pattern = listener.subject().into();
-                Arc::new(Import { link: Arc::clone(link), pattern, to: Arc::clone(to) })
+                let patterns = Mutex::default();
+                Arc::new(Import { link: Arc::clone(link), patterns, to: Arc::clone(to) })
             });
+            lock(&import.patterns).push(listener.subject().into());
             let receiver = Receiver::Service(Arc::clone(&import) as Arc<dyn Service>);
             let binding = exporter.place(&subject, receiver);
             self.ears.push(Ear { listener: Arc::clone(listener), import, binding: Arc::clone(&binding) });
@@ -132,13 +131,22 @@ impl Inner {
 
     fn close(&mut self, is_over: impl Fn(&Ear) -> bool) -> Vec<Moved> {
         let over = self.ears.extract_if(.., |ear| is_over(ear));
-        let gone = over.filter_map(|ear| Some((ear.import.link.exporter.upgrade()?, ear.binding)));
-        let gone: Vec<Moved> = gone.collect();
-        gone.iter().for_each(|(exporter, binding)| exporter.displace(binding));
-        gone
+        over.filter_map(|ear| {
+            let mut patterns = lock(&ear.import.patterns);
+            // Another listener may have asked for the same.
+            if let Some(at) = patterns.iter().position(|pattern| **pattern == *ear.listener.subject()) {
+                patterns.swap_remove(at);
+            }
+            drop(patterns);
+            let exporter = ear.import.link.exporter.upgrade()?;
+            exporter.displace(&ear.binding);
+            Some((exporter, ear.binding))
+        })
+        .collect()
     }
 }
 
-fn tell(moved: &[Moved]) {
+/// Tells whoever watches. Not under a lock.
+pub(super) fn tell(moved: &[Moved]) {
     moved.iter().for_each(|(account, binding)| account.tell_of(binding.subject(), None));
 }

@@ -140,8 +140,10 @@ fn tell(moved: &[Moved], mut shard: Option<&mut Shard>) {
 impl Exchange {
     /// A service hears imported streams, too.
     pub(crate) fn listen(&self, binding: &Arc<Binding>) {
-        let links = lock(&self.streams).links.clone();
-        self.ears.listen(binding, &links);
+        let streams = lock(&self.streams);
+        let moved = self.ears.listen(binding, &streams.links);
+        drop(streams);
+        ears::tell(&moved);
     }
 
     /// It has gone.
@@ -326,7 +328,7 @@ impl Account {
             return;
         }
         let mut moved = Vec::new();
-        let links = {
+        let ears = {
             let mut streams = lock(&self.exchange.streams);
             // Before the look at the subscriptions: who goes from now on looks for its shadows, and who has gone is not
             // among them.
@@ -341,10 +343,10 @@ impl Account {
                 });
             }
             self.exchange.has_streams.store(!streams.links.is_empty(), Relaxed);
-            streams.links.clone()
+            self.exchange.ears.relink(&streams.links)
         };
         tell(&moved, None);
-        self.exchange.ears.relink(&links);
+        ears::tell(&ears);
     }
 
     /// A subscription has come: it may reach streams of other accounts.

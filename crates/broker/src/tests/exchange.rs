@@ -259,6 +259,42 @@ fn deliveries_by_imports_are_counted_at_the_subscription() {
     assert_eq!((delivered(b"1"), delivered(b"2")), (5, 5));
 }
 
+/// A stream changes its subjects by listening to the new ones before it leaves the old ones.
+#[test]
+fn a_service_that_listens_twice_hears_an_imported_message_once() {
+    struct Notes(Mutex<Vec<String>>);
+    impl Service for Notes {
+        fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
+            let subjects = parcel.iter().map(|letter| String::from_utf8_lossy(letter.subject).into_owned());
+            self.0.lock().unwrap().extend(subjects);
+        }
+    }
+    // As it is called there, and by another name with a wildcard that the exporter's index cannot tell.
+    for (to, old, new) in [("ev.>", "ev.>", "ev.*"), ("far.ev.>", "far.ev.>", "far.ev.*")] {
+        let mut accounts = accounts();
+        accounts[1].imports = vec![stream_import("A", "ev.>", to)];
+        let net = net_of(accounts);
+        let mut a = peer(&net, 0, "a");
+        let importer = net.broker.account("B").unwrap();
+        let notes = Arc::new(Notes(Mutex::default()));
+        let listen =
+            |subject: &str| importer.listen(subject.as_bytes(), Arc::clone(&notes) as Arc<dyn Service>);
+        let mut hears = |subject: &str| {
+            a.publish(subject, "m");
+            net.flush_all();
+            std::mem::take(&mut *notes.0.lock().unwrap()).len()
+        };
+        let first = listen(old);
+        assert_eq!((hears("ev.x"), hears("ev.x.y")), (1, 1));
+        let second = listen(new);
+        assert_eq!((hears("ev.x"), hears("ev.x.y")), (1, 1), "both at once");
+        importer.unbind(&first);
+        assert_eq!((hears("ev.x"), hears("ev.x.y")), (1, 0));
+        importer.unbind(&second);
+        assert_eq!(hears("ev.x"), 0);
+    }
+}
+
 #[test]
 fn what_a_user_must_not_receive_does_not_come_by_an_import_either() {
     let mut accounts = accounts();

@@ -193,7 +193,8 @@ impl TarIntake {
 /// Keeps what an operator should know, within reason.
 fn note(left: &mut Vec<String>, why: impl AsRef<str>) {
     if left.len() < MOST_NOTES {
-        left.push(why.as_ref().chars().take(LONGEST_NOTE).collect());
+        // It goes to the log, and not all of it is ours.
+        left.push(why.as_ref().escape_debug().take(LONGEST_NOTE).collect());
     }
 }
 

@@ -77,9 +77,10 @@ impl Start {
             }
             DeliverPolicy::ByStartTime => {
                 let at = config.opt_start_time.map_or(Ok(behind), |time| reader.seq_at(time.timestamp()))?;
-                // Compat: it counts as delivered what it passes over, but for the very last.
-                let wanted = if filter.is_all() { None } else { reader.next_seq(&filter, at)? };
-                wanted.filter(|seq| *seq < totals.last_seq).unwrap_or(at)
+                // Compat: what lies before the first message at all that it wants counts as delivered, unless that is the
+                // very last one.
+                let wanted = if filter.is_all() { None } else { reader.next_seq(&filter, first)? };
+                wanted.filter(|seq| (at..totals.last_seq).contains(seq)).unwrap_or(at)
             }
         };
         Ok(Self { next: next.clamp(first, behind.max(first)), lasts })

@@ -94,6 +94,8 @@ impl StreamCore {
         // The first slice at once: whoever asks next, having changed a consumer, sees it.
         self.tend_settled(now);
         effects.due_changed |= self.settled.next_look.is_some();
+        self.charge();
+        self.released(effects);
     }
 
     pub(super) fn begin_round(&mut self, now: Timestamp) {

@@ -125,6 +125,13 @@ impl Running {
     /// The same once more, when all that changes is heard: what changed in between is not missed.
     pub(crate) fn settle_accounts(&self, options: &Options, broker: &Broker) {
         self.set_accounts(options, broker);
+        let there = broker.accounts();
+        for account in self.jetstream.accounts() {
+            let name = account.account().name();
+            if !there.iter().any(|account| account.name() == name) {
+                self.jetstream.disable(name);
+            }
+        }
     }
 
     /// Whether these options want another store, which takes a restart.

@@ -15,7 +15,7 @@ use super::header::{self, HEADER_BYTES, Header};
 use super::image::{self, Image, SERIAL_AFTER};
 use super::open::{Fate, Obsolete, Opened, OpenedLog, Place};
 use super::payload::{self, Definition, Floors};
-use super::rewrite::{Drawn, Map, Queued, Rewrite, Serials, Since, note, seal};
+use super::rewrite::{Drawn, Map, Queued, Rewrite, Serials, Since, most_since, note, seal};
 use super::tail::Tail;
 use super::{Consumer, ConsumerId};
 use crate::disk::{File, write_again};
@@ -250,11 +250,13 @@ impl Log {
     ) -> io::Result<Option<Rewrite>> {
         self.flush(consumers, next, now)?;
         let State::Open(file) = &self.state else { return Ok(None) };
+        let end = file.tail.end();
         // If nothing comes of it.
-        self.look_at = file.tail.end().saturating_mul(2);
+        self.look_at = end.saturating_mul(2);
         let rewrite = self.begin(consumers, next);
         let (through, next) = (ConsumerId(0), ConsumerId(next));
-        self.since = Some(Since { number: rewrite.number, through, next, queued: Vec::new(), bytes: 0 });
+        let (number, most) = (rewrite.number, most_since(end));
+        self.since = Some(Since { number, through, next, queued: Vec::new(), bytes: 0, most });
         Ok(Some(rewrite))
     }
 
@@ -282,7 +284,7 @@ impl Log {
     }
 
     /// Adds to the file what was appended since its image was taken, and goes on with it. `None` if another one was begun
-    /// meanwhile.
+    /// meanwhile, or too much was appended.
     pub(super) fn finish_rewrite(
         &mut self,
         rewrite: Rewrite,
@@ -292,7 +294,7 @@ impl Log {
         now: Timestamp,
     ) -> io::Result<Option<Flushed>> {
         let flushed = self.flush(consumers, next, now);
-        let since = self.since.take().filter(|since| rewrite.number == since.number);
+        let since = self.since.take_if(|since| rewrite.number == since.number);
         let file = file?;
         let written = match (flushed, since) {
             (Ok(_), Some(since)) => rewrite.append(&*file, &since.queued).map(Some),

@@ -17,9 +17,15 @@ use super::{Consumer, ConsumerId};
 use crate::disk::{Disk, File, is_full};
 use crate::varint;
 
-/// Bytes that may be appended while a log is written anew; if more are, it is given up, for these would have to be written
-/// and synced while everybody waits. It is tried again when the log is twice as long.
-const MOST_SINCE: usize = 1 << 20;
+/// Bytes that may be appended while a log is written anew, or an eighth of the log: what there is to write takes longer the
+/// longer that is. If more are appended, it is given up, for these would have to be written and synced while everybody waits.
+/// It is tried again when the log is twice as long.
+const LEAST_SINCE: u64 = 1 << 20;
+
+/// How much may be appended while a log of `end` bytes is written anew.
+pub(super) fn most_since(end: u64) -> usize {
+    usize::try_from(LEAST_SINCE.max(end / 8)).unwrap_or(usize::MAX)
+}
 
 /// The consumers of a stream.
 pub(super) type Map = HashMap<ConsumerId, Consumer, RandomState>;
@@ -100,6 +106,8 @@ pub(super) struct Since {
     pub(super) next: ConsumerId,
     pub(super) queued: Vec<Queued>,
     pub(super) bytes: usize,
+    /// So many are too many.
+    pub(super) most: usize,
 }
 
 impl Since {
@@ -110,7 +118,7 @@ impl Since {
             self.bytes += size_of::<Queued>() + queued.payload.len();
             self.queued.push(queued);
         }
-        self.bytes <= MOST_SINCE
+        self.bytes <= self.most
     }
 }
 

@@ -202,9 +202,11 @@ impl Shard {
         let done = Published::Done { delivered: true, stalled: false };
         match service.role() {
             Role::Hidden => self.desk.put(service, message.letter(), from.conn),
-            Role::System => {
-                let system = self.broker.system_account_name();
-                trace.imported(&system, message.address(), message.address());
+            role @ (Role::System | Role::Abroad) => {
+                if role == Role::System {
+                    let system = self.broker.system_account_name();
+                    trace.imported(&system, message.address(), message.address());
+                }
                 if trace.is_only() {
                     return None;
                 }

@@ -176,8 +176,8 @@ impl Twin {
             DeliverPolicy::ByStartSequence => self.config.opt_start_seq,
             DeliverPolicy::ByStartTime => {
                 let at = self.seq_at_start_time();
-                let next = wanted.iter().find(|seq| **seq >= at && **seq < self.last);
-                next.filter(|_| !self.wants_all()).copied().unwrap_or(at)
+                let first = wanted.first().filter(|seq| **seq >= at && **seq < self.last);
+                first.filter(|_| !self.wants_all()).copied().unwrap_or(at)
             }
             DeliverPolicy::LastPerSubject => {
                 let mut last: BTreeMap<&str, Seq> = BTreeMap::new();

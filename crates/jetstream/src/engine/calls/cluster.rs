@@ -61,6 +61,9 @@ impl Call<'_> {
 
     /// Deletes all streams of an account. Compat: one that does not exist is purged as well.
     fn purge_account(&mut self, name: &str) -> Result<AccountPurge, ApiError> {
+        if name.contains(['/', '\\']) {
+            return Err(ApiError::stream_general("account name can not contain path separators"));
+        }
         if let Some(account) = self.jetstream.account(name) {
             for stream in account.streams() {
                 account.delete(self.jetstream, &stream, &mut Parcel::default())?;

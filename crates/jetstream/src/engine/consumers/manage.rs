@@ -365,15 +365,19 @@ impl StreamConsumers {
         let stream = self.stream.to_string();
         let config = self.config(live.name()).ok_or_else(gone)?;
         let keeps = self.stream()?.config().retention == Retention::WorkQueue;
+        let (interest, stored) = (Arc::clone(&self.interest), Arc::clone(&self.stored));
         let reset = live.act(move |core, turn| {
             let seq = core.reset_place(seq).map_err(ApiError::consumer_invalid_reset)?;
             let noted = if keeps { Some(note_passed(core, &config, seq)?) } else { None };
+            // Before the new beginning, as in the log: else what is passed over looks settled.
+            if let Some((record, config)) = &noted {
+                interest.set(record.id(), record.is_of(&stored), config);
+            }
             core.reset(seq);
             Ok::<_, ApiError>((seq, core.info(&stream, turn), noted))
         });
         let (seq, info, noted) = reset.ok_or_else(gone)??;
-        if let Some((record, config)) = noted {
-            self.interest.set(record.id(), record.is_of(&self.stored), &config);
+        if let Some((_, config)) = noted {
             let mut configs = self.configs.write().unwrap_or_else(PoisonError::into_inner);
             configs.insert(config.name.clone(), config);
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use myelin_store::{Filter, Message, Seq, Timestamp, Wait};
 
 use super::super::core::StreamCore;
-use super::ledger::Page;
+use super::ledger::{Page, Shot};
 use super::table::Table;
 use super::{NEXT, PATTERN, SCHEDULER, schedule_of, value};
 use crate::json::parse_moment;
@@ -60,7 +60,7 @@ impl StreamCore {
         let Search { found, mut moved, .. } = self.search(page.through.saturating_add(1));
         let last = self.store.state().totals.last_seq;
         // What has another's message where it was to have its own has not fired.
-        for shot in page.shots.iter().filter(|shot| shot.at > last || self.store.has(shot.at)) {
+        for shot in page.shots.iter().filter(|shot| shot.at > last || self.is_of_another(shot)) {
             // What it has fired says more than where that was to be: one before it may have been refused.
             moved.entry(shot.schedule).or_insert(shot.due);
         }
@@ -74,6 +74,15 @@ impl StreamCore {
             None => self.schedules.push(due, seq),
         });
         self.take_all(found.into_iter().map(|(seq, schedule)| (seq, schedule.due)).collect());
+    }
+
+    /// Whether a message stands where the shot was to go, and the shot is not its own.
+    fn is_of_another(&self, shot: &Shot) -> bool {
+        let (mut fired, mut schedule) = (Vec::new(), Vec::new());
+        let Ok(Some(fired)) = self.store.read(shot.at, &mut fired) else { return false };
+        // A schedule that cannot be read fires no more, whatever is said here.
+        let Ok(Some(schedule)) = self.store.read(shot.schedule, &mut schedule) else { return false };
+        value(fired.headers, SCHEDULER) != schedule.subject
     }
 
     fn load_all(&mut self) {
