@@ -29,6 +29,7 @@ clustered! {
 /// To `ACCOUNT.PURGE`.
 #[derive(Default, Serialize)]
 pub(super) struct AccountPurge {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     initiated: bool,
 }
 
