@@ -43,6 +43,11 @@ bench-store *ARGS:
     cargo build --release -p myelin-cli
     target/release/myelin bench store {{ARGS}}
 
+# Everything at once for some minutes; fails if memory, files, disk or any table grows (docs/soak.md): just soak 60
+soak *ARGS:
+    cargo build --release -p myelin-server -p myelin-soak
+    target/release/myelin-soak {{ARGS}}
+
 # Official clients in five languages against the server; SUITE is a checkout of nats.rs, whose own tests run then too
 conformance SERVER="target/release/myelin-server" SUITE="":
     cargo build --release -p myelin-server

@@ -71,6 +71,7 @@ impl Source for Small {
         Stamp {
             server_id: "N".to_owned(),
             server_name: "n".to_owned(),
+            cluster: String::new(),
             now: Timestamp::UNIX_EPOCH,
             zone: TimeZone::UTC,
         }

@@ -21,16 +21,16 @@ use crate::store_file::Memory;
 pub fn store_base(data: &[u8]) {
     let (which, body) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
     match which % 4 {
-        0 => same(Manifest::decode, Manifest::encode, &framed(b"MYELMANI", body)),
-        1 => same(Meta::decode, Meta::encode, &framed(b"MYELMETA", body)),
-        2 => same(Marker::decode, Marker::encode, &framed(b"MYELSTOR", body)),
+        0 => same(Manifest::decode, Manifest::encode, &framed(b"MYELMANI", 1, body)),
+        1 => same(Meta::decode, Meta::encode, &framed(b"MYELMETA", 2, body)),
+        2 => same(Marker::decode, Marker::encode, &framed(b"MYELSTOR", 1, body)),
         _ => base(body),
     }
 }
 
-fn framed(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
+fn framed(magic: &[u8; 8], version: u32, body: &[u8]) -> Vec<u8> {
     let length = body.len() as u32 + 20;
-    let mut bytes = [&magic[..], &1u32.to_le_bytes(), &length.to_le_bytes(), body].concat();
+    let mut bytes = [&magic[..], &version.to_le_bytes(), &length.to_le_bytes(), body].concat();
     let checksum = crc32c::crc32c(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes

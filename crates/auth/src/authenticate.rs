@@ -97,10 +97,12 @@ impl From<ClaimsFault> for Reject {
 impl fmt::Display for Reject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Nobody but who debugs reads these.
             Self::Missing => f.write_str("credentials are missing"),
             Self::Wrong => f.write_str("unknown user or wrong secret"),
             Self::ConnectionType => f.write_str("connection type is not allowed for this user"),
             Self::Certificate => f.write_str("no user for this certificate"),
+            // Compat: from here on they are lines of the log, in the reference's words and its capitals.
             Self::SignatureMissing => f.write_str("Signature missing"),
             Self::SignatureEncoding => f.write_str("Signature not valid base64"),
             Self::SignatureWrong => f.write_str("Signature not verified"),

@@ -1,6 +1,7 @@
 //! An account: the space inside which subjects are routed.
 
 use crate::answers::{self, Family};
+use crate::cluster::ClusterName;
 use crate::conn::lock;
 use crate::exchange::{AccountConfig, Exchange};
 use crate::service::{Binding, Receiver, Service};
@@ -41,7 +42,8 @@ pub struct Account {
 }
 
 impl Account {
-    pub(crate) fn new(id: u32, is_system: bool, config: AccountConfig) -> Self {
+    /// `cluster`: the name that decides which of its mappings' destinations are this server's.
+    pub(crate) fn new(id: u32, is_system: bool, config: AccountConfig, cluster: &Arc<ClusterName>) -> Self {
         Self {
             id,
             name: config.name.clone(),
@@ -52,7 +54,7 @@ impl Account {
             watches: Arc::default(),
             looking_behind: Default::default(),
             connections: AtomicUsize::new(0),
-            exchange: Exchange::new(config),
+            exchange: Exchange::new(config, Arc::clone(cluster)),
         }
     }
 

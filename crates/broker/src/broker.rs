@@ -2,6 +2,7 @@
 
 use crate::account::Account;
 use crate::callout::Callouts;
+use crate::cluster::ClusterName;
 use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
 use crate::directory::{Directory, NextDirectory, SetupError};
 use crate::ended::{ClosedConn, PastTraffic};
@@ -48,6 +49,7 @@ pub struct Broker {
     pub(crate) rate_limit: RateLimit,
     /// The server's name, which never changes.
     name: String,
+    pub(crate) cluster: Arc<ClusterName>,
     /// Accounts whose services have been asked from others.
     asked: Mutex<Asked>,
     /// By the name of an exporter, who has imported from it since the start.
@@ -88,7 +90,9 @@ impl Broker {
     ) -> Result<Arc<Self>, SetupError> {
         let commons = Arc::default();
         let directory = Directory::new(auth, accounts, system_account)?;
+        directory.cluster.set(&info.cluster);
         Ok(Arc::new(Self {
+            cluster: Arc::clone(&directory.cluster),
             name: info.server_name.clone(),
             asked: Mutex::default(),
             importers: Mutex::default(),
@@ -319,6 +323,18 @@ impl Broker {
         update(&mut self.info.write().unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 
+    /// The name of the server's cluster; empty for none.
+    pub fn cluster(&self) -> Arc<String> {
+        self.cluster.get()
+    }
+
+    /// Changes it: in INFO and events, and in what mappings say of clusters.
+    pub fn set_cluster(&self, name: &str) {
+        self.cluster.set(name);
+        self.update_info(|info| name.clone_into(&mut info.cluster));
+        self.accounts().iter().for_each(|account| account.cluster_changed());
+    }
+
     /// Enters lame duck mode: INFO says so from now on.
     pub fn enter_lame_duck(&self) {
         self.lame_duck.store(true, Relaxed);
@@ -423,5 +439,17 @@ impl Broker {
                 }
             }
         }
+    }
+}
+
+impl Drop for Broker {
+    /// Accounts hold each other by what they import, one may import from itself, and both hold who waits for an answer; a
+    /// connection whose session has not ended and its subscriptions hold each other, too. Nobody publishes any more, so
+    /// all of it is let go of: else a broker that is dropped would stay in memory.
+    fn drop(&mut self) {
+        self.registry.open().iter().for_each(|conn| drop(conn.take_subscriptions()));
+        self.accounts().iter().for_each(Account::unlink);
+        let asked = std::mem::take(&mut lock(&self.asked).accounts);
+        asked.iter().filter_map(Weak::upgrade).for_each(|account| account.exchange.replies.forget_all());
     }
 }

@@ -126,7 +126,7 @@ impl Asking {
             name: info.server_name,
             host: info.host,
             version: info.version,
-            cluster: String::new(),
+            cluster: info.cluster,
             tags: self.broker.labels().tags.clone(),
         };
         let caller = std::mem::take(&mut self.caller);

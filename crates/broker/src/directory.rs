@@ -2,6 +2,7 @@
 //! one, so that nobody is let in by the new rules into the old accounts.
 
 use crate::account::Account;
+use crate::cluster::ClusterName;
 use crate::exchange::{AccountConfig, furnish};
 use myelin_auth::AuthConfig;
 use std::collections::HashMap;
@@ -33,6 +34,8 @@ pub(crate) struct Directory {
     pub(crate) auth: Arc<AuthConfig>,
     accounts: HashMap<String, Arc<Account>>,
     system_account: Option<String>,
+    /// Of the server, the same for all directories of a broker.
+    pub(crate) cluster: Arc<ClusterName>,
     /// Accounts that were taken away and that somebody still holds: services, above all. One that comes back is the same.
     gone: HashMap<String, Weak<Account>>,
     /// Ids are part of the keys of cached routes, so none is given twice.
@@ -55,6 +58,7 @@ impl Directory {
             auth: Arc::new(AuthConfig::open()),
             accounts: HashMap::new(),
             system_account: system_account.map(str::to_owned),
+            cluster: Arc::default(),
             gone: HashMap::new(),
             next_id: 0,
         };
@@ -87,6 +91,7 @@ impl Directory {
             auth: Arc::new(auth),
             accounts: HashMap::with_capacity(wanted.len()),
             system_account: self.system_account.clone(),
+            cluster: Arc::clone(&self.cluster),
             gone: self.gone.clone(),
             next_id: self.next_id,
         };
@@ -108,7 +113,7 @@ impl Directory {
         let account = present.cloned().or_else(returned).unwrap_or_else(|| {
             let is_system = self.system_account.as_deref() == Some(name);
             self.next_id += 1;
-            Arc::new(Account::new(self.next_id - 1, is_system, AccountConfig::named(name)))
+            Arc::new(Account::new(self.next_id - 1, is_system, AccountConfig::named(name), &self.cluster))
         });
         self.accounts.insert(name.to_owned(), Arc::clone(&account));
         account

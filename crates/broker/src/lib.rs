@@ -12,6 +12,7 @@ mod account;
 mod answers;
 mod broker;
 mod callout;
+mod cluster;
 mod conn;
 mod directory;
 mod ended;

@@ -28,6 +28,8 @@ pub struct ServerInfo {
     host: String,
     id: String,
     #[serde(skip_serializing_if = "String::is_empty")]
+    cluster: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     domain: String,
     ver: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -50,6 +52,7 @@ impl Broker {
             name: info.server_name,
             host: info.host,
             id: info.server_id,
+            cluster: info.cluster,
             domain: info.domain,
             ver: REFERENCE_VERSION,
             tags: labels.tags.clone(),

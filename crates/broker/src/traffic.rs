@@ -98,6 +98,4 @@ pub struct Counters {
     pub stalls: AtomicU64,
     /// Messages dropped for a receiver that is far behind (`no_fast_producer_stall`).
     pub stall_drops: AtomicU64,
-    /// Panics caught while handling a connection's bytes.
-    pub panics: AtomicU64,
 }

@@ -5,6 +5,7 @@
 
 use crate::account::Account;
 use crate::broker::Broker;
+use crate::cluster::ClusterName;
 use crate::conn::lock;
 use crate::exchange::{self, AccountConfig};
 use crate::log::Level;
@@ -116,12 +117,18 @@ impl TrustedAccounts {
 
     /// Puts a token into force. Nothing happens if it is already. `seat` is the account as the configuration knows it:
     /// the system account.
-    fn put(&self, key: &str, trusted: TrustedAccount, seat: Option<Arc<Account>>, now: SystemTime) -> Entry {
+    fn put(
+        &self,
+        key: &str,
+        trusted: TrustedAccount,
+        (seat, cluster): (Option<Arc<Account>>, &Arc<ClusterName>),
+        now: SystemTime,
+    ) -> Entry {
         let present = self.entry(key);
         let known = present.map(|entry| entry.account).or(seat).or_else(|| self.returning(key));
         let account = known.unwrap_or_else(|| {
             let id = self.next_id.fetch_add(1, Relaxed);
-            Arc::new(Account::new(id, false, AccountConfig::named(key)))
+            Arc::new(Account::new(id, false, AccountConfig::named(key), cluster))
         });
         let entry = Entry { account, trusted: Arc::new(trusted), updated: now };
         self.write().insert(key.to_owned(), entry.clone());
@@ -160,7 +167,8 @@ impl Broker {
     pub fn put_provisional(&self, key: &str, issuer: &str, now: SystemTime) {
         let Some(trusted) = self.trusted() else { return };
         let _one = trusted.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        trusted.put(key, TrustedAccount::provisional(key, issuer), self.configured_account(key), now);
+        let place = (self.configured_account(key), &self.cluster);
+        trusted.put(key, TrustedAccount::provisional(key, issuer), place, now);
     }
 
     /// Takes another token of an account into force: its limits hold at once, and its connections are to be looked at
@@ -179,7 +187,7 @@ impl Broker {
         let new = TrustedAccount::read(key, token, &trusted.trust, now).map_err(|fault| fault.to_string())?;
         let name = new.claims().name.clone();
         self.log().write(Level::Debug, format_args!("Updating account claims: {key}/{name}"));
-        let entry = trusted.put(key, new, self.configured_account(key), now);
+        let entry = trusted.put(key, new, (self.configured_account(key), &self.cluster), now);
         self.apply(&entry, now);
         drop(one);
         self.find_exporters(&entry.trusted, now);

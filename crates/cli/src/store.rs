@@ -1,14 +1,16 @@
 //! `myelin store`: looks into a store's directory, or fills one with what another server has stored.
 //!
 //! `check` and `info` only read files; the server may run meanwhile, but what it is just writing looks unfinished then.
-//! `import` needs the store for itself, and changes nothing in the directory that it reads.
+//! `import` needs the store for itself, and changes nothing in the directory that it reads. `repair` needs it for itself, too.
 
 mod check;
+mod entropy;
 mod import;
 mod info;
 mod json;
 mod keys;
 mod place;
+mod repair;
 
 use std::process::ExitCode;
 
@@ -27,6 +29,9 @@ enum Verb {
     Check(check::Arguments),
     /// Show what streams a store has
     Info(info::Arguments),
+    /// Say how a damaged store can be repaired, and do it with --apply. Exit code 0: nothing is wrong any more, 1: something
+    /// is, 2: could not begin
+    Repair(repair::Arguments),
     /// Take streams out of a store directory of nats-server, which stays as it is. Exit code 0: all was taken, 1: not all,
     /// 2: could not begin
     Import(import::Arguments),
@@ -40,6 +45,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     let done = match arguments.verb {
         Verb::Check(arguments) => check::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),
+        Verb::Repair(arguments) => repair::run(&arguments),
         Verb::Import(arguments) => import::run(&arguments),
     };
     done.unwrap_or_else(|error| {

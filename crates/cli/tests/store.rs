@@ -132,3 +132,60 @@ fn what_cannot_be_looked_at_is_told_from_damage() {
     }
     assert_eq!(myelin(&["check", "--what"], directory.path()).status.code(), Some(2));
 }
+
+/// Runs `myelin store repair`, which takes the directory last.
+fn repair(arguments: &[&str], root: &Path) -> (Option<i32>, String) {
+    let output = myelin(&[&["repair"], arguments].concat(), root);
+    (output.status.code(), text(&output) + &String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_stream_without_a_name_gets_it_back_from_its_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = &directory.path().join("store");
+    std::fs::create_dir(root).unwrap();
+    store(root, None);
+    assert_eq!(repair(&[], root), (Some(0), "nothing to repair\n".to_owned()));
+    let stream = segment(root).parent().unwrap().to_owned();
+    let id = stream.file_name().unwrap().to_string_lossy().into_owned();
+    for name in ["meta", "meta.copy"] {
+        std::fs::write(stream.join(name), b"no meta").unwrap();
+    }
+    let (code, words) = repair(&["--apply"], root);
+    assert_eq!(code, Some(1), "{words}");
+    assert!(words.contains(&format!("--config {id}=FILE.json")), "{words}");
+    let file = directory.path().join("orders.json");
+    std::fs::write(
+        &file,
+        br#"{"config":{"name":"ORDERS","subjects":["orders.>"]},"created":"2026-01-02T03:04:05Z"}"#,
+    )
+    .unwrap();
+    let given = format!("{id}={}", file.display());
+    let (code, words) = repair(&["--config", &given, "--account", "A"], root);
+    assert_eq!(code, Some(1), "{words}");
+    assert!(
+        words.contains("with --apply: 1 repaired, 0 lost, 0 left to you; nothing was changed"),
+        "{words}"
+    );
+    assert_eq!(std::fs::read(stream.join("meta")).unwrap(), b"no meta");
+    let (code, words) = repair(&["--apply", "--json", "--config", &given, "--account", "A"], root);
+    assert_eq!(code, Some(0), "{words}");
+    assert!(words.contains(r#""outcome":"repair""#) && words.contains(r#""sound":true"#), "{words}");
+    assert!(text(&myelin(&["info"], root)).contains("A ORDERS: 10 messages"));
+    let kept = std::fs::read_dir(root.join("quarantine")).unwrap().count();
+    assert_eq!(kept, 2, "both are kept");
+}
+
+#[test]
+fn a_store_in_use_is_not_repaired() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    store(root, None);
+    let options = StoreOptions { headroom_bytes: 1 << 16, ..StoreOptions::new(root) };
+    let _store = Store::open(Arc::new(RealDisk), options, Arc::new(SeededEntropy::new(2))).unwrap();
+    for arguments in [&[][..], &["--apply"]] {
+        let (code, words) = repair(arguments, root);
+        assert_eq!(code, Some(2), "{words}");
+        assert!(words.contains("a server uses this store: stop it first"), "{words}");
+    }
+}

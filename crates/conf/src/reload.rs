@@ -11,7 +11,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::duration;
-use crate::options::{AccountResolver, HandshakeFirst, LimitOptions, Options, Port};
+use crate::options::{
+    AccountResolver, ClusterOptions, HandshakeFirst, LimitOptions, ListenerOptions, Options, Port,
+};
 
 /// Why a reload is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +89,7 @@ fn compare(old: &Options, new: &Options, bound: Bound) -> Vec<Change> {
     changes.connections();
     changes.security();
     changes.protocol();
+    changes.cluster();
     changes.websocket(bound.websocket);
     changes.files();
     changes.rest();
@@ -296,6 +299,23 @@ impl Changes<'_> {
         if self.old.limits.no_fast_producer_stall != self.new.limits.no_fast_producer_stall {
             let not = if self.new.limits.no_fast_producer_stall { "not " } else { "" };
             self.say(format!("Reloaded: fast producers will {not}be stalled"));
+        }
+    }
+
+    /// Compat: of a cluster that does not listen everything may change but the address, and what changes is its name. Routes
+    /// are left alone here, the reference tries them once it is told of others.
+    fn cluster(&mut self) {
+        let (old, new) = (&self.old.cluster, &self.new.cluster);
+        let host = |cluster: &ClusterOptions| {
+            let is_default = cluster.listener.host == ListenerOptions::default().host;
+            if is_default { String::new() } else { cluster.listener.host.clone() }
+        };
+        if host(old) != host(new) {
+            let (field, old, new) = ("cluster host", host(old), host(new));
+            return self.refuse(NotReloadable::Field { field, old, new });
+        }
+        if old != new {
+            self.say("Reloaded: cluster".to_owned());
         }
     }
 

@@ -10,18 +10,19 @@ use crate::answer::Answer;
 use crate::snapshot::{RuntimeSnapshot, Source};
 use myelin_wire::json;
 
-/// Compat: requests for this page are not counted.
+/// Compat: requests for this page are not counted. `panics` is our own: those that were caught since the start.
 pub(crate) fn answer(source: &dyn Source) -> Answer {
     let runtime = source.runtime();
     let line = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
     Answer::vars(format!(
-        "{{\n\"cmdline\": {},\n\"memstats\": {}\n}}\n",
+        "{{\n\"cmdline\": {},\n\"memstats\": {},\n\"panics\": {}\n}}\n",
         line(json::compact(&runtime.command_line)),
         line(json::compact(&MemStats::of(&runtime))),
+        runtime.panics,
     ))
 }
 
-/// The same as the answer to a message.
+/// The same as the answer to a message, with the keys of the reference alone.
 pub(crate) fn message(source: &dyn Source) -> Answer {
     #[derive(Serialize)]
     struct Vars<'a> {

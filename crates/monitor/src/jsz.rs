@@ -116,7 +116,7 @@ impl<'a> Options<'a> {
     ) -> AccountDetail<'b> {
         let mut streams = if self.streams { source.streams(&account.name, self.parts) } else { Vec::new() };
         streams.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        AccountDetail::of(account, streams, &stamp.server_name)
+        AccountDetail::of(account, streams, stamp)
     }
 }
 

@@ -35,8 +35,8 @@ pub use exchange::{
 };
 pub use page::Pages;
 pub use snapshot::{
-    AccountClaims, AccountSnapshot, Allowance, ApiStats, Claims, ClaimsIssue, Clocks, Closed, ConnSnapshot,
-    Health, Identity, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamLimits,
+    AccountClaims, AccountSnapshot, Allowance, ApiStats, Claims, ClaimsIssue, Clocks, Closed, ClusterConfig,
+    ConnSnapshot, Health, Identity, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamLimits,
     JetStreamSnapshot, JetStreamStats, Json, Limits, LinkCounts, OcspPeerCache, PeerCert, Process,
     QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, Standing, StoredAccount,
     StoredStream, StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,

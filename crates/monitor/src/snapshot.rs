@@ -118,6 +118,8 @@ pub struct Stamp {
     pub server_id: String,
     /// The configured name; the id when there is none.
     pub server_name: String,
+    /// The name of the server's cluster; empty for none.
+    pub cluster: String,
     /// The moment that ages are reckoned from.
     pub now: Timestamp,
     /// The zone in which the start and last activity of a connection are written.
@@ -133,6 +135,8 @@ pub struct ServerSnapshot {
     pub limits: Limits,
     /// The remaining shown options.
     pub settings: Settings,
+    /// Those of the cluster.
+    pub cluster: ClusterConfig,
     /// Those of WebSocket.
     pub websocket: WebSocketConfig,
     /// When the server started, loaded its configuration and took this snapshot.
@@ -214,6 +218,32 @@ pub struct Identity {
     /// Addresses advertised to WebSocket clients, left out when empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ws_connect_urls: Vec<String>,
+}
+
+/// The `cluster` section of `/varz` of a server that has none but may have a name for one; what is empty or zero is left out.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ClusterConfig {
+    /// The name in force.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The address for routes, if one is configured.
+    #[serde(rename = "addr", skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    /// Seconds.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub auth_timeout: f64,
+    /// `host:port` of configured routes, which nobody connects to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub urls: Vec<String>,
+    /// Connections between two servers, where it is not the default; -1 for one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub pool_size: i64,
+    /// Written in nanoseconds.
+    #[serde(skip_serializing_if = "Duration::is_zero", serialize_with = "nanoseconds")]
+    pub write_deadline: Duration,
+    /// What happens when it passes.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub write_timeout: &'static str,
 }
 
 /// The `websocket` section of `/varz`; what is empty, zero or false is left out.
@@ -688,4 +718,6 @@ pub struct RuntimeSnapshot {
     pub resident_data: u64,
     /// Bytes of the main thread's stack.
     pub stack: u64,
+    /// Panics that were caught since the start.
+    pub panics: u64,
 }

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::answer::Answer;
 use crate::snapshot::{
-    Identity, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, Limits, LinkCounts,
-    OcspPeerCache, Process, ServerSnapshot, Source, Traffic, WebSocketConfig,
+    ClusterConfig, Identity, JetStreamConfig, JetStreamLimits, JetStreamSnapshot, JetStreamStats, Limits,
+    LinkCounts, OcspPeerCache, Process, ServerSnapshot, Source, Traffic, WebSocketConfig,
 };
 use crate::text::{age, utc};
 use myelin_wire::json::{is_zero, nanoseconds};
@@ -70,7 +70,7 @@ struct Varz<'a> {
     identity: &'a Identity,
     #[serde(flatten)]
     limits: &'a Limits,
-    cluster: Absent,
+    cluster: &'a ClusterConfig,
     gateway: Absent,
     leaf: Absent,
     mqtt: Absent,
@@ -143,7 +143,7 @@ impl<'a> Varz<'a> {
         Self {
             identity: &server.identity,
             limits: &server.limits,
-            cluster: Absent {},
+            cluster: &server.cluster,
             gateway: Absent {},
             leaf: Absent {},
             mqtt: Absent {},

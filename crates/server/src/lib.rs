@@ -22,6 +22,7 @@ mod resolver;
 mod setup;
 mod shard;
 mod signals;
+mod supervise;
 mod system;
 mod tls;
 mod websocket;

@@ -1,6 +1,7 @@
 //! The life of the server: start, serve, lame duck, end.
 
 use crate::http::{self, Scheme};
+use crate::jetstream::Capacity;
 use crate::logging::{Clock, Config, Destination, Logger, Losses, Syslog};
 use crate::monitoring::{Addresses, Monitor};
 use crate::ocsp::{self, Ocsp};
@@ -8,6 +9,7 @@ use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
 use crate::shard::{LOOKUPS, Mail, Mailbox, Places, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
+use crate::supervise::{self, Part};
 use crate::system::{self, Reloaded};
 use crate::tls::{ClientOffer, ClientTls};
 use crate::{banner, fault, jetstream, lame_duck, listener, pidfile, ports, resolver, setup, tls, websocket};
@@ -73,6 +75,7 @@ pub fn run(loaded: Loaded, read_again: ReadAgain<'_>) -> Result<(), StartError> 
     let log =
         Logger::open(&log_config(&loaded.options)).map_err(|error| StartError::new(error.to_string()))?;
     let log = Arc::new(log);
+    supervise::tell(&log);
     let result = start(loaded, &log, read_again).map_err(|error| {
         log.fatal(&error);
         StartError { is_logged: true, ..error }
@@ -103,8 +106,8 @@ fn start(loaded: Loaded, log: &Arc<Logger>, read_again: ReadAgain<'_>) -> Result
         let _inside = control.enter();
         Signals::install().map_err(failed("cannot handle signals"))?
     };
-    let server = Server::start(loaded, log, &control)?;
-    server.serve(&control, signals, read_again);
+    let server = supervise::or_end_process(Part::Main, || Server::start(loaded, log, &control))?;
+    supervise::or_end_process(Part::Main, || server.serve(&control, signals, read_again));
     Ok(())
 }
 
@@ -149,9 +152,6 @@ impl Server {
         let id = keys.signing.public();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
-        if let Some(path) = &options.server.pid_file {
-            pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
-        }
         let broker = new_broker(options, keys, name, log)?;
         let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
@@ -212,7 +212,12 @@ impl Server {
             client: address.port(),
             websocket: websocket_address.map(|address| address.port()),
         });
-        let accepting = control.spawn(listener::accept(client, mailboxes, Arc::clone(log)));
+        if let Some(path) = &options.server.pid_file {
+            // Behind all that may fail: a server that cannot start must not leave the file, nor write over that of another
+            // one, whose ports it wanted.
+            pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
+        }
+        let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         if let Some(offer) = client_tls.get() {
             announce_tls(&offer, log);
         }
@@ -265,6 +270,7 @@ impl Server {
                     }
                     () = revoked.notified() => return,
                 };
+                supervise::point(Part::Main);
                 self.trapped(signal);
                 match signal {
                     Signal::Shutdown(_) => return,
@@ -359,6 +365,7 @@ fn new_broker(
         proto: 1,
         go: format!("myelin {}", crate::MYELIN_VERSION),
         host: options.server.host.clone(),
+        cluster: options.cluster.name.clone().unwrap_or_default(),
         headers: settings.headers,
         max_payload: settings.max_payload,
         api_lvl: API_LEVEL,
@@ -413,16 +420,22 @@ fn start_jetstream(
         return Ok(None);
     }
     let began = std::time::Instant::now();
-    banner::print_jetstream(log, &options.jetstream);
-    let mailboxes = shards.iter().map(|shard| shard.mailbox.clone()).collect();
-    let running = jetstream::Running::start(options, broker, mailboxes, log);
+    banner::announce_jetstream(log, &options.jetstream);
+    let prepared = jetstream::prepare(&jetstream::directory(&options.jetstream));
+    let capacity = Capacity::of(&options.jetstream);
+    banner::print_capacity(log, &options.jetstream, capacity);
+    let running = prepared.and_then(|()| {
+        banner::print_jetstream(log, &options.jetstream, capacity);
+        let mailboxes = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+        jetstream::Running::start(options, capacity, broker, mailboxes, log)
+    });
     log.info(format_args!("Took {:?} to start JetStream", began.elapsed()));
     Ok(Some(running.map_err(failed("Can't start JetStream"))?))
 }
 
 /// Lets monitoring see a JetStream that has just been started.
 fn show_jetstream(running: &jetstream::Running, options: &Options, broker: &Broker, monitor: &Monitor) {
-    monitor.watch_queue("JetStream API queue", running.waiting());
+    running.queues().into_iter().for_each(|(name, count)| monitor.watch_queue(name, count));
     switch_jetstream(Some(running), options, broker, monitor);
 }
 
@@ -540,7 +553,7 @@ fn start_monitoring(
     let complain = move |line: Arguments<'_>| complaints.error(line);
     let site = http::Site::new(Arc::new(app), Arc::new(complain), security)
         .map_err(failed("cannot start threads for monitoring"))?;
-    tokio::spawn(site.serve(listener, std::future::pending()));
+    supervise::spawn_guarding(site.serve(listener, std::future::pending()));
     Ok(Some((scheme, address)))
 }
 

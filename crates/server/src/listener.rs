@@ -3,6 +3,7 @@
 use crate::fault::words;
 use crate::logging::Logger;
 use crate::shard::{Mail, Mailbox};
+use crate::supervise::{Part, persist};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,11 +49,15 @@ fn resolve(host: &str, port: u16) -> std::io::Result<SocketAddr> {
 
 /// Accepts until it is dropped. A client goes to the shard with the fewest connections.
 pub(crate) async fn accept(listener: TcpListener, shards: Vec<Mailbox>, log: Arc<Logger>) {
-    let mut acceptor = Acceptor::new(listener, Arc::clone(&log));
+    let acceptor = Acceptor::new(listener, Arc::clone(&log));
+    persist(Part::Accept, || accept_all(&acceptor, &shards, &log)).await;
+}
+
+async fn accept_all(acceptor: &Acceptor, shards: &[Mailbox], log: &Logger) {
     loop {
         let (stream, peer) = acceptor.next().await;
         match stream.into_std() {
-            Ok(stream) => place(&shards, Mail::Accept(stream, peer)),
+            Ok(stream) => place(shards, Mail::Accept(stream, peer)),
             Err(error) => log.error(format_args!("Client Accept error: {}", words(&error))),
         }
     }
@@ -61,37 +66,36 @@ pub(crate) async fn accept(listener: TcpListener, shards: Vec<Mailbox>, log: Arc
 /// Accepts one after the other, and pauses when that fails.
 pub(crate) struct Acceptor {
     listener: TcpListener,
-    pause: Duration,
     log: Arc<Logger>,
 }
 
 impl Acceptor {
     pub(crate) fn new(listener: TcpListener, log: Arc<Logger>) -> Self {
-        Self { listener, pause: FIRST_PAUSE, log }
+        Self { listener, log }
     }
 
     /// The next connection.
-    pub(crate) async fn next(&mut self) -> (TcpStream, SocketAddr) {
+    pub(crate) async fn next(&self) -> (TcpStream, SocketAddr) {
+        let mut pause = FIRST_PAUSE;
         loop {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
-                    self.pause = FIRST_PAUSE;
                     return (stream, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
                 }
-                Err(error) => self.failed(&error).await,
+                Err(error) => self.failed(&error, pause).await,
             }
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    async fn failed(&mut self, error: &std::io::Error) {
+    async fn failed(&self, error: &std::io::Error, pause: Duration) {
         self.log.error(format_args!(
             "Temporary Client Accept Error(accept tcp {}: accept4: {}), sleeping {}ms",
             self.listener.local_addr().map(|address| address.to_string()).unwrap_or_default(),
             words(error),
-            self.pause.as_millis()
+            pause.as_millis()
         ));
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(pause).await;
     }
 }
 

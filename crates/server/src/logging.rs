@@ -1,9 +1,8 @@
 //! The server's log: lines in nats-server's format, to standard error, a file or a syslog daemon.
 //!
 //! Who logs does not wait for a disk or a pipe: a line is formatted, put into a bounded buffer and written by a
-//! thread of its own. When the buffer is full it is waited for a moment; if nothing moves, lines are dropped,
-//! counted, and the loss is itself logged. Nothing here panics or ends the process; a caller that is about to
-//! exit calls [`Logger::flush`] first.
+//! thread of its own. When the buffer is full lines are lost and counted, and the loss is itself logged. Nothing here
+//! panics or ends the process; a caller that is about to exit calls [`Logger::flush`] first.
 
 mod file;
 mod line;

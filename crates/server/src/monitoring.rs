@@ -13,15 +13,16 @@ use crate::jetstream::Current;
 use crate::logging::Logger;
 use crate::ocsp;
 use crate::process::{self, Meter};
+use crate::supervise::{self, Part};
 use configured::Configured;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
 use myelin_monitor::{
-    AccountSnapshot, Clocks, ConnSnapshot, Health, Identity, InterestSnapshot, LinkCounts, Process,
-    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, SubSnapshot, ThreadSnapshot,
-    Traffic,
+    AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, Identity, InterestSnapshot, LinkCounts,
+    Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, SubSnapshot,
+    ThreadSnapshot, Traffic,
 };
 use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
@@ -53,13 +54,16 @@ pub(crate) struct Monitor {
 }
 
 /// Counts what waits in a queue.
-type Count = Box<dyn Fn() -> usize + Send + Sync>;
+pub(crate) type Count = Box<dyn Fn() -> usize + Send + Sync>;
 
 impl Monitor {
     /// To be called inside the control runtime, which keeps `meter` going.
     pub(crate) fn new(loaded: &Loaded, broker: Arc<Broker>, log: Arc<Logger>, meter: Meter) -> Arc<Self> {
         let meter = Arc::new(meter);
-        tokio::spawn(Arc::clone(&meter).run());
+        let measured = Arc::clone(&meter);
+        supervise::spawn_guarding(async move {
+            supervise::persist(Part::Meter, || Arc::clone(&measured).run()).await;
+        });
         let start = Timestamp::now();
         Arc::new(Self {
             configured: RwLock::new(Arc::new(Configured::new(loaded, start))),
@@ -76,8 +80,8 @@ impl Monitor {
     }
 
     /// Shows a queue between threads from now on.
-    pub(crate) fn watch_queue(&self, name: &'static str, count: impl Fn() -> usize + Send + Sync + 'static) {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).push((name, Box::new(count)));
+    pub(crate) fn watch_queue(&self, name: &'static str, count: Count) {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).push((name, count));
     }
 
     /// Shows another configuration from now on, loaded at this moment.
@@ -196,6 +200,7 @@ impl Source for Monitor {
         Stamp {
             server_id: info.server_id,
             server_name: info.server_name,
+            cluster: info.cluster,
             now: Timestamp::now(),
             zone: TimeZone::system(),
         }
@@ -210,6 +215,7 @@ impl Source for Monitor {
             identity: self.identity(),
             limits: configured.limits.clone(),
             settings: self.settings(&configured),
+            cluster: ClusterConfig { name: self.broker.cluster().to_string(), ..configured.cluster.clone() },
             websocket: WebSocketConfig { port: bound, ..configured.websocket.clone() },
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
@@ -350,7 +356,7 @@ impl Source for Monitor {
     }
 
     fn runtime(&self) -> RuntimeSnapshot {
-        process::runtime()
+        RuntimeSnapshot { panics: supervise::panics(), ..process::runtime() }
     }
 
     fn count_request(&self, page: &'static str) {

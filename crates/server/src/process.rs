@@ -136,6 +136,7 @@ pub(crate) fn runtime() -> RuntimeSnapshot {
         data: bytes("VmData:"),
         resident_data: bytes("RssAnon:"),
         stack: bytes("VmStk:"),
+        panics: 0,
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::lifecycle::Server;
 use crate::shard::Mail;
+use crate::supervise::{self, Part};
 use crate::tls::{ClientOffer, Terms};
 use crate::websocket::{Listening, Security};
 use crate::{lifecycle, ocsp, pidfile, ports, setup};
@@ -34,7 +35,9 @@ impl Server {
     /// # Errors
     /// The same.
     pub(crate) fn reload(&mut self, read: ReadAgain<'_>) -> Result<(), String> {
-        self.try_reload(read).inspect_err(|error| {
+        let reloaded = supervise::guard(Part::Reload, || self.try_reload(read));
+        let reloaded = reloaded.unwrap_or_else(|| Err("it ended in a panic".to_owned()));
+        reloaded.inspect_err(|error| {
             self.log.error(format_args!("Failed to reload server configuration: {error}"));
         })
     }
@@ -172,6 +175,7 @@ impl Server {
         if let Some(next) = directory {
             self.broker.set_directory(next);
         }
+        self.rename_cluster(new);
         setup::check_callout(new).iter().for_each(|complaint| self.log.error(complaint));
         self.broker.update_info(|info| info.max_payload = new.limits.max_payload);
         if new.limits.max_connections < old.limits.max_connections {
@@ -193,6 +197,16 @@ impl Server {
         if ports_file_moves {
             self.ports_file.take().iter().for_each(|path| ports::remove(path));
             self.write_ports_file();
+        }
+    }
+
+    /// Compat: a name that is taken away goes on to be the cluster's until the server is started anew.
+    fn rename_cluster(&self, new: &Options) {
+        if let Some(name) = &new.cluster.name
+            && *name != *self.broker.cluster()
+        {
+            self.broker.set_cluster(name);
+            self.log.info(format_args!("Cluster name updated to {name}"));
         }
     }
 

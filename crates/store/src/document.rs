@@ -44,6 +44,12 @@ impl Document {
 
     /// The body in a file's bytes.
     pub(crate) fn body<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Damage> {
+        let (version, body) = self.versioned(bytes)?;
+        if version == self.version { Ok(body) } else { Err(Damage::Version(self.what, version)) }
+    }
+
+    /// The body in the bytes of a file of this version or an earlier one, and which it is.
+    pub(crate) fn versioned<'a>(&self, bytes: &'a [u8]) -> Result<(u32, &'a [u8]), Damage> {
         if bytes.len() < FRAME_BYTES {
             return Err(Damage::Short(self.what));
         }
@@ -57,11 +63,11 @@ impl Document {
         if crc32c::crc32c(framed).to_le_bytes() != *checksum {
             return Err(Damage::Checksum(self.what));
         }
-        if version != self.version {
+        if !(1..=self.version).contains(&version) {
             return Err(Damage::Version(self.what, version));
         }
         match framed.get(HEAD_BYTES..) {
-            Some(body) if length == bytes.len() => Ok(body),
+            Some(body) if length == bytes.len() => Ok((version, body)),
             _ => Err(Damage::Content(self.what)),
         }
     }
@@ -74,17 +80,36 @@ impl Document {
         name: &str,
         body: &[u8],
     ) -> io::Result<()> {
-        let unfinished = directory.join(format!("{name}{UNFINISHED}"));
-        // Left by a crash; whole or not, nothing ever referred to it.
-        match disk.remove_file(&unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = disk.create(&unfinished)?;
-        file.write_at(&self.frame(body), 0)?;
-        file.sync()?;
-        disk.rename(&unfinished, &directory.join(name))?;
+        self.replace_all(disk, directory, &[name], body)
+    }
+
+    /// Puts equal files with this body at `directory`, in the place of older ones. All of them are written before the first
+    /// one takes its place: then nothing is left that could find the disk full. Returns when they are durable.
+    pub(crate) fn replace_all(
+        &self,
+        disk: &dyn Disk,
+        directory: &Path,
+        names: &[&str],
+        body: &[u8],
+    ) -> io::Result<()> {
+        let unfinished = |name: &str| directory.join(format!("{name}{UNFINISHED}"));
+        let bytes = self.frame(body);
+        names.iter().try_for_each(|name| write_new(disk, &unfinished(name), &bytes))?;
+        names.iter().try_for_each(|name| disk.rename(&unfinished(name), &directory.join(name)))?;
         disk.sync_directory(directory)
+    }
+
+    /// Writes equal files with this body into a directory that nobody refers to yet. They are synced on return, their names
+    /// are when the caller has synced the directory.
+    pub(crate) fn write_in_unfinished(
+        &self,
+        disk: &dyn Disk,
+        directory: &Path,
+        names: &[&str],
+        body: &[u8],
+    ) -> io::Result<()> {
+        let bytes = self.frame(body);
+        names.iter().try_for_each(|name| write_new(disk, &directory.join(name), &bytes))
     }
 
     /// The bytes of a whole file.
@@ -99,6 +124,17 @@ impl Document {
         bytes.truncate(read);
         Ok(bytes)
     }
+}
+
+/// A synced file with these bytes at a path that nothing ever referred to: what a crash left there goes.
+fn write_new(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match disk.remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = disk.create(path)?;
+    file.write_at(bytes, 0)?;
+    file.sync()
 }
 
 /// Takes fixed numbers off the front of a body.

@@ -1,5 +1,7 @@
 //! The numbers by which the store knows things. Names live in a stream's `meta` file only.
 
+use std::fmt;
+
 /// A stream's sequence number: 1 for the first message, unless the stream was told to begin elsewhere; 0 is before it.
 pub type Seq = u64;
 
@@ -35,6 +37,16 @@ pub(crate) enum Part {
     Consumers,
 }
 
+/// In words for operators: `segment 3`, `consumer log 2`.
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Segment(SegmentNo(no)) => write!(f, "segment {no}"),
+            Self::Consumers(no) => write!(f, "consumer log {no}"),
+        }
+    }
+}
+
 impl FileKind {
     /// Whose file it is.
     pub(crate) fn part(self) -> Part {
@@ -52,4 +64,11 @@ pub struct FileId {
     pub stream: StreamId,
     /// Which of its files.
     pub kind: FileKind,
+}
+
+/// Where only numbers are known, in words by which the stream's folder is found.
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of the stream in streams/{:016x}", self.kind, self.stream.0)
+    }
 }

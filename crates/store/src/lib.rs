@@ -29,12 +29,15 @@ mod append_file;
 mod claim;
 mod config;
 mod document;
+mod flipped;
 mod id;
 mod jobs;
 mod recovery;
+pub mod repair;
 mod store;
 mod stream;
 mod varint;
+mod watermarks;
 
 pub use append_file::{AppendFile, AppendFileOptions, OnDurable, TAIL_BYTES, WriteFailed};
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig};
@@ -42,7 +45,7 @@ pub use disk::{Disk, File};
 pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 pub use jobs::{Done, Job};
 pub use record::Message;
-pub use recovery::{Notice, OpenError, StreamReport, Witness};
+pub use recovery::{Lost, Notice, OpenError, StreamReport, Witness};
 pub use store::{FoundStream, Store, StoreOptions, StoreReport};
 pub use stream::{
     Admission, Cursor, Expired, Filter, Found, GAP_MAX, LogEnd, MAX_SEQ, Marker, Markers, NewMessage,

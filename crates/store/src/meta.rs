@@ -1,7 +1,9 @@
 //! What a stream is called, and the marker that makes a directory a store.
 //!
-//! Owns the file `meta` of a stream: the only place that knows names. The configuration in it is bytes that the floor
-//! above wrote and reads. Owns the marker `store`, too, which carries the store's random id.
+//! Owns the files `meta` and `meta.copy` of a stream: the only place that knows names. The configuration in them is bytes
+//! that the floor above wrote and reads. Owns the marker `store`, too, which carries the store's random id.
+
+mod twins;
 
 use std::path::Path;
 
@@ -12,12 +14,13 @@ use crate::disk::Disk;
 use crate::document::{Document, Fields, put_blob};
 use crate::{StreamId, Timestamp};
 
-/// The file of a stream.
-pub const META: &str = "meta";
+pub use twins::TWINS;
+pub(crate) use twins::{Fault, Twins, read as read_twins};
+
 /// The file of a store.
 pub const MARKER: &str = "store";
 
-const META_FILE: Document = Document { magic: *b"MYELMETA", version: 1, what: "meta" };
+const META_FILE: Document = Document { magic: *b"MYELMETA", version: 2, what: "meta" };
 const MARKER_FILE: Document = Document { magic: *b"MYELSTOR", version: 1, what: "store marker" };
 
 /// What does not change with a stream's messages.
@@ -35,6 +38,8 @@ pub struct Meta {
     pub config: Vec<u8>,
     /// The stream's key, encrypted; empty without encryption.
     pub sealed_keys: Vec<u8>,
+    /// Grows each time it is written: of two copies the larger one counts. 0: a version wrote it that had one copy.
+    pub generation: u64,
 }
 
 impl Meta {
@@ -51,6 +56,7 @@ impl Meta {
         for blob in [self.account.as_bytes(), self.name.as_bytes(), &self.config, &self.sealed_keys] {
             put_blob(blob, &mut body);
         }
+        body.extend_from_slice(&self.generation.to_le_bytes());
         body
     }
 
@@ -59,12 +65,13 @@ impl Meta {
     /// # Errors
     /// What is wrong with them.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
-        let mut fields = Fields(META_FILE.body(bytes)?);
-        let meta = Self::take(&mut fields).filter(|_| fields.0.is_empty());
+        let (version, body) = META_FILE.versioned(bytes)?;
+        let mut fields = Fields(body);
+        let meta = Self::take(&mut fields, version).filter(|_| fields.0.is_empty());
         meta.ok_or(Damage::Content(META_FILE.what))
     }
 
-    fn take(fields: &mut Fields<'_>) -> Option<Self> {
+    fn take(fields: &mut Fields<'_>, version: u32) -> Option<Self> {
         Some(Self {
             stream: StreamId(fields.u64()?),
             created: fields.u64()? as Timestamp,
@@ -72,24 +79,44 @@ impl Meta {
             name: text(fields)?,
             config: fields.blob()?.to_vec(),
             sealed_keys: fields.blob()?.to_vec(),
+            generation: if version == 1 { 0 } else { fields.u64()? },
         })
     }
 
-    /// Makes it the `meta` of a stream's directory. Durable on return.
+    /// Makes it both copies in a directory that nobody refers to yet, whose names the caller makes durable.
+    pub(crate) fn write_in_unfinished(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+        META_FILE.write_in_unfinished(disk, directory, &TWINS, &self.body())
+    }
+
+    /// Makes it the next generation of both copies in a stream's directory. Durable on return.
     ///
     /// # Errors
     /// Those of the disk: the old one is in force then, or the new one.
     pub fn write(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
-        META_FILE.replace(disk, directory, META, &self.body())
+        let next = Self { generation: self.generation + 1, ..self.clone() };
+        META_FILE.replace_all(disk, directory, &TWINS, &next.body())
     }
 
-    /// Reads the `meta` of a stream's directory.
+    /// Makes it, as it is, one of the two copies. Durable on return.
+    pub(crate) fn write_copy(&self, disk: &dyn Disk, directory: &Path, name: &str) -> io::Result<()> {
+        META_FILE.replace(disk, directory, name, &self.body())
+    }
+
+    /// Reads the copy that counts in the directory of stream `id`.
     ///
     /// # Errors
-    /// What is wrong with it; `Io` with `NotFound` if there is none.
-    pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Self, Damage> {
-        Self::decode(&META_FILE.read(disk, &directory.join(META))?)
+    /// What is wrong if neither counts; `Io` with `NotFound` if there is none.
+    pub fn read(disk: &dyn Disk, directory: &Path, id: StreamId) -> Result<Self, Damage> {
+        read_twins(disk, directory, id).best
     }
+}
+
+/// What damaged bytes of a `meta` seem to say of account and name: nothing vouches for them.
+pub(crate) fn names_in(bytes: &[u8]) -> Option<(String, String)> {
+    let mut fields = Fields(bytes.get(16 + 16..)?);
+    let (account, name) = (text(&mut fields)?, text(&mut fields)?);
+    let is_name = |text: &str| !text.is_empty() && text.chars().all(|one| !one.is_control());
+    (is_name(&account) && is_name(&name)).then_some((account, name))
 }
 
 fn text(fields: &mut Fields<'_>) -> Option<String> {
@@ -149,7 +176,7 @@ impl Marker {
 mod tests {
     use super::*;
 
-    fn meta() -> Meta {
+    pub(super) fn meta() -> Meta {
         Meta {
             stream: StreamId(4),
             created: -9,
@@ -157,7 +184,17 @@ mod tests {
             name: "größe".into(),
             config: vec![0, 1, 2],
             sealed_keys: vec![7; 40],
+            generation: 6,
         }
+    }
+
+    #[test]
+    fn what_the_first_version_wrote_is_read() {
+        let body = meta().body();
+        let old = Document { version: 1, ..META_FILE }.frame(&body[..body.len() - 8]);
+        assert_eq!(Meta::decode(&old).unwrap(), Meta { generation: 0, ..meta() });
+        let longer = Document { version: 1, ..META_FILE }.frame(&body);
+        assert!(Meta::decode(&longer).is_err());
     }
 
     #[test]

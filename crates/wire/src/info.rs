@@ -38,6 +38,8 @@ pub struct Info {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub nonce: String,
     #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub domain: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub connect_urls: Vec<String>,

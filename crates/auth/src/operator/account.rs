@@ -89,12 +89,6 @@ impl TrustedAccount {
         Self { token: String::new(), claims, signers, default_permissions: None }
     }
 
-    /// Whether it stands in only.
-    #[must_use]
-    pub fn is_provisional(&self) -> bool {
-        self.token.is_empty()
-    }
-
     /// The token.
     #[must_use]
     pub fn token(&self) -> &str {

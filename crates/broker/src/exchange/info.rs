@@ -37,6 +37,8 @@ pub(crate) struct RequestInfo {
     rtt: i64,
     #[serde(skip_serializing_if = "String::is_empty")]
     server: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    cluster: String,
     #[serde(skip_serializing_if = "str::is_empty")]
     kind: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -67,6 +69,7 @@ impl RequestInfo {
                 lang: details.lang.clone(),
                 ver: details.version.clone(),
                 server: broker.name().to_owned(),
+                cluster: broker.cluster().to_string(),
                 kind: "Client",
                 client_type: if conn.via() == ConnectionType::Websocket { "websocket" } else { "nats" },
                 ..brief
@@ -79,9 +82,10 @@ impl RequestInfo {
         Self { svc: account.to_owned(), ..self.clone() }
     }
 
-    /// With the server's name, which is not shared by all.
+    /// With the server's name and its cluster's, which are not shared by all.
     pub(crate) fn with_server(mut self, broker: &Broker) -> Self {
         broker.name().clone_into(&mut self.server);
+        self.cluster.clone_from(&broker.cluster());
         self
     }
 

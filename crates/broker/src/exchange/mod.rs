@@ -32,6 +32,7 @@ pub(crate) use system::furnish;
 
 use self::ears::Ears;
 use crate::account::Account;
+use crate::cluster::ClusterName;
 use crate::conn::lock;
 use crate::service::{Binding, Receiver};
 use crate::shard::Shard;
@@ -46,6 +47,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Default)]
 pub(crate) struct Exchange {
     config: ArcSwap<AccountConfig>,
+    /// Of the server.
+    cluster: Arc<ClusterName>,
     has_mappings: AtomicBool,
     is_asked: AtomicBool,
     /// Whether there are stream imports, or shadows of former ones.
@@ -151,8 +154,8 @@ impl Exchange {
         self.ears.hush(binding);
     }
 
-    pub(crate) fn new(config: AccountConfig) -> Self {
-        let exchange = Self::default();
+    pub(crate) fn new(config: AccountConfig, cluster: Arc<ClusterName>) -> Self {
+        let exchange = Self { cluster, ..Self::default() };
         exchange.set_config(config);
         exchange
     }
@@ -180,8 +183,7 @@ impl Exchange {
 
     /// Maps `subject` into `out`; false when no mapping fits it.
     pub(crate) fn map(&self, subject: &[u8], random: &mut impl FnMut() -> u32, out: &mut Vec<u8>) -> bool {
-        // There are no clusters yet, so only destinations without one are this server's.
-        self.config.load().mappings.map(subject, "", random, out)
+        self.config.load().mappings.map(subject, &self.cluster.look(), random, out)
     }
 }
 
@@ -273,6 +275,13 @@ impl Account {
         }
     }
 
+    /// The server's cluster has another name.
+    pub(crate) fn cluster_changed(&self) {
+        if self.exchange.has_mappings() {
+            self.outdate();
+        }
+    }
+
     /// Makes its imports what its configuration and those of the others say; `find` knows the others. What stays as it is
     /// is not interrupted.
     pub(crate) fn link(self: &Arc<Self>, find: &dyn Fn(&str) -> Option<Arc<Self>>) {
@@ -295,7 +304,7 @@ impl Account {
         self.link_streams(streams);
     }
 
-    /// Ends all imports of an account that is gone.
+    /// Ends all imports of an account that is gone, or whose broker is.
     pub(crate) fn unlink(self: &Arc<Self>) {
         self.link_services(Vec::new());
         self.link_streams(Vec::new());

@@ -221,6 +221,12 @@ impl Replies {
         self.close(Ticket(number))
     }
 
+    /// Nobody waits for any answer any more.
+    pub(crate) fn forget_all(&self) {
+        let parts = self.0.get().into_iter().flat_map(|space| &space.parts);
+        parts.for_each(|part| drop(std::mem::take(&mut *lock(part))));
+    }
+
     /// Requests that wait for an answer.
     pub(crate) fn len(&self) -> usize {
         self.0.get().map_or(0, |space| space.parts.iter().map(|part| lock(part).len()).sum())

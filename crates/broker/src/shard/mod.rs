@@ -25,6 +25,7 @@ use crate::subscription::Subscription;
 use crate::traffic::Traffic;
 use myelin_stdx::rng::Rng;
 use myelin_wire::error::{CloseReason, ErrorText};
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -69,7 +70,7 @@ pub struct Shard {
     rng: Rng,
     traffic: Arc<Traffic>,
     /// Connections whose outbox claim this flush has taken.
-    claimed: Vec<Arc<Conn>>,
+    claimed: VecDeque<Arc<Conn>>,
     /// Staged bytes that are enough: less than [`FLUSH_AT`] where little may be pending.
     flush_at: usize,
     /// Targets looked at since the last flush.
@@ -87,6 +88,15 @@ pub struct Shard {
     flushing: Vec<Arc<dyn Service>>,
 }
 
+/// A connection that is being written. Dropped only by a panic: its claim is nobody's then, and it is closed.
+struct Unwritten<'a>(&'a Arc<Conn>);
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        self.0.close(CloseReason::InternalError);
+    }
+}
+
 impl Shard {
     /// A shard of `broker`. `seed` decides which queue members are chosen.
     pub fn new(broker: &Arc<Broker>, seed: u64) -> Self {
@@ -100,7 +110,7 @@ impl Shard {
             desk: Desk::default(),
             pool: Pool::default(),
             rng: Rng::seeded(seed),
-            claimed: Vec::new(),
+            claimed: VecDeque::new(),
             deliveries: 0,
             flush_at: FLUSH_AT.min(settings.max_pending / 4),
             settings,
@@ -111,6 +121,11 @@ impl Shard {
             unflushed: Vec::new(),
             flushing: Vec::new(),
         }
+    }
+
+    /// Decides anew which queue members are chosen: the same seed and the same script give the same choices.
+    pub fn reseed(&mut self, seed: u64) {
+        self.rng = Rng::seeded(seed);
     }
 
     /// The broker that all shards share.
@@ -135,6 +150,7 @@ impl Shard {
             || !self.desk.is_empty()
             || !self.unflushed.is_empty()
             || !self.flushing.is_empty()
+            || !self.claimed.is_empty()
     }
 
     /// Whether so much is staged, or so much was done, that the session should stop until a flush.
@@ -210,11 +226,12 @@ impl Shard {
         while let Some(service) = self.flushing.pop() {
             service.flushed(self);
         }
-        let mut claimed = std::mem::take(&mut self.claimed);
-        for conn in claimed.drain(..) {
+        // One by one, too: a claim that nobody has in hand is held for ever.
+        while let Some(conn) = self.claimed.pop_front() {
+            let unwritten = Unwritten(&conn);
             self.resume(&conn);
+            std::mem::forget(unwritten);
         }
-        self.claimed = claimed;
         self.routes.sweep(SWEEP_PER_FLUSH, self.staging.cohorts());
         self.traffic.routes.set(self.routes.counts());
     }
@@ -273,7 +290,7 @@ impl Shard {
             payload += load.payload;
             let queued = stage.conn.queue(&mut stage.segments, load);
             if queued == Queued::Claimed {
-                self.claimed.push(Arc::clone(&stage.conn));
+                self.claimed.push_back(Arc::clone(&stage.conn));
             }
             let pending = stage.conn.pending();
             let behind = stage.overrun || pending > max_pending;

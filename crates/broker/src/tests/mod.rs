@@ -9,6 +9,7 @@ mod counts;
 mod exchange;
 mod exchange_model;
 mod fanout;
+mod freed;
 mod letters;
 mod limits;
 mod message_trace;

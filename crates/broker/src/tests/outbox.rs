@@ -3,6 +3,7 @@
 use super::net::{Net, Peer, assert_idle};
 use crate::outbox::{Drained, Load, Queued, Segment, Staged};
 use myelin_wire::error::CloseReason;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -53,6 +54,33 @@ fn a_blocked_transport_gets_the_claim_to_the_owner_once() {
     net.flush(1);
     assert_eq!((subscriber.received(), subscriber.sink.waits()), (frame("next"), 1));
     assert_idle(&net, &[&subscriber, &publisher]);
+}
+
+#[test]
+fn a_transport_that_panics_costs_its_connection_and_no_other() {
+    for at in 0..3 {
+        let net = Net::new();
+        let mut publisher = net.peer(1);
+        let mut subscribers = [(); 3].map(|()| net.peer(0));
+        subscribers.iter_mut().for_each(|peer| peer.send("SUB a 1\r\n"));
+        subscribers[at].sink.on_write(|_| panic!("a test asked for it"));
+        publisher.publish("a", "x");
+        assert!(catch_unwind(AssertUnwindSafe(|| net.flush(1))).is_err());
+        while net.shards[1].borrow().is_dirty() {
+            net.flush(1);
+        }
+        for (other, subscriber) in subscribers.iter_mut().enumerate().filter(|(other, _)| *other != at) {
+            assert_eq!(subscriber.received(), frame("x"), "{other} beside {at}");
+            assert_eq!(subscriber.conn().close_requested(), None);
+        }
+        assert_eq!(subscribers[at].conn().close_requested(), Some(CloseReason::InternalError));
+        // The claims of the others are free again.
+        publisher.publish("a", "y");
+        net.flush(1);
+        let next: Vec<_> =
+            (0..3).filter(|other| *other != at).map(|other| subscribers[other].received()).collect();
+        assert_eq!(next, [frame("y"), frame("y")]);
+    }
 }
 
 #[test]

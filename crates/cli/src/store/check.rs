@@ -33,7 +33,8 @@ pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     Ok(if summary.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn sentence(summary: &Summary) -> String {
+/// A summary in words.
+pub(super) fn sentence(summary: &Summary) -> String {
     let Summary { streams, locked, segments, messages, damage, suspicious, notes } = summary;
     let verdict = if summary.is_sound() { "sound" } else { "damaged" };
     let encrypted =

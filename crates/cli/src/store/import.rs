@@ -7,16 +7,16 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use clap::Args;
 use myelin_jetstream::backup::import::{Imported, Importer, NotImported};
 use myelin_store::disk::real::RealDisk;
-use myelin_store::entropy::Entropy;
 use myelin_store::nats::directory::Directory;
 use myelin_store::nats::keys::Keys;
-use myelin_store::{Disk, Store, StoreOptions, Timestamp};
+use myelin_store::{Disk, Store, StoreOptions};
 
+use super::entropy::{SystemEntropy, now};
 use super::keys::KeyArguments;
 
 /// Where the server has its store inside of its `store_dir`.
@@ -42,21 +42,6 @@ pub(super) struct Arguments {
     /// The keys open what nats-server encrypted, and encrypt the new store.
     #[command(flatten)]
     keys: KeyArguments,
-}
-
-/// Keys that nobody can guess.
-#[derive(Debug)]
-struct SystemEntropy;
-
-impl Entropy for SystemEntropy {
-    fn fill(&self, bytes: &mut [u8]) {
-        myelin_stdx::id::fill(bytes);
-    }
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::try_from(since.as_nanos()).unwrap_or(Timestamp::MAX)
 }
 
 /// Imports, and says of each stream what became of it.

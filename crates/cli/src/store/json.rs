@@ -1,5 +1,6 @@
 //! Findings and figures as JSON, one object per line.
 
+use myelin_store::repair::{self, Action};
 use myelin_store::verify::{Finding, Info, StreamInfo, Summary};
 use serde_json::{Value, json};
 
@@ -18,6 +19,31 @@ pub(super) fn finding(finding: &Finding) -> Value {
         "sequences": sequences.map(|range| json!([range.start(), range.end()])),
         "what": finding.what,
         "meaning": finding.meaning,
+    })
+}
+
+/// One thing that a repair did, or would do, or cannot.
+pub(super) fn action(action: &Action) -> Value {
+    let stream = action.stream.as_ref();
+    json!({
+        "type": "action",
+        "outcome": action.outcome.to_string(),
+        "stream": stream.map(|(id, ..)| format!("{:016x}", id.0)),
+        "account": stream.map(|(_, account, _)| account),
+        "name": stream.map(|(.., name)| name),
+        "file": action.file.to_string_lossy(),
+        "what": action.what,
+    })
+}
+
+/// A repair in numbers.
+pub(super) fn repaired(summary: &repair::Summary, is_applied: bool) -> Value {
+    json!({
+        "type": "repair",
+        "applied": is_applied,
+        "repaired": summary.repaired,
+        "lost": summary.lost,
+        "left": summary.left,
     })
 }
 

@@ -4,7 +4,7 @@ use super::address::ClusterAddress;
 use super::table::Flag;
 use super::{Flags, Setting};
 use crate::diagnostic::Diagnostic;
-use crate::options::table::{Class, Scope};
+use crate::options::table::Scope;
 use crate::options::{InspectTls, Options, Port, TlsOptions, missing_text, positive};
 use crate::secret::Secret;
 use crate::url::Url;
@@ -149,16 +149,9 @@ fn missing_feature(flag: Flag) -> Option<(&'static str, &'static str)> {
         Flag::Tls => ("--tls", "tls"),
         Flag::Routes => ("--routes", "cluster"),
         Flag::ClusterListen => ("--cluster", "cluster"),
-        Flag::ClusterAdvertise => ("--cluster_advertise", "cluster"),
-        Flag::ClusterName => ("--cluster_name", "cluster"),
-        Flag::NoAdvertise => ("--no_advertise", "cluster"),
-        Flag::ConnectRetries => ("--connect_retries", "cluster"),
         _ => return None,
     };
-    match Scope::Top.find(option)?.class {
-        Class::Missing(feature) => Some((name, feature)),
-        _ => None,
-    }
+    Some((name, Scope::Top.find(option)?.class.feature()?))
 }
 
 /// Compat: the reference dies of a route that is no URL.

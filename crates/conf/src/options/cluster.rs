@@ -9,7 +9,7 @@ use super::limits::WriteTimeout;
 use super::link::{LinkAuthorization, read_urls};
 use super::listener::ListenerOptions;
 use super::permissions::{Permissions, QueueSubject, SubjectPermission};
-use super::table::Scope;
+use super::table::{Scope, missing_text};
 use super::tls::{TlsOptions, TlsUse};
 use super::{DEFAULT_SYSTEM_ACCOUNT, Options};
 use crate::url::Url;
@@ -107,13 +107,20 @@ impl ClusterOptions {
             return Ok(false);
         }
         let map = field.block("Expected map to define cluster")?;
-        let mut deprecated = None;
+        let (mut deprecated, missing) = (None, report.missing.len());
         read_block(map, Scope::Cluster, report, |inner, report| {
             Ok(self.listener.set(inner, report)?
                 || self.set_link(inner, &mut deprecated, report)?
                 || self.set_timing(inner, report)?)
         });
         self.permissions = self.permissions.take().or(deprecated);
+        // Compat: without a port it is but a name; routes are not looked at then.
+        if self.listener.port.is_some()
+            && let Some(feature) = Scope::Top.find(field.name()).and_then(|entry| entry.class.feature())
+        {
+            report.missing.truncate(missing);
+            report.refuse_start(field.complaint(missing_text(field.written(), feature)));
+        }
         Ok(true)
     }
 

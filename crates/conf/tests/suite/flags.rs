@@ -78,15 +78,19 @@ fn questions_are_answered_before_anything_else() {
 
 #[test]
 fn flags_whose_feature_is_missing_say_which() {
-    for (args, name, feature) in [
-        (&["--cluster=nats://a:6222"][..], "--cluster", "clustering"),
-        (&["-cluster_name", "c"], "--cluster_name", "clustering"),
-    ] {
-        let error = load(args).expect_err(name);
-        let said = format!("{name:?} needs {feature}, which this version of Myelin does not have");
-        assert_eq!(error.to_string(), format!("myelin-server: {said}"));
-        assert_eq!(error.exit_code(), 1);
-    }
+    let (name, feature) = ("--cluster", "clustering");
+    let error = load(&["--cluster=nats://a:6222"]).expect_err(name);
+    let said = format!("{name:?} needs {feature}, which this version of Myelin does not have");
+    assert_eq!(error.to_string(), format!("myelin-server: {said}"));
+    assert_eq!(error.exit_code(), 1);
+}
+
+#[test]
+fn flags_about_a_cluster_that_does_not_listen_only_name_it() {
+    let args = ["-cluster_name", "c", "-cluster_advertise", "h:1", "-no_advertise", "-connect_retries", "3"];
+    let cluster = run(&args).options.cluster;
+    assert_eq!((cluster.name.as_deref(), cluster.listener.port), (Some("c"), None));
+    assert_eq!((cluster.no_advertise, cluster.connect_retries), (true, 3));
 }
 
 #[test]

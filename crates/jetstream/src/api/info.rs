@@ -71,18 +71,24 @@ pub struct StreamState {
     pub consumer_count: u64,
 }
 
-/// What a damaged disk took.
+/// What a damaged disk took, as of when the stream was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lost {
-    /// Sequences.
+    /// Sequences that may have had a message, the first thousand.
     pub msgs: Vec<u64>,
-    /// Bytes.
+    /// Bytes of files that are damaged or missing, where that is known.
     pub bytes: u64,
+    /// How many more sequences there are. Compat: the reference lists all, however many, and has no such field.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unlisted: u64,
 }
 
 /// Where a stream is. A server alone names itself as the leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClusterInfo {
+    /// Name of the cluster.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// Name of the server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub leader: String,

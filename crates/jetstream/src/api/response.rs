@@ -248,7 +248,7 @@ mod tests {
                 ..Default::default()
             },
             domain: String::new(),
-            cluster: Some(ClusterInfo { leader: "N".into() }),
+            cluster: Some(ClusterInfo { leader: "N".into(), ..ClusterInfo::default() }),
             mirror: None,
             sources: Vec::new(),
             ts: 1_795_298_061_289_188_684,

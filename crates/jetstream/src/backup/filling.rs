@@ -367,7 +367,7 @@ impl Filling {
         if let Some((place, Err(why))) =
             self.places.iter().zip(&self.outcomes).find(|(_, outcome)| outcome.is_err())
         {
-            return Err(format!("failed to store message sequence {}: {why:?}", place.seq));
+            return Err(format!("failed to store message sequence {}: {why}", place.seq));
         }
         self.places.clear();
         self.bytes.clear();

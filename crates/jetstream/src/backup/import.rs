@@ -147,8 +147,14 @@ fn read_config(files: &StreamFiles<'_>) -> Result<(StreamConfig, Option<Timestam
     if config.name != files.name {
         return Err(NotImported::Failed(format!("its description is one of {:?}", config.name)));
     }
+    let config = alone(config).map_err(NotImported::Failed)?;
+    Ok((config, created))
+}
+
+/// A configuration of another server, as one that has nobody beside it keeps it.
+pub(super) fn alone(mut config: StreamConfig) -> Result<StreamConfig, String> {
     if config.storage == Storage::Memory {
-        return Err(NotImported::Failed("it was kept in memory".to_owned()));
+        return Err("it was kept in memory".to_owned());
     }
     let limits = Limits {
         account: AccountLimits::default(),
@@ -160,15 +166,10 @@ fn read_config(files: &StreamFiles<'_>) -> Result<(StreamConfig, Option<Timestam
             duplicate_window: 0,
         },
     };
-    let alone: BTreeMap<String, Arc<StreamConfig>> = BTreeMap::new();
-    let mut config = config;
-    if config.num_replicas > 1 {
-        // A server alone keeps one copy.
-        config.num_replicas = 1;
-    }
-    let checked = config::restore(&config, &alone, &limits);
-    let config = checked.map_err(|error| NotImported::Failed(error.to_string()))?;
-    Ok((config, created))
+    let neighbours: BTreeMap<String, Arc<StreamConfig>> = BTreeMap::new();
+    // A server alone keeps one copy.
+    config.num_replicas = config.num_replicas.min(1);
+    config::restore(&config, &neighbours, &limits).map_err(|error| error.to_string())
 }
 
 fn take(

@@ -9,6 +9,7 @@ mod describe;
 pub mod filling;
 pub mod import;
 pub mod intake;
+pub mod named;
 mod records;
 pub mod source;
 pub mod state;

@@ -78,6 +78,8 @@ impl Source {
                 None => self.message()?,
             };
         }
+        // Who takes it may be slow.
+        self.cursor.pause();
         Ok(())
     }
 

@@ -138,6 +138,23 @@ impl ConsumerCore {
         Self::begin(opening, Start { next, ..Start::default() }, now)
     }
 
+    /// Begins anew from its record and its stream, as after a restart: for whoever has caught a panic, after which what it
+    /// remembers may be wrong. Deliveries so far count. Who waited for messages asks again.
+    pub fn reopen(&mut self, stream: &str, seed: u64, now: Timestamp) {
+        self.hands.commit();
+        let opening = Opening {
+            stream: stream.to_owned(),
+            config: Arc::clone(&self.hands.config),
+            created: self.created,
+            reader: self.source.reader().clone(),
+            record: self.hands.record.clone(),
+            retention: self.retention,
+            largest: self.largest,
+            seed,
+        };
+        *self = Self::resume(opening, now);
+    }
+
     fn begin(opening: Opening, start: Start, now: Timestamp) -> Self {
         let Opening { stream, config, created, reader, record, retention, largest, seed } = opening;
         let mode = if config.is_push() {

@@ -87,6 +87,9 @@ impl ConsumerCore {
         turn.place = self.place();
         let seen = self.source.reader().release().seq();
         let stop = self.deliver_slice(turn);
+        if stop != Stop::Slice {
+            self.source.pause();
+        }
         self.hands.commit();
         turn.place = self.place();
         if let Mode::Pull(pull) = &mut self.hands.mode

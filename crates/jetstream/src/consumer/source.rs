@@ -191,6 +191,11 @@ impl Source {
         Ok(self.cursor.next(wait)?.map(|message| (message, left)))
     }
 
+    /// Nobody reads for now: the stream's files are let go of.
+    pub(super) fn pause(&mut self) {
+        self.cursor.pause();
+    }
+
     /// The message that came last was not delivered: it comes again.
     pub(super) fn put_back(&mut self, seq: Seq) {
         // One of those that come first comes again whatever the filter says now.

@@ -294,7 +294,7 @@ impl AccountStreams {
                 report.notices.iter().for_each(|notice| log(Level::Warn, notice));
                 let messages = store.state().totals.messages;
                 let listener = Arc::default();
-                let states = match jetstream.open_consumers(&store, &config, &listener) {
+                let states = match jetstream.open_consumers(&store, (account, &config), &listener) {
                     Ok(states) => states,
                     Err(error) => {
                         lock(&self.unrestored).push(name.clone());
@@ -304,7 +304,9 @@ impl AccountStreams {
                         );
                     }
                 };
-                self.begin(&jetstream, config, store, (states, &listener), (found.meta.created, seen));
+                let whole = (states, &*listener);
+                let live = self.begin(&jetstream, config, store, whole, (found.meta.created, seen));
+                live.note_lost(found.id, &report);
                 // In the reference's form: `1ms`, and nothing is `0s`.
                 let took = match self.host.instant().duration_since(began).as_millis() as u64 {
                     0 => "0s".to_owned(),
@@ -345,7 +347,8 @@ impl AccountStreams {
             }
         };
         let listener = Arc::default();
-        let states = jetstream.open_consumers(&store, &config, &listener).map_err(ApiError::stream_create)?;
+        let whose = (self.account.name(), &config);
+        let states = jetstream.open_consumers(&store, whose, &listener).map_err(ApiError::stream_create)?;
         Ok(self.begin(jetstream, config, store, (states, &listener), (now, Witnessed::default())))
     }
 
@@ -371,7 +374,8 @@ impl AccountStreams {
         if filled.config.storage == Storage::File {
             // Its log is opened anew by who hears of its rounds.
             drop(std::mem::replace(&mut filled.consumers, Consumers::in_memory()));
-            filled.consumers = match jetstream.open_consumers(&filled.stream, &filled.config, &listener) {
+            let whose = (self.account.name(), &filled.config);
+            filled.consumers = match jetstream.open_consumers(&filled.stream, whose, &listener) {
                 Ok(consumers) => consumers,
                 Err(error) => return Err((filled.undo(), Fault::Other(error.to_string()))),
             };

@@ -6,7 +6,7 @@
 
 use super::host::Host;
 use super::live::lock;
-use crate::read::{Batch, Progress, Readable, Requests};
+use crate::read::{Batch, Progress, Readable, Requests, refuse};
 use myelin_broker::{Account, Parcel, Service, Shard};
 use myelin_store::{Ticket, Wait};
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
@@ -69,7 +69,7 @@ impl Service for Rest {
                 self.direct.see_to(batch, progress, None, shard);
             }
             Some(Left::Requests(parcel)) => self.direct.ask(&parcel, shard),
-            Some(Left::Cold(batch)) => self.direct.read_later(batch),
+            Some(Left::Cold(batch)) => self.direct.read_later(batch, shard),
             None => {}
         }
         self.direct.say(&mut out, shard);
@@ -79,7 +79,8 @@ impl Service for Rest {
         let mut left = lock(&self.left);
         if let Some(Left::Cold(_)) = *left {
             if let Some(Left::Cold(batch)) = left.take() {
-                self.direct.read_later(batch);
+                drop(left);
+                self.direct.read_later(batch, shard);
             }
         } else if let Some(me) = self.me.upgrade() {
             shard.wake(&(me as Arc<dyn Service>));
@@ -140,9 +141,14 @@ impl DirectGets {
         }
     }
 
-    fn read_later(&self, batch: Batch) {
-        if let Some(me) = self.me.upgrade() {
-            self.host.read(Box::new(move || me.read(batch)));
+    /// Where too many reads wait already, who asked is told so: clients may ask as often as they like.
+    fn read_later(&self, batch: Batch, shard: &mut Shard) {
+        let Some(me) = self.me.upgrade() else { return };
+        let reply = batch.reply().to_vec();
+        if !self.host.try_read(Box::new(move || me.read(batch))) {
+            let mut out = Parcel::default();
+            refuse(&mut out, &reply);
+            self.say(&mut out, shard);
         }
     }
 

@@ -4,6 +4,7 @@ use super::LiveStream;
 use super::request::Request;
 use myelin_broker::{Account, Level, Parcel, Service};
 use myelin_store::{Job, Timestamp};
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -15,6 +16,11 @@ pub type Task = Box<dyn FnOnce() + Send>;
 pub trait Alarmed: Send + Sync {
     /// The alarm has gone off.
     fn ring(&self);
+
+    /// Whether `ring` may wait for a disk or for somebody else: then it is called where no other alarm is late because of it.
+    fn may_wait(&self) -> bool {
+        true
+    }
 }
 
 /// The embedder. None of these calls may wait.
@@ -38,6 +44,11 @@ pub trait Host: Send + Sync {
     /// Has `task`, which reads from a disk, run on a thread that may wait.
     fn read(&self, task: Task);
 
+    /// The same for what clients may ask for as often as they like. `false`, and the task is gone, when too many wait
+    /// already.
+    #[must_use = "who asked has to be told"]
+    fn try_read(&self, task: Task) -> bool;
+
     /// Has `task`, a slice of a backup, run on a thread that may wait and has nothing else to do, in the order of calls.
     fn haul(&self, task: Task);
 
@@ -56,8 +67,19 @@ pub trait Host: Send + Sync {
     /// The account of the server itself, if there is one.
     fn system_account(&self) -> Option<Arc<Account>>;
 
+    /// The name of the server's cluster, which a reload may change; empty for none.
+    fn cluster(&self) -> String;
+
     /// A name that nobody has guessed or used: 22 characters.
     fn unique_id(&self) -> String;
+
+    /// A panic was caught, in a stream or a consumer (`at`): counts it and tells the operator what it costs.
+    fn panicked(
+        &self,
+        at: fmt::Arguments<'_>,
+        payload: &(dyn Any + Send + 'static),
+        cost: fmt::Arguments<'_>,
+    );
 
     /// A line for the operator.
     fn log(&self, level: Level, line: fmt::Arguments<'_>);

@@ -27,6 +27,7 @@ use myelin_store::entropy::Entropy;
 use myelin_store::journal::{Journal, JournalFailed};
 use myelin_store::{FoundStream, OnDurable, OpenError, Store, StoreOptions, StoreReport, Stream};
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -45,6 +46,10 @@ pub use settings::{ServerLimits, Settings};
 
 /// How long the end of the server waits until clients are told of it.
 const LEAVE: Duration = Duration::from_millis(50);
+
+/// How long what has changed may wait before the watermarks state it, and how long they are not looked at where nothing has.
+const WATERMARK_PAUSE: Duration = Duration::from_millis(40);
+const LONGEST_WATERMARK_SLEEP: Duration = Duration::from_millis(250);
 
 /// See the head of this file.
 pub struct JetStream {
@@ -247,13 +252,34 @@ impl JetStream {
                 if let Some(mut loan) = stream.borrow()
                     && let Err(error) = loan.parts().0.store_mut().flush()
                 {
-                    let name = stream.name();
-                    self.host
-                        .log(Level::Error, format_args!("Stream '{name}' could not be written: {error}"));
+                    let (account, name) = (stream.account_name(), stream.name());
+                    let what = format_args!("Stream '{account} > {name}' could not be written: {error}");
+                    self.host.log(Level::Error, what);
                 }
             }
         }
-        self.journal().close(&|| self.host.now().unsigned_abs())
+        self.store.close(&|| self.host.now().unsigned_abs())
+    }
+
+    /// Sleeps until streams have changed and a little longer, so that what comes meanwhile is stated together. For a thread of
+    /// its own. [`JetStream::wake_watermarks`] ends the sleep.
+    pub fn wait_for_changes(&self) {
+        self.store.wait_for_changes(LONGEST_WATERMARK_SLEEP);
+        std::thread::sleep(WATERMARK_PAUSE);
+    }
+
+    /// States how far the streams have come, without a sync. Must not wait behind one: what a kill leaves unstated is what came
+    /// since the last call.
+    ///
+    /// # Errors
+    /// The disk: the next call states all of it.
+    pub fn write_watermarks(&self) -> io::Result<()> {
+        self.store.write_watermarks()
+    }
+
+    /// Ends the sleep of the thread that keeps the watermarks.
+    pub fn wake_watermarks(&self) {
+        self.store.wake_watermarks();
     }
 
     /// Waits until everything that was done to a stream counts as stored (house.md 3.1). Only for threads that may.
@@ -291,7 +317,7 @@ impl JetStream {
     fn open_consumers(
         &self,
         store: &Stream,
-        config: &StreamConfig,
+        (account, config): (&str, &StreamConfig),
         listener: &Arc<LogListener>,
     ) -> Result<Consumers, OpenError> {
         if config.storage == Storage::Memory {
@@ -301,8 +327,8 @@ impl JetStream {
         // Who has not to wait for the log need not hear of it.
         let listener = self.settings.sync_always.then(|| Arc::clone(listener) as Arc<dyn OnDurable>);
         let (consumers, report) = self.store.open_consumers(store.id(), shape.durability, listener)?;
-        if !report.is_clean() {
-            let what = format_args!("JetStream: consumers of '{}': {report:?}", config.name);
+        for notice in report.notices() {
+            let what = format_args!("  Consumers of stream '{account} > {}': {notice}", config.name);
             self.host.log(Level::Warn, what);
         }
         Ok(consumers)
@@ -363,10 +389,20 @@ fn tell(host: &dyn Host, report: &StoreReport) {
     for (id, why) in &report.unreadable {
         host.log(
             Level::Error,
-            format_args!("JetStream: stream {:016x} cannot be read and was left alone: {why}", id.0),
+            format_args!(
+                "JetStream: whose stream is in streams/{:016x} cannot be read, so that it is not served: {why}",
+                id.0
+            ),
         );
     }
     for notice in &report.notices {
         host.log(Level::Warn, format_args!("JetStream: {notice}"));
+    }
+    for problem in &report.replay.problems {
+        host.log(Level::Error, format_args!("JetStream: journal: {problem}"));
+    }
+    for kept in &report.replay.kept {
+        let kept = kept.display();
+        host.log(Level::Warn, format_args!("JetStream: journal: {kept} holds what could not be applied"));
     }
 }

@@ -16,6 +16,8 @@ pub(super) const MALFORMED_REQUEST: &[u8] = b"NATS/1.0 408 Malformed Request\r\n
 pub(super) const REQUIRED_API_LEVEL: &[u8] = b"NATS/1.0 412 Required Api Level\r\n\r\n";
 pub(super) const TOO_MANY_RESULTS: &[u8] = b"NATS/1.0 413 Too Many Results\r\n\r\n";
 
+const TOO_MANY_REQUESTS: &[u8] = b"NATS/1.0 429 Too Many Requests\r\n\r\n";
+
 const LINE: &[u8] = b"NATS/1.0\r\n";
 const END_OF_BATCH: &[u8] = b"NATS/1.0 204 EOB\r\n";
 const BLANK: &[u8] = b"\r\n";
@@ -32,6 +34,12 @@ pub(super) struct Place {
 /// An answer without payload.
 pub(super) fn push_status(out: &mut Parcel, to: &[u8], status: &[u8]) {
     out.push(Letter { subject: to, headers: status, ..Letter::default() });
+}
+
+/// The answer to a request that found too many others waiting. Compat: the reference has no such limit; the words are those
+/// of its other answers with this number.
+pub fn refuse(out: &mut Parcel, to: &[u8]) {
+    push_status(out, to, TOO_MANY_REQUESTS);
 }
 
 /// Builds heads, one at a time.

@@ -19,6 +19,7 @@ mod run;
 mod tests;
 mod time;
 
+pub use answer::refuse;
 pub use batch::{Batch, Progress};
 pub use details::{Contents, SUBJECTS_PER_PAGE, SubjectPage, contents, subject_page};
 pub use direct::Requests;

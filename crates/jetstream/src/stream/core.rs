@@ -65,6 +65,8 @@ pub struct StreamCore {
     pub(super) next_slice: Option<Timestamp>,
     /// When to ask the store for a job again.
     pub(super) next_job: Option<Timestamp>,
+    /// When to have the store give memory back again.
+    pub(super) next_tidying: Option<Timestamp>,
     /// Rollups that are not through.
     pub(super) leftovers: VecDeque<Purge>,
     /// What goes because nobody needs it.
@@ -103,6 +105,7 @@ impl StreamCore {
             // Limits may be tighter than when it was left.
             next_slice: Some(now),
             next_job: None,
+            next_tidying: None,
             leftovers: VecDeque::new(),
             settled: Settled::default(),
             schedules: Table::default(),

@@ -31,6 +31,8 @@ const IDS_PER_SLICE: usize = 10_000;
 const IDS_REST: i64 = SECOND;
 /// After a failure (a full disk, say), when to try again.
 pub(super) const RETRY: i64 = SECOND;
+/// Between two looks whether the store can give memory back: what is removed pays its share at once, this is the rest.
+const TIDYING_EVERY: i64 = 2 * SECOND;
 /// When to ask for a job again after one that failed: the store rests for a second.
 const JOB_RETRY: i64 = SECOND + SECOND / 20;
 
@@ -42,8 +44,9 @@ impl StreamCore {
         let (atomic, fast) = (self.batches.atomic.next_due(), self.batches.fast.next_due());
         let settled = self.settled.next_due();
         let schedules = self.next_schedule();
-        let all = [self.next_expiry, self.next_slice, self.next_job, settled, ids, atomic, fast, schedules];
-        all.into_iter().flatten().min()
+        let own = [self.next_expiry, self.next_slice, self.next_job, self.next_tidying];
+        let all = own.into_iter().chain([settled, ids, atomic, fast, schedules]);
+        all.flatten().min()
     }
 
     /// Does a slice of what is due. To be called again while [`StreamCore::next_due`] is not behind `now`.
@@ -70,10 +73,27 @@ impl StreamCore {
         }
         self.tend_settled(now);
         self.tend_schedules(now, effects);
+        if self.next_tidying.is_some_and(|at| at <= now) {
+            self.tidy(now);
+        }
         // Whoever calls this asks for a job next.
         self.next_job.take_if(|at| *at <= now);
         self.charge();
         self.released(effects);
+    }
+
+    fn tidy(&mut self, now: Timestamp) {
+        let more = self.store.tidy(now);
+        let later = || self.store.is_untidy().then(|| now.saturating_add(TIDYING_EVERY));
+        self.next_tidying = if more { Some(now) } else { later() };
+    }
+
+    /// Sees to it that memory is given back some time after the last message came or went, too.
+    pub fn plan_tidying(&mut self, now: Timestamp, effects: &mut Effects) {
+        if self.next_tidying.is_none() && self.store.is_untidy() {
+            self.next_tidying = Some(now.saturating_add(TIDYING_EVERY));
+            effects.due_changed = true;
+        }
     }
 
     /// What ended while nobody served the stream goes before anybody sees it, unless that takes long: then the rest goes

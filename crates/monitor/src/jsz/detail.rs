@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::snapshot::{ApiStats, JetStreamAccount, JetStreamStats, Json, StreamSnapshot};
+use crate::snapshot::{ApiStats, JetStreamAccount, JetStreamStats, Json, Stamp, StreamSnapshot};
 use crate::text::utc;
 
 #[derive(Serialize)]
@@ -16,13 +16,13 @@ pub(super) struct AccountDetail<'a> {
 }
 
 impl<'a> AccountDetail<'a> {
-    pub(super) fn of(account: &'a JetStreamAccount, streams: Vec<StreamSnapshot>, leader: &'a str) -> Self {
+    pub(super) fn of(account: &'a JetStreamAccount, streams: Vec<StreamSnapshot>, stamp: &'a Stamp) -> Self {
         let name = if account.tag.is_empty() { &account.name } else { &account.tag };
         Self {
             name,
             id: &account.name,
             stats: stats(account),
-            stream_detail: streams.into_iter().map(|stream| StreamDetail::of(stream, leader)).collect(),
+            stream_detail: streams.into_iter().map(|stream| StreamDetail::of(stream, stamp)).collect(),
         }
     }
 }
@@ -59,18 +59,20 @@ struct StreamDetail<'a> {
     sources: Vec<Json>,
 }
 
-/// Compat: a single server leads a cluster without a name.
+/// Compat: a single server leads a cluster, be it one without a name.
 #[derive(Serialize)]
 struct Cluster<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
     leader: &'a str,
 }
 
 impl<'a> StreamDetail<'a> {
-    fn of(stream: StreamSnapshot, leader: &'a str) -> Self {
+    fn of(stream: StreamSnapshot, stamp: &'a Stamp) -> Self {
         Self {
             name: stream.name,
             created: utc(stream.created),
-            cluster: Cluster { leader },
+            cluster: Cluster { name: &stamp.cluster, leader: &stamp.server_name },
             config: stream.config,
             state: stream.state,
             consumer_detail: stream.consumers,

@@ -8,13 +8,14 @@ use crate::fixture::{Fixed, text};
 #[test]
 fn the_command_line_comes_first() {
     let command_line = ["server", "-js"].map(str::to_owned).into();
-    let source =
-        Fixed { runtime: RuntimeSnapshot { command_line, ..RuntimeSnapshot::default() }, ..Fixed::default() };
+    let runtime = RuntimeSnapshot { command_line, panics: 3, ..RuntimeSnapshot::default() };
+    let source = Fixed { runtime, ..Fixed::default() };
     let answer = source.ask("/debug/vars");
     assert_eq!(answer.headers, [("content-type", "application/json; charset=utf-8")]);
     let body = text(&answer);
     assert!(body.starts_with("{\n\"cmdline\": [\"server\",\"-js\"],\n\"memstats\": {"), "{body}");
-    assert!(body.ends_with("}\n}\n"), "{body}");
+    // In the order of names, as Go has it.
+    assert!(body.ends_with("},\n\"panics\": 3\n}\n"), "{body}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use myelin_monitor::{
-    AccountSnapshot, Answer, Clocks, Closed, ConnSnapshot, Health, Identity, InterestSnapshot,
+    AccountSnapshot, Answer, Clocks, Closed, ClusterConfig, ConnSnapshot, Health, Identity, InterestSnapshot,
     JetStreamAccount, JetStreamSnapshot, Limits, Pages, Process, QueueSnapshot, RuntimeSnapshot,
     ServerSnapshot, Settings, Source, Stamp, StoredAccount, StreamParts, StreamSnapshot, SubSnapshot,
     ThreadSnapshot, Traffic, WebSocketConfig,
@@ -99,6 +99,7 @@ impl Source for Fixed {
         Stamp {
             server_id: "NSERVER".to_owned(),
             server_name: "name".to_owned(),
+            cluster: String::new(),
             now: now(),
             zone: self.zone.clone(),
         }
@@ -216,6 +217,7 @@ impl Source for Fixed {
 /// A server as the reference shows one that runs on a configuration file with users.
 pub(crate) fn server() -> ServerSnapshot {
     ServerSnapshot {
+        cluster: ClusterConfig::default(),
         websocket: WebSocketConfig::default(),
         identity: Identity {
             server_id: "NSERVER".to_owned(),

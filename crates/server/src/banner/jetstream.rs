@@ -8,11 +8,8 @@ use crate::logging::Logger;
 use myelin_conf::Bytes;
 use myelin_conf::options::{JetStreamOptions, StoreCipher};
 
-/// Prints the block if JetStream is configured.
-pub(crate) fn print(log: &Logger, options: &JetStreamOptions) {
-    if !options.enabled {
-        return;
-    }
+/// Says that JetStream starts, and what the operator should know of the directory.
+pub(crate) fn announce(log: &Logger, options: &JetStreamOptions) {
     log.info("Starting JetStream");
     if options.store_dir.is_none() {
         log.warn("Temporary storage directory used, data could be lost on system reboot");
@@ -22,15 +19,19 @@ pub(crate) fn print(log: &Logger, options: &JetStreamOptions) {
             "Default storage directory is in use by another server, this one has a directory of its own",
         );
     }
-    let capacity = Capacity::of(options);
-    if options.max_memory_store.is_none() || options.max_file_store.is_none() {
+}
+
+/// Says how much may be stored where that is not configured.
+pub(crate) fn print_capacity(log: &Logger, options: &JetStreamOptions, capacity: Capacity) {
+    // Compat: nothing is said to be dynamic, too.
+    if options.max_memory_store.unwrap_or(0) == 0 || options.max_file_store.unwrap_or(0) == 0 {
         let (memory, disk) = (Bytes(capacity.memory), Bytes(capacity.disk));
         log.debug(format_args!("JetStream creating dynamic configuration - {memory} memory, {disk} disk"));
     }
-    block(log, options, capacity);
 }
 
-fn block(log: &Logger, options: &JetStreamOptions, capacity: Capacity) {
+/// Prints the block of a JetStream that has a directory.
+pub(crate) fn print(log: &Logger, options: &JetStreamOptions, capacity: Capacity) {
     log.info("         https://docs.nats.io/jetstream");
     log.info("");
     log.info("---------------- JETSTREAM ----------------");

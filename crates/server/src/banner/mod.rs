@@ -10,7 +10,7 @@ use myelin_conf::options::{ConnectionType, Options, UNLIMITED_PAYLOAD, UserOptio
 use myelin_wire::REFERENCE_VERSION;
 use sha2::{Digest, Sha256};
 
-pub(crate) use jetstream::print as print_jetstream;
+pub(crate) use jetstream::{announce as announce_jetstream, print as print_jetstream, print_capacity};
 
 /// Payloads above this earn a warning.
 const DISCOURAGED_PAYLOAD: u32 = 8 * 1024 * 1024;
@@ -22,6 +22,9 @@ pub(crate) fn print(log: &Logger, loaded: &Loaded, name: &str, id: &str) {
     log.info(format_args!("  Version:  {REFERENCE_VERSION} (Myelin {MYELIN_VERSION})"));
     log.info("  Git:      [not set]");
     log.debug(format_args!("  Go build: myelin {MYELIN_VERSION}"));
+    if let Some(cluster) = &options.cluster.name {
+        log.info(format_args!("  Cluster:  {cluster}"));
+    }
     log.info(format_args!("  Name:     {name}"));
     if options.jetstream.enabled {
         log.info(format_args!("  Node:     {}", node(name)));

@@ -21,7 +21,6 @@ mod tests;
 use std::convert::Infallible;
 use std::fmt::Arguments;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +33,6 @@ use hyper_util::rt::TokioIo;
 use myelin_monitor::Answer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use body::Body;
@@ -45,6 +43,8 @@ pub(crate) use requests::RequestCounts;
 use seats::Seats;
 pub(crate) use secure::Security;
 use target::Target;
+
+use crate::supervise::{Part, Tasks, persist};
 
 /// Connections at once. When one more comes, whoever is idle longest makes room; if nobody is, the newcomer
 /// is closed.
@@ -130,14 +130,19 @@ impl Site {
     /// Answers requests on `listener` until `shutdown` is done; then every connection is closed at once, in
     /// the middle of an answer too, as the reference does.
     pub(crate) async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        tokio::select! {
+            () = shutdown => {}
+            () = persist(Part::Monitoring, || self.accept(&listener)) => {}
+        }
+    }
+
+    async fn accept(&self, listener: &TcpListener) {
         let mut seats = Seats::new(self.max_connections);
         let mut refused = Refused::default();
-        let mut connections = JoinSet::new();
-        let mut shutdown = pin!(shutdown);
+        let mut connections = Tasks::new(Part::HttpConnection);
         loop {
             tokio::select! {
-                () = &mut shutdown => return,
-                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                Some(()) = connections.ended(), if !connections.is_empty() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) if seats.make_room() => {
                         let pace = Pace::new();

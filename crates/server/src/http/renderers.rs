@@ -6,6 +6,7 @@
 use std::io;
 
 use crate::process;
+use crate::supervise::{self, Part};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
@@ -38,7 +39,7 @@ impl Renderers {
         render: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let _place = self.places.acquire().await.ok()?;
-        self.threads.as_ref()?.spawn_blocking(render).await.ok()
+        supervise::blocking_on(self.threads.as_ref()?.handle(), Part::Page, render).await.ok().flatten()
     }
 }
 

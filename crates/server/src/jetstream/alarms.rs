@@ -1,16 +1,20 @@
 //! Alarms: wakes streams and consumers in which something is due (ends of messages, acknowledgements that are late).
 
-use super::host::now;
-use myelin_jetstream::Alarmed;
+use super::host::{Due, Threads, now};
+use crate::supervise::{self, Part};
+use myelin_jetstream::{Alarmed, Host};
 use myelin_store::Timestamp;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::Weak;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The longest sleep: the clock may be set meanwhile.
 const LONGEST: Duration = Duration::from_secs(1);
+
+/// So few alarms are not looked through for those whose sleeper is gone.
+const FEW: usize = 1024;
 
 /// What the thread is asked.
 pub(super) enum Order {
@@ -43,21 +47,54 @@ impl Ord for Alarm {
     }
 }
 
-/// Sleeps until the next alarm or order, for ever.
-pub(super) fn run(orders: &Receiver<Order>) {
+/// How soon an alarm goes off again after a panic in it.
+const AGAIN: Timestamp = 1_000_000_000;
+
+/// Sleeps until the next alarm or order, for ever. What may wait for a disk goes to another thread: others are not late
+/// because of it.
+pub(super) fn run(orders: &Receiver<Order>, threads: &Threads) {
     let mut alarms = BinaryHeap::new();
+    let mut look_at = FEW;
     loop {
         let wait = alarms.peek().map_or(LONGEST, |Alarm(at, _)| until(*at));
         match orders.recv_timeout(wait) {
-            Ok(Order::Ring(at, sleeper)) => alarms.push(Alarm(at, sleeper)),
+            Ok(Order::Ring(at, sleeper)) => {
+                alarms.push(Alarm(at, sleeper));
+                forget_gone(&mut alarms, &mut look_at);
+            }
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
         let now = now();
         while alarms.peek().is_some_and(|Alarm(at, _)| *at <= now) {
-            if let Some(sleeper) = alarms.pop().and_then(|Alarm(_, sleeper)| sleeper.upgrade()) {
-                sleeper.ring();
+            let Some(sleeper) = alarms.pop().and_then(|Alarm(_, sleeper)| sleeper.upgrade()) else {
+                continue;
+            };
+            if sleeper.may_wait() {
+                threads.ring_elsewhere(sleeper);
+            } else if supervise::guard(Part::JsAlarms, || sleeper.ring()).is_none() {
+                alarms.push(Alarm(now.saturating_add(AGAIN), Arc::downgrade(&sleeper)));
             }
+        }
+    }
+}
+
+/// A sleeper that is gone would keep its memory until its alarm is due, which may be hours: consumers that nobody uses end
+/// by an alarm, and most are deleted before. Looked through when there are twice as many as the last time.
+fn forget_gone(alarms: &mut BinaryHeap<Alarm>, look_at: &mut usize) {
+    if alarms.len() >= *look_at {
+        alarms.retain(|Alarm(_, sleeper)| sleeper.strong_count() > 0);
+        alarms.shrink_to(2 * alarms.len());
+        *look_at = FEW.max(2 * alarms.len());
+    }
+}
+
+/// Works on what is due and may wait. After a panic it is due again: the alarm was all that there was.
+pub(super) fn ring_all(queue: &Receiver<Due>, threads: &Threads) {
+    while let Ok(Due::Ring(sleeper)) = queue.recv() {
+        threads.due.taken();
+        if supervise::guard(Part::JsDue, || sleeper.ring()).is_none() {
+            threads.schedule(now().saturating_add(AGAIN), Arc::downgrade(&sleeper));
         }
     }
 }

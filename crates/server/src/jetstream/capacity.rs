@@ -22,11 +22,20 @@ const UNKNOWN_DISK: u64 = 1024 * 1024 * 1024 * 1024;
 const FOLDER: &str = "jetstream";
 const STORE: &str = "myelin";
 
-/// The directory under which everything of JetStream is, as operators are told: without the `./` that they may have
-/// written.
+/// The directory under which everything of JetStream is, as operators are told: without the `./` and `../` that they may
+/// have written. Compat: `x/../y` is `y`, be there an `x` or not.
 pub(crate) fn directory(options: &JetStreamOptions) -> PathBuf {
     let parent = options.store_dir.as_ref().unwrap_or_else(|| DEFAULT.get_or_init(default_parent));
-    parent.join(FOLDER).components().filter(|part| *part != Component::CurDir).collect()
+    let mut clean = PathBuf::new();
+    for part in parent.join(FOLDER).components() {
+        let last = clean.components().next_back();
+        match (part, last) {
+            (Component::CurDir, _) | (Component::ParentDir, Some(Component::RootDir)) => {}
+            (Component::ParentDir, Some(Component::Normal(_))) => drop(clean.pop()),
+            _ => clean.push(part),
+        }
+    }
+    clean
 }
 
 /// Where everything is when nobody has said where, found once.
@@ -66,11 +75,12 @@ pub(super) fn store_directory(options: &JetStreamOptions) -> PathBuf {
     directory(options).join(STORE)
 }
 
-/// Makes the directory, or sees that the one that is there can be written to.
+/// Makes the directory, or sees that the one that is there can be written to. Before this, nobody knows how much can be
+/// stored in it.
 ///
 /// # Errors
 /// The reference's words for why not.
-pub(super) fn prepare(directory: &Path) -> Result<(), String> {
+pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
     match std::fs::metadata(directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => make(directory),
         Ok(found) if found.is_dir() => {
@@ -104,7 +114,8 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// As configured, else three quarters of what this machine has.
+    /// As configured, else three quarters of what this machine has. Of a directory that could not be
+    /// [prepared](prepare) nobody knows.
     pub(crate) fn of(options: &JetStreamOptions) -> Self {
         let most = |bytes: u64| bytes / 4 * 3;
         let memory = || process::memory_of_machine().map_or(UNKNOWN_MEMORY, most);
@@ -123,14 +134,13 @@ pub(super) fn headroom(options: &JetStreamOptions, most: u64) -> u64 {
     whole.map_or(most, |whole| most.min(whole / 16))
 }
 
-/// Free bytes of the disk that holds `path`, or would.
+/// Free bytes of the disk that holds `path`.
 fn free_space(path: &Path) -> Option<u64> {
     disk_of(path).map(|disk| disk.f_bavail * disk.f_frsize)
 }
 
 fn disk_of(path: &Path) -> Option<StatVfs> {
-    let present = path.ancestors().find(|ancestor| ancestor.exists())?;
-    rustix::fs::statvfs(present).ok()
+    rustix::fs::statvfs(path).ok()
 }
 
 #[cfg(test)]
@@ -139,8 +149,14 @@ mod tests {
 
     #[test]
     fn the_directory_is_told_without_what_says_nothing() {
-        for (given, told) in [("./data", "data/jetstream"), ("/a/./b/", "/a/b/jetstream"), (".", "jetstream")]
-        {
+        for (given, told) in [
+            ("./data", "data/jetstream"),
+            ("/a/./b/", "/a/b/jetstream"),
+            (".", "jetstream"),
+            ("x/../y", "y/jetstream"),
+            ("../../y", "../../y/jetstream"),
+            ("/../y", "/y/jetstream"),
+        ] {
             let options = JetStreamOptions { store_dir: Some(given.into()), ..JetStreamOptions::default() };
             assert_eq!(directory(&options), Path::new(told));
         }
@@ -161,9 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_of_a_folder_that_is_not_there_yet_is_its_parents() {
+    fn a_directory_that_is_made_has_what_its_disk_has() {
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("a/b/jetstream");
+        assert_eq!(free_space(&absent), None);
+        prepare(&absent).unwrap();
         // The same disk, however much others write to it meanwhile.
         assert!(free_space(&absent).unwrap() > 0);
     }

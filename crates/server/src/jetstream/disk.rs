@@ -1,10 +1,12 @@
-//! The disk thread: rounds of the journal, for as long as the server runs.
+//! The disk thread: rounds of the journal, for as long as the server runs. And the one beside it that states how far the
+//! streams have come, which must not wait behind a sync.
 //!
 //! A journal that has failed may have lost what was not acknowledged yet, and must not acknowledge anything more: the
-//! process ends, and its next start finds everything that was (house.md, decision 13).
+//! process ends, and its next start finds everything that was. So it does after a panic in a round.
 
 use super::host::{Threads, now};
 use crate::logging::Logger;
+use crate::supervise::{self, JOURNAL_FAILED, Part};
 use myelin_jetstream::JetStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,9 +14,6 @@ use std::time::Duration;
 
 /// The longest sleep: how soon the end of the server is noticed at the latest.
 const LONGEST: Duration = Duration::from_millis(250);
-
-/// The exit code after the journal has failed.
-const JOURNAL_FAILED: i32 = 1;
 
 /// See the head of this file.
 pub(super) struct Rounds {
@@ -35,6 +34,7 @@ impl Rounds {
         // The clock of appends: the journal compares the two.
         let clock = || now().unsigned_abs();
         while !self.threads.is_stopping.load(Relaxed) {
+            supervise::point(Part::JsDisk);
             match journal.next_due(clock()) {
                 Some(Duration::ZERO) => {
                     if let Err(failed) = journal.round(&clock) {
@@ -45,6 +45,36 @@ impl Rounds {
                 }
                 Some(due) => drop(journal.wait(due.min(LONGEST))),
                 None => drop(journal.wait(LONGEST)),
+            }
+        }
+    }
+}
+
+/// States how far the streams have come: see the watermarks of the store.
+pub(super) struct Watermarks {
+    jetstream: Arc<JetStream>,
+    threads: Arc<Threads>,
+    log: Arc<Logger>,
+}
+
+impl Watermarks {
+    pub(super) fn new(jetstream: &Arc<JetStream>, threads: &Arc<Threads>, log: &Arc<Logger>) -> Self {
+        let (jetstream, threads, log) = (Arc::clone(jetstream), Arc::clone(threads), Arc::clone(log));
+        Self { jetstream, threads, log }
+    }
+
+    /// Runs until the server ends. Without it nothing is lost, but a loss at the end of a stream could not be told.
+    pub(super) fn run(&self) {
+        let mut has_failed = false;
+        while !self.threads.is_stopping.load(Relaxed) {
+            self.jetstream.wait_for_changes();
+            match supervise::guard(Part::JsMarks, || self.jetstream.write_watermarks()) {
+                Some(Err(error)) if !std::mem::replace(&mut has_failed, true) => {
+                    let what = "JetStream cannot write down how far the streams have come; it tries again";
+                    self.log.error(format_args!("{what}: {error}"));
+                }
+                Some(Ok(())) => has_failed = false,
+                Some(Err(_)) | None => {}
             }
         }
     }

@@ -2,14 +2,15 @@
 
 use super::{alarms, disk};
 use crate::logging::Logger;
+use crate::monitoring::Count;
 use crate::shard::{Mail, Mailbox};
+use crate::supervise::{self, Part};
 use myelin_broker::{Account, Broker, Level, Parcel, Service};
 use myelin_jetstream::{Alarmed, Host, JetStream, LiveStream, Request, Task};
 use myelin_store::{Job, Timestamp};
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -36,17 +37,62 @@ enum Upkeep {
     Stop,
 }
 
+/// What the thread is asked that works on what is due.
+pub(super) enum Due {
+    Ring(Arc<dyn Alarmed>),
+    Stop,
+}
+
+/// A way to a thread, with a count of what waits there.
+pub(super) struct Queue<T> {
+    sender: Sender<T>,
+    waiting: AtomicUsize,
+}
+
+impl<T> Queue<T> {
+    fn new() -> (Self, Receiver<T>) {
+        let (sender, receiver) = channel();
+        (Self { sender, waiting: AtomicUsize::new(0) }, receiver)
+    }
+
+    /// Nothing is taken any more when the server ends.
+    fn put(&self, item: T) {
+        self.put_below(usize::MAX, item);
+    }
+
+    /// False: so many wait already.
+    fn put_below(&self, limit: usize, item: T) -> bool {
+        let is_put = self.waiting.fetch_add(1, Relaxed) < limit && self.sender.send(item).is_ok();
+        if !is_put {
+            self.taken();
+        }
+        is_put
+    }
+
+    /// One less waits.
+    pub(super) fn taken(&self) {
+        self.waiting.fetch_sub(1, Relaxed);
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+}
+
 /// Ways to the threads. See the head of this file.
 pub(crate) struct Threads {
     mailboxes: Vec<Mailbox>,
     broker: Arc<Broker>,
     log: Arc<Logger>,
     calls: Sender<Call>,
-    reads: Sender<Read>,
-    backups: Sender<Read>,
+    /// Requests to the API that wait.
     waiting: AtomicUsize,
+    /// How many of those may, and how many reads for clients.
     limit: usize,
-    upkeep: Sender<Upkeep>,
+    reads: Queue<Read>,
+    backups: Queue<Read>,
+    upkeep: Queue<Upkeep>,
+    pub(super) due: Queue<Due>,
     alarms: Sender<alarms::Order>,
     pub(super) is_stopping: AtomicBool,
 }
@@ -58,6 +104,7 @@ pub(super) struct Queues {
     reads: Receiver<Read>,
     backups: Receiver<Read>,
     upkeep: Receiver<Upkeep>,
+    due: Receiver<Due>,
     alarms: Receiver<alarms::Order>,
 }
 
@@ -69,19 +116,20 @@ impl Threads {
         log: &Arc<Logger>,
         limit: usize,
     ) -> (Arc<Self>, Queues) {
-        let ((calls, call_queue), (upkeep, upkeep_queue)) = (channel(), channel());
-        let ((alarms, alarm_queue), (reads, read_queue)) = (channel(), channel());
-        let (backups, backup_queue) = channel();
+        let ((calls, call_queue), (alarms, alarm_queue)) = (channel(), channel());
+        let ((reads, read_queue), (backups, backup_queue)) = (Queue::new(), Queue::new());
+        let ((upkeep, upkeep_queue), (due, due_queue)) = (Queue::new(), Queue::new());
         let threads = Arc::new(Self {
             mailboxes,
             broker: Arc::clone(broker),
             log: Arc::clone(log),
             calls,
-            reads,
-            backups,
             waiting: AtomicUsize::new(0),
             limit,
+            reads,
+            backups,
             upkeep,
+            due,
             alarms,
             is_stopping: AtomicBool::new(false),
         });
@@ -91,14 +139,31 @@ impl Threads {
             reads: read_queue,
             backups: backup_queue,
             upkeep: upkeep_queue,
+            due: due_queue,
             alarms: alarm_queue,
         };
         (threads, queues)
     }
 
-    /// Requests to the API that wait.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.load(Relaxed)
+    /// What waits for each thread, by the name that monitoring shows.
+    pub(super) fn queues(self: &Arc<Self>) -> Vec<(&'static str, Count)> {
+        let counting = |count: fn(&Self) -> usize| -> Count {
+            let threads = Arc::clone(self);
+            Box::new(move || count(&threads))
+        };
+        vec![
+            // Compat: the reference's name.
+            ("JetStream API queue", counting(|threads| threads.waiting.load(Relaxed))),
+            ("JetStream reads queue", counting(|threads| threads.reads.waiting())),
+            ("JetStream backups queue", counting(|threads| threads.backups.waiting())),
+            ("JetStream upkeep queue", counting(|threads| threads.upkeep.waiting())),
+            ("JetStream due queue", counting(|threads| threads.due.waiting())),
+        ]
+    }
+
+    /// Has an alarm that may wait go off on the thread for those.
+    pub(super) fn ring_elsewhere(&self, sleeper: Arc<dyn Alarmed>) {
+        self.due.put(Due::Ring(sleeper));
     }
 
     /// Tells all threads to end. The disk thread hears of it through the journal.
@@ -106,9 +171,10 @@ impl Threads {
         self.is_stopping.store(true, Relaxed);
         // Those that have ended need not be told.
         let _ = self.calls.send(Call::Stop);
-        let _ = self.reads.send(Read::Stop);
-        let _ = self.backups.send(Read::Stop);
-        let _ = self.upkeep.send(Upkeep::Stop);
+        self.reads.put(Read::Stop);
+        self.backups.put(Read::Stop);
+        self.upkeep.put(Upkeep::Stop);
+        self.due.put(Due::Stop);
         let _ = self.alarms.send(alarms::Order::Stop);
     }
 }
@@ -123,18 +189,20 @@ impl Queues {
         jetstream: &Arc<JetStream>,
         log: &Arc<Logger>,
     ) -> io::Result<Vec<JoinHandle<()>>> {
-        let Self { threads, calls, reads, backups, upkeep, alarms } = self;
-        let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let Self { threads, calls, reads, backups, upkeep, due, alarms } = self;
         let disk = disk::Rounds::new(jetstream, &threads, log);
+        let marks = disk::Watermarks::new(jetstream, &threads, log);
         let answering = (Arc::clone(jetstream), Arc::clone(&threads));
-        let [upkeeping, reading, hauling] = [&threads, &threads, &threads].map(Arc::clone);
+        let [upkeeping, reading, hauling, ringing, waiting] = [(); 5].map(|()| Arc::clone(&threads));
         Ok(vec![
-            named("js-disk").spawn(move || disk.run())?,
-            named("js-upkeep").spawn(move || run_jobs(&upkeep, &upkeeping))?,
-            named("js-reads").spawn(move || read(&reads, "a read", &reading))?,
-            named("js-backups").spawn(move || read(&backups, "a backup", &hauling))?,
-            named("js-alarms").spawn(move || alarms::run(&alarms))?,
-            named("js-api").spawn(move || answer(&answering.0, &answering.1, &calls))?,
+            supervise::thread(Part::JsDisk, move || disk.run())?,
+            supervise::thread(Part::JsUpkeep, move || run_jobs(&upkeep, &upkeeping))?,
+            supervise::thread(Part::JsReads, move || read(&reads, Part::JsReads, &reading.reads))?,
+            supervise::thread(Part::JsBackups, move || read(&backups, Part::JsBackups, &hauling.backups))?,
+            supervise::thread(Part::JsMarks, move || marks.run())?,
+            supervise::thread(Part::JsAlarms, move || alarms::run(&alarms, &ringing))?,
+            supervise::thread(Part::JsDue, move || alarms::ring_all(&due, &waiting))?,
+            supervise::thread(Part::JsApi, move || answer(&answering.0, &answering.1, &calls))?,
         ])
     }
 }
@@ -144,37 +212,29 @@ fn answer(jetstream: &Arc<JetStream>, threads: &Threads, calls: &Receiver<Call>)
         match call {
             Call::Answer(request) => {
                 let account = Arc::clone(&request.account);
-                let out = caught(threads, "a request to the API", || jetstream.answer(&request));
+                let out = supervise::guard(Part::JsApi, || jetstream.answer(&request));
                 threads.waiting.fetch_sub(1, Relaxed);
                 threads.publish(&account, out.unwrap_or_default());
             }
-            Call::Repair(stream) => drop(caught(threads, "a repair", || jetstream.repair(&stream))),
-            Call::Run(task) => drop(caught(threads, "work on a consumer", task)),
+            Call::Repair(stream) => drop(supervise::guard(Part::JsApi, || jetstream.repair(&stream))),
+            Call::Run(task) => drop(supervise::guard(Part::JsApi, task)),
             Call::Stop => return,
         }
     }
 }
 
-fn read(queue: &Receiver<Read>, what: &str, threads: &Threads) {
+fn read(queue: &Receiver<Read>, part: Part, count: &Queue<Read>) {
     while let Ok(Read::Run(task)) = queue.recv() {
-        caught(threads, what, task);
+        count.taken();
+        supervise::guard(part, task);
     }
 }
 
 fn run_jobs(queue: &Receiver<Upkeep>, threads: &Threads) {
     while let Ok(Upkeep::Run(stream, job)) = queue.recv() {
-        caught(threads, "upkeep", || stream.upkeep(job));
+        threads.upkeep.taken();
+        supervise::guard(Part::JsUpkeep, || stream.upkeep(job));
     }
-}
-
-/// Does one thing of many: a panic in it costs nobody else's, and is counted.
-fn caught<T>(threads: &Threads, what: &str, act: impl FnOnce() -> T) -> Option<T> {
-    let done = catch_unwind(AssertUnwindSafe(act));
-    let told = done.inspect_err(|_| {
-        threads.broker.counters().panics.fetch_add(1, Relaxed);
-        threads.log.error(format_args!("JetStream: a panic in {what}"));
-    });
-    told.ok()
 }
 
 /// The time of day in nanoseconds since 1970.
@@ -219,11 +279,15 @@ impl Host for Threads {
     }
 
     fn read(&self, task: Task) {
-        let _ = self.reads.send(Read::Run(task));
+        self.reads.put(Read::Run(task));
+    }
+
+    fn try_read(&self, task: Task) -> bool {
+        self.reads.put_below(self.limit, Read::Run(task))
     }
 
     fn haul(&self, task: Task) {
-        let _ = self.backups.send(Read::Run(task));
+        self.backups.put(Read::Run(task));
     }
 
     fn run(&self, task: Task) {
@@ -239,15 +303,23 @@ impl Host for Threads {
     }
 
     fn work(&self, stream: Arc<LiveStream>, job: Job) {
-        let _ = self.upkeep.send(Upkeep::Run(stream, job));
+        self.upkeep.put(Upkeep::Run(stream, job));
     }
 
     fn system_account(&self) -> Option<Arc<Account>> {
         self.broker.system_account()
     }
 
+    fn cluster(&self) -> String {
+        self.broker.cluster().to_string()
+    }
+
     fn unique_id(&self) -> String {
         myelin_stdx::id::unique(22)
+    }
+
+    fn panicked(&self, at: fmt::Arguments<'_>, payload: &supervise::Payload, cost: fmt::Arguments<'_>) {
+        supervise::tell_of(at, payload, cost);
     }
 
     fn log(&self, level: Level, line: fmt::Arguments<'_>) {

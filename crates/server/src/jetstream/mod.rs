@@ -1,8 +1,8 @@
 //! JetStream's threads, and what it needs from outside: time, the disk, the shards.
 //!
-//! Six threads, none of which delivers a message: *disk* runs the journal's rounds, *upkeep* runs the store's jobs, *api*
-//! answers requests, *reads* gets what is not in memory, *backups* makes and takes in backups, *alarms* works on what is due in
-//! streams. What they have for clients they post to a shard.
+//! Seven threads, none of which delivers a message: *disk* runs the journal's rounds, *upkeep* runs the store's jobs, *api*
+//! answers requests, *reads* gets what is not in memory, *backups* makes and takes in backups, *alarms* knows when something
+//! is due and *due* works on it where that may wait. What they have for clients they post to a shard.
 
 mod alarms;
 mod capacity;
@@ -11,6 +11,7 @@ mod host;
 mod settings;
 
 use crate::logging::Logger;
+use crate::monitoring::Count;
 use crate::shard::Mailbox;
 use host::Threads;
 use myelin_auth::operator::Accounts;
@@ -26,7 +27,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-pub(crate) use capacity::{Capacity, directory, is_beside};
+pub(crate) use capacity::{Capacity, directory, is_beside, prepare};
 pub(crate) use settings::{account_limits, limits_of_claims};
 
 /// A running JetStream.
@@ -62,18 +63,19 @@ impl Current {
 }
 
 impl Running {
-    /// Opens the store, brings its streams back and starts the threads.
+    /// Opens the store in its directory, which must be [prepared](prepare), brings its streams back and starts the
+    /// threads.
     ///
     /// # Errors
     /// The store cannot be used, or is open in another process.
     pub(crate) fn start(
         options: &Options,
+        capacity: Capacity,
         broker: &Arc<Broker>,
         mailboxes: Vec<Mailbox>,
         log: &Arc<Logger>,
     ) -> Result<Self, String> {
-        capacity::prepare(&directory(&options.jetstream))?;
-        let settings = settings::settings(options, &broker.info());
+        let settings = settings::settings(options, capacity, &broker.info());
         let store = settings::store(options)?;
         let (threads, queues) = Threads::new(broker, mailboxes, log, settings.request_queue_limit);
         let entropy = Arc::new(settings::SystemEntropy);
@@ -186,10 +188,9 @@ impl Running {
         &self.jetstream
     }
 
-    /// Counts requests to the API that wait.
-    pub(crate) fn waiting(&self) -> impl Fn() -> usize + Send + Sync + 'static {
-        let threads = Arc::clone(&self.threads);
-        move || threads.waiting()
+    /// Counts what waits for its threads, by the name of the queue.
+    pub(crate) fn queues(&self) -> Vec<(&'static str, Count)> {
+        self.threads.queues()
     }
 
     /// The server is about to end, and its shards still run.
@@ -206,9 +207,10 @@ impl Running {
         };
         tell("Initiating JetStream Shutdown...");
         self.threads.stop();
+        self.jetstream.wake_watermarks();
         for handle in self.handles {
             if handle.join().is_err() {
-                log.error("a thread of JetStream ended in a panic");
+                log.error("a thread of JetStream has ended in a panic");
             }
         }
         if let Err(error) = self.jetstream.close() {

@@ -45,7 +45,7 @@ pub(super) fn store(options: &Options) -> Result<StoreOptions, String> {
 }
 
 /// What JetStream is told.
-pub(super) fn settings(options: &Options, info: &Info) -> Settings {
+pub(super) fn settings(options: &Options, capacity: Capacity, info: &Info) -> Settings {
     let from = &options.jetstream;
     Settings {
         domain: from.domain.clone().unwrap_or_default(),
@@ -53,7 +53,7 @@ pub(super) fn settings(options: &Options, info: &Info) -> Settings {
         server_name: info.server_name.clone(),
         server_id: info.server_id.clone(),
         sync_always: from.sync_interval == SyncInterval::Always,
-        limits: server_limits(from, Capacity::of(from)),
+        limits: server_limits(from, capacity),
         backlog: Backlog {
             messages: from.max_buffered_msgs as usize,
             bytes: from.max_buffered_size as usize,

@@ -3,17 +3,19 @@
 use crate::jetstream::directory;
 use crate::tls;
 use jiff::Timestamp;
-use myelin_conf::Loaded;
 use myelin_conf::options::{
-    JetStreamOptions, ListenerOptions, Options, Port, SyncInterval, WebSocketOptions,
+    ClusterOptions, JetStreamOptions, ListenerOptions, Options, PoolSize, Port, SyncInterval,
+    WebSocketOptions,
 };
-use myelin_monitor::{JetStreamConfig, JetStreamLimits, Limits, Settings, WebSocketConfig};
+use myelin_conf::{Loaded, Url};
+use myelin_monitor::{ClusterConfig, JetStreamConfig, JetStreamLimits, Limits, Settings, WebSocketConfig};
 
 /// See the head of this file.
 #[derive(Debug)]
 pub(super) struct Configured {
     pub(super) limits: Limits,
     pub(super) settings: Settings,
+    pub(super) cluster: ClusterConfig,
     pub(super) websocket: WebSocketConfig,
     pub(super) wants_jetstream: bool,
     /// Authorities are asked about the certificates of clients.
@@ -30,6 +32,7 @@ impl Configured {
         Self {
             limits: limits(options),
             settings: settings(options, loaded.config_digest.clone().unwrap_or_default()),
+            cluster: cluster(&options.cluster),
             websocket: websocket(&options.websocket),
             wants_jetstream: options.jetstream.enabled,
             asks_about_peers: options.tls.as_ref().is_some_and(tls::asks_about_peers),
@@ -79,6 +82,31 @@ fn settings(options: &Options, config_digest: String) -> Settings {
         pinned_account_fails: 0,
         trusted_proxies: Some(&options.proxies.trusted).filter(|keys| !keys.is_empty()).cloned(),
         tls_cert_not_after: options.tls.as_ref().and_then(tls::expiry),
+    }
+}
+
+/// Compat: the reference goes on to show the name of the start after a reload, here it is the one in force.
+fn cluster(options: &ClusterOptions) -> ClusterConfig {
+    let is_default = options.listener.host == ListenerOptions::default().host;
+    ClusterConfig {
+        name: String::new(),
+        host: if is_default { String::new() } else { options.listener.host.clone() },
+        auth_timeout: options.authorization.timeout.unwrap_or_default().as_secs_f64(),
+        urls: options.routes.iter().map(host_and_port).collect(),
+        pool_size: match options.pool_size {
+            PoolSize::Single => -1,
+            size if size == ClusterOptions::default().pool_size => 0,
+            PoolSize::Connections(connections) => i64::from(connections),
+        },
+        write_deadline: options.write_deadline.unwrap_or_default(),
+        write_timeout: options.write_timeout.name(),
+    }
+}
+
+fn host_and_port(route: &Url) -> String {
+    match route.port() {
+        Some(port) => format!("{}:{port}", route.host()),
+        None => route.host().to_owned(),
     }
 }
 

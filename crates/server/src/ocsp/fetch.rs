@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::base64;
+use crate::supervise::{self, Part};
 
 /// The longest answer. Real ones have one to three thousand bytes.
 const LONGEST: usize = 64 * 1024;
@@ -140,7 +141,7 @@ where
 {
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    let ends = tokio::spawn(connection);
+    let ends = supervise::spawn(Part::OcspClient, connection);
     let outcome = async {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();

@@ -20,6 +20,7 @@ mod staple;
 mod tests;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use myelin_conf::options::{Options, TlsOptions};
 use tokio::runtime::Handle;
@@ -27,6 +28,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::logging::Logger;
+use crate::supervise::{self, Part};
 use crate::system::System;
 use crate::tls::{Staple, Terms, authorities};
 pub(crate) use base64::encode as to_base64;
@@ -210,10 +212,7 @@ impl Ocsp {
 
     /// Waits here for what runs on the control runtime, on which this thread may stand.
     fn wait_for<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| self.control.block_on(future));
-            waiting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        supervise::elsewhere(Part::OcspWait, || self.control.block_on(future))
     }
 }
 
@@ -224,13 +223,17 @@ impl Saving {
     fn start(cache: &Arc<Cache>) -> Option<Self> {
         let interval = cache.save_interval()?;
         let cache = Arc::clone(cache);
-        Some(Self(tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(interval).await;
-                let cache = Arc::clone(&cache);
-                let _ = tokio::task::spawn_blocking(move || cache.save()).await;
-            }
+        Some(Self(supervise::spawn_guarding(async move {
+            supervise::persist(Part::OcspCache, || Self::save_always(&cache, interval)).await;
         })))
+    }
+
+    async fn save_always(cache: &Arc<Cache>, interval: Duration) {
+        loop {
+            tokio::time::sleep(interval).await;
+            let cache = Arc::clone(cache);
+            supervise::blocking(Part::OcspCache, move || cache.save()).await;
+        }
     }
 }
 

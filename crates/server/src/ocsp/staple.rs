@@ -21,6 +21,7 @@ use super::fetch;
 use super::peer::now;
 use super::proof::{self, Proof};
 use crate::logging::Logger;
+use crate::supervise::{self, Part};
 use crate::tls::{Staple, authorities, subject};
 
 /// Time between two questions when the answer does not say it, and when it has ended already.
@@ -114,7 +115,9 @@ impl Stapling {
     /// Goes on fetching proofs; `end` is told when the server has to end.
     pub(crate) fn watch(self, end: Arc<Notify>) -> Monitor {
         self.log.info(format_args!("OCSP Stapling enabled for {} connections", self.kind));
-        Monitor(tokio::spawn(async move { self.run(&end).await }))
+        Monitor(supervise::spawn_guarding(async move {
+            supervise::persist(Part::OcspStaple, || self.run(&end)).await;
+        }))
     }
 
     async fn run(&self, end: &Notify) {

@@ -7,6 +7,7 @@ mod directory;
 mod url;
 
 use crate::logging::Logger;
+use crate::supervise::{self, Part};
 use claims::Operator;
 pub(crate) use claims::Updated;
 use directory::{Directory, Limits};
@@ -16,7 +17,7 @@ use myelin_broker::{Broker, Resolver, TrustedAccounts};
 use myelin_conf::options::{AccountResolver, DeleteMode, OperatorOptions, Options};
 use myelin_stdx::nkey::Role;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 use url::UrlResolver;
@@ -158,13 +159,17 @@ pub(crate) fn start(
 /// Has activations of imports begin and end in their second.
 fn heed_activations(broker: &Arc<Broker>, control: &Handle) {
     let broker = Arc::downgrade(broker);
-    control.spawn(async move {
-        loop {
-            tokio::time::sleep(ACTIVATIONS).await;
-            let Some(broker) = broker.upgrade() else { return };
-            broker.heed_activations(SystemTime::now());
-        }
+    supervise::spawn_guarding_on(control, async move {
+        supervise::persist(Part::Activations, || heed_always(&broker)).await;
     });
+}
+
+async fn heed_always(broker: &Weak<Broker>) {
+    loop {
+        tokio::time::sleep(ACTIVATIONS).await;
+        let Some(broker) = broker.upgrade() else { return };
+        broker.heed_activations(SystemTime::now());
+    }
 }
 
 fn greet(options: &Options, log: &Logger) {
@@ -209,6 +214,36 @@ fn check_preloads(options: &Options, log: &Logger) {
             log.warn(format_args!("Account [{key}] has validation issues:"));
             issues.iter().for_each(|issue| log.warn(format_args!("  - {}", issue.description)));
         }
+    }
+}
+
+/// Asks for the token of the system account until it is there.
+async fn fetch_system_account(tokens: &Arc<Tokens>, broker: &Arc<Broker>, key: &str) {
+    loop {
+        tokio::time::sleep(BOOTSTRAP).await;
+        let (tokens, broker, key) = (Arc::clone(tokens), Arc::clone(broker), key.to_owned());
+        let ask = move || {
+            let now = SystemTime::now();
+            tokens.find(&key).and_then(|token| broker.update_account(&key, &token, now)).is_ok()
+        };
+        if supervise::blocking(Part::Bootstrap, ask).await == Some(true) {
+            return;
+        }
+    }
+}
+
+/// Looks for files whose time is over, for ever.
+async fn expire_files(tokens: &Arc<Tokens>, interval: Duration) {
+    loop {
+        tokio::time::sleep(interval).await;
+        let tokens = Arc::clone(tokens);
+        let look = move || {
+            if let Source::Directory(directory) = &tokens.source {
+                directory.expire(SystemTime::now());
+            }
+        };
+        // A look that fails is made again.
+        supervise::blocking(Part::TokenFiles, look).await;
     }
 }
 
@@ -261,19 +296,9 @@ impl Running {
         log.info("Using bootstrapping system account");
         let (tokens, broker, log) = (Arc::clone(&self.tokens), Arc::clone(broker), Arc::clone(log));
         let key = key.to_owned();
-        control.spawn(async move {
-            loop {
-                tokio::time::sleep(BOOTSTRAP).await;
-                let (tokens, broker, key) = (Arc::clone(&tokens), Arc::clone(&broker), key.clone());
-                let ask = move || {
-                    let now = SystemTime::now();
-                    tokens.find(&key).and_then(|token| broker.update_account(&key, &token, now)).is_ok()
-                };
-                if tokio::task::spawn_blocking(ask).await.unwrap_or(true) {
-                    log.info("System account fetched and updated");
-                    return;
-                }
-            }
+        supervise::spawn_guarding_on(control, async move {
+            supervise::persist(Part::Bootstrap, || fetch_system_account(&tokens, &broker, &key)).await;
+            log.info("System account fetched and updated");
         });
     }
 
@@ -289,18 +314,8 @@ impl Running {
     fn expire_files(&self, control: &Handle) {
         let Source::Directory(directory) = &self.tokens.source else { return };
         let (interval, tokens) = (directory.look_every(), Arc::clone(&self.tokens));
-        control.spawn(async move {
-            loop {
-                tokio::time::sleep(interval).await;
-                let tokens = Arc::clone(&tokens);
-                let look = move || {
-                    if let Source::Directory(directory) = &tokens.source {
-                        directory.expire(SystemTime::now());
-                    }
-                };
-                // A look that fails is made again.
-                let _ = tokio::task::spawn_blocking(look).await;
-            }
+        supervise::spawn_guarding_on(control, async move {
+            supervise::persist(Part::TokenFiles, || expire_files(&tokens, interval)).await;
         });
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Compat: a new connection for each. Accounts are asked for once, so there is nothing to gain from keeping one.
 
+use crate::supervise::{self, Part};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper::{Request, StatusCode, header};
@@ -131,7 +132,7 @@ impl Target {
     {
         let words = |error: hyper::Error| error.to_string();
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(words)?;
-        let connection = tokio::spawn(connection);
+        let connection = supervise::spawn(Part::ResolverClient, connection);
         let mut request = Request::get(&self.path)
             .header(header::HOST, crate::fault::with_port(&self.host, self.port))
             .header(header::USER_AGENT, "myelin-server");

@@ -2,15 +2,25 @@
 
 use super::Local;
 use super::link::Link;
+use crate::supervise::{self, Part};
 use myelin_broker::{Conn, Drained, Level, Span};
 use myelin_wire::error::CloseReason;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::{Instant, timeout_at};
 
-/// Holds the claim of `conn`'s outbox from beginning to end, and ends when the connection does.
+/// Holds the claim of `conn`'s outbox from beginning to end, and ends when the connection does. After a panic the claim is
+/// nobody's, and nothing more could be written: then the connection ends.
 pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
+    let writing = pin!(write_on(&local, &conn, &link));
+    if supervise::guarded(Part::Drain, writing).await.is_none() {
+        conn.close(CloseReason::InternalError);
+    }
+}
+
+async fn write_on(local: &Rc<Local>, conn: &Arc<Conn>, link: &Rc<Link>) {
     let settings = Arc::clone(local.shard.borrow().settings());
     let deadline = settings.write_deadline;
     let mut last_progress = Instant::now();
@@ -21,20 +31,20 @@ pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return conn.close(CloseReason::WriteError),
                 Err(_) if settings.retry_writes => {
-                    report(&local, &conn, if slow.is_some() { "State" } else { "Detected" });
-                    slow.get_or_insert_with(|| Slow::now(&conn, last_progress));
+                    report(local, conn, if slow.is_some() { "State" } else { "Detected" });
+                    slow.get_or_insert_with(|| Slow::now(conn, last_progress));
                     last_progress = Instant::now();
                     continue;
                 }
-                Err(_) => return give_up(&local, &conn),
+                Err(_) => return give_up(local, conn),
             },
             () = link.ended() => return,
         }
-        let drained = local.drain(&conn);
+        let drained = local.drain(conn);
         match drained {
             Drained::Empty => {
                 if let Some(slow) = slow {
-                    slow.recovered(&local, &conn);
+                    slow.recovered(local, conn);
                 }
                 return;
             }

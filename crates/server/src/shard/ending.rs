@@ -1,6 +1,7 @@
 //! How a connection ends: its subscriptions first, its last words next, its socket last.
 
 use super::reader::Reader;
+use crate::supervise::{self, Part};
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::close;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ impl Reader {
         let conn = Arc::clone(&self.link.conn);
         let removal = self.session.end(&mut self.local.shard.borrow_mut(), reason, Instant::now());
         if let Some(removal) = removal {
-            self.local.control.spawn_blocking(|| removal.run());
+            supervise::blocking_on(&self.local.control, Part::Removal, || removal.run());
         }
         self.local.flush();
         // What a WebSocket has to say to who has closed it, or does not know how to speak it.
@@ -40,6 +41,12 @@ impl Reader {
             }
             self.discard_unread();
         }
+        self.let_go();
+    }
+
+    /// The very end, of which nobody is told.
+    pub(super) fn let_go(&self) {
+        let conn = &self.link.conn;
         self.local.links.borrow_mut().remove(&conn.cid());
         conn.discard();
         self.link.end();

@@ -14,6 +14,7 @@ use super::Places;
 use super::secure::Socket;
 use crate::budget::Budget;
 use crate::fault;
+use crate::supervise::{self, Part};
 use crate::tls::{NO_HANDSHAKE, Terms, bad_certificate, words};
 use rustls::ServerConnection;
 use tokio::net::TcpStream;
@@ -206,12 +207,12 @@ async fn compute(
     places: &Places,
 ) -> Result<(ServerConnection, Result<(), rustls::Error>), String> {
     let Ok(_place) = places.handshakes.acquire().await else { return Err("EOF".to_owned()) };
-    let computing = tokio::task::spawn_blocking(move || {
+    let computing = supervise::blocking(Part::Handshake, move || {
         give_way();
         let processed = connection.process_new_packets().map(drop);
         (connection, processed)
     });
-    computing.await.map_err(|error| error.to_string())
+    computing.await.ok_or_else(|| "internal error".to_owned())
 }
 
 /// Lets shards go first from here on, where a core is wanted by both.

@@ -20,6 +20,7 @@ mod upgrade;
 mod websocket;
 
 use crate::logging::Logger;
+use crate::supervise::{self, Part};
 use crate::tls::ClientTls;
 use crate::websocket::Upgraded;
 use linger::Linger;
@@ -29,7 +30,6 @@ use myelin_broker::{Account, Broker, Conn, Drained, Level, Parcel, Service, Shar
 use myelin_wire::error::CloseReason;
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpStream};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -155,20 +155,25 @@ impl ShardThread {
                 .event_interval(EVENTS_EVERY)
                 .build_local(LocalOptions::default())
         };
-        let thread =
-            std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || match runtime() {
-                Ok(runtime) => run(&runtime, broker, (control, places, tls), own, receiver),
-                Err(error) => {
-                    broker.log().write(Level::Error, format_args!("shard {index} cannot start: {error}"));
-                }
-            })?;
+        let (begun, is_begun) = std::sync::mpsc::sync_channel(1);
+        let thread = supervise::numbered(Part::Shard, index, move || {
+            let runtime = match runtime() {
+                Ok(runtime) => runtime,
+                // Who starts it waits for that.
+                Err(error) => return drop(begun.send(Err(error))),
+            };
+            let _ = begun.send(Ok(()));
+            run(&runtime, broker, (control, places, tls), own, receiver);
+        })?;
+        is_begun.recv().unwrap_or_else(|_| Err(std::io::Error::other("it ended at once")))?;
         Ok(Self { mailbox, thread })
     }
 
     /// Waits for the end of a shard that was told to stop.
     pub(crate) fn join(self, log: &Logger) {
+        // A panic would have ended the process.
         if self.thread.join().is_err() {
-            log.error("a shard ended in a panic");
+            log.error("a shard has ended in a panic");
         }
     }
 }
@@ -212,16 +217,35 @@ fn run(
         broker,
     });
     runtime.block_on(async move {
-        tokio::task::spawn_local(flusher(Rc::clone(&local)));
-        tokio::task::spawn_local(timers::run(Rc::clone(&local)));
-        tokio::task::spawn_local(housekeeper(Rc::clone(&local)));
+        spawn_tasks(&local);
         while let Some(mail) = receiver.recv().await {
+            supervise::point(Part::Shard);
             if let Mail::Stop = mail {
                 break;
             }
             local.deliver(mail);
         }
         local.stop(&mut receiver).await;
+    });
+}
+
+/// What a shard cannot do without beside its mail.
+fn spawn_tasks(local: &Rc<Local>) {
+    let [flushing, timing, keeping] = [local, local, local].map(Rc::clone);
+    supervise::spawn_guarding_local(async move {
+        let begin = || {
+            // The one before may have taken the notification with it.
+            flushing.flush_pending.set(false);
+            flushing.flush_soon();
+            flusher(Rc::clone(&flushing))
+        };
+        supervise::persist(Part::Flusher, begin).await;
+    });
+    supervise::spawn_guarding_local(async move {
+        supervise::persist(Part::Timers, || timers::run(Rc::clone(&timing))).await;
+    });
+    supervise::spawn_guarding_local(async move {
+        supervise::persist(Part::Housekeeper, || housekeeper(Rc::clone(&keeping))).await;
     });
 }
 
@@ -276,25 +300,30 @@ impl Local {
 
     fn flush(&self) {
         self.flush_pending.set(false);
-        let flush = AssertUnwindSafe(|| self.shard.borrow_mut().flush());
-        if catch_unwind(flush).is_err() {
-            self.broker.counters().panics.fetch_add(1, Relaxed);
-            self.broker.log().write(Level::Error, format_args!("panic while flushing"));
-        }
+        supervise::guard(Part::Flush, || self.shard.borrow_mut().flush());
         if self.shard.borrow().is_dirty() {
             // Services that went on publishing to each other.
             self.flush_soon();
         }
     }
 
+    /// Does what other threads ask. A panic costs what this mail was about.
     fn deliver(self: &Rc<Self>, mail: Mail) {
+        let is_new = matches!(mail, Mail::Accept(..) | Mail::Upgraded(_));
+        if supervise::guard(Part::Mail, || self.take_mail(mail)).is_none() && is_new {
+            // It was counted when it was placed here.
+            self.mailbox.forget_one();
+        }
+    }
+
+    fn take_mail(self: &Rc<Self>, mail: Mail) {
         match mail {
             Mail::Accept(stream, peer) => self.accept(stream, peer),
             Mail::Upgraded(upgraded) => self.accept_upgraded(*upgraded),
             Mail::Drain(conn) => match self.link(conn.cid()) {
                 // Mostly the socket would take it, and it was only another shard that had something to say.
                 Some(link) if link.is_written_by_owner() && self.drains(&conn) => {}
-                Some(link) => drop(tokio::task::spawn_local(drain::run(Rc::clone(self), conn, link))),
+                Some(link) => supervise::spawn_guarding_local(drain::run(Rc::clone(self), conn, link)),
                 None => conn.discard(),
             },
             Mail::Serve(service) => {
@@ -331,9 +360,13 @@ impl Local {
         !matches!(self.drain(conn), Drained::Blocked { .. })
     }
 
-    /// Goes on with an outbox whose claim is ours.
+    /// Goes on with an outbox whose claim is ours. A panic leaves it claimed for ever: the connection ends.
     fn drain(&self, conn: &Arc<Conn>) -> Drained {
-        let drained = self.shard.borrow_mut().drain(conn);
+        let drained = supervise::guard(Part::Drain, || self.shard.borrow_mut().drain(conn));
+        let drained = drained.unwrap_or_else(|| {
+            conn.close(CloseReason::InternalError);
+            Drained::Failed(std::io::ErrorKind::Other)
+        });
         if self.shard.borrow().is_dirty() {
             // Services have waited for that.
             self.flush_soon();
@@ -343,17 +376,23 @@ impl Local {
 
     fn accept(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
         match tokio::net::TcpStream::from_std(stream) {
-            Ok(stream) => drop(tokio::task::spawn_local(reader::open(self, stream, peer))),
+            Ok(stream) => self.begin(|| reader::open(self, stream, peer)),
             Err(error) => self.cannot_use(peer, &error),
+        }
+    }
+
+    /// Begins a connection that was counted when it was placed here.
+    fn begin<F: Future<Output = ()> + 'static>(&self, open: impl FnOnce() -> F) {
+        match supervise::guard(Part::Connection, open) {
+            Some(connection) => supervise::spawn_guarding_local(connection),
+            None => self.mailbox.forget_one(),
         }
     }
 
     fn accept_upgraded(self: &Rc<Self>, mut upgraded: Upgraded) {
         let peer = upgraded.peer;
         match upgraded.stream.take().map(tokio::net::TcpStream::from_std) {
-            Some(Ok(stream)) => {
-                drop(tokio::task::spawn_local(reader::open_upgraded(self, stream, upgraded)));
-            }
+            Some(Ok(stream)) => self.begin(|| reader::open_upgraded(self, stream, upgraded)),
             Some(Err(error)) => self.cannot_use(peer, &error),
             None => self.mailbox.forget_one(),
         }

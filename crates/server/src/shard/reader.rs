@@ -11,12 +11,14 @@ use super::upgrade::Approach;
 use super::websocket::{Framed, Frames, Incoming, Wish};
 use super::{Local, Mail, Mailbox};
 use crate::budget::Budget;
+use crate::supervise::{self, Part};
 use crate::tls::details;
 use crate::websocket::Upgraded;
 use bytes::{BufMut, Bytes, BytesMut};
 use myelin_auth::{Identity, Reject};
 use myelin_broker::{
-    Asking, AuthTask, Checked, Endpoint, Entrance, Greeting, Level, Refreshed, Session, Sink, Verdict, Why,
+    Asking, AuthTask, Checked, Conn, Endpoint, Entrance, Greeting, Level, Refreshed, Session, Sink, Verdict,
+    Why,
 };
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::{Allowance, Receiver, Sender};
@@ -24,10 +26,9 @@ use std::cell::RefMut;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncReadExt, ReadBuf};
@@ -180,9 +181,9 @@ fn begin(
     approach: Option<Box<Approach>>,
 ) -> impl Future<Output = ()> + use<> {
     let conn = Arc::clone(&link.conn);
-    local.links.borrow_mut().insert(conn.cid(), Rc::clone(&link));
     let now = Instant::now();
     let (session, verdict) = Session::open_with(&mut local.shard.borrow_mut(), conn, now, greeting);
+    local.links.borrow_mut().insert(link.conn.cid(), Rc::clone(&link));
     let alarm = session.deadline();
     local.timers.enter(alarm, session.conn().cid());
     local.flush_soon();
@@ -203,20 +204,36 @@ fn begin(
     serve(reader, verdict, approach)
 }
 
+/// Serves a connection to its end, which is an orderly one also after a panic: that costs this connection and no other.
 async fn serve(mut reader: Reader, verdict: Verdict, approach: Option<Box<Approach>>) {
-    let reason = match (verdict, approach) {
-        (Verdict::Close(reason), _) => reason,
-        (Verdict::Go, None) => reader.run().await,
-        (Verdict::Go, Some(approach)) => match Box::pin(reader.enter(*approach)).await {
-            Ok(()) => reader.run().await,
-            Err(reason) => reason,
-        },
-    };
+    let life = supervise::guarded(Part::Connection, pin!(reader.live(verdict, approach))).await;
+    let reason = life.unwrap_or_else(|| {
+        let what = format_args!("is closed: its task has panicked");
+        reader.local.broker.log_for(Level::Error, &reader.link.conn, what);
+        CloseReason::InternalError
+    });
     // Boxed: the end of a connection should not enlarge it while it lives.
-    Box::pin(reader.finish(reason)).await;
+    let mut end = Box::pin(reader.finish(reason));
+    let ended = supervise::guarded(Part::Connection, end.as_mut()).await;
+    drop(end);
+    if ended.is_none() {
+        reader.let_go();
+    }
 }
 
 impl Reader {
+    async fn live(&mut self, verdict: Verdict, approach: Option<Box<Approach>>) -> CloseReason {
+        if let Verdict::Close(reason) = verdict {
+            return reason;
+        }
+        if let Some(approach) = approach
+            && let Err(reason) = Box::pin(self.enter(*approach)).await
+        {
+            return reason;
+        }
+        self.run().await
+    }
+
     /// Works until the connection ends, and says why it did.
     async fn run(&mut self) -> CloseReason {
         // Something may have come with what was read to find out who the client is.
@@ -336,11 +353,7 @@ impl Reader {
             allowed_to_strangers(self.budget)
         };
         let Some(frames) = &mut self.frames else { return Poll::Pending };
-        let (read, link, wish) = (&mut self.read, &self.link, Wish { most, allowed });
-        catch_unwind(AssertUnwindSafe(|| frames.poll_read(cx, read, link, buf, wish))).unwrap_or_else(|_| {
-            self.panicked();
-            Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
-        })
+        frames.poll_read(cx, &mut self.read, &self.link, buf, Wish { most, allowed })
     }
 
     /// Nothing more can be read.
@@ -454,25 +467,16 @@ impl Reader {
         Ok(Step::Read)
     }
 
-    /// Gives bytes to the session. A panic there costs this connection and no other.
+    /// Gives bytes to the session.
     fn ingest(&mut self, bytes: &[u8], backing: Option<&Bytes>) -> myelin_broker::Consumed {
         let mut shard = self.local.shard.borrow_mut();
-        let now = Instant::now();
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.session.ingest(&mut shard, bytes, backing, now)));
+        let consumed = self.session.ingest(&mut shard, bytes, backing, Instant::now());
         if shard.is_dirty() {
             self.local.flush_soon();
         }
         drop(shard);
         self.check_alarm();
-        outcome.unwrap_or_else(|_| {
-            self.panicked();
-            myelin_broker::Consumed { bytes: bytes.len(), why: Why::Close(CloseReason::InternalError) }
-        })
-    }
-
-    fn panicked(&self) {
-        self.local.broker.counters().panics.fetch_add(1, Relaxed);
-        self.local.broker.log_for(Level::Error, &self.link.conn, format_args!("panic while reading"));
+        consumed
     }
 
     fn heed(&mut self, why: Why) -> Result<Next, CloseReason> {
@@ -499,29 +503,18 @@ impl Reader {
         }
     }
 
-    /// Checks credentials where it may take long, a few at a time; not those of a client that has left.
+    /// Checks credentials where it may take long, a few at a time; not those of a client that has left. After a panic
+    /// nothing more would be read from it: it is closed.
     fn authenticate(&self, task: Box<AuthTask>) {
         let (mailbox, conn) = (self.local.mailbox.clone(), Arc::clone(&self.link.conn));
         let places = &self.local.places;
         let places = Arc::clone(if task.may_wait() { &places.lookups } else { &places.logins });
-        self.local.control.spawn(async move {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-            if conn.close_requested().is_some() {
-                return;
+        supervise::spawn_guarding_on(&self.local.control, async move {
+            let checking = pin!(check(task, &mailbox, &conn, places));
+            match supervise::guarded(Part::Login, checking).await.flatten() {
+                Some(outcome) => mailbox.post(Mail::Authenticated(conn.cid(), outcome)),
+                None => conn.close(CloseReason::InternalError),
             }
-            let checked = tokio::task::spawn_blocking(|| task.run()).await;
-            let outcome = match checked {
-                Ok(Checked::Settled(outcome)) => {
-                    drop(place);
-                    outcome
-                }
-                Ok(Checked::Ask(asking)) => match ask(asking, &mailbox, place, places).await {
-                    Some(outcome) => outcome,
-                    None => return,
-                },
-                Err(_) => return,
-            };
-            mailbox.post(Mail::Authenticated(conn.cid(), outcome));
         });
     }
 
@@ -608,6 +601,23 @@ fn allowed_to_strangers(budget: Budget) -> Allowance {
     Allowance { content: UNKNOWN_PER_MESSAGE.min(left as u64), gathered: Some(READ_UNKNOWN.min(left)) }
 }
 
+/// Checks credentials once there is a place for that. `None`: the client has left meanwhile, or the check has panicked.
+async fn check(
+    task: Box<AuthTask>,
+    mailbox: &Mailbox,
+    conn: &Conn,
+    places: Arc<Semaphore>,
+) -> Option<Result<Identity, Reject>> {
+    let place = Arc::clone(&places).acquire_owned().await.ok()?;
+    if conn.close_requested().is_some() {
+        return None;
+    }
+    match supervise::blocking(Part::Login, || task.run()).await? {
+        Checked::Settled(outcome) => Some(outcome),
+        Checked::Ask(asking) => ask(asking, mailbox, place, places).await,
+    }
+}
+
 /// Has a callout service decide. The question is signed and sealed in the `place` of the login; while the service thinks
 /// nothing is held but the question, and a place is taken again for the answer.
 async fn ask(
@@ -622,7 +632,7 @@ async fn ask(
         let _ = sender.send(bytes);
     };
     let publish = move || (asking.publish(Instant::now(), heard), asking);
-    let (published, mut asking) = tokio::task::spawn_blocking(publish).await.ok()?;
+    let (published, mut asking) = supervise::blocking(Part::Login, publish).await?;
     drop(place);
     match published {
         Ok((account, parcel)) => mailbox.post(Mail::Ask(account, parcel)),
@@ -632,7 +642,7 @@ async fn ask(
     asking.forget();
     let _place = places.acquire_owned().await.ok()?;
     let judge = move || asking.judge(answer, Instant::now());
-    tokio::task::spawn_blocking(judge).await.ok()
+    supervise::blocking(Part::Login, judge).await
 }
 
 /// How a reader goes on after a batch.

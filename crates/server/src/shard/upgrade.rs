@@ -3,6 +3,7 @@
 
 use super::handshake::{HANDSHAKE, handshake};
 use super::reader::Reader;
+use crate::supervise::{self, Part};
 use crate::tls::{ClientOffer, ClientTls, NO_HANDSHAKE, details};
 use myelin_broker::{Greeting, Level};
 use myelin_conf::options::HandshakeFirst;
@@ -131,7 +132,7 @@ impl Reader {
             Ok::<_, String>((connection, budget))
         };
         let shaking = async move { timeout(limit, shaking).await };
-        let mut shaking = self.local.control.spawn(shaking);
+        let mut shaking = supervise::spawn_on(&self.local.control, Part::Handshake, shaking);
         let outcome = tokio::select! {
             outcome = &mut shaking => outcome,
             () = self.link.kicked() => {
@@ -140,22 +141,22 @@ impl Reader {
             }
         };
         match outcome {
-            Ok(Ok(Ok((connection, budget)))) if tls.accepts(&connection) => {
+            Ok(Some(Ok(Ok((connection, budget))))) if tls.accepts(&connection) => {
                 self.budget = budget;
                 return Ok(connection);
             }
-            Ok(Ok(Ok(_))) => self.log(Level::Error, "TLS handshake error: certificate not pinned"),
-            Ok(Ok(Err(error))) => {
+            Ok(Some(Ok(Ok(_)))) => self.log(Level::Error, "TLS handshake error: certificate not pinned"),
+            Ok(Some(Ok(Err(error)))) => {
                 // Compat: who probes the port, as load balancers do, is no error.
                 let level = if error == NO_HANDSHAKE { Level::Debug } else { Level::Error };
                 self.log(level, &format!("TLS handshake error: {error}"));
             }
-            Ok(Err(_)) => {
+            Ok(Some(Err(_))) => {
                 self.log(Level::Debug, "TLS handshake error: i/o timeout");
                 // Compat: who connects and says nothing is no error either.
                 self.log(Level::Debug, "TLS handshake timeout");
             }
-            Err(_) => return Err(CloseReason::InternalError),
+            Ok(None) | Err(_) => return Err(CloseReason::InternalError),
         }
         Err(CloseReason::TlsHandshake)
     }

@@ -5,11 +5,14 @@
 //! shard. What is read is unmasked in the shard's buffer.
 
 use super::link::Link;
+use crate::supervise::{self, Part};
 use myelin_broker::{Conn, Sink};
+use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
 use myelin_wire::websocket::{Allowance, Ending, Fault, Place, Receiver, Sender};
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
@@ -181,7 +184,7 @@ impl Incoming {
         sender.urge(&answers);
         if is_to_go_on(&sender.flush(&mut |bufs| link.try_write(bufs))) {
             self.is_answering.set(true);
-            tokio::task::spawn_local(go_on(Rc::clone(link), Rc::clone(&self.is_answering)));
+            supervise::spawn_guarding_local(answer_on(Rc::clone(link), Rc::clone(&self.is_answering)));
         }
     }
 
@@ -199,6 +202,15 @@ impl Incoming {
             Ending::Closed(answer) => answer.clone(),
             Ending::Fault(fault) => fault.farewell(),
         })
+    }
+}
+
+/// Waits for the socket and writes what is urgent. After a panic nobody would: then the connection ends.
+async fn answer_on(link: Rc<Link>, is_answering: Rc<Cell<bool>>) {
+    let conn = Arc::clone(&link.conn);
+    let answering = pin!(go_on(link, is_answering));
+    if supervise::guarded(Part::Pongs, answering).await.is_none() {
+        conn.close(CloseReason::InternalError);
     }
 }
 

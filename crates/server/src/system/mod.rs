@@ -22,12 +22,12 @@ use crate::ocsp::Finding;
 use crate::process;
 use crate::resolver::Tokens;
 use crate::shard::Mailbox;
+use crate::supervise::{self, Part};
 use events::Departed;
 use front::{Ask, Front};
 use jiff::Timestamp;
 use myelin_broker::{Account, Broker, Conn};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -168,16 +168,15 @@ impl Running {
         });
         let (teller, renderer) = (Arc::clone(&system), Arc::clone(&system));
         let threads = vec![
-            std::thread::Builder::new().name("system".to_owned()).spawn(move || teller.tell_all(&told))?,
-            std::thread::Builder::new().name("sys-pages".to_owned()).spawn(move || {
+            supervise::thread(Part::System, move || teller.tell_all(&told))?,
+            supervise::thread(Part::SystemPages, move || {
                 process::step_back();
                 renderer.answer_all(&asked);
             })?,
         ];
         let waiting = Arc::downgrade(&system);
-        system.monitor.watch_queue("System recvQ", move || {
-            waiting.upgrade().map_or(0, |system| system.queued.load(Relaxed))
-        });
+        let count = move || waiting.upgrade().map_or(0, |system| system.queued.load(Relaxed));
+        system.monitor.watch_queue("System recvQ", Box::new(count));
         Front::open(&system);
         system.broker.set_witness(Arc::clone(&system) as Arc<dyn myelin_broker::Witness>);
         Ok(Some(Self { system, threads }))
@@ -200,7 +199,7 @@ impl Running {
         let _ = self.system.pages.send(Job::Stop);
         for thread in self.threads {
             if thread.join().is_err() {
-                self.system.log.error("a thread of the system account ended in a panic");
+                self.system.log.error("a thread of the system account has ended in a panic");
             }
         }
     }
@@ -282,7 +281,7 @@ impl System {
             let job = match jobs.recv_timeout(pace.left(Instant::now())) {
                 Ok(job) => job,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.caught("a heartbeat", || self.beat(&mut pace, Instant::now()));
+                    supervise::guard(Part::System, || self.beat(&mut pace, Instant::now()));
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -292,7 +291,7 @@ impl System {
             if matches!(job, Job::Ask(_)) && self.is_ending.load(Relaxed) {
                 continue;
             }
-            self.caught("an event", || {
+            supervise::guard(Part::System, || {
                 self.work(job, &mut pace);
                 if !is_last {
                     self.beat(&mut pace, Instant::now());
@@ -328,14 +327,7 @@ impl System {
     fn answer_one(&self, job: &Job) {
         self.taken(job);
         if let Job::Ask(ask) = job {
-            self.caught("a request", || self.answer(ask));
-        }
-    }
-
-    /// Does one thing of many: a panic in it costs nobody else's.
-    fn caught(&self, what: &str, act: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(act)).is_err() {
-            self.log.error(format_args!("System account: a panic in {what}"));
+            supervise::guard(Part::SystemPages, || self.answer(ask));
         }
     }
 

@@ -91,8 +91,7 @@ impl System {
         };
         fits(&filter.name, &info.server_name)
             && fits(&filter.host, &info.host)
-            // There are no clusters yet.
-            && fits(&filter.cluster, "")
+            && fits(&filter.cluster, &info.cluster)
             && filter.tags.iter().all(|tag| labels.tags.iter().any(|own| own.eq_ignore_ascii_case(tag)))
             && (filter.domain.is_empty() || filter.domain == self.monitor.domain())
     }

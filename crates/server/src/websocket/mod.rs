@@ -12,6 +12,7 @@ use crate::fault;
 use crate::listener::{Acceptor, bind, place};
 use crate::logging::Logger;
 use crate::shard::{Mail, Mailbox, Places};
+use crate::supervise::{self, Part};
 use crate::tls::{Offer, Peers, Staple, Terms, offer};
 use handshake::{Failure, shake};
 use myelin_auth::ConnectionType;
@@ -133,7 +134,7 @@ impl Listening {
             log: Arc::clone(log),
         });
         let acceptor = Acceptor::new(listener, Arc::clone(log));
-        let accepting = tokio::spawn(accept(acceptor, shards, Arc::clone(&site)));
+        let accepting = supervise::spawn_guarding(accept(acceptor, shards, Arc::clone(&site)));
         Ok(Some(Self { site, address, accepting }))
     }
 
@@ -206,14 +207,18 @@ fn door(options: &WebSocketOptions, port: u16, is_secure: bool) -> Arc<Door> {
 }
 
 /// Accepts until it is dropped.
-async fn accept(mut acceptor: Acceptor, shards: Vec<Mailbox>, site: Arc<Site>) {
+async fn accept(acceptor: Acceptor, shards: Vec<Mailbox>, site: Arc<Site>) {
     let places = Arc::new(Semaphore::new(UPGRADES));
     let shards: Arc<[Mailbox]> = shards.into();
+    supervise::persist(Part::AcceptWebSocket, || accept_all(&acceptor, &places, &shards, &site)).await;
+}
+
+async fn accept_all(acceptor: &Acceptor, places: &Arc<Semaphore>, shards: &Arc<[Mailbox]>, site: &Arc<Site>) {
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(place) = Arc::clone(places).acquire_owned().await else { return };
         let (stream, peer) = acceptor.next().await;
-        let (site, shards) = (Arc::clone(&site), Arc::clone(&shards));
-        tokio::spawn(async move {
+        let (site, shards) = (Arc::clone(site), Arc::clone(shards));
+        supervise::spawn(Part::Upgrade, async move {
             serve(stream, peer, &site, &shards).await;
             drop(place);
         });

@@ -139,6 +139,20 @@ fn the_pid_file_names_the_process_and_takes_signals() {
 }
 
 #[test]
+fn a_server_that_cannot_start_touches_no_pid_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("server.pid");
+    let file = path.to_str().unwrap();
+    let server = Setup::default().flags(&["-P", file]).start();
+    let port = server.address().port().to_string();
+    for (name, expected) in [(file, Some(server.pid().to_string())), (&format!("{file}.new"), None)] {
+        let output = run(&["-a", "127.0.0.1", "-p", &port, "-P", name]);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert_eq!(fs::read_to_string(name).ok(), expected, "{name}");
+    }
+}
+
+#[test]
 fn a_signal_reaches_the_process_by_its_number() {
     let mut server = Server::start();
     let output = run(&["-sl", &format!("term={}", server.pid())]);

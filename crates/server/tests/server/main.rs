@@ -9,8 +9,10 @@ mod advisories;
 mod authentication;
 mod budget;
 mod callout;
+mod capacity;
 mod certificates;
 mod client;
+mod cluster;
 mod commandline;
 mod documented;
 mod floods;
@@ -22,6 +24,8 @@ mod logging;
 mod message_trace;
 mod monitoring;
 mod order;
+#[cfg(debug_assertions)]
+mod panics;
 mod process;
 mod proxied;
 mod proxies;
@@ -36,6 +40,7 @@ mod slow;
 mod system;
 mod tls;
 mod websocket;
+mod wording;
 
 use std::time::{Duration, Instant};
 

@@ -30,6 +30,8 @@ pub(crate) struct Setup {
     folder: Option<PathBuf>,
     /// Its folder for what may go.
     temporary: Option<PathBuf>,
+    /// Where files say which of its parts are to panic.
+    panics: Option<PathBuf>,
 }
 
 impl Setup {
@@ -54,6 +56,13 @@ impl Setup {
     /// Gives it this folder for what may go.
     pub(crate) fn temporary(mut self, folder: &Path) -> Self {
         self.temporary = Some(folder.to_owned());
+        self
+    }
+
+    /// Has a part of it panic when a file of the part's name is put there. Only builds with debug assertions do.
+    #[cfg(debug_assertions)]
+    pub(crate) fn panics(mut self, folder: &Path) -> Self {
+        self.panics = Some(folder.to_owned());
         self
     }
 
@@ -97,6 +106,9 @@ impl Setup {
         }
         if let Some(folder) = &self.temporary {
             command.env("TMPDIR", folder);
+        }
+        if let Some(folder) = &self.panics {
+            command.env("MYELIN_TEST_PANIC", folder);
         }
         let port = self.port.map_or_else(|| "-1".to_owned(), |port| port.to_string());
         command.args(["-a", "127.0.0.1", "-p", &port]).args(&self.flags);
@@ -170,6 +182,12 @@ impl Server {
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).expect("the process is there");
+    }
+
+    /// Whether the process has not ended.
+    #[cfg(debug_assertions)]
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("our child").is_none()
     }
 
     /// Waits for the end of the process.

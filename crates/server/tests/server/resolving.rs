@@ -12,20 +12,20 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 
-const OPEN: &str = r#""limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1}"#;
-const BEARER: &str = r#"{"nats":{"subs":-1,"data":-1,"payload":-1,"bearer_token":true}}"#;
+pub(crate) const OPEN: &str = r#""limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1}"#;
+pub(crate) const BEARER: &str = r#"{"nats":{"subs":-1,"data":-1,"payload":-1,"bearer_token":true}}"#;
 
-fn issued(orders: &[String]) -> Identities {
+pub(crate) fn issued(orders: &[String]) -> Identities {
     let orders: Vec<_> =
         orders.iter().map(|order| Order::parse(order).expect("a test is well made")).collect();
     Identities::issue(&orders).expect("a test is well made")
 }
 
-fn text(ids: &Identities, text: &str) -> String {
+pub(crate) fn text(ids: &Identities, text: &str) -> String {
     String::from_utf8(ids.fill(text.as_bytes()).expect("a test is well made")).expect("a test is well made")
 }
 
-fn login(server: &Server, ids: &Identities, token: &str) -> (Raw, String) {
+pub(crate) fn login(server: &Server, ids: &Identities, token: &str) -> (Raw, String) {
     let mut raw = Raw::open(server.address());
     let connect =
         format!("CONNECT {{\"jwt\":\"@{token}@\",\"verbose\":false,\"pedantic\":false}}\r\nPING\r\n");

@@ -21,13 +21,13 @@ use crate::responder::{Responder, Says, Signed};
 use crate::tls::{Secure, greeted};
 
 /// An authority with a responder, and a server's certificate from it.
-struct Lab {
-    responder: Responder,
+pub(crate) struct Lab {
+    pub(crate) responder: Responder,
     dir: TempDir,
 }
 
 impl Lab {
-    fn new(must_staple: bool) -> Self {
+    pub(crate) fn new(must_staple: bool) -> Self {
         let responder = Responder::start("authority");
         let dir = tempfile::tempdir().expect("what a test needs");
         fs::write(dir.path().join("ca.pem"), responder.authority.cert.pem()).expect("what a test needs");
@@ -51,7 +51,7 @@ impl Lab {
         fs::write(path, chain).expect("what a test needs");
     }
 
-    fn config(&self, tls: &str, more: &str) -> String {
+    pub(crate) fn config(&self, tls: &str, more: &str) -> String {
         let dir = self.dir.path().display();
         let more = more.replace('@', &format!("{dir}/"));
         format!(
@@ -64,7 +64,7 @@ impl Lab {
         Setup::default().program(program).config(&self.config(tls, more)).flags(&["-D"]).start()
     }
 
-    fn client(&self, serial: u64) -> Signed {
+    pub(crate) fn client(&self, serial: u64) -> Signed {
         self.responder.authority.sign("client", serial, Some(&self.responder.url), false)
     }
 }
@@ -110,7 +110,7 @@ impl ServerCertVerifier for Curious {
 }
 
 /// A client with this certificate, and the proof that it is shown.
-fn connect(server: &Server, shown: Option<&Signed>) -> (Secure, Arc<Mutex<Vec<u8>>>) {
+pub(crate) fn connect(server: &Server, shown: Option<&Signed>) -> (Secure, Arc<Mutex<Vec<u8>>>) {
     let (socket, _): (TcpStream, _) = greeted(server);
     shake(socket, shown, &[&TLS13, &TLS12])
 }

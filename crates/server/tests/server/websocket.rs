@@ -7,7 +7,7 @@ mod credentials;
 mod frames;
 mod hostile;
 mod operation;
-mod peer;
+pub(crate) mod peer;
 mod upgrade;
 
 use crate::process::{Server, Setup};
@@ -15,12 +15,12 @@ use myelin_compat::implementation::reference_program;
 use std::net::SocketAddr;
 
 /// Where a server speaks WebSocket without TLS.
-fn address(server: &Server) -> SocketAddr {
+pub(crate) fn address(server: &Server) -> SocketAddr {
     server.monitor("Listening for websocket clients on ws://")
 }
 
 /// A configuration with this in its block, and this around it.
-fn config(block: &str, around: &str) -> String {
+pub(crate) fn config(block: &str, around: &str) -> String {
     format!("websocket {{ host: \"127.0.0.1\", port: -1, no_tls: true, {block} }}\n{around}")
 }
 

@@ -80,6 +80,8 @@ pub struct AppendFile {
     /// Whether the journal has it among its dirty files, and since when.
     dirty: AtomicBool,
     since: AtomicU64,
+    /// Whether it is among those whose end is to be stated in the watermarks.
+    listed: AtomicBool,
     /// Whether `overwrite` left bytes that are not in the file yet.
     patched: AtomicBool,
 }
@@ -124,6 +126,7 @@ impl AppendFile {
             durable: AtomicU64::new(end),
             dirty: AtomicBool::new(false),
             since: AtomicU64::new(0),
+            listed: AtomicBool::new(false),
             patched: AtomicBool::new(false),
         }
     }
@@ -270,6 +273,14 @@ impl AppendFile {
     /// that nobody needs it: a replay may find its bytes in the journal.
     pub fn abandon(&self) {
         self.lock().state = State::Abandoned;
+        self.tell_settled();
+    }
+
+    /// The journal may let go of it.
+    fn tell_settled(&self) {
+        if let Some(journal) = &self.journal {
+            journal.note_settled();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Tail> {

@@ -100,6 +100,23 @@ impl AppendFile {
         self.dirty.load(Ordering::Acquire).then(|| self.since.load(Ordering::Acquire))
     }
 
+    /// Enters it among those whose end is to be stated; whether it was not there yet.
+    pub(crate) fn enlist(&self) -> bool {
+        !self.listed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Takes it out again. Answers whether it has to be looked at once more: whatever is appended to a dirty file does not
+    /// enlist it.
+    pub(crate) fn delist(&self) -> bool {
+        self.listed.store(false, Ordering::Release);
+        self.dirty.load(Ordering::Acquire)
+    }
+
+    /// Where everything that a process found after this one was killed would end: in the file, or in the journal.
+    pub(crate) fn kept(&self) -> u64 {
+        self.written().max(self.durable())
+    }
+
     /// As [`AppendFile::append`] does when it finds the file clean; for a round that could not take everything.
     pub(crate) fn remain_dirty(self: &Arc<Self>, since: u64) {
         self.mark_dirty(since);
@@ -236,6 +253,7 @@ impl AppendFile {
             tail.check_kept()?;
         }
         tail.unsettled = true;
+        tail.journalings += 1;
         for patch in patches {
             let patch_end = patch.offset + patch.bytes.len() as u64;
             let in_file = tail.start.clamp(patch.offset, patch_end);
@@ -252,7 +270,11 @@ impl AppendFile {
         }
         tail.patches.drain(..patches.len());
         self.patched.store(!tail.patches.is_empty(), Ordering::Release);
+        let is_replaced = matches!(tail.state, State::Replaced);
         drop(tail);
+        if is_replaced {
+            self.tell_settled();
+        }
         self.durable.fetch_max(end, Ordering::AcqRel);
         Ok(())
     }
@@ -277,7 +299,54 @@ impl AppendFile {
             kept?;
         }
         tail.state = State::Abandoned;
+        drop(tail);
+        self.tell_settled();
         Ok(())
+    }
+
+    /// Counts what rounds have left to a later sync of the file: for [`AppendFile::mark_synced`].
+    pub(crate) fn journalings(&self) -> u64 {
+        self.lock().journalings
+    }
+
+    /// Another than the journal has written all of the closed file and synced it, after `journalings` was asked. The journal
+    /// lets go of it.
+    pub(crate) fn mark_synced(&self, journalings: u64) {
+        let mut tail = self.lock();
+        if !matches!(tail.state, State::Closed) {
+            return;
+        }
+        let is_settled = tail.journalings == journalings;
+        if is_settled {
+            tail.unsettled = false;
+        }
+        let end = tail.end();
+        drop(tail);
+        if is_settled {
+            self.tell_settled();
+        }
+        self.synced_by_another(end);
+    }
+
+    /// A round has nothing to do for the file now, but for bytes that replace others: who waits for one hears of it here.
+    fn synced_by_another(&self, end: u64) {
+        if self.durable.fetch_max(end, Ordering::AcqRel) < end
+            && let Some(listener) = self.listener()
+        {
+            listener.durable(self.id, end);
+        }
+    }
+
+    /// Another file that is durable has taken the place of this closed one. The journal lets go of it.
+    pub(crate) fn replace(&self) {
+        let mut tail = self.lock();
+        if matches!(tail.state, State::Closed) {
+            tail.state = State::Replaced;
+            let end = tail.end();
+            drop(tail);
+            self.tell_settled();
+            self.synced_by_another(end);
+        }
     }
 
     /// Writes what memory has of a lost file, as far as it was appended.
@@ -308,6 +377,11 @@ impl AppendFile {
     pub(crate) fn is_unsettled(&self) -> bool {
         let tail = self.lock();
         tail.unsettled && tail.check_kept().is_ok()
+    }
+
+    /// Whether nothing of it counts any more: it is to be removed, or another has taken it over.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        matches!(self.lock().state, State::Abandoned)
     }
 
     /// Whether its bytes can never be settled.

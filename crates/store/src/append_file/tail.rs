@@ -23,6 +23,8 @@ pub(super) enum State {
     Refusing(WriteFailed),
     /// A sync failed: nothing can be said about its bytes any more.
     Lost(WriteFailed),
+    /// Complete, and another file with all that it holds has taken its place: only bytes that replace others still count.
+    Replaced,
     /// To be removed.
     Abandoned,
 }
@@ -62,6 +64,8 @@ pub(super) struct Tail {
     pub(super) is_new: bool,
     /// Whether the journal holds bytes that the file itself may lose.
     pub(super) unsettled: bool,
+    /// Counts rounds after which that was so.
+    pub(super) journalings: u64,
     /// The journal file that last took bytes of it (0: none), and the one that was current when it was last synced.
     pub(super) journaled_in: u64,
     pub(super) synced_in: u64,
@@ -80,6 +84,7 @@ impl Tail {
             step: SMALLEST_STEP,
             is_new,
             unsettled: false,
+            journalings: 0,
             journaled_in: 0,
             synced_in: 0,
         }
@@ -102,7 +107,7 @@ impl Tail {
     pub(super) fn check(&self) -> Result<(), WriteFailed> {
         match &self.state {
             State::Open => Ok(()),
-            State::Closed | State::Abandoned => Err(closed()),
+            State::Closed | State::Replaced | State::Abandoned => Err(closed()),
             State::Refusing(failed) | State::Lost(failed) => Err(failed.clone()),
         }
     }
@@ -110,7 +115,7 @@ impl Tail {
     /// Whether what was appended can still be written.
     pub(super) fn check_kept(&self) -> Result<(), WriteFailed> {
         match &self.state {
-            State::Open | State::Closed | State::Refusing(_) => Ok(()),
+            State::Open | State::Closed | State::Replaced | State::Refusing(_) => Ok(()),
             State::Abandoned => Err(closed()),
             State::Lost(failed) => Err(failed.clone()),
         }
@@ -120,6 +125,7 @@ impl Tail {
     pub(super) fn is_settled(&self, number: u64) -> bool {
         match self.state {
             State::Abandoned => true,
+            State::Replaced => self.patches.is_empty(),
             State::Lost(_) => false,
             _ => !self.unsettled || self.synced_in > number,
         }

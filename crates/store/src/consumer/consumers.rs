@@ -9,13 +9,15 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use super::delta::Writer;
 use super::log::{Flushed, Log};
-use super::open::{self, Obsolete, OpenError, Place};
+use super::open::{self, Obsolete, OpenError, Place, Stated};
 use super::payload::{self, Definition};
 use super::report::Report;
 use super::resume::Resumed;
@@ -176,6 +178,8 @@ pub struct Consumers {
     consumers: HashMap<ConsumerId, Consumer, RandomState>,
     names: HashMap<Box<str>, ConsumerId, RandomState>,
     next: u64,
+    /// How many there are, for who looks from outside.
+    count: Arc<AtomicU32>,
     /// `None` for a stream in memory.
     log: Option<Log>,
 }
@@ -184,7 +188,13 @@ impl Consumers {
     /// Of a stream in memory: gone with the process.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self { consumers: HashMap::default(), names: HashMap::default(), next: 1, log: None }
+        Self {
+            consumers: HashMap::default(),
+            names: HashMap::default(),
+            next: 1,
+            count: Arc::default(),
+            log: None,
+        }
     }
 
     /// Of a stream in files: reads what its directory holds, which may be nothing. What was read is durable afterwards,
@@ -194,7 +204,15 @@ impl Consumers {
     /// [`OpenError`], if going on would mean to go on without consumers that exist. Damage is no error: see the
     /// report.
     pub fn open(place: Place) -> Result<(Self, Report), OpenError> {
-        let mut opened = open::open(&place)?;
+        Self::open_stated(place, Stated::default())
+    }
+
+    /// The same where it is known how far the logs had come: the report says what is missing of that.
+    ///
+    /// # Errors
+    /// As [`Consumers::open`].
+    pub fn open_stated(place: Place, stated: Stated) -> Result<(Self, Report), OpenError> {
+        let mut opened = open::open(&place, stated)?;
         let read = std::mem::take(&mut opened.read.consumers);
         let mut consumers = Self { next: opened.read.next_consumer, ..Self::in_memory() };
         for (id, resumed) in read {
@@ -203,6 +221,7 @@ impl Consumers {
         }
         let report = opened.read.report.clone();
         consumers.log = Some(Log::resume(place, opened));
+        consumers.count_all();
         Ok((consumers, report))
     }
 
@@ -223,6 +242,7 @@ impl Consumers {
         }
         self.names.insert(name.into(), id);
         self.consumers.insert(id, Consumer::new(definition));
+        self.count_all();
         Ok(id)
     }
 
@@ -252,8 +272,9 @@ impl Consumers {
     pub fn remove(&mut self, id: ConsumerId) -> Result<Consumer, ConsumerError> {
         let consumer = self.consumers.remove(&id).ok_or(ConsumerError::Unknown(id))?;
         self.names.remove(consumer.name());
+        self.count_all();
         if let Some(log) = &mut self.log {
-            log.remove(id, consumer.serial);
+            log.remove(id, consumer.serial, consumer.estimate());
         }
         Ok(consumer)
     }
@@ -431,6 +452,15 @@ impl Consumers {
     /// All consumers, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (ConsumerId, &Consumer)> {
         self.consumers.iter().map(|(id, consumer)| (*id, consumer))
+    }
+
+    fn count_all(&self) {
+        self.count.store(u32::try_from(self.consumers.len()).unwrap_or(u32::MAX), Relaxed);
+    }
+
+    /// How many there are, also later.
+    pub(crate) fn counter(&self) -> &Arc<AtomicU32> {
+        &self.count
     }
 
     /// How many there are.

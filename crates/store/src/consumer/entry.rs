@@ -7,6 +7,7 @@ use super::ConsumerId;
 use super::bytes::Malformed;
 use super::header::{Header, u32_at, u64_at};
 use crate::cipher::{Cipher, Nonce, TAG_BYTES};
+use crate::flipped;
 
 /// Bytes before the payload: u32 size, u32 checksum, u64 consumer, u8 kind.
 pub(super) const HEAD_BYTES: usize = 17;
@@ -131,6 +132,34 @@ impl Frame {
             }
         }
         Search::Nothing
+    }
+
+    /// Puts the single bit right that is wrong in an entry that is all of `file[from..to]`, or begins there and says
+    /// where it ends. Answers which bit of the file that is.
+    pub(super) fn correct(&self, file: &mut [u8], from: usize, to: usize) -> Option<usize> {
+        let said = self.plausible(file, from).map(|entry| entry.end()).filter(|end| *end != to);
+        [Some(to), said].into_iter().flatten().find_map(|to| {
+            let length = to.checked_sub(from).filter(|length| *length >= HEAD_BYTES)?;
+            let entry = file.get(from..to)?;
+            // As if the checksum stood behind what it covers.
+            let mut moved = [&entry[..CRC_AT], &entry[ID_AT..], &entry[CRC_AT..ID_AT]].concat();
+            let bit = flipped::correct(&mut moved, self.seed)?;
+            let (byte, checksum_at) = (bit / 8, length - (ID_AT - CRC_AT));
+            let byte = if byte < CRC_AT {
+                byte
+            } else if byte < checksum_at {
+                byte + (ID_AT - CRC_AT)
+            } else {
+                byte - checksum_at + CRC_AT
+            };
+            let bit = (from + byte) * 8 + bit % 8;
+            file[bit / 8] ^= 1 << (bit % 8);
+            if self.find(file, from).is_some_and(|found| found.end() == to) {
+                return Some(bit);
+            }
+            file[bit / 8] ^= 1 << (bit % 8);
+            None
+        })
     }
 
     fn plausible(&self, file: &[u8], at: usize) -> Option<Found> {

@@ -5,6 +5,7 @@
 
 use crate::StreamId;
 use crate::cipher::CipherKind;
+use crate::flipped;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 128;
@@ -97,6 +98,26 @@ impl Header {
         }
     }
 
+    /// The same; a single bit that is wrong is put right in `file`. Answers which that is, too.
+    pub(super) fn decode_corrected(
+        file: &mut [u8],
+        stream: StreamId,
+        number: u64,
+    ) -> (Result<Self, HeaderFault>, Option<usize>) {
+        let decoded = Self::decode(file, stream, number);
+        let Some(head) = file.first_chunk_mut::<HEADER_BYTES>() else { return (decoded, None) };
+        let mut corrected = *head;
+        let bit = flipped::correct(&mut corrected, 0).filter(|_| decoded == Err(HeaderFault::Damaged));
+        let Some(bit) = bit else { return (decoded, None) };
+        match Self::decode(&corrected, stream, number) {
+            Err(HeaderFault::Damaged) => (decoded, None),
+            corrected_header => {
+                *head = corrected;
+                (corrected_header, Some(bit))
+            }
+        }
+    }
+
     /// The seed of every checksum in the file.
     pub(super) fn seed(&self) -> u32 {
         let seed = crc32c::crc32c(&self.stream.0.to_le_bytes());
@@ -182,6 +203,8 @@ mod tests {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Header::decode(&flipped, StreamId(3), 4), Err(HeaderFault::Damaged), "bit {bit}");
+            let corrected = Header::decode_corrected(&mut flipped, StreamId(3), 4);
+            assert_eq!((corrected, flipped), ((Ok(header), Some(bit)), bytes));
         }
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Inspected {
     pub(crate) report: Report,
     /// Whether it is as long as the states that it began with.
     pub(crate) is_complete: bool,
+    /// How many consumers it has; `None` without its key.
+    pub(crate) consumers: Option<usize>,
 }
 
 /// Why a log cannot be read at all.
@@ -43,7 +45,8 @@ pub(crate) fn inspect(
     let io = |error: std::io::Error| Unreadable::Damaged(error.into());
     let length = file.len().map_err(io)?;
     let mut bytes = load(file, length).map_err(io)?;
-    let header = Header::decode(&bytes, stream, number).map_err(|fault| match fault {
+    let (header, corrected) = Header::decode_corrected(&mut bytes, stream, number);
+    let header = header.map_err(|fault| match fault {
         HeaderFault::Empty => Unreadable::Empty,
         HeaderFault::Damaged => Unreadable::Damaged(Damage::Checksum(WHAT)),
         HeaderFault::Version(version) => Unreadable::Damaged(Damage::Version(WHAT, version)),
@@ -55,10 +58,11 @@ pub(crate) fn inspect(
     let frame = Frame::new(&header, cipher.clone());
     if header.cipher.is_some() && cipher.is_none() {
         let report = replay::structure(&bytes, &header, &frame);
-        return Ok(Inspected { report, is_complete });
+        return Ok(Inspected { report, is_complete, consumers: None });
     }
-    let read = replay::read(&mut bytes, &header, &frame);
-    Ok(Inspected { report: read.report, is_complete })
+    let mut read = replay::read(&mut bytes, &header, &frame);
+    read.report.corrected.extend(corrected.map(|bit| bit as u64));
+    Ok(Inspected { report: read.report, is_complete, consumers: Some(read.consumers.len()) })
 }
 
 #[cfg(test)]

@@ -127,8 +127,11 @@ impl Log {
         }
     }
 
-    /// `serial` is that of the consumer's next entry: 0 if the log does not know it at all.
-    pub(super) fn remove(&mut self, id: ConsumerId, serial: u64) {
+    /// `serial` is that of the consumer's next entry: 0 if the log does not know it at all. `size` is about what it would
+    /// take in a new log.
+    pub(super) fn remove(&mut self, id: ConsumerId, serial: u64, size: u64) {
+        // A log that was as long as many consumers need is worth a look when they are gone.
+        self.look_at = self.look_at.saturating_sub(size.saturating_mul(2)).max(LEAST_DUE);
         self.queue.retain(|queued| queued.id != id);
         self.dirty.retain(|other| *other != id);
         if serial > 0 {

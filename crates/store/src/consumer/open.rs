@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::entry::Frame;
 use super::header::{self, HEADER_BYTES, Header, HeaderFault, Name};
 use super::replay::{self, Read};
-use super::report::Report;
+use super::report::{Report, SetBack};
 use super::tail::Tails;
 use crate::StreamId;
 use crate::cipher::{Cipher, CipherKind};
@@ -42,6 +42,29 @@ impl Place {
         let kind = header.cipher?;
         let (_, key) = self.key.as_ref()?;
         Some(key.file_cipher(kind, "consumers", header.number, &header.salt))
+    }
+}
+
+/// How far a stream's consumer logs had come, by what is not one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stated {
+    /// The number of the log; 0 if nothing is known.
+    pub log: u64,
+    /// Where its entries ended at least.
+    pub end: u64,
+    /// How many consumers there were.
+    pub consumers: u32,
+}
+
+impl Stated {
+    /// What is missing of it in the log that was found.
+    pub(crate) fn compare(&self, report: &Report, present: usize) -> Option<SetBack> {
+        let Self { log, end, consumers } = *self;
+        let now = report.file.filter(|file| *file >= log).map(|file| (file, report.end));
+        let is_there = now.is_some_and(|(file, now)| file > log || now >= end);
+        let lost = consumers.saturating_sub(u32::try_from(present).unwrap_or(u32::MAX));
+        let is_known = log > 0 && !is_there;
+        is_known.then_some(SetBack { log, end, now: now.map(|(_, now)| now), consumers, lost })
     }
 }
 
@@ -121,12 +144,16 @@ struct Candidate {
     file: Arc<dyn crate::disk::File>,
     length: u64,
     header: Result<Header, HeaderFault>,
+    /// Of the header.
+    corrected: Option<usize>,
 }
 
-/// Reads what there is.
-pub(super) fn open(place: &Place) -> Result<Opened, OpenError> {
+/// Reads what there is, and compares it with what is `stated`.
+pub(super) fn open(place: &Place, stated: Stated) -> Result<Opened, OpenError> {
+    // No number may come again, not even that of a log that is gone.
+    let highest = stated.log;
     let mut opened =
-        Opened { read: nothing(), log: None, current: Vec::new(), highest: 0, obsolete: Vec::new() };
+        Opened { read: nothing(), log: None, current: Vec::new(), highest, obsolete: Vec::new() };
     let mut candidates = list(place, &mut opened)?;
     candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.is_complete(), candidate.number)));
     let mut unusable = Vec::new();
@@ -150,10 +177,11 @@ pub(super) fn open(place: &Place) -> Result<Opened, OpenError> {
             }
         }
     }
-    if let Some(Candidate { path, file, length, header: Ok(header), .. }) = chosen {
-        opened.choose(place, path, file, length, header)?;
+    if let Some(Candidate { path, file, length, header: Ok(header), corrected, .. }) = chosen {
+        opened.choose(place, path, (file, length), header, corrected)?;
     }
     opened.read.report.unusable = unusable;
+    opened.compare(stated);
     Ok(opened)
 }
 
@@ -176,8 +204,8 @@ fn list(place: &Place, opened: &mut Opened) -> Result<Vec<Candidate>, OpenError>
                 let length = file.len()?;
                 let mut head = vec![0; length.min(HEADER_BYTES as u64) as usize];
                 let got = file.read_at(&mut head, 0)?;
-                let header = Header::decode(&head[..got], place.stream, number);
-                candidates.push(Candidate { number, path, file, length, header });
+                let (header, corrected) = Header::decode_corrected(&mut head[..got], place.stream, number);
+                candidates.push(Candidate { number, path, file, length, header, corrected });
             }
         }
     }
@@ -191,13 +219,22 @@ impl Candidate {
 }
 
 impl Opened {
+    /// A log that is shorter than it was is not gone on with: its end would come a second time. It is kept for an operator.
+    fn compare(&mut self, stated: Stated) {
+        self.read.report.set_back = stated.compare(&self.read.report, self.read.consumers.len());
+        if self.read.report.set_back.is_some() {
+            self.log = None;
+            self.current.iter_mut().for_each(|one| one.fate = Fate::Quarantine);
+        }
+    }
+
     fn choose(
         &mut self,
         place: &Place,
         path: PathBuf,
-        file: Arc<dyn crate::disk::File>,
-        length: u64,
+        (file, length): (Arc<dyn crate::disk::File>, u64),
         header: Header,
+        corrected: Option<usize>,
     ) -> Result<(), OpenError> {
         let cipher = place.cipher(&header);
         if header.cipher.is_some() && cipher.is_none() {
@@ -205,11 +242,16 @@ impl Opened {
         }
         let mut bytes = load(&*file, length)?;
         self.read = replay::read(&mut bytes, &header, &Frame::new(&header, cipher));
+        self.read.report.corrected.extend(corrected.map(|bit| bit as u64));
         let report = &self.read.report;
         if header.cipher.is_some() && self.read.entries == 0 && !report.bad.is_empty() {
             return Err(OpenError::Locked(path));
         }
-        let understood = report.bad.is_empty() && report.orphans.is_empty() && report.torn.is_none();
+        // What was corrected stands in the next log as it should.
+        let understood = report.bad.is_empty()
+            && report.orphans.is_empty()
+            && report.torn.is_none()
+            && report.corrected.is_empty();
         // An encrypted log is never gone on with after a restart: a place that was written to is not written again.
         if understood && header.cipher.is_none() && place.key.is_none() {
             self.log = Some(OpenedLog { header, file });

@@ -95,10 +95,13 @@ pub(super) fn read(file: &mut [u8], header: &Header, frame: &Frame) -> Read {
             }
             None if is_zero(&file[at..]) => break,
             None => match frame.find_next(file, at, &mut budget) {
+                // Read again, now that it is what was written.
+                Search::Found(next) if reading.correct(file, frame, at, next.at) => {}
                 Search::Found(next) => {
                     reading.bad(at, next.at, BadBytes::Unreadable);
                     at = next.at;
                 }
+                Search::Nothing if reading.correct_last(file, frame, at) => {}
                 Search::Nothing => {
                     reading.torn(file, at);
                     break;
@@ -127,6 +130,7 @@ pub(super) fn structure(file: &[u8], header: &Header, frame: &Frame) -> Report {
         let next = match frame.find_next(file, at, &mut budget) {
             Search::Found(next) => next.at,
             Search::Nothing if at as u64 >= header.image_end => {
+                report.end = at as u64;
                 report.torn = Some(Torn { offset: at as u64, bytes: (file.len() - at) as u64 });
                 return report;
             }
@@ -135,11 +139,20 @@ pub(super) fn structure(file: &[u8], header: &Header, frame: &Frame) -> Report {
         report.bad.push(BadRange { range: at as u64..next as u64, fault: BadBytes::Unreadable });
         at = next;
     }
+    report.end = at as u64;
     let image_end = header.image_end.min(file.len() as u64);
     if (at as u64) < image_end {
         report.bad.push(BadRange { range: at as u64..image_end, fault: BadBytes::Unreadable });
     }
     report
+}
+
+/// Zeros that an entry may end with and that are tried.
+const MOST_ZEROS: usize = 16;
+
+/// The end of the last byte that is not 0.
+fn used(file: &[u8]) -> usize {
+    file.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
@@ -234,6 +247,19 @@ impl Reading {
         Ok(())
     }
 
+    /// Whether the bytes from `from` to `to` are an entry, but for one bit; that is put right.
+    fn correct(&mut self, file: &mut [u8], frame: &Frame, from: usize, to: usize) -> bool {
+        let bit = frame.correct(file, from, to);
+        self.report.corrected.extend(bit.map(|bit| bit as u64));
+        bit.is_some()
+    }
+
+    /// The same with the last entry, which may end with a few zeros.
+    fn correct_last(&mut self, file: &mut [u8], frame: &Frame, from: usize) -> bool {
+        let used = used(file);
+        (used..=file.len().min(used + MOST_ZEROS)).any(|to| self.correct(file, frame, from, to))
+    }
+
     fn bad(&mut self, from: usize, to: usize, fault: BadBytes) {
         self.report.bad.push(BadRange { range: from as u64..to as u64, fault });
         self.consumers.values_mut().for_each(Resumed::suspect);
@@ -263,6 +289,7 @@ impl Reading {
             };
             self.report.affected.push((*id, consumer.definition.name.clone(), how));
         }
+        self.report.end = end as u64;
         self.report.orphans = self.orphans.into_iter().collect();
         Read {
             consumers: self.consumers,

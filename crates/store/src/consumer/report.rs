@@ -2,6 +2,7 @@
 //!
 //! Owns facts only: where bytes were not what they should be, and which consumers that concerns.
 
+use std::fmt;
 use std::ops::Range;
 
 use super::ConsumerId;
@@ -11,6 +12,10 @@ use super::ConsumerId;
 pub struct Report {
     /// The log that was read; `None` if there was none.
     pub file: Option<u64>,
+    /// Where its entries end.
+    pub end: u64,
+    /// What it had, and has not any more.
+    pub set_back: Option<SetBack>,
     /// What was cut off its end.
     pub torn: Option<Torn>,
     /// Ranges that are not what was written: damaged, or never synced before the power failed.
@@ -23,19 +28,90 @@ pub struct Report {
     pub missing: u32,
     /// Logs that could not be read at all.
     pub unusable: Vec<String>,
+    /// Bits that were not what was written, where it could be told which: counted from the start of the file. Nothing is
+    /// lost by them.
+    pub corrected: Vec<u64>,
 }
 
 impl Report {
     /// Whether nothing has to be told.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        let Self { file: _, torn, bad, affected, orphans, missing, unusable } = self;
-        torn.is_none()
+        let Self { file: _, end: _, set_back, torn, bad, affected, orphans, missing, unusable, corrected } =
+            self;
+        set_back.is_none()
+            && torn.is_none()
             && bad.is_empty()
             && affected.is_empty()
             && orphans.is_empty()
             && *missing == 0
             && unusable.is_empty()
+            && corrected.is_empty()
+    }
+}
+
+impl Report {
+    /// What an operator should know, a line for each fact; none when all was well.
+    pub fn notices(&self) -> Vec<String> {
+        let log = self.file.map_or_else(|| "the consumer log".to_owned(), |no| format!("consumer log {no}"));
+        let mut lines = Vec::new();
+        if let Some(Torn { offset, bytes }) = self.torn {
+            lines.push(format!(
+                "{log} ends at byte {offset}: the {bytes} bytes behind were not complete when the server or the \
+                 machine stopped"
+            ));
+        }
+        lines.extend(self.set_back.as_ref().map(ToString::to_string));
+        for BadRange { range, fault } in &self.bad {
+            lines.push(format!("{log} is damaged: bytes {} to {} {fault}", range.start, range.end));
+        }
+        lines.extend(self.affected.iter().map(|(_, name, affected)| format!("consumer '{name}' {affected}")));
+        if !self.orphans.is_empty() {
+            let count = self.orphans.len();
+            lines.push(format!(
+                "{count} consumers whose names and configurations are lost with the damage: create them again"
+            ));
+        }
+        if self.missing > 0 {
+            let count = self.missing;
+            lines.push(format!(
+                "{count} consumers that {log} began with are lost with the damage: create them again"
+            ));
+        }
+        lines.extend(self.corrected.iter().map(|bit| {
+            format!("{log}: bit {bit} had changed and was corrected; nothing is lost, but look at the disk")
+        }));
+        lines.extend(self.unusable.iter().map(|what| format!("a consumer log cannot be used: {what}")));
+        lines
+    }
+}
+
+/// A log that is missing, empty or shorter than the watermarks say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetBack {
+    /// The log.
+    pub log: u64,
+    /// Where it had come to.
+    pub end: u64,
+    /// Where it ends now; `None` if it is missing or cannot be read, so that an older one is in force or none.
+    pub now: Option<u64>,
+    /// How many consumers there were.
+    pub consumers: u32,
+    /// How many of these are missing at least.
+    pub lost: u32,
+}
+
+impl fmt::Display for SetBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { log, end, now, consumers, lost } = self;
+        match now {
+            Some(now) => write!(f, "consumer log {log} had {end} bytes and has {now}")?,
+            None => write!(f, "consumer log {log}, which had {end} bytes, is missing or cannot be read")?,
+        }
+        match lost {
+            0 => f.write_str(": its consumers may deliver messages again"),
+            _ => write!(f, ": {lost} of {consumers} consumers are lost: create them again"),
+        }
     }
 }
 
@@ -73,4 +149,71 @@ pub enum Affected {
     Rewound,
     /// Nothing of it follows the range, so changes may be missing. Its state is that before the range.
     Perhaps,
+}
+
+impl fmt::Display for BadBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreadable => "cannot be read",
+            Self::Impossible => "say what cannot be, or were encrypted with another key",
+        })
+    }
+}
+
+impl fmt::Display for Affected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rewound => {
+                "has lost changes: it goes on from the last state that is certain, and may deliver messages again"
+            }
+            Self::Perhaps => {
+                "may have lost changes: it goes on from its state before the damage, and may deliver messages again"
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fact_is_a_line_in_plain_words() {
+        assert_eq!(Report::default().notices(), [""; 0]);
+        let report = Report {
+            file: Some(3),
+            end: 400,
+            set_back: Some(SetBack { log: 3, end: 500, now: Some(400), consumers: 5, lost: 2 }),
+            torn: Some(Torn { offset: 400, bytes: 20 }),
+            bad: vec![
+                BadRange { range: 100..140, fault: BadBytes::Unreadable },
+                BadRange { range: 200..240, fault: BadBytes::Impossible },
+            ],
+            affected: vec![
+                (ConsumerId(1), "one".into(), Affected::Rewound),
+                (ConsumerId(2), "two".into(), Affected::Perhaps),
+            ],
+            orphans: vec![ConsumerId(9)],
+            missing: 2,
+            unusable: vec!["consumers.0007: no header".to_owned()],
+            corrected: vec![300],
+        };
+        let lines = report.notices();
+        let begins = [
+            "consumer log 3 ends at byte 400: the 20 bytes behind were not complete",
+            "consumer log 3 had 500 bytes and has 400: 2 of 5 consumers are lost",
+            "consumer log 3 is damaged: bytes 100 to 140 cannot be read",
+            "consumer log 3 is damaged: bytes 200 to 240 say what cannot be",
+            "consumer 'one' has lost changes",
+            "consumer 'two' may have lost changes",
+            "1 consumers whose names",
+            "2 consumers that consumer log 3 began with",
+            "consumer log 3: bit 300 had changed and was corrected",
+            "a consumer log cannot be used: consumers.0007: no header",
+        ];
+        assert_eq!(lines.len(), begins.len(), "{lines:#?}");
+        for (line, begin) in lines.iter().zip(begins) {
+            assert!(line.starts_with(begin), "{line}");
+        }
+    }
 }

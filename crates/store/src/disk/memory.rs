@@ -9,7 +9,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use super::lock;
 use super::tree::Tree;
@@ -251,6 +251,15 @@ pub struct MemoryDisk {
 struct Names {
     tree: Tree,
     files: HashMap<u64, Arc<MemoryFile>>,
+    /// Files without a name that somebody may hold open.
+    removed: Vec<Weak<MemoryFile>>,
+}
+
+impl Names {
+    fn remove(&mut self, number: u64) {
+        self.removed.retain(|file| file.strong_count() > 0);
+        self.removed.extend(self.files.remove(&number).as_ref().map(Arc::downgrade));
+    }
 }
 
 impl Default for MemoryDisk {
@@ -263,8 +272,14 @@ impl MemoryDisk {
     /// A disk with nothing but the directory `/`.
     #[must_use]
     pub fn new() -> Self {
-        let names = Names { tree: Tree::new(), files: HashMap::new() };
+        let names = Names { tree: Tree::new(), files: HashMap::new(), removed: Vec::new() };
         Self { names: Arc::new(Mutex::new(names)), locks: Claims::default() }
+    }
+
+    /// Files that were removed or replaced and that somebody still holds open: on a real disk they would keep their space.
+    #[must_use]
+    pub fn removed_but_open(&self) -> usize {
+        self.names().removed.iter().filter(|file| file.strong_count() > 0).count()
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -301,7 +316,7 @@ impl Disk for MemoryDisk {
         let mut names = self.names();
         let change = names.tree.renaming(from, to)?;
         if let Some(replaced) = names.tree.apply(&change) {
-            names.files.remove(&replaced);
+            names.remove(replaced);
         }
         Ok(())
     }
@@ -310,7 +325,7 @@ impl Disk for MemoryDisk {
         let mut names = self.names();
         let change = names.tree.removal_of_file(path)?;
         if let Some(removed) = names.tree.apply(&change) {
-            names.files.remove(&removed);
+            names.remove(removed);
         }
         Ok(())
     }
@@ -333,5 +348,10 @@ impl Disk for MemoryDisk {
     /// Its tree has no file for it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         lock::take(&self.locks, path)
+    }
+
+    /// Its power is never lost.
+    fn boot(&self) -> Option<u64> {
+        Some(1)
     }
 }

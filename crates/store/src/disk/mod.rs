@@ -51,6 +51,11 @@ pub trait Disk: Send + Sync + Debug {
     /// Locks the file `path`, which is made if it is missing and never removed, without waiting. `ResourceBusy` while
     /// somebody else holds the lock, in this process or another one. It keeps out only those who ask for it, too.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
+    /// Which run of the machine this is: while it is the same, what was written is there, synced or not. `None` where
+    /// that is not known.
+    fn boot(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Whether an error is one of a full disk: it may pass, and nothing else is wrong.

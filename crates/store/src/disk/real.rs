@@ -85,6 +85,13 @@ impl Disk for RealDisk {
             Err(error) => Err(error.into()),
         }
     }
+
+    /// Random, and new with each start of the kernel. Other systems than Linux have no such number.
+    fn boot(&self) -> Option<u64> {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        u64::from_str_radix(&digits, 16).ok().filter(|boot| *boot != 0)
+    }
 }
 
 fn not_regular() -> io::Error {

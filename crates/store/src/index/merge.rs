@@ -94,6 +94,8 @@ pub(super) struct Merge {
     output: Run,
     /// Flags of ids to be left out.
     drops: u8,
+    /// How many were left out since that was last asked.
+    dropped: usize,
 }
 
 impl Merge {
@@ -105,7 +107,7 @@ impl Merge {
                 heads.push(id, run, records);
             }
         }
-        Self { inputs, heads, output: Run::default(), drops }
+        Self { inputs, heads, output: Run::default(), drops, dropped: 0 }
     }
 
     /// Moves up to `ids` ids to the output and lowers `ids` by what it moved. True when nothing is left.
@@ -117,6 +119,8 @@ impl Merge {
             *ids -= 1;
             if records.flags(head.id) & self.drops == 0 {
                 self.output.push(head.id);
+            } else {
+                self.dropped += 1;
             }
             let input = &mut self.inputs[head.run];
             input.take_first();
@@ -124,6 +128,11 @@ impl Merge {
             self.heads.replace_top(input.first(), records);
         }
         true
+    }
+
+    /// How many ids were left out since the last call.
+    pub(super) fn take_dropped(&mut self) -> usize {
+        std::mem::take(&mut self.dropped)
     }
 
     pub(super) fn into_output(self) -> Run {

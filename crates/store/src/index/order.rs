@@ -56,12 +56,15 @@ pub(super) struct Order {
     merges: Vec<(u32, Merge)>,
     /// A merge of everything there was when it began.
     full: Option<Merge>,
+    /// Ids in all of these.
+    len: usize,
 }
 
 impl Order {
     /// Takes in a new id.
     pub(super) fn push(&mut self, id: SubjectId, records: &Records) {
         self.recent.push(id);
+        self.len += 1;
         if self.recent.len() >= RECENT {
             self.seal(records);
             self.merge_some(records);
@@ -70,6 +73,7 @@ impl Order {
 
     /// Takes in a new id whose text sorts behind all others.
     pub(super) fn push_last(&mut self, id: SubjectId) {
+        self.len += 1;
         match self.runs.last_mut() {
             Some(run) => run.push(id),
             None => self.runs.push(Run::from_sorted(&[id])),
@@ -101,7 +105,9 @@ impl Order {
     /// Goes on with the merge of everything; true when it is done. Lowers `ids` by what was moved.
     pub(super) fn step_merge_all(&mut self, ids: &mut usize, records: &Records) -> bool {
         let Some(mut full) = self.full.take() else { return true };
-        if full.step(ids, records) {
+        let is_done = full.step(ids, records);
+        self.len -= full.take_dropped();
+        if is_done {
             self.runs.push(full.into_output());
             true
         } else {
@@ -194,7 +200,8 @@ impl Order {
 
     /// How many ids are named, dead ones included.
     pub(super) fn len(&self) -> usize {
-        self.recent.len() + self.all_runs().map(Run::len).sum::<usize>()
+        debug_assert_eq!(self.len, self.recent.len() + self.all_runs().map(Run::len).sum::<usize>());
+        self.len
     }
 
     /// Every run, parts of merges included: together they name each id once, but for recent ones.

@@ -128,6 +128,14 @@ impl Records {
         &record[HEADER..HEADER + length]
     }
 
+    /// As [`Records::text`], of an id that may be none: any text then.
+    pub(super) fn text_or_other(&self, id: SubjectId) -> &[u8] {
+        let chunk = self.chunks.get(chunk_of(id)).map_or(&[][..], |chunk| &chunk.bytes);
+        let record = chunk.get(offset_of(id)..).unwrap_or_default();
+        let length = record.get(LENGTH..FLAGS).map_or(0, |length| u16::from_le_bytes([length[0], length[1]]));
+        record.get(HEADER..HEADER + usize::from(length)).unwrap_or_default()
+    }
+
     pub(super) fn flags(&self, id: SubjectId) -> u8 {
         self.bytes(id)[FLAGS]
     }

@@ -71,6 +71,12 @@ const WARM: usize = 32;
 /// Dead subjects below which the order is not gone through. Small in tests.
 const FEW_DEAD: usize = if cfg!(test) { 4 } else { 1024 };
 
+/// Whoever has time to spare goes through the order for one dead subject among so many.
+const SPARSE_DEAD: usize = 16;
+
+/// A list of so many ids that is empty gives its memory back.
+const SPARE_IDS: usize = 1024;
+
 impl SubjectIndex {
     /// An empty index. The seed should not be known to clients, because subjects are theirs.
     #[must_use]
@@ -155,6 +161,12 @@ impl SubjectIndex {
         self.records.text(id)
     }
 
+    /// As [`SubjectIndex::text`], of an id that may have been given out again, or be none any more: then whatever.
+    #[must_use]
+    pub fn text_or_other(&self, id: SubjectId) -> &[u8] {
+        self.records.text_or_other(id)
+    }
+
     /// What is known about a subject.
     #[must_use]
     pub fn state(&self, id: SubjectId) -> SubjectState {
@@ -229,6 +241,25 @@ impl SubjectIndex {
         states
     }
 
+    /// How many subjects [`SubjectIndex::take_touched`] would give.
+    #[must_use]
+    pub fn touched(&self) -> usize {
+        self.touched.len()
+    }
+
+    /// As [`SubjectIndex::take_touched`] where nobody wants to know them, `limit` at a time; true when there are more.
+    pub fn forget_touched(&mut self, limit: usize) -> bool {
+        for _ in 0..limit {
+            let Some(id) = self.touched.pop() else { break };
+            self.records.set_flags(id, self.records.flags(id) & !flag::TOUCHED);
+            if self.records.count(id) == 0 {
+                self.list(id);
+            }
+        }
+        give_back(&mut self.touched);
+        !self.touched.is_empty()
+    }
+
     /// Begins with subjects in sorted order: for recovery, into an index without subjects. Nothing counts as touched.
     /// Subjects that are out of order or without messages are left out; returns how many.
     pub fn load_sorted<'a>(&mut self, subjects: impl IntoIterator<Item = (&'a [u8], SubjectState)>) -> usize {
@@ -266,11 +297,31 @@ impl SubjectIndex {
         left == 0
     }
 
+    /// About how many subjects [`SubjectIndex::recycle_some`] has still to look at; 0: there is nothing to do.
+    #[must_use]
+    pub fn backlog(&self) -> usize {
+        let is_collecting = self.order.is_merging_all() || self.is_order_due();
+        let in_order = if is_collecting { self.order.len() } else { 0 };
+        self.idle.len() + in_order + self.collected.len() + self.freed.len()
+    }
+
+    /// Whether [`SubjectIndex::settle`] would give space of dead subjects back.
+    #[must_use]
+    pub fn is_sparse(&self) -> bool {
+        !self.dead.is_empty() && self.dead.len() >= self.order.len() / SPARSE_DEAD
+    }
+
+    /// Subjects with and without messages that take space, those included that nobody will ask for any more.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.order.len() + self.freed.len()
+    }
+
     /// Puts the order of subjects in a better shape for questions, looking at about `limit` subjects; true when there
     /// is more to do. Never needed for a right answer: for whoever has time to spare.
     pub fn settle(&mut self, limit: usize) -> bool {
         let mut left = limit.max(1);
-        if !self.order.is_merging_all() && self.order.is_scattered() {
+        if !self.order.is_merging_all() && (self.order.is_scattered() || self.is_sparse()) {
             self.begin_collection();
         }
         self.collect_some(&mut left);
@@ -410,11 +461,17 @@ impl SubjectIndex {
                 self.dead.push(id);
             }
         }
+        give_back(&mut self.idle);
+    }
+
+    /// Whether there are enough dead subjects to go through the order for them.
+    fn is_order_due(&self) -> bool {
+        self.dead.len() >= FEW_DEAD.max(self.order.len() / 2)
     }
 
     /// Takes dead subjects out of the order, if there are enough of them to go through it.
     fn collect_some(&mut self, left: &mut usize) {
-        if !self.order.is_merging_all() && self.dead.len() >= FEW_DEAD.max(self.order.len() / 2) {
+        if !self.order.is_merging_all() && self.is_order_due() {
             self.begin_collection();
         }
         if self.order.step_merge_all(left, &self.records) {
@@ -437,6 +494,14 @@ impl SubjectIndex {
             *left -= 1;
             self.records.free(id);
         }
+        give_back(&mut self.freed);
+    }
+}
+
+/// Lets go of the memory of an empty list.
+fn give_back(ids: &mut Vec<SubjectId>) {
+    if ids.is_empty() && ids.capacity() > SPARE_IDS {
+        *ids = Vec::new();
     }
 }
 

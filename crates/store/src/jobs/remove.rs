@@ -44,6 +44,12 @@ impl Removal {
                 _ => ground.handles.forget(&path),
             }
         }
+        // Nobody holds what is removed but those who read it now.
+        ground.journal.forget_segments(site.shared.id, &self.numbers);
+        for segment in &self.segments {
+            ground.slots.forget(segment);
+            ground.blocks.forget(segment);
+        }
         Ok(())
     }
 }

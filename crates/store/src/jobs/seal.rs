@@ -23,7 +23,7 @@ use crate::ranges::Ranges;
 use crate::record::{Batch, Control, Entry};
 use crate::recovery::{QUARANTINE, place_aside};
 use crate::segment::{Changes, Footer, Slots, SubjectChange, SubjectChanges, TRAILER_BYTES, Texts, Totals};
-use crate::stream::{Closed, Origin, Rows, SealedFile, Segment, Source, Times, segment_name};
+use crate::stream::{Active, Closed, Origin, Rows, SealedFile, Segment, Source, Times, segment_name};
 use crate::{Seq, Timestamp, WriteFailed};
 
 /// Texts read under one lock of the catalog.
@@ -134,7 +134,9 @@ impl Sealing {
         }
         raw.sync().map_err(JobError::Lost)?;
         self.write(site, trailer, length - TRAILER_BYTES as u64)?;
+        let journalings = file.journalings();
         raw.sync().map_err(JobError::Lost)?;
+        file.mark_synced(journalings);
         let sealed = SealedFile::new(file.path(), &site.files.ground.handles, end, length);
         let before = &*active.segment;
         let segment = Segment {
@@ -168,6 +170,14 @@ impl Sealing {
             let _ = file.file().set_len(file.end());
             JobError::Io(error)
         })
+    }
+
+    /// The stream goes on with the sealed segment: lets go of the file that was appended to if that is another one.
+    pub(crate) fn leave(&self, sealed: &Segment) {
+        let Active { segment, file } = &self.closed.active;
+        if segment.generation != sealed.generation {
+            file.replace();
+        }
     }
 
     /// The new file has all entries and syncs itself: the one that was appended to need not become durable.

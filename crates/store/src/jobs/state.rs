@@ -70,7 +70,12 @@ impl Visible {
     /// A listed segment whose file is not at hand: what it may still show. `None` if that is nothing.
     pub(super) fn clipped(&self, entry: &SegmentEntry) -> Option<SegmentEntry> {
         let (first_seq, last_seq) = self.bounds(entry.no, entry.first_seq, entry.last_seq);
-        (first_seq <= last_seq).then_some(SegmentEntry { first_seq, last_seq, ..*entry })
+        let is_there = |last: Seq| self.deleted.within(first_seq..=last).count() <= last - first_seq;
+        (first_seq <= last_seq && is_there(last_seq)).then_some(SegmentEntry {
+            first_seq,
+            last_seq,
+            ..*entry
+        })
     }
 
     /// A segment as a manifest lists it, counted from its table: as far as it was `listed` before, if it was, because

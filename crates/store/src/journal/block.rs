@@ -3,6 +3,7 @@
 //! Owns the layout, which `docs/formats/journal.md` draws. It must never believe a length before a checksum, and never
 //! allocate because of one.
 
+use crate::flipped;
 use crate::{FileId, FileKind, SegmentNo, StreamId};
 
 /// Blocks begin and end on pages.
@@ -63,6 +64,17 @@ impl Head {
             && self.previous < self.round
             && self.needed <= self.number
     }
+}
+
+/// The number of the store that a header with this checksum at this place belongs to, if it is a header. Numbers that
+/// have the same effect on checksums are as good as each other.
+pub(super) fn implied_store(page: &[u8], offset: u64) -> u64 {
+    let seed = flipped::unappend(get_u32(page, HEADER - 4), &page[..HEADER - 4]);
+    let seed = flipped::unappend(seed, &offset.to_le_bytes());
+    let wanted = flipped::unappend(seed, &page[16..24]);
+    // Of the eight bytes the first four are 0, and the others what makes up for it.
+    let begun = crc32c::crc32c(&[0; 4]);
+    u64::from(begun ^ flipped::unappend(wanted, &[0; 4])) << 32
 }
 
 /// A block being filled.
@@ -173,8 +185,43 @@ pub(super) fn has_magic(bytes: &[u8]) -> bool {
 }
 
 impl Header {
-    /// Reads the header at `offset` of a file of the store `store`.
+    /// Reads the header at `offset` of a file of the store `store`. One bit that is wrong in it is no damage.
     pub(super) fn parse(bytes: &[u8], store: u64, offset: u64) -> Found {
+        Self::parse_corrected(bytes, store, offset).0
+    }
+
+    /// The same; and which bit of it is wrong, if one is.
+    pub(super) fn parse_corrected(bytes: &[u8], store: u64, offset: u64) -> (Found, Option<usize>) {
+        let found = Self::parse_exactly(bytes, store, offset);
+        let Some(header) = bytes.first_chunk::<HEADER>().filter(|_| found == Found::Nothing) else {
+            return (found, None);
+        };
+        // Not of what is no header at all.
+        let wrong = |(byte, magic): (&u8, &u8)| (byte ^ magic).count_ones();
+        if header.iter().zip(MAGIC).map(wrong).sum::<u32>() > 1 {
+            return (found, None);
+        }
+        let number = get_u64(header, 16);
+        // A wrong bit in the number is one in the seed, too.
+        let numbers = std::iter::once(number).chain((0..u64::BITS).map(|bit| number ^ 1 << bit));
+        for candidate in numbers {
+            let mut corrected = *header;
+            put_u64(&mut corrected, 16, candidate);
+            let seed = Place { store, number: candidate, offset }.seed();
+            let bit = if candidate == number {
+                flipped::correct(&mut corrected, seed)
+            } else {
+                Some(16 * 8 + (candidate ^ number).trailing_zeros() as usize)
+            };
+            let again = bit.map_or(Found::Nothing, |_| Self::parse_exactly(&corrected, store, offset));
+            if let Found::Header(_) = again {
+                return (again, bit);
+            }
+        }
+        (found, None)
+    }
+
+    fn parse_exactly(bytes: &[u8], store: u64, offset: u64) -> Found {
         if bytes.len() < HEADER || !has_magic(bytes) {
             return Found::Nothing;
         }

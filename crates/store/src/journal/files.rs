@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::block::{BLOCK_BYTES, Builder, Head, PAGE, Place};
 use crate::disk::{Disk, File, is_full};
-use crate::{AppendFile, StreamId};
+use crate::{AppendFile, FileId, FileKind, SegmentNo, StreamId};
 
 /// A file of the journal that may be written from its beginning.
 pub(super) struct Slot {
@@ -118,6 +118,28 @@ impl Files {
                 dropped.for_each(|file| file.abandon());
             }
         }
+    }
+
+    /// Segments of `stream` with these numbers, which are sorted, are gone.
+    pub(super) fn forget_segments(&mut self, stream: StreamId, numbers: &[SegmentNo]) {
+        for live in self.live.iter_mut().filter(|live| live.streams.contains(&stream)) {
+            for files in [&mut live.holders, &mut live.lost] {
+                let gone = files.extract_if(.., |file| is_segment_of(file, stream, numbers));
+                gone.for_each(|file| file.abandon());
+            }
+        }
+    }
+
+    /// Files whose bytes the journal holds.
+    pub(super) fn held(&self) -> usize {
+        self.live.iter().map(|live| live.holders.len() + live.lost.len()).sum()
+    }
+
+    /// Looks at all holders: see [`Files::forget_settled`].
+    pub(super) fn forget_all_settled(&mut self) {
+        self.looked_at = (0, 0);
+        self.forget_settled(usize::MAX);
+        self.looked_at = (0, 0);
     }
 
     /// Looks at the next `count` holders, and forgets those that were settled by others than the journal: it would
@@ -325,6 +347,16 @@ impl Files {
     /// The oldest file is not needed any more.
     pub(super) fn retire_oldest(&mut self) {
         self.retired.extend(self.live.pop_front());
+    }
+}
+
+/// Whether a file is one of these segments of a stream, the numbers of which are sorted.
+pub(super) fn is_segment_of(file: &AppendFile, stream: StreamId, numbers: &[SegmentNo]) -> bool {
+    match file.id() {
+        FileId { stream: of, kind: FileKind::Segment(no) } => {
+            of == stream && numbers.binary_search(&no).is_ok()
+        }
+        FileId { kind: FileKind::Consumers(_), .. } => false,
     }
 }
 

@@ -7,11 +7,13 @@
 
 mod block;
 mod carry;
+mod changed;
 mod dirty;
 mod files;
 mod inspect;
 mod replay;
 mod round;
+mod salvage;
 mod scan;
 mod settle;
 mod statistics;
@@ -22,22 +24,24 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::append_file::WriteFailed;
 use crate::disk::{Disk, is_full};
 use crate::id::Part;
-use crate::{AppendFile, StreamId};
+use crate::{AppendFile, SegmentNo, StreamId};
 use dirty::{Dirty, Haste};
 use files::Files;
 use round::{Notice, Running};
 use statistics::Counters;
 
+pub(crate) use changed::Changed;
 pub use dirty::Wake;
 pub(crate) use inspect::inspect;
 pub use replay::{Problem, Replay, ReplayReport, Resolution, Target};
 pub use round::Round;
+pub(crate) use salvage::{each_kept, store_number};
 pub use statistics::{ROUND_TIME_BOUNDS, Statistics};
 
 /// When files are synced that nobody waits for.
@@ -72,6 +76,9 @@ impl SyncInterval {
 
 /// Nanoseconds: little beside the time in which clients acknowledge.
 const PATIENCE: u64 = 50_000_000;
+/// Nanoseconds between two passes through all files that the journal holds: one that was removed stays open, and keeps its
+/// space on the disk, until the next.
+const BETWEEN_PASSES: u64 = 1_000_000_000;
 
 /// How a journal works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +126,11 @@ impl JournalFailed {
         Self { kind: error.kind(), text: format!("journal {}: {error}", directory.display()) }
     }
 
+    /// The same failure of a file that belongs to a clean stop.
+    pub(crate) fn at_stop(path: &Path, error: &io::Error) -> Self {
+        Self { kind: error.kind(), text: format!("{}: {error}", path.display()) }
+    }
+
     /// What the operating system called it.
     pub fn kind(&self) -> io::ErrorKind {
         self.kind
@@ -143,8 +155,11 @@ impl std::error::Error for JournalFailed {}
 #[derive(Default)]
 pub(crate) struct Shared {
     dirty: Dirty,
+    changed: Changed,
     failed: OnceLock<JournalFailed>,
     tail_bytes: AtomicU64,
+    /// Whether files were settled by others than the journal, which it may still hold.
+    has_settled: AtomicBool,
 }
 
 impl Shared {
@@ -158,8 +173,19 @@ impl Shared {
         &self.tail_bytes
     }
 
+    /// A file was settled by another than the journal.
+    pub(crate) fn note_settled(&self) {
+        self.has_settled.store(true, Ordering::Release);
+    }
+
     pub(crate) fn push_dirty(&self, file: &Arc<AppendFile>) {
         self.dirty.push(Arc::clone(file), round::haste(file));
+        self.changed.push(file);
+    }
+
+    /// Files that were appended to, for the watermarks.
+    pub(crate) fn changed(&self) -> &Changed {
+        &self.changed
     }
 }
 
@@ -174,6 +200,8 @@ pub struct Journal {
     is_writing_tails: AtomicBool,
     /// When the last round began that took the files nobody waits for; `u64::MAX`: none yet.
     last_relaxed: AtomicU64,
+    /// When the last pass through all files began that it holds.
+    last_pass: AtomicU64,
 }
 
 impl Journal {
@@ -191,6 +219,7 @@ impl Journal {
             counters: Counters::new(),
             is_writing_tails: AtomicBool::new(false),
             last_relaxed: AtomicU64::new(u64::MAX),
+            last_pass: AtomicU64::new(0),
         });
         let replay = Replay::prepare(Arc::clone(&journal), disk, directory)?;
         Ok((journal, replay))
@@ -221,10 +250,32 @@ impl Journal {
         if round != Round::default() {
             self.counters.count_round(began, ended);
         }
-        let outcome = self.with_files(&mut notices, |running| running.settle_slice(written));
+        let has_pass = self.begin_pass(began);
+        let outcome = self.with_files(&mut notices, |running| {
+            if has_pass {
+                running.forget_settled();
+            }
+            running.settle_slice(written)
+        });
         notices.drain(..).for_each(Notice::deliver);
         outcome?;
         Ok(round)
+    }
+
+    /// Nanoseconds until a pass through all files is due, if any of them was settled.
+    fn pass_due(&self, now: u64) -> Option<u64> {
+        let since = self.last_pass.load(Ordering::Relaxed);
+        let rest = now.checked_sub(since).map_or(0, |passed| BETWEEN_PASSES.saturating_sub(passed));
+        self.shared.has_settled.load(Ordering::Acquire).then_some(rest)
+    }
+
+    fn begin_pass(&self, now: u64) -> bool {
+        let is_due = self.pass_due(now) == Some(0);
+        if is_due {
+            self.last_pass.store(now, Ordering::Relaxed);
+            self.shared.has_settled.store(false, Ordering::Release);
+        }
+        is_due
     }
 
     /// Takes what is due, and notes the age of the oldest of it that was released already.
@@ -234,16 +285,19 @@ impl Journal {
         if with_relaxed {
             self.last_relaxed.store(now, Ordering::Relaxed);
         }
-        let mut oldest = u64::MAX;
+        let (mut oldest, mut oldest_positions) = (u64::MAX, u64::MAX);
         let mut taken = Vec::with_capacity(files.len());
         for file in files {
             let Some(one) = file.take() else { continue };
-            if round::haste(&file) == Haste::Relaxed {
-                oldest = oldest.min(one.since);
+            match round::haste(&file) {
+                Haste::Relaxed => oldest = oldest.min(one.since),
+                Haste::Patient => oldest_positions = oldest_positions.min(one.since),
+                Haste::Urgent => {}
             }
             taken.push(one);
         }
         self.counters.oldest_in_round.store(oldest, Ordering::Relaxed);
+        self.counters.oldest_positions.store(oldest_positions, Ordering::Relaxed);
         taken
     }
 
@@ -295,7 +349,27 @@ impl Journal {
         if self.shared.dirty.is_urgent() {
             return Some(Duration::ZERO);
         }
-        self.relaxed_due(now).map(Duration::from_nanos)
+        let due = self.relaxed_due(now).into_iter().chain(self.pass_due(now));
+        due.min().map(Duration::from_nanos)
+    }
+
+    /// Lets go of segments of `stream` that were removed: a manifest says durably that nobody needs them. `numbers` are
+    /// sorted. Waits for a round that is on its way.
+    pub(crate) fn forget_segments(&self, stream: StreamId, numbers: &[SegmentNo]) {
+        // A journal that has failed keeps what it holds: the process ends.
+        let Ok(mut guard) = self.lock() else { return };
+        // Nor is a round to take up again what is dirty of them.
+        let is_gone = |file: &&Arc<AppendFile>| files::is_segment_of(file, stream, numbers);
+        self.shared.dirty.of_stream(stream).iter().filter(is_gone).for_each(|file| file.abandon());
+        if let Some(files) = guard.as_mut() {
+            files.forget_segments(stream, numbers);
+        }
+    }
+
+    /// Files that it holds open because it has bytes of them.
+    pub fn files_held(&self) -> usize {
+        let guard = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        guard.as_ref().map_or(0, Files::held)
     }
 
     /// A stream was deleted on purpose: a replay will not ask for its files, and rounds leave alone those that are known
@@ -379,9 +453,12 @@ impl Journal {
         let (dirty_files, oldest) = self.shared.dirty.survey();
         let in_round = self.counters.oldest_in_round.load(Ordering::Relaxed);
         let oldest = oldest.unwrap_or(u64::MAX).min(in_round);
-        let loss_window = if oldest == u64::MAX { 0 } else { now.saturating_sub(oldest) };
+        let age = |since: u64| if since == u64::MAX { 0 } else { now.saturating_sub(since) };
+        let positions = self.shared.dirty.patient_since().unwrap_or(u64::MAX);
+        let positions = positions.min(self.counters.oldest_positions.load(Ordering::Relaxed));
         Statistics {
-            loss_window,
+            loss_window: age(oldest),
+            positions_window: age(positions),
             dirty_files,
             tail_bytes: self.shared.tail_bytes.load(Ordering::Relaxed),
             ..self.counters.snapshot()

@@ -104,10 +104,13 @@ impl fmt::Display for Problem {
                 write!(formatter, "{}: the block at {offset} is malformed", file.display())
             }
             Self::UnknownTarget { file, bytes, .. } => {
-                write!(formatter, "{bytes} bytes for {file:?}, which nobody knows")
+                write!(
+                    formatter,
+                    "{bytes} bytes for {file}, which is not there: they stay in the journal file"
+                )
             }
             Self::NotApplied { file, error, .. } => {
-                write!(formatter, "bytes of {file:?} not applied: {error}")
+                write!(formatter, "what the journal holds of {file} could not be written there: {error}")
             }
         }
     }
@@ -132,6 +135,9 @@ pub struct ReplayReport {
     pub kept: Vec<PathBuf>,
     /// Names in the journal's directory that are none of ours, left alone.
     pub unknown: Vec<PathBuf>,
+    /// Bits that were not what was written, in places where it can be told which it is: counted from the start of the
+    /// file. Nothing is lost by them.
+    pub corrected: Vec<(PathBuf, u64)>,
 }
 
 /// What the journal holds after a start.
@@ -167,6 +173,7 @@ impl Replay {
         let Some(mut scan) = self.scan.take() else { return Ok(report) };
         report.kept = std::mem::take(&mut scan.kept);
         report.unknown = std::mem::take(&mut scan.unknown);
+        report.corrected = std::mem::take(&mut scan.corrected);
         let mut sequence = Sequence::assemble(&scan.files, &mut report);
         let mut applying = Applying {
             scan: &scan,

@@ -43,11 +43,19 @@ pub(super) struct Scan {
     pub(super) next_name: u64,
     /// A block of a version that this program cannot read.
     pub(super) newer: Option<(PathBuf, u32)>,
+    /// Bits in headers of blocks that were not what was written, counted from the start of the file.
+    pub(super) corrected: Vec<(PathBuf, u64)>,
 }
 
 pub(super) fn scan(disk: &dyn Disk, directory: &Path, store: u64) -> io::Result<Scan> {
-    let mut scan =
-        Scan { files: Vec::new(), kept: Vec::new(), unknown: Vec::new(), next_name: 1, newer: None };
+    let mut scan = Scan {
+        files: Vec::new(),
+        kept: Vec::new(),
+        unknown: Vec::new(),
+        next_name: 1,
+        newer: None,
+        corrected: Vec::new(),
+    };
     let mut reader = Reader::default();
     for entry in disk.list(directory)? {
         let path = directory.join(&entry.name);
@@ -55,6 +63,7 @@ pub(super) fn scan(disk: &dyn Disk, directory: &Path, store: u64) -> io::Result<
             Some(number) if !entry.is_directory => {
                 scan.next_name = scan.next_name.max(number.saturating_add(1));
                 let scanned = reader.scan_file(disk.open(&path)?, path.clone(), store)?;
+                scan.corrected.extend(reader.corrected.drain(..).map(|bit| (path.clone(), bit)));
                 if let Some(version) = reader.newer.take() {
                     scan.newer = Some((path, version));
                 }
@@ -65,6 +74,11 @@ pub(super) fn scan(disk: &dyn Disk, directory: &Path, store: u64) -> io::Result<
         }
     }
     Ok(scan)
+}
+
+/// The blocks of one file.
+pub(super) fn scan_one(file: Arc<dyn File>, path: PathBuf, store: u64) -> io::Result<Scanned> {
+    Reader::default().scan_file(file, path, store)
 }
 
 /// The number in a name such as `00000001.jnl`.
@@ -81,6 +95,7 @@ struct Reader {
     held: Range<u64>,
     block: Vec<u8>,
     newer: Option<u32>,
+    corrected: Vec<u64>,
 }
 
 impl Reader {
@@ -111,7 +126,8 @@ impl Reader {
     fn block_at(&mut self, file: &dyn File, offset: u64, length: u64, store: u64) -> io::Result<At> {
         let page = self.page(file, offset)?;
         let has_magic = block::has_magic(page);
-        let header = match Header::parse(page, store, offset) {
+        let (found, wrong) = Header::parse_corrected(page, store, offset);
+        let header = match found {
             Found::Header(header) if header.length as u64 <= length - offset => header,
             Found::Newer(version) => {
                 self.newer = Some(version);
@@ -120,7 +136,9 @@ impl Reader {
             _ => return Ok(At { has_magic, header: None }),
         };
         read_block(file, offset, &header, &mut self.block)?;
-        Ok(At { has_magic, header: header.is_whole(&self.block).then_some(header) })
+        let is_whole = header.is_whole(&self.block);
+        self.corrected.extend(wrong.filter(|_| is_whole).map(|bit| offset * 8 + bit as u64));
+        Ok(At { has_magic, header: is_whole.then_some(header) })
     }
 
     fn page(&mut self, file: &dyn File, offset: u64) -> io::Result<&[u8]> {

@@ -17,6 +17,11 @@ const SLICE_WHEN_FULL: u64 = 128;
 const LOOK: usize = 32;
 
 impl Running<'_> {
+    /// Lets go of all files that others have settled, or removed.
+    pub(super) fn forget_settled(&mut self) {
+        self.files.forget_all_settled();
+    }
+
     /// Syncs some files of the oldest journal file, as many as the pace of writing needs; `written` bytes went into
     /// the journal in this round.
     pub(super) fn settle_slice(&mut self, written: u64) -> io::Result<()> {

@@ -37,6 +37,10 @@ pub struct Statistics {
     pub loss_window: u64,
     /// The largest loss window that a round has ended.
     pub loss_window_max: u64,
+    /// Age of the oldest change of consumers' positions that is not durable; 0 if there is none.
+    pub positions_window: u64,
+    /// The largest such age that a round has ended: what a loss of power would have delivered again.
+    pub positions_window_max: u64,
     /// Files with something to make durable.
     pub dirty_files: usize,
     /// Bytes in the tails of append-only files.
@@ -56,8 +60,11 @@ pub(super) struct Counters {
     pub(super) failed_files: AtomicU64,
     pub(super) carried_bytes: AtomicU64,
     pub(super) loss_window_max: AtomicU64,
+    pub(super) positions_window_max: AtomicU64,
     /// When the oldest append came that the running round took; `u64::MAX` between rounds.
     pub(super) oldest_in_round: AtomicU64,
+    /// The same of consumers' positions.
+    pub(super) oldest_positions: AtomicU64,
     round_times: [AtomicU64; ROUND_TIME_BOUNDS.len() + 1],
 }
 
@@ -65,6 +72,7 @@ impl Counters {
     pub(super) fn new() -> Self {
         let counters = Self::default();
         counters.oldest_in_round.store(u64::MAX, Ordering::Relaxed);
+        counters.oldest_positions.store(u64::MAX, Ordering::Relaxed);
         counters
     }
 
@@ -77,6 +85,10 @@ impl Counters {
         let oldest = self.oldest_in_round.swap(u64::MAX, Ordering::Relaxed);
         if oldest != u64::MAX {
             self.loss_window_max.fetch_max(ended.saturating_sub(oldest), Ordering::Relaxed);
+        }
+        let oldest = self.oldest_positions.swap(u64::MAX, Ordering::Relaxed);
+        if oldest != u64::MAX {
+            self.positions_window_max.fetch_max(ended.saturating_sub(oldest), Ordering::Relaxed);
         }
     }
 
@@ -95,6 +107,7 @@ impl Counters {
             carried_bytes: get(&self.carried_bytes),
             round_times: std::array::from_fn(|bucket| get(&self.round_times[bucket])),
             loss_window_max: get(&self.loss_window_max),
+            positions_window_max: get(&self.positions_window_max),
             ..Statistics::default()
         }
     }

@@ -6,8 +6,8 @@ use crate::base::{self, BaseReader};
 use crate::damage::Damage;
 use crate::index::{Deleted, SubjectState};
 use crate::manifest::{Manifest, SegmentEntry};
-use crate::segment::SubjectChange;
-use crate::stream::{Form, Place, Rows, Times, segment_name};
+use crate::segment::{self, SubjectChange};
+use crate::stream::{Form, Place, Rows, Segment, Times, segment_name};
 use crate::{SegmentNo, Seq, Timestamp};
 
 use super::directory::{Found, base_name};
@@ -49,6 +49,8 @@ impl Recovering<'_> {
         let no = entry.no;
         if found.segments.binary_search(&no).is_err() {
             self.report.note(Notice::Missing { segments: no..=no });
+            let sequences = (entry.first_seq <= entry.last_seq).then_some(entry.first_seq..=entry.last_seq);
+            self.lose(segment_name(no), sequences, entry.file_len);
             return Ok(());
         }
         let ends = self.read_ends(no);
@@ -163,8 +165,29 @@ impl Recovering<'_> {
             }
         }
         let _ = self.catalog.index.take_touched();
+        self.rebuild_expiries();
         Ok(())
     }
+
+    /// Lifetimes stand in the base and in footers. What was read from entries has told its own.
+    fn rebuild_expiries(&mut self) {
+        let sealed = self.catalog.places.iter().filter(|place| matches!(place.form, Form::Sealed));
+        let segments: Vec<_> = sealed.map(|place| Arc::clone(&place.segment)).collect();
+        for segment in segments {
+            match expiries_of(&segment) {
+                Ok(expiries) => expiries.into_iter().for_each(|(seq, at)| self.restore_expiry(seq, at)),
+                Err(damage) => self.note_damaged(segment.no, &damage),
+            }
+        }
+    }
+}
+
+/// The lifetimes of messages in a sealed segment, when it was closed.
+fn expiries_of(segment: &Segment) -> Result<Vec<(Seq, Timestamp)>, Damage> {
+    let Some(sealed) = segment.sealed() else { return Ok(Vec::new()) };
+    let file = sealed.open()?;
+    let Some(trailer) = segment::read_trailer(&*file, &segment.context)? else { return Ok(Vec::new()) };
+    Ok(segment::read_changes(&*file, &trailer, &segment.context)?.expiries)
 }
 
 pub(super) fn state_of(change: &SubjectChange<'_>) -> SubjectState {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::Disk;
 use crate::manifest::{COPIES, Manifest};
-use crate::meta::META;
+use crate::meta::TWINS;
 use crate::stream::{Files, segment_name, segment_number};
 use crate::{SegmentNo, StreamId};
 
@@ -44,7 +44,7 @@ pub(super) fn read(files: &Files, report: &mut StreamReport) -> Result<Found, Op
 }
 
 fn is_ours(name: &str) -> bool {
-    name == META || COPIES.contains(&name) || name.starts_with("consumers.")
+    TWINS.contains(&name) || COPIES.contains(&name) || name.starts_with("consumers.")
 }
 
 /// The file name of a base.

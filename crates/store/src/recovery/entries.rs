@@ -11,8 +11,10 @@ use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, Header, ScanEnd, Scanned};
 use crate::stream::{
-    Active, Beginning, Closed, Files, Form, Place, Rows, SealedFile, Segment, Shared, Source, Times, size_of,
+    Active, Beginning, Closed, Files, Form, Place, Rows, SEGMENT_SPAN, SealedFile, Segment, Shared, Source,
+    Times, segment_name, size_of,
 };
+use crate::watermarks::Position;
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
 use super::apply::{Applying, Passed};
@@ -47,7 +49,8 @@ impl Recovering<'_> {
             self.files.ground.disk.open(&self.files.segment_path(no)).map_err(|error| fault(error.into()))?;
         let context = self.files.context(header).ok_or_else(|| fault(Damage::Locked("segment")))?;
         let length = file.len().map_err(|error| fault(error.into()))?;
-        let mut extent = Extent { from: HEADER_BYTES as u64, to: length, durable: 0 };
+        let stated = self.stated_end(header, behind);
+        let mut extent = Extent { from: HEADER_BYTES as u64, to: length, durable: stated };
         // First without a word to the catalog: only then is it known where the log ends.
         let mut sealing_from = None;
         let mut scan = walk(&*file, header, &context, extent, &mut |scanned| {
@@ -69,7 +72,7 @@ impl Recovering<'_> {
             scan.end = ScanEnd::Clean { end };
         }
         if matches!(scan.end, ScanEnd::Torn { .. }) && !behind.is_empty() {
-            extent.durable = self.durables(behind).get(&no).copied().unwrap_or(0);
+            extent.durable = self.durables(behind).get(&no).copied().unwrap_or(0).max(stated);
             scan = walk(&*file, header, &context, extent, &mut |_| {}).map_err(fault)?;
         }
         scan.end = self.compare_end(no, scan.end, behind);
@@ -95,7 +98,7 @@ impl Recovering<'_> {
         let (entries, passed) = applying.end();
         self.report.entries += entries;
         let passed = passed.map_err(unread)?;
-        self.report_damaged(no, &scan.damaged);
+        self.report_damaged(no, &scan.damaged, behind);
         self.report_passed(no, passed);
         let whole =
             self.finish_end(no, &file, &scan.end, length, behind).map_err(|error| fault(error.into()))?;
@@ -104,14 +107,35 @@ impl Recovering<'_> {
         Ok(whole)
     }
 
+    /// How far a segment had come at least, by what others than its entries say; 0 if they say nothing.
+    fn stated_end(&self, header: &Header, behind: &[SegmentNo]) -> u64 {
+        let no = header.segment;
+        if let Some(end) = self.stated.end_of(no, header.generation) {
+            return end;
+        }
+        if !self.stated.covers(SegmentNo(no.0 + 1), 0) {
+            return 0;
+        }
+        // Nothing is appended to a segment once there is a next one, which says where that was.
+        self.next_header(no, behind).map_or(0, |next| next.before)
+    }
+
+    fn next_header(&self, no: SegmentNo, behind: &[SegmentNo]) -> Option<Header> {
+        let next = behind.first().filter(|next| next.0 == no.0 + 1)?;
+        self.read_ends(*next).ok().map(|(header, _)| header)
+    }
+
     /// The end of a segment in the light of what the next one says: a tail that reads as zeros looks like none, and a
     /// footer that was begun like a torn one.
     fn compare_end(&mut self, no: SegmentNo, found: ScanEnd, behind: &[SegmentNo]) -> ScanEnd {
-        let next = behind.first().filter(|next| next.0 == no.0 + 1);
-        let header = next.and_then(|next| self.read_ends(*next).ok());
-        let Some(expected) = header.map(|(header, _)| header.before).filter(|before| *before > 0) else {
+        let next = self.next_header(no, behind);
+        let Some(expected) = next.map(|header| header.before).filter(|before| *before > 0) else {
             return found;
         };
+        if self.stated.covers(SegmentNo(no.0 + 1), 0) && matches!(found, ScanEnd::Clean { .. }) {
+            // The scan knew of it.
+            return found;
+        }
         match found {
             ScanEnd::Clean { end } if end < expected => {
                 if !self.was_synced(no, expected, behind) {
@@ -187,6 +211,7 @@ impl Recovering<'_> {
     /// Makes a segment the one that entries go into.
     pub(super) fn begin_walked(&mut self, segment: Arc<Segment>) -> Result<(), ReadError> {
         self.close_open();
+        self.close_hole(segment.first_seq.saturating_sub(1));
         if segment.first_seq <= self.catalog.totals.last_seq {
             // Sequences that begin again are the sign of a truncation.
             self.catalog.truncate(segment.first_seq - 1)?;
@@ -202,9 +227,11 @@ impl Recovering<'_> {
         }
     }
 
-    fn report_damaged(&mut self, no: SegmentNo, damaged: &[Damaged]) {
+    fn report_damaged(&mut self, no: SegmentNo, damaged: &[Damaged], behind: &[SegmentNo]) {
         for place in damaged {
-            let sequences = place.last_seq.map(|last| place.first_seq..=last);
+            let last = place.last_seq.or_else(|| self.last_before(behind, place.first_seq));
+            let sequences = last.map(|last| place.first_seq..=last);
+            self.lose(segment_name(no), sequences.clone(), place.bytes.end - place.bytes.start);
             self.report.note(Notice::DamagedEntries { segment: no, bytes: place.bytes.clone(), sequences });
         }
     }
@@ -307,7 +334,7 @@ impl Recovering<'_> {
             let to = file.len().map_err(|error| fault(error.into()))?;
             let extent = Extent { from: HEADER_BYTES as u64, to, durable: entry.file_len.min(to) };
             let scan = walk(&*file, header, &context, extent, &mut enter).map_err(fault)?;
-            self.report_damaged(no, &scan.damaged);
+            self.report_damaged(no, &scan.damaged, &[]);
             let sealed = SealedFile::new(&path, &self.files.ground.handles, scan.end.offset(), to);
             Arc::new(Segment {
                 stream: self.id,
@@ -347,13 +374,14 @@ pub(super) fn resume(
     shared: &Arc<Shared>,
     files: &Files,
     open: Option<Active>,
-    last: SegmentNo,
+    (last, stated): (SegmentNo, Position),
     durability: Durability,
     now: Timestamp,
 ) -> Result<Resumed, OpenError> {
     let told = Arc::clone(shared) as Arc<dyn OnDurable>;
     if let Some(open) = &open
         && open.segment.context.cipher.is_none()
+        && can_grow(open, last, stated, shared)
     {
         let reopened = reopen(open, files, durability, told);
         shared.catalog_mut().replace_active(Arc::clone(&reopened.segment));
@@ -373,6 +401,15 @@ pub(super) fn resume(
         catalog.begin_segment(Arc::clone(&begun.segment));
     }
     Ok(Resumed { active: begun, closed })
+}
+
+/// Whether the last segment is gone on with: it has its end, so that no file that is put back takes the place of what is
+/// appended now, and no position of the log comes twice.
+fn can_grow(open: &Active, last: SegmentNo, stated: Position, shared: &Shared) -> bool {
+    let no = open.segment.no;
+    let span = shared.catalog().next_seq() - open.segment.first_seq;
+    let has_end = no != stated.segment || open.file.end() >= stated.offset;
+    no == last && has_end && span < SEGMENT_SPAN
 }
 
 fn reopen(open: &Active, files: &Files, durability: Durability, told: Arc<dyn OnDurable>) -> Active {

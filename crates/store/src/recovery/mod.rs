@@ -11,24 +11,28 @@ mod apply;
 mod base;
 mod directory;
 mod entries;
+mod loss;
 mod packed;
 mod report;
 mod sealed;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::config::StreamConfig;
 use crate::damage::Damage;
-use crate::disk::is_full;
+use crate::disk::{File, is_full};
+use crate::flipped;
 use crate::manifest::{self, Manifest};
 use crate::segment::{self, HEADER_BYTES, Header, Trailer};
-use crate::stream::{Active, Catalog, Closed, Files, Home, Shared, Stream};
+use crate::stream::{Active, Catalog, Closed, Files, Home, Shared, Stream, segment_name};
+use crate::watermarks::Statement;
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
-pub use report::{Notice, StreamReport};
+pub use report::{Lost, Notice, StreamReport};
 
 /// Why a stream cannot be opened. Nothing was changed.
 #[derive(Debug)]
@@ -73,6 +77,12 @@ pub(crate) struct Recovering<'a> {
     open: Option<Active>,
     closed: Vec<Closed>,
     report: StreamReport,
+    /// What is known of the stream from elsewhere.
+    stated: Statement,
+    /// What is missing before the segment that comes next.
+    hole: Option<loss::Hole>,
+    /// Headers of segments that had a wrong bit.
+    corrected: RefCell<Vec<Notice>>,
 }
 
 /// Opens the stream in `files`.
@@ -84,6 +94,7 @@ pub(crate) fn open_stream(
     witness: &mut Witness<'_>,
 ) -> Result<(Stream, StreamReport), OpenError> {
     let catalog = Catalog::new(index_seed, Arc::clone(&files.ground.slots), config.first_seq);
+    let stated = files.ground.watermarks.statement(id);
     // A closure of its own has a lifetime of its own.
     let mut tell = |seq: Seq, headers: &[u8]| witness(seq, headers);
     let recovering = Recovering {
@@ -94,12 +105,26 @@ pub(crate) fn open_stream(
         open: None,
         closed: Vec::new(),
         report: StreamReport::default(),
+        stated,
+        hole: None,
+        corrected: RefCell::default(),
     };
-    let Recovered { catalog, open, closed, manifest, report, last } = recovering.run()?;
+    let Recovered { mut catalog, open, closed, manifest, mut report, last } = recovering.run()?;
+    let gap = loss::pass_over(&mut catalog, &mut report, &stated, now);
     let shared = Shared::new(id, config.storage, catalog, Arc::clone(&files.ground.blocks));
+    let last = (last, stated.position);
     let resumed = entries::resume(&shared, &files, open, last, config.durability, now)?;
     let (active, closed) = resumed.with(closed);
-    let stream = Stream::assemble(shared, config, Home::Files(files), active, closed, manifest);
+    let unsealed: Vec<_> = closed.iter().map(|closed| &closed.active.file).chain([&active.file]).collect();
+    files.ground.watermarks.attach(id, &shared, &unsealed);
+    let mut stream = Stream::assemble(shared, config, Home::Files(files), active, closed, manifest);
+    if let Some(last) = gap
+        && let Err(error) = stream.log_gap(last, now)
+    {
+        report.note(Notice::Left {
+            what: format!("cannot write that sequences up to {last} are lost: {error}"),
+        });
+    }
     Ok((stream, report))
 }
 
@@ -133,6 +158,8 @@ impl Recovering<'_> {
         }
         let newer: Vec<SegmentNo> = found.segments.iter().copied().filter(|no| *no > covers).collect();
         let last = self.replay(covers, &newer)?;
+        let last = self.miss_last(last);
+        self.report.notices.append(&mut self.corrected.take());
         let Self { catalog, open, closed, report, .. } = self;
         Ok(Recovered { catalog, open, closed, manifest: copies.best, report, last })
     }
@@ -154,7 +181,7 @@ impl Recovering<'_> {
         let mut last = covers;
         for (at, &no) in newer.iter().enumerate() {
             if no.0 != expected {
-                self.report.note(Notice::Missing { segments: SegmentNo(expected)..=SegmentNo(no.0 - 1) });
+                self.miss(SegmentNo(expected)..=SegmentNo(no.0 - 1));
             }
             expected = no.0 + 1;
             match self.read_ends(no) {
@@ -177,6 +204,7 @@ impl Recovering<'_> {
                         return Ok(last);
                     }
                     self.note_damaged(no, &damage);
+                    self.open_hole(no..=no);
                 }
             }
             last = no;
@@ -187,7 +215,8 @@ impl Recovering<'_> {
     /// Whether a segment had been synced up to `end`: what is known to be synced of later ones was so after it.
     pub(super) fn was_synced(&self, no: SegmentNo, end: u64, behind: &[SegmentNo]) -> bool {
         let is_sealed = |later: &SegmentNo| matches!(self.read_ends(*later), Ok((_, Some(_))));
-        behind.iter().any(is_sealed)
+        self.stated.covers(no, end)
+            || behind.iter().any(is_sealed)
             || self.durables(behind).range(no..).any(|(&of, &to)| to > 0 && (of > no || to >= end))
     }
 
@@ -207,12 +236,26 @@ impl Recovering<'_> {
         }
     }
 
+    /// Puts the wrong bit of a header right in the file. If that fails, the next reader corrects it again.
+    fn correct(&self, no: SegmentNo, file: &dyn File, bit: usize) {
+        let written = flipped::write_back(file, bit);
+        let became = written.map_or_else(
+            |error| format!("it cannot be corrected in the file: {error}"),
+            |()| "it was corrected".to_owned(),
+        );
+        let what = format!("{}; {became}", flipped::words(bit));
+        self.corrected.borrow_mut().push(Notice::Repaired { file: segment_name(no), what });
+    }
+
     /// Header and trailer of a segment file; no trailer if it is not sealed.
     fn read_ends(&self, no: SegmentNo) -> Result<(Header, Option<Trailer>), Damage> {
         let file = self.files.ground.disk.open(&self.files.segment_path(no))?;
-        let header = Header::read(&*file)?;
+        let (header, wrong) = Header::read_corrected(&*file)?;
         if header.stream != self.id || header.segment != no {
             return Err(Damage::Content("segment header"));
+        }
+        if let Some(bit) = wrong {
+            self.correct(no, &*file, bit);
         }
         let context = self.files.context(&header).ok_or(Damage::Locked("segment"))?;
         match segment::read_trailer(&*file, &context) {

@@ -27,6 +27,11 @@ pub enum Notice {
         /// Messages that were there, if that is known.
         sequences: Option<RangeInclusive<Seq>>,
     },
+    /// The end of the log is lost. The stream goes on behind the sequences that it had given out.
+    EndLost {
+        /// What had been released and is not there.
+        sequences: RangeInclusive<Seq>,
+    },
     /// A file that can be read in part or not at all.
     Damaged {
         /// Its name.
@@ -47,6 +52,13 @@ pub enum Notice {
         to: PathBuf,
         /// Why.
         why: &'static str,
+    },
+    /// A file was wrong and is right again; nothing is lost.
+    Repaired {
+        /// Its name, and whose it is.
+        file: String,
+        /// What was wrong, and what was done.
+        what: String,
     },
     /// Something could not be put in order; it is tried again at the next start.
     Left {
@@ -76,7 +88,14 @@ impl fmt::Display for Notice {
             Self::DamagedEntries { segment, bytes, .. } => {
                 write!(f, "segment {}: damaged at {}..{}", segment.0, bytes.start, bytes.end)
             }
-            Self::Damaged { file, what } => write!(f, "{file}: {what}"),
+            Self::EndLost { sequences } => write!(
+                f,
+                "messages {} to {} had been stored and are lost; the next one gets {}",
+                sequences.start(),
+                sequences.end(),
+                sequences.end().saturating_add(1)
+            ),
+            Self::Damaged { file, what } | Self::Repaired { file, what } => write!(f, "{file}: {what}"),
             Self::Missing { segments } => {
                 write!(f, "segments {} to {} are missing", segments.start().0, segments.end().0)
             }
@@ -86,6 +105,17 @@ impl fmt::Display for Notice {
     }
 }
 
+/// Messages that had been stored and are not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The file that held them.
+    pub file: String,
+    /// The sequences that they can have had. Some of these may have been deleted before.
+    pub sequences: RangeInclusive<Seq>,
+    /// How many bytes of the file are missing or damaged; 0 if that is not known.
+    pub bytes: u64,
+}
+
 /// What opening one stream found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamReport {
@@ -93,6 +123,8 @@ pub struct StreamReport {
     pub notices: Vec<Notice>,
     /// Entries that were walked one by one.
     pub entries: u64,
+    /// What is missing of messages, in order. Also what the notices tell of it.
+    pub lost: Vec<Lost>,
 }
 
 impl StreamReport {
@@ -104,7 +136,13 @@ impl StreamReport {
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.notices.iter().any(|notice| {
-            matches!(notice, Notice::DamagedEntries { .. } | Notice::Damaged { .. } | Notice::Missing { .. })
+            matches!(
+                notice,
+                Notice::DamagedEntries { .. }
+                    | Notice::EndLost { .. }
+                    | Notice::Damaged { .. }
+                    | Notice::Missing { .. }
+            )
         })
     }
 }

@@ -63,6 +63,7 @@ impl Recovering<'_> {
             return Err(OpenError::new(format!("segment {}", header.segment.0), error));
         }
         self.close_open();
+        self.close_hole(header.first_seq.saturating_sub(1));
         // After a truncation sequences begin again: those of before are gone, whatever became of them.
         self.catalog.forget_above(header.first_seq - 1);
         self.apply_changes(header, &changes);

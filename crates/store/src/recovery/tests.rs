@@ -86,6 +86,39 @@ fn packed_segments_with_a_damaged_trailer_keep_their_messages() {
 }
 
 #[test]
+fn one_bit_in_a_header_is_corrected_in_the_file() {
+    let (disk, id) = written(Compression::None);
+    // A replay leaves nothing in the journal that would write it again.
+    drop(open(&disk, 3));
+    let directory = stream_directory(std::path::Path::new("/store"), id);
+    let last = *disk
+        .list(&directory)
+        .unwrap()
+        .iter()
+        .filter_map(|entry| crate::stream::segment_number(&entry.name))
+        .collect::<Vec<_>>()
+        .last()
+        .unwrap();
+    for no in [SegmentNo(2), last] {
+        let path = directory.join(crate::stream::segment_name(no));
+        let whole = disk.read_all(&path).unwrap()[..HEADER_BYTES].to_vec();
+        for byte in (0..HEADER_BYTES as u64).step_by(3) {
+            let disk = Arc::new(disk.kill());
+            disk.flip_bit(&path, byte, (byte % 8) as u8).unwrap();
+            let store = open(&disk, 2);
+            let (stream, report) = store.open_stream(id, config(Compression::None), 5).unwrap();
+            assert_eq!(sequences(&stream), (1..=MESSAGES).collect::<Vec<_>>(), "{:?}", report.notices);
+            let told: Vec<String> = report.notices.iter().map(ToString::to_string).collect();
+            let expected =
+                format!("bit {} of byte {byte} was not what was written; it was corrected", byte % 8);
+            assert!(told.len() == 1 && told[0].contains(&expected), "{no:?}: {told:?}");
+            assert!(!report.is_damaged());
+            assert_eq!(disk.read_all(&path).unwrap()[..HEADER_BYTES], whole, "{no:?}, byte {byte}");
+        }
+    }
+}
+
+#[test]
 fn a_missing_copy_of_a_manifest_is_written_and_is_no_damage() {
     let (disk, id) = written(Compression::None);
     let directory = stream_directory(std::path::Path::new("/store"), id);

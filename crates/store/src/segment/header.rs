@@ -5,6 +5,7 @@
 use crate::cipher::{Cipher, CipherKind};
 use crate::damage::Damage;
 use crate::disk::File;
+use crate::flipped;
 use crate::record::Context;
 use crate::{SegmentNo, Seq, StreamId};
 
@@ -122,14 +123,29 @@ impl Header {
         })
     }
 
-    /// Reads the header of a file.
+    /// Reads the header of a file. One bit that is wrong in it is no damage: without the salt nothing in the file could
+    /// be read.
     ///
     /// # Errors
     /// As [`Header::decode`], and `Io`.
     pub fn read(file: &dyn File) -> Result<Self, Damage> {
+        Self::read_corrected(file).map(|(header, _)| header)
+    }
+
+    /// The same; and where the wrong bit is, counted from the start of the file, if there is one.
+    ///
+    /// # Errors
+    /// As [`Header::read`].
+    pub fn read_corrected(file: &dyn File) -> Result<(Self, Option<usize>), Damage> {
         let mut bytes = [0; HEADER_BYTES];
         let read = file.read_at(&mut bytes, 0)?;
-        Self::decode(&bytes[..read])
+        match Self::decode(&bytes[..read]) {
+            Err(damage @ (Damage::Magic(_) | Damage::Checksum(_))) => {
+                let bit = flipped::correct(&mut bytes, 0);
+                Ok((bit.and_then(|_| Self::decode(&bytes).ok()).ok_or(damage)?, bit))
+            }
+            decoded => decoded.map(|header| (header, None)),
+        }
     }
 
     /// With what the file's checksums begin.

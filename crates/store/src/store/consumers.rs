@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::Durability;
-use crate::consumer::{self, Consumers, Fate, JournalTails, Obsolete, Tail, Tails};
+use crate::consumer::{self, Consumers, Fate, JournalTails, Obsolete, Stated, Tail, Tails};
 use crate::disk::{Disk, File};
 use crate::id::Part;
 use crate::recovery::{Notice, move_aside, stream_directory};
@@ -30,7 +30,7 @@ impl Store {
     ) -> Result<(Consumers, consumer::Report), OpenError> {
         let claim = self.claim(id, Part::Consumers)?;
         let directory = stream_directory(&self.root, id);
-        let key = self.open_key(&directory)?;
+        let key = self.open_key(&directory, id)?;
         let left = self.ground.journal.leave(id, Part::Consumers, Vec::new());
         left.map_err(|error| OpenError::new("what the consumers had in memory", error.to_io()))?;
         let kind = self.ground.keys.as_ref().map(|keys| keys.kind);
@@ -43,13 +43,17 @@ impl Store {
             entropy: Arc::clone(&self.ground.entropy),
             key: kind.zip(key),
         };
-        let opened = Consumers::open(place);
+        let known = self.ground.watermarks.statement(id);
+        let stated = Stated { log: known.log.0, end: known.log.1, consumers: known.consumers };
+        let opened = Consumers::open_stated(place, stated);
         let words = |error: consumer::OpenError| match error {
             // Its kind says whether the disk is full.
             consumer::OpenError::Io(error) => error,
             other => io::Error::other(other.to_string()),
         };
-        opened.map_err(|error| OpenError::new("consumers", words(error)))
+        let (consumers, report) = opened.map_err(|error| OpenError::new("consumers", words(error)))?;
+        self.ground.watermarks.count(id, consumers.counter());
+        Ok((consumers, report))
     }
 
     /// Removes logs that `consumers` need no more; those that were not understood in every part go to quarantine. To be

@@ -14,13 +14,16 @@
 
 mod consumers;
 mod identity;
+mod metas;
 mod replay;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::claim::Claims;
 use crate::config::StreamConfig;
@@ -29,14 +32,16 @@ use crate::disk::Disk;
 use crate::disk::handles::Handles;
 use crate::disk::headroom::Headroom;
 use crate::entropy::Entropy;
+use crate::flipped;
 use crate::id::Part;
-use crate::journal::{Journal, JournalConfig, ReplayReport, SyncInterval};
+use crate::journal::{Journal, JournalConfig, JournalFailed, ReplayReport, SyncInterval};
 use crate::keys::{Keys, NeedsReseal, StreamKey};
 use crate::meta::Meta;
 use crate::recovery::{self, Notice, OpenError, StreamReport, Witness, place_aside, stream_directory};
 use crate::stream::{
     Active, Beginning, Blocks, Catalog, Claimed, Files, Ground, Home, Shared, SlotsCache, Stream,
 };
+use crate::watermarks::{self, Watermarks};
 use crate::{SegmentNo, Storage, StreamId, Timestamp};
 
 pub(crate) use identity::{COPY, number};
@@ -160,7 +165,16 @@ impl Store {
             replay::run(&*disk, &root, &mut replay).map(|report| (journal, report))
         };
         let (journal, replayed) = headroom.with_room(open_journal).map_err(io("journal"))?;
+        let corrected = replayed.corrected.iter().map(|(path, bit)| Notice::Repaired {
+            file: path.display().to_string(),
+            what: format!("{}; it was read as it was", flipped::words(*bit as usize)),
+        });
+        report.notices.extend(corrected);
         report.replay = replayed;
+        let directories = directories(&*disk, &root).map_err(io("streams"))?;
+        let (watermarks, notices) = Watermarks::open(&disk, &root, store_id, &directories)?;
+        report.notices.extend(notices);
+        // Only now: their names say that the streams were deleted, and not lost.
         remove_unfinished(&*disk, &streams, &mut report).map_err(io("streams"))?;
         let mut seed = [0; 8];
         entropy.fill(&mut seed);
@@ -171,6 +185,7 @@ impl Store {
             disk,
             journal,
             headroom,
+            watermarks,
             entropy,
             keys,
             claims: Claims::default(),
@@ -183,6 +198,40 @@ impl Store {
     #[must_use]
     pub fn journal(&self) -> &Arc<Journal> {
         &self.ground.journal
+    }
+
+    /// Sleeps until something was appended that the watermarks do not state yet, or `timeout` has passed. For the thread
+    /// that calls [`Store::write_watermarks`].
+    pub fn wait_for_changes(&self, timeout: Duration) {
+        self.ground.journal.shared().changed().wait(timeout);
+    }
+
+    /// Ends a [`Store::wait_for_changes`], or the next one.
+    pub fn wake_watermarks(&self) {
+        self.ground.journal.shared().changed().wake();
+    }
+
+    /// States, in files of their own, how far each stream has come that has changed since the last call. What was appended
+    /// before is then missed by the next start if it is gone, where the process is killed. Syncs nothing and waits for no
+    /// round. To be called about every 50 ms while there are changes.
+    ///
+    /// # Errors
+    /// Some of it is not stated; the next call tries again.
+    pub fn write_watermarks(&self) -> io::Result<()> {
+        self.ground.watermarks.write(self.ground.journal.shared().changed())
+    }
+
+    /// Makes everything durable in the streams' files, and states durably that nothing is missing. Nothing may be appended any
+    /// more. `clock` is as that of [`Journal::round`].
+    ///
+    /// # Errors
+    /// The next start finds what was promised, in the journal. What the watermarks say is a lower bound.
+    pub fn close(&self, clock: &dyn Fn() -> u64) -> Result<(), JournalFailed> {
+        self.ground.journal.close(clock)?;
+        let stated = self.ground.watermarks.write(self.ground.journal.shared().changed());
+        stated
+            .and_then(|()| self.ground.watermarks.close())
+            .map_err(|error| JournalFailed::at_stop(&self.root.join(watermarks::NAMES[0]), &error))
     }
 
     /// The space kept for a full disk. [`Headroom::restore`] from time to time takes it back.
@@ -228,6 +277,7 @@ impl Store {
             name: name.to_owned(),
             config: blob.to_vec(),
             sealed_keys,
+            generation: 1,
         };
         let directory = stream_directory(&self.root, id);
         let io = |error: io::Error| OpenError::new("a new stream", error);
@@ -243,6 +293,7 @@ impl Store {
         let active = active.inspect_err(|_| self.unmake_directory(&files.directory));
         let active: Active = active.map_err(|error| io(error.into_io()))?;
         shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
+        self.ground.watermarks.attach(id, &shared, &[&active.file]);
         Ok(Stream::assemble(shared, config, Home::Files(files), active, Vec::new(), None))
     }
 
@@ -258,7 +309,8 @@ impl Store {
         let disk = &*self.ground.disk;
         let unfinished = directory.with_extension("tmp");
         disk.make_directory(&unfinished)?;
-        meta.write(disk, &unfinished)?;
+        meta.write_in_unfinished(disk, &unfinished)?;
+        disk.sync_directory(&unfinished)?;
         disk.rename(&unfinished, directory)?;
         disk.sync_directory(&self.root.join("streams"))
     }
@@ -302,7 +354,7 @@ impl Store {
     ) -> Result<(Stream, StreamReport), OpenError> {
         let claim = self.claim(id, Part::Messages)?;
         let directory = stream_directory(&self.root, id);
-        let key = self.open_key(&directory)?;
+        let key = self.open_key(&directory, id)?;
         // Only the journal knows what a stream that was dropped had not written yet.
         let left = self.ground.journal.leave(id, Part::Messages, Vec::new());
         left.map_err(|error| OpenError::new("what the stream had in memory", error.to_io()))?;
@@ -312,7 +364,7 @@ impl Store {
     }
 
     /// Opens a stream anew that has failed, from what is on disk: what was released is there, and the batch that failed is
-    /// not. Takes the place of the old one in `stream`; readers and cursors have to be made anew. Waits for a round that
+    /// not, unless the device has written all of it and said that it had not. Takes the place of the old one in `stream`; readers and cursors have to be made anew. Waits for a round that
     /// is on its way.
     ///
     /// # Errors
@@ -360,9 +412,9 @@ impl Store {
     }
 
     /// The key of the stream in `directory`. If it was sealed with the previous master key it is sealed anew.
-    fn open_key(&self, directory: &Path) -> Result<Option<StreamKey>, OpenError> {
+    fn open_key(&self, directory: &Path, id: StreamId) -> Result<Option<StreamKey>, OpenError> {
         let meta =
-            Meta::read(&*self.ground.disk, directory).map_err(|damage| OpenError::new("meta", damage))?;
+            Meta::read(&*self.ground.disk, directory, id).map_err(|damage| OpenError::new("meta", damage))?;
         if meta.sealed_keys.is_empty() {
             return Ok(None);
         }
@@ -383,11 +435,11 @@ impl Store {
     /// Replaces what a stream's owner wrote about it.
     ///
     /// # Errors
-    /// The old text is still there.
+    /// The old text is still there, unless the disk failed in the last step: then it is the old one or the new one.
     pub fn write_blob(&self, id: StreamId, blob: &[u8]) -> Result<(), OpenError> {
         let directory = stream_directory(&self.root, id);
         let disk = &*self.ground.disk;
-        let meta = Meta::read(disk, &directory).map_err(|damage| OpenError::new("meta", damage))?;
+        let meta = Meta::read(disk, &directory, id).map_err(|damage| OpenError::new("meta", damage))?;
         let meta = Meta { config: blob.to_vec(), ..meta };
         meta.write(disk, &directory).map_err(|error| OpenError::new("meta", error))
     }
@@ -415,7 +467,10 @@ impl Store {
         // From here on nothing needs its files, nor could they be made durable: the directory has another name.
         stream.abandon();
         let has_note = self.note_dropped(id);
+        self.ground.slots.forget_stream(id);
+        self.ground.blocks.forget_stream(id);
         // What cannot be removed now is removed at the next start.
+        self.ground.watermarks.remove(id);
         let _ = self.remove_content(&directory, &doomed);
         if has_note {
             // Without a note it has to tell a replay that the stream is gone.
@@ -443,11 +498,20 @@ impl Store {
 }
 
 /// Names in the root that are ours.
-pub(crate) const OURS: [&str; 7] =
-    ["store", "store.copy", LOCK, "journal", "headroom", "streams", recovery::QUARANTINE];
+pub(crate) const OURS: [&str; 9] = [
+    "store",
+    "store.copy",
+    LOCK,
+    "journal",
+    "headroom",
+    "streams",
+    recovery::QUARANTINE,
+    watermarks::NAMES[0],
+    watermarks::NAMES[1],
+];
 
 /// The file in the root that an open store has locked.
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 
 fn list_root(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::Result<()> {
     for entry in disk.list(root)? {
@@ -472,11 +536,7 @@ fn list_streams(disk: &dyn Disk, root: &Path, report: &mut StoreReport) -> io::R
             }
             continue;
         };
-        match Meta::read(disk, &path) {
-            Ok(meta) if meta.stream == id => report.streams.push(FoundStream { id, meta }),
-            Ok(_) => report.unreadable.push((id, "its meta belongs to another stream".to_owned())),
-            Err(damage) => report.unreadable.push((id, damage.to_string())),
-        }
+        metas::list(disk, &path, id, report);
     }
     Ok(())
 }
@@ -489,7 +549,32 @@ pub(crate) fn stream_number(name: &str) -> Option<StreamId> {
 
 /// A stream that was being made or removed.
 pub(crate) fn is_unfinished(name: &str) -> bool {
-    name.strip_suffix(".tmp").is_some_and(|number| stream_number(number).is_some())
+    unfinished_number(name).is_some()
+}
+
+fn unfinished_number(name: &str) -> Option<StreamId> {
+    stream_number(name.strip_suffix(".tmp")?)
+}
+
+/// The directories of streams in a store.
+#[derive(Debug, Default)]
+pub(crate) struct Directories {
+    /// Of streams that are there, readable or not.
+    pub(crate) there: BTreeSet<StreamId>,
+    /// Of streams that were being made or removed when a process ended.
+    pub(crate) unfinished: BTreeSet<StreamId>,
+}
+
+/// Lists them; there are none where the store has no `streams`.
+pub(crate) fn directories(disk: &dyn Disk, root: &Path) -> io::Result<Directories> {
+    let entries = match disk.list(&root.join("streams")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Directories::default()),
+        entries => entries?,
+    };
+    let named = |number: fn(&str) -> Option<StreamId>| {
+        entries.iter().filter_map(|entry| number(&entry.name)).collect()
+    };
+    Ok(Directories { there: named(stream_number), unfinished: named(unfinished_number) })
 }
 
 fn remove_unfinished(disk: &dyn Disk, streams: &Path, report: &mut StoreReport) -> io::Result<()> {

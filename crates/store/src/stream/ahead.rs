@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::record::{self, Entry, Invalid};
 use crate::{Seq, Storage};
 
+use super::bookmark::Bookmark;
 use super::cursor::{Cursor, Parts};
 use super::errors::ReadError;
 use super::lookup::Filter;
@@ -33,6 +34,8 @@ pub(super) struct Ahead {
     /// Of the matches, those that are done.
     done: usize,
     segment: Option<Arc<Segment>>,
+    /// The same while nobody reads.
+    bookmark: Bookmark,
     /// Where the search goes on behind them.
     through: Seq,
     removals: u64,
@@ -43,7 +46,8 @@ impl Ahead {
     pub(super) fn new(filter: Filter) -> Self {
         let search = Search::new(filter);
         let (matches, done, segment, through) = (Vec::new(), 0, None, 0);
-        Self { search, matches, done, segment, through, removals: 0, truncations: 0 }
+        let bookmark = Bookmark::default();
+        Self { search, matches, done, segment, bookmark, through, removals: 0, truncations: 0 }
     }
 
     /// Forgets what was found.
@@ -51,7 +55,27 @@ impl Ahead {
         self.matches.clear();
         self.done = 0;
         self.segment = None;
+        self.bookmark.clear();
         self.through = 0;
+    }
+
+    /// See [`Cursor::pause`].
+    pub(super) fn pause(&mut self) {
+        if let Some(segment) = self.segment.take() {
+            self.bookmark.set(segment);
+        }
+    }
+
+    /// Answers whether what was found is still of use.
+    pub(super) fn resume(&mut self) -> bool {
+        if self.segment.is_some() || self.matches.is_empty() {
+            return false;
+        }
+        self.segment = self.bookmark.take();
+        if self.segment.is_none() {
+            self.forget();
+        }
+        self.segment.is_some()
     }
 
     pub(super) fn rest(&mut self) {

@@ -20,7 +20,7 @@ use super::errors::{Refusal, StoreError};
 use super::{Active, Stream, lookup};
 
 /// Sequences that one segment may span; beyond, a new one begins.
-pub(super) const SEGMENT_SPAN: u64 = 1 << 31;
+pub(crate) const SEGMENT_SPAN: u64 = 1 << 31;
 /// How far the synced part must have grown since the log last said so.
 const DURABLE_STEP: u64 = 64 << 10;
 /// How many messages a batch evicts beyond as many as it has: what limits that were made tighter leave over goes little by
@@ -152,6 +152,7 @@ impl Stream {
             }
         }
         entering.log_evictions(&mut batch, now);
+        self.is_untidy = catalog.tidy_after(messages.len());
         drop(catalog);
         batch.finish();
         Ok(())

@@ -137,7 +137,14 @@ impl Blocks {
     pub(crate) fn forget(&self, segment: &Segment) {
         let name = name(segment);
         for shard in &self.shards {
-            lock(shard).forget(name);
+            lock(shard).forget_if(|other| *other == name);
+        }
+    }
+
+    /// Lets go of what is kept of a stream that is gone.
+    pub(crate) fn forget_stream(&self, stream: StreamId) {
+        for shard in &self.shards {
+            lock(shard).forget_if(|name| name.0 == stream);
         }
     }
 
@@ -248,9 +255,9 @@ impl Shard {
         }
     }
 
-    fn forget(&mut self, name: Name) {
+    fn forget_if(&mut self, is_gone: impl Fn(&Name) -> bool) {
         for index in (0..self.slots.len()).rev() {
-            if self.slots[index].key.0 == name {
+            if is_gone(&self.slots[index].key.0) {
                 self.remove(index);
             }
         }

@@ -65,6 +65,10 @@ pub(crate) struct Catalog {
     retired: Vec<(u64, SubjectIndex)>,
     /// Closed segments that are not sealed yet.
     pub(crate) unsealed: usize,
+    /// Whether there may be segments in files whose table was made of their entries, and stays.
+    pub(super) has_walked: bool,
+    /// Whether there may be a segment in memory of which most was removed.
+    pub(super) has_sparse: bool,
     index_seed: u64,
     head: Head,
     slots: Arc<SlotsCache>,
@@ -166,6 +170,8 @@ impl Catalog {
             index_epoch: 0,
             retired: Vec::new(),
             unsealed: 0,
+            has_walked: false,
+            has_sparse: false,
             index_seed,
             head: Head::default(),
             slots,
@@ -283,7 +289,7 @@ impl Catalog {
     /// Drops lifetimes of messages that are gone, if there are many: about `limit` are looked at. Answers whether there is
     /// more to do.
     pub(crate) fn prune_expiry(&mut self, limit: usize) -> bool {
-        if self.pruning.is_none() && self.expiry.len() as u64 <= 2 * self.totals.messages + EXPIRY_SLACK {
+        if !self.is_pruning() {
             return false;
         }
         let mut expiry = std::mem::take(&mut self.expiry);
@@ -291,6 +297,11 @@ impl Catalog {
         self.pruning = expiry.retain_some(from, limit, |seq| self.contains(seq));
         self.expiry = expiry;
         self.pruning.is_some()
+    }
+
+    /// Whether a pass through lifetimes is due, or under way.
+    pub(super) fn is_pruning(&self) -> bool {
+        self.pruning.is_some() || self.expiry.len() as u64 > 2 * self.totals.messages + EXPIRY_SLACK
     }
 
     /// Index in `places` of the segment that shows `seq`.
@@ -409,6 +420,7 @@ impl Catalog {
             self.mark_deleted(seq..=seq);
             if let Some(at) = self.place_of(seq) {
                 self.places[at].removed += 1;
+                self.has_sparse |= !self.keeps_dead && self.places[at].is_mostly_removed();
             }
         }
         Removed { messages: 1, bytes }
@@ -673,20 +685,13 @@ impl Catalog {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn has_head(&self) -> bool {
+    pub(super) fn has_head(&self) -> bool {
         self.head.table.is_some()
     }
 
     /// The table of the first segment was replaced.
     pub(crate) fn forget_head(&mut self) {
         self.head = Head::default();
-    }
-
-    /// Lets numbers of subjects that are gone be given out again, a few at a time. Answers whether there are more. Not
-    /// while a closed segment is to be sealed, whose rows name them.
-    pub(crate) fn recycle_subjects(&mut self, limit: usize) -> bool {
-        self.unsealed == 0 && self.index.recycle_some(limit)
     }
 
     /// Moves the last sequence to `last` without messages.

@@ -3,6 +3,7 @@
 //! Perf: bytes are read in large pieces and decoded where they lie; the catalog's lock is taken once per piece, and
 //! again only when something was removed meanwhile. Measured by `myelin bench store`.
 
+use std::io::ErrorKind;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::record::{self, Entry, HEAD_BYTES, Invalid, Message};
 use crate::{Seq, Storage, Timestamp};
 
 use super::ahead::Ahead;
+use super::bookmark::Bookmark;
 use super::errors::ReadError;
 use super::lookup::Filter;
 use super::place::{Form, Segment, Source};
@@ -35,6 +37,10 @@ pub struct Cursor {
     /// Where to go on.
     pub(super) next: Seq,
     pub(super) segment: Option<Arc<Segment>>,
+    /// The same while nobody reads.
+    bookmark: Bookmark,
+    /// Whether the file may have been removed while nobody read.
+    is_resumed: bool,
     /// The last sequence that the segment shows, as of a count of truncations.
     last: Seq,
     truncations: u64,
@@ -88,6 +94,8 @@ impl Cursor {
             ahead,
             next: from,
             segment: None,
+            bookmark: Bookmark::default(),
+            is_resumed: false,
             last: 0,
             truncations: 0,
             piece_bytes,
@@ -110,14 +118,15 @@ impl Cursor {
     /// A message that is in the stream cannot be read: asking again tries it again, [`Cursor::skip`] passes over it.
     /// [`ReadError::WouldWait`] and, of a filter that few messages pass, [`ReadError::More`] if it must not wait.
     pub fn next(&mut self, wait: Wait) -> Result<Option<Message<'_>>, ReadError> {
-        let found = match self.ahead.take() {
-            None => self.advance(wait),
-            Some(mut ahead) => {
-                let found = ahead.advance(self, wait);
-                self.ahead = Some(ahead);
-                found
-            }
-        };
+        self.resume();
+        let mut found = self.look(wait);
+        if self.is_resumed
+            && matches!(&found, Err(ReadError::Io(error)) if error.kind() == ErrorKind::NotFound)
+        {
+            // The segment was about to be removed when it was taken up again: what comes next is elsewhere.
+            self.leave();
+            found = self.look(wait);
+        }
         match found {
             Ok(Some(parts)) => Ok(Some(self.message(parts))),
             Ok(None) => {
@@ -129,6 +138,46 @@ impl Cursor {
                 self.segment = None;
                 Err(error)
             }
+        }
+    }
+
+    fn look(&mut self, wait: Wait) -> Result<Option<Parts>, ReadError> {
+        let Some(mut ahead) = self.ahead.take() else { return self.advance(wait) };
+        let found = ahead.advance(self, wait);
+        self.ahead = Some(ahead);
+        found
+    }
+
+    /// Nobody reads for now: lets go of the segment's file, which would stay open for it even when it is removed. To be
+    /// called by whoever keeps a cursor between two turns. What was read ahead is of use again if the segment is still
+    /// there then.
+    pub fn pause(&mut self) {
+        if let Some(segment) = self.segment.take() {
+            self.bookmark.set(segment);
+        }
+        if let Some(ahead) = &mut self.ahead {
+            ahead.pause();
+        }
+    }
+
+    fn resume(&mut self) {
+        if self.segment.is_none()
+            && let Some(segment) = self.bookmark.take()
+        {
+            self.segment = Some(segment);
+            self.is_resumed = true;
+        }
+        if let Some(ahead) = &mut self.ahead {
+            self.is_resumed |= ahead.resume();
+        }
+    }
+
+    /// The next message is looked for in the catalog.
+    fn leave(&mut self) {
+        (self.segment, self.is_resumed) = (None, false);
+        self.bookmark.clear();
+        if let Some(ahead) = &mut self.ahead {
+            ahead.forget();
         }
     }
 
@@ -184,10 +233,7 @@ impl Cursor {
     pub fn skip_to(&mut self, seq: Seq) {
         if seq != self.next {
             self.next = seq;
-            self.segment = None;
-            if let Some(ahead) = &mut self.ahead {
-                ahead.forget();
-            }
+            self.leave();
         }
     }
 
@@ -217,6 +263,7 @@ impl Cursor {
             if row < table.len() {
                 self.offset = table.offset(row);
                 self.segment = Some(Arc::clone(&place.segment));
+                self.is_resumed = false;
                 self.last = if matches!(place.form, Form::Active) { Seq::MAX } else { place.last_seq };
                 self.piece.clear();
                 self.at = 0;
@@ -249,7 +296,8 @@ impl Cursor {
                 }
                 // Not released yet: it may not be looked at, and its bytes may still change.
                 Some(head) if head.seq > released && head.kind == record::Kind::Message => {
-                    return Ok(Found::Wait);
+                    let is_damaged = self.is_named_elsewhere(offset)?;
+                    return Ok(if is_damaged { Found::Elsewhere } else { Found::Wait });
                 }
                 Some(head) => head,
             };
@@ -261,7 +309,11 @@ impl Cursor {
             let decoded = match decoded {
                 Ok(decoded) => decoded,
                 Err(Invalid::Cut) => return Ok(Found::More(bytes_after(&self.piece, at))),
-                Err(why) => return Err(invalid(segment, offset, why)),
+                Err(why) => {
+                    let error = invalid(segment, offset, why);
+                    // What recovery has passed over, it has told.
+                    return if self.is_named_elsewhere(offset)? { Ok(Found::Elsewhere) } else { Err(error) };
+                }
             };
             self.at += decoded.size;
             let message = match decoded.entry {
@@ -283,6 +335,24 @@ impl Cursor {
             }
             return Ok(Found::Message(Parts::of(&message, at)));
         }
+    }
+
+    /// Whether what comes next does not stand at `offset` of this segment: then the bytes there are damaged, and those of no
+    /// message that counts.
+    fn is_named_elsewhere(&self, offset: u64) -> Result<bool, ReadError> {
+        let catalog = self.reader.shared.catalog();
+        let next = self.next.max(catalog.totals.first_seq);
+        for at in catalog.place_from(next)..catalog.places.len() {
+            let place = &catalog.places[at];
+            let table = catalog.table(at)?;
+            let row = table.row_from(next.saturating_sub(place.segment.first_seq));
+            if row < table.len() {
+                let is_here =
+                    self.segment.as_ref().is_some_and(|segment| Arc::ptr_eq(segment, &place.segment));
+                return Ok(!(is_here && table.offset(row) == offset));
+            }
+        }
+        Ok(true)
     }
 
     /// Whether a message that was there as of a count of removals was removed since.

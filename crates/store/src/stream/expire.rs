@@ -212,6 +212,7 @@ impl Stream {
             enter_marker(&mut catalog, &mut batch, &message, self.config.storage);
             markers += 1;
         }
+        self.is_untidy |= catalog.tidy_after(ended.len());
         drop(catalog);
         batch.finish();
         Ok((removed, markers))

@@ -17,6 +17,7 @@ use crate::journal::Journal;
 use crate::keys::{Keys, StreamKey};
 use crate::record::Context;
 use crate::segment::Header;
+use crate::watermarks::Watermarks;
 use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
 use super::blocks::Blocks;
@@ -39,6 +40,7 @@ pub(crate) struct Ground {
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) headroom: Headroom,
+    pub(crate) watermarks: Watermarks,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) keys: Option<Keys>,
     /// What of its streams is open.

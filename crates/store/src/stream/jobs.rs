@@ -52,6 +52,8 @@ pub(super) struct Upkeep {
     overwritings: Vec<Overwriting>,
     /// Subjects in footers behind the manifest.
     changed: u64,
+    /// Whether the next manifest is written whatever it is worth.
+    is_forced: bool,
 }
 
 /// Which job is out.
@@ -134,6 +136,24 @@ impl Stream {
         Some(Job { site: Site { files, shared: Arc::clone(&self.shared) }, errand })
     }
 
+    /// Writes a new base and a new manifest now, whatever they are worth, and does all upkeep that is due.
+    ///
+    /// # Errors
+    /// Of the disk. It may be repeated.
+    pub(crate) fn renew(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        let covers = self.covers();
+        let is_behind = self.shared.catalog().mergeable(covers).iter().any(|segment| segment.no > covers);
+        if self.active.file.end() > HEADER_BYTES as u64 || !is_behind {
+            self.roll(now)?;
+        }
+        self.upkeep.is_forced = true;
+        self.upkeep.idle = None;
+        while let Some(job) = self.next_job(now) {
+            self.finish(job.run(), now)?;
+        }
+        Ok(())
+    }
+
     fn sight(&self) -> Sight {
         let catalog = self.shared.catalog();
         let purged = if catalog.totals.messages == 0 { self.active.file.end() / PURGED_BYTES } else { 0 };
@@ -178,7 +198,8 @@ impl Stream {
         let last = segments.last().map_or(covers, |segment| segment.no);
         let dead =
             catalog.dead.iter().filter(|dead| dead.no <= last).map(|dead| dead.file_bytes()).sum::<u64>();
-        let is_due = behind >= MERGE_BEHIND
+        let is_due = self.upkeep.is_forced
+            || behind >= MERGE_BEHIND
             || self.upkeep.changed > MERGE_SUBJECTS.max(catalog.index.len() as u64)
             || self.is_much(&catalog, dead);
         if behind == 0 || !is_due {
@@ -270,7 +291,12 @@ impl Stream {
         self.upkeep.out = Out::None;
         let task = done.errand.end();
         match done.result {
-            Ok(Finished::Sealed(sealed)) => self.sealed(*sealed),
+            Ok(Finished::Sealed(sealed)) => {
+                if let Task::Seal(sealing) = &task {
+                    sealing.leave(&sealed.segment);
+                }
+                self.sealed(*sealed);
+            }
             Ok(Finished::Merged(merged)) => self.merged(*merged),
             Ok(Finished::Compacted(compacted)) => self.compacted(*compacted),
             Ok(Finished::Overwritten | Finished::Removed) => {}
@@ -293,10 +319,13 @@ impl Stream {
     }
 
     fn replace(&mut self, segment: Arc<Segment>, slots: Arc<Slots>) {
-        if let Some(files) = self.home.files() {
-            files.ground.slots.insert(&segment, slots);
+        let Some(files) = self.home.files() else { return };
+        files.ground.slots.insert(&segment, slots);
+        let before = self.shared.catalog_mut().replace(segment);
+        if let Some(before) = before.filter(|before| before.is_sealed()) {
+            files.ground.slots.forget(&before);
+            files.ground.blocks.forget(&before);
         }
-        self.shared.catalog_mut().replace(segment);
     }
 
     fn merged(&mut self, merged: Merged) {
@@ -305,6 +334,7 @@ impl Stream {
         let segments = self.shared.catalog_mut().forget(&dead);
         self.upkeep.doomed = Removal { segments, numbers: dead, files: old_base.into_iter().collect() };
         self.upkeep.changed = 0;
+        self.upkeep.is_forced = false;
         self.upkeep.is_surveyed = true;
         self.upkeep.sparse.extend(sparse);
         self.upkeep.sparse.sort_unstable();
@@ -450,16 +480,17 @@ impl Catalog {
         all.into_iter().all(|segment| segment.no <= last || segment.no == active)
     }
 
-    /// Puts a sealed segment in the place of what it was before.
-    fn replace(&mut self, segment: Arc<Segment>) {
+    /// Puts a sealed segment in the place of what it was before, and answers that.
+    fn replace(&mut self, segment: Arc<Segment>) -> Option<Arc<Segment>> {
         if let Some(place) = self.places.iter_mut().find(|place| place.segment.no == segment.no) {
-            place.segment = segment;
+            let before = std::mem::replace(&mut place.segment, segment);
             place.form = Form::Sealed;
             place.removed = 0;
             self.forget_head();
-        } else if let Some(dead) = self.dead.iter_mut().find(|dead| dead.no == segment.no) {
-            *dead = segment;
+            return Some(before);
         }
+        let dead = self.dead.iter_mut().find(|dead| dead.no == segment.no)?;
+        Some(std::mem::replace(dead, segment))
     }
 
     /// Takes out segments that no manifest lists, by sorted numbers.

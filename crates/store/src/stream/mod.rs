@@ -10,6 +10,7 @@
 mod ahead;
 mod append;
 mod blocks;
+mod bookmark;
 mod catalog;
 mod chain;
 mod cursor;
@@ -33,6 +34,7 @@ mod table;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod tidy;
 mod truncate;
 mod usage;
 
@@ -62,6 +64,7 @@ pub use release::{OnRelease, Release, Ticket};
 pub use remove::{MAX_SEQ, Progress, Purge};
 pub use usage::Usage;
 
+pub(crate) use append::SEGMENT_SPAN;
 pub(crate) use blocks::Blocks;
 pub(crate) use catalog::{Catalog, NewRow, size_of};
 pub(crate) use home::{Beginning, Claimed, Files, Ground, Home, segment_name, segment_number};
@@ -96,6 +99,9 @@ pub struct Stream {
     evicted: Vec<Seq>,
     /// What the last append evicted.
     gone: Vec<RangeInclusive<Seq>>,
+    /// Whether memory can be given back, and the last sequence when that was last looked at.
+    is_untidy: bool,
+    tidied_at: Seq,
 }
 
 /// The segment that grows.
@@ -236,6 +242,14 @@ impl Stream {
         manifest: Option<Manifest>,
     ) -> Self {
         let durable_mark = (active.segment.no.0, active.file.durable());
+        if !home.is_memory() {
+            let is_walked = |place: &Place| {
+                let is_to_be_sealed = || closed.iter().any(|one| one.active.segment.no == place.segment.no);
+                matches!(place.form, Form::Closed(_)) && !is_to_be_sealed()
+            };
+            let mut catalog = shared.catalog_mut();
+            catalog.has_walked = catalog.places.iter().any(is_walked);
+        }
         Self {
             shared,
             config,
@@ -248,6 +262,9 @@ impl Stream {
             buffer: Vec::new(),
             evicted: Vec::new(),
             gone: Vec::new(),
+            // There may be subjects that died while the log was read.
+            is_untidy: true,
+            tidied_at: 0,
         }
     }
 
@@ -518,7 +535,7 @@ impl OnDurable for Shared {
     }
 
     fn failed(&self, file: FileId, error: &io::Error) {
-        self.fail(&format!("{file:?} could not be synced: {error}"));
+        self.fail(&format!("{} could not be synced: {error}", file.kind));
     }
 }
 

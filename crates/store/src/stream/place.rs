@@ -166,4 +166,9 @@ impl Place {
     pub(crate) fn is_empty(&self) -> bool {
         self.last_seq < self.first_seq
     }
+
+    /// Whether more than half of what its table names, which is in memory, was removed.
+    pub(crate) fn is_mostly_removed(&self) -> bool {
+        matches!(&self.form, Form::Closed(rows) if rows.len() < 2 * self.removed as usize)
+    }
 }

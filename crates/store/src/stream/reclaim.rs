@@ -10,7 +10,7 @@ use crate::segment::HEADER_BYTES;
 use crate::{FileId, FileKind};
 
 use super::catalog::Catalog;
-use super::place::{Form, Segment, Source};
+use super::place::{Form, Place, Segment, Source};
 use super::table::Rows;
 use super::{ReadError, Stream};
 
@@ -24,7 +24,7 @@ impl Stream {
             return Ok(false);
         }
         let mut catalog = self.shared.catalog_mut();
-        let Some(at) = catalog.places.iter().position(is_worth_it) else { return Ok(false) };
+        let Some(at) = catalog.places.iter().position(Place::is_mostly_removed) else { return Ok(false) };
         let (segment, rows) = copy_live(&catalog, at)?;
         let place = &mut catalog.places[at];
         place.segment = Arc::new(segment);
@@ -33,10 +33,6 @@ impl Stream {
         catalog.forget_head();
         Ok(true)
     }
-}
-
-fn is_worth_it(place: &super::Place) -> bool {
-    matches!(&place.form, Form::Closed(rows) if rows.len() < 2 * place.removed as usize)
 }
 
 /// The messages of a place that are still there, in a file of their own.

@@ -60,7 +60,10 @@ impl Stream {
         self.check()?;
         self.make_room_for_removal(2 * CONTROL_ROOM + 20 * seqs.len() as u64, now)?;
         let mut taken = Taken::default();
-        let result = self.shared.catalog_mut().remove_all(seqs, &mut taken);
+        let mut catalog = self.shared.catalog_mut();
+        let result = catalog.remove_all(seqs, &mut taken);
+        self.is_untidy |= result.is_ok() && catalog.tidy_after(seqs.len());
+        drop(catalog);
         match result {
             Err(error) if taken.is_nothing() => return Err(error.into()),
             Err(error) => return Err(self.fail(&error.to_string())),
@@ -162,6 +165,8 @@ impl Stream {
         };
         let result = catalog.trim(target);
         let reached = catalog.totals.first_seq;
+        let gone = result.as_ref().map_or(0, |removed| removed.messages.min(budget as u64));
+        self.is_untidy |= result.is_ok() && catalog.tidy_after(gone as usize);
         drop(catalog);
         let removed = match result {
             Ok(removed) => removed,
@@ -218,6 +223,12 @@ impl Stream {
         self.shared.catalog_mut().skip_at(last, now);
         self.log(&[Control::Skip { last }], now)?;
         self.begin_behind_gap(now)
+    }
+
+    /// Writes that the sequences up to `last` are used and lost: recovery has found that out.
+    pub(crate) fn log_gap(&mut self, last: Seq, now: Timestamp) -> Result<(), StoreError> {
+        self.make_room_for_removal(CONTROL_ROOM, now)?;
+        self.log(&[Control::Skip { last }], now)
     }
 
     /// As [`Stream::make_room`], for what makes the stream smaller: on a full disk it may use the headroom.

@@ -15,9 +15,6 @@ use super::place::{Segment, Times};
 use super::table::Rows;
 use super::{Active, Stream};
 
-/// Subjects looked at in one slice of tidying.
-const TIDY_STEP: usize = 2048;
-
 /// A segment that was closed, with what its footer will say. Everything is as of the moment of closing: the stream has
 /// gone on since.
 #[derive(Debug)]
@@ -129,15 +126,6 @@ impl Stream {
             file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
         }
         Ok(removed)
-    }
-
-    /// Puts the index in order while there is time, and lets go of memory that nobody uses: a slice of work of well under a millisecond. Answers whether there
-    /// is more to do.
-    pub fn tidy(&mut self) -> bool {
-        let mut catalog = self.shared.catalog_mut();
-        let unsettled = catalog.index.settle(TIDY_STEP);
-        catalog.rest_head();
-        unsettled | catalog.recycle_subjects(TIDY_STEP) | catalog.prune_expiry(TIDY_STEP)
     }
 
     /// Closes a segment of some size, so that a restart need not walk its entries.

@@ -126,7 +126,8 @@ impl Search {
             let table = catalog.table(at)?;
             self.verdicts.begin(None);
             let aim = self.growing_aim(&catalog.index);
-            let text = |number| catalog.index.text(number);
+            // Rows of removed messages are asked about, too.
+            let text = |number| catalog.index.text_or_other(number);
             let (stop, work) = self.pick(&table, &segment, (first, end), &aim, text, limit);
             add(&catalog, &table, &segment, &self.rows, matches);
             let next = stop.unwrap_or(behind);

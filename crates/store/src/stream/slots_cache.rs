@@ -95,6 +95,24 @@ impl SlotsCache {
         self.lock().keep((name(segment), What::Whole), Item::Whole(slots), self.budget);
     }
 
+    /// Lets go of the table of a segment that is gone.
+    pub(crate) fn forget(&self, segment: &Segment) {
+        let mut inner = self.lock();
+        for what in [What::Whole, What::Sizes] {
+            if let Some(gone) = inner.kept.remove(&(name(segment), what)) {
+                inner.bytes -= gone.item.memory();
+            }
+        }
+    }
+
+    /// Lets go of the tables of a stream that is gone.
+    pub(crate) fn forget_stream(&self, stream: StreamId) {
+        let Inner { kept, bytes, .. } = &mut *self.lock();
+        for (_, gone) in kept.extract_if(|(name, _), _| name.0 == stream) {
+            *bytes -= gone.item.memory();
+        }
+    }
+
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> usize {
         self.lock().bytes

@@ -149,10 +149,11 @@ impl Table<'_> {
         self.rows().map_or_else(Slots::subjects, |rows| &rows.subjects)
     }
 
-    /// The text of a subject that this table calls `number`.
+    /// The text of a subject that this table calls `number`. In memory it may be another one if all messages of the subject
+    /// were removed: its number is used again before its rows go.
     pub(crate) fn text<'t>(&'t self, number: u32, index: &'t SubjectIndex) -> &'t [u8] {
         match self {
-            Self::Growing(_) | Self::Closed(_) => index.text(number),
+            Self::Growing(_) | Self::Closed(_) => index.text_or_other(number),
             Self::Sealed(slots) => slots.dictionary().text(number),
         }
     }

@@ -14,6 +14,7 @@ mod blocks;
 mod bounds;
 mod faults;
 mod finds;
+mod given_back;
 
 /// A store on a disk in memory, which can be opened again.
 struct Bench {

@@ -13,6 +13,8 @@ pub struct Usage {
     pub dead_segments: u64,
     /// Bytes of their files.
     pub dead_bytes: u64,
+    /// Subjects that take memory: those with messages, and those without that were not given back yet.
+    pub index_subjects: u64,
     /// Memory for subjects, texts included.
     pub index_bytes: u64,
     /// Memory for removed sequences and for lifetimes of messages.
@@ -35,6 +37,7 @@ impl Stream {
             segment_bytes,
             dead_segments,
             dead_bytes,
+            index_subjects: catalog.index.held() as u64,
             index_bytes: catalog.index.memory_bytes() as u64,
             bookkeeping_bytes: (catalog.deleted.memory_bytes() + catalog.expiry.memory_bytes()) as u64,
         }

@@ -8,7 +8,7 @@ use crate::segment::SubjectChange;
 
 use super::Finding;
 use super::apply::Counting;
-use super::state::Tally;
+use super::state::{Sum, Tally};
 use super::stream::Checking;
 
 const DISAGREE: &str = "The server would show another state than that of the messages it has.";
@@ -34,7 +34,7 @@ fn totals(checking: &mut Checking<'_, '_>, manifest: &Manifest, counting: &Count
     let told = (told.first_seq, told.last_seq, told.messages, told.bytes);
     let counted = (state.first_seq, state.last_seq, state.messages, state.bytes);
     if told != counted {
-        let what = format!("it says (first, last, messages, bytes) {told:?}, counted were {counted:?}");
+        let what = format!("it says {}, counted were {}", Sum(told), Sum(counted));
         checking.tell(Finding::damage(&*path, what, DISAGREE));
     }
     let there = manifest.deleted.iter().find_map(|range| state.any_in(*range.start(), *range.end()));
@@ -89,7 +89,7 @@ fn read(
             if wrong.is_none() && !is_told(&change, tally) {
                 let subject = String::from_utf8_lossy(change.text);
                 wrong =
-                    Some(format!("it says that {subject} has {} messages, counted: {tally:?}", change.count));
+                    Some(format!("it says that {subject} has {} messages, counted: {tally}", change.count));
             }
         }
     }

@@ -12,6 +12,7 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, numbers: &[u64]) {
     numbers.sort_unstable();
     numbers.reverse();
     let mut is_chosen = false;
+    let mut in_force = (consumer::Report::default(), None);
     for number in numbers {
         let name = consumer::file_name(number);
         let path = checking.path(&name);
@@ -33,8 +34,25 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, numbers: &[u64]) {
             Ok(Ok(inspected)) => {
                 is_chosen |= inspected.is_complete;
                 report(checking, &name, &inspected);
+                if is_chosen {
+                    in_force = (inspected.report, inspected.consumers);
+                }
             }
         }
+    }
+    compare(checking, &in_force.0, in_force.1);
+}
+
+/// What the watermarks say that there was more.
+fn compare(checking: &mut Checking<'_, '_>, report: &consumer::Report, consumers: Option<usize>) {
+    let known = checking.looking.statement(checking.id());
+    let stated = consumer::Stated { log: known.log.0, end: known.log.1, consumers: known.consumers };
+    // Without its key nobody knows how many there are.
+    let present = consumers.unwrap_or(if report.file.is_some() { usize::MAX } else { 0 });
+    if let Some(set_back) = stated.compare(report, present) {
+        let path = checking.path(consumer::file_name(stated.log));
+        let meaning = "Restore it from a backup before the next start, or go on with what is there.";
+        checking.tell(Finding::damage(path, set_back.to_string(), meaning));
     }
 }
 
@@ -51,6 +69,12 @@ fn report(checking: &mut Checking<'_, '_>, name: &str, inspected: &Inspected) {
         let about = if names.is_empty() { String::new() } else { format!(" (consumers {names})") };
         let what = format!("these bytes are not what was written{about}");
         checking.tell(Finding::damage(&*path, what, again).at(bad.range.clone()));
+    }
+    for bit in &report.corrected {
+        let (byte, what) = (bit / 8, crate::flipped::words(*bit as usize));
+        let meaning =
+            "It can be told which; the next start writes the log anew as it was, and nothing is lost.";
+        checking.tell(Finding::damage(&*path, what, meaning).at(byte..byte + 1));
     }
     if let Some(torn) = report.torn {
         let bytes = torn.offset..torn.offset.saturating_add(torn.bytes);

@@ -94,7 +94,7 @@ fn stream(looking: &Looking<'_>, id: StreamId, directory: &Path) -> io::Result<S
             first = Some(first.map_or(no, |least: SegmentNo| least.min(no)));
         }
     }
-    let meta = Meta::read(&*looking.disk, directory);
+    let meta = Meta::read(&*looking.disk, directory, id);
     let (totals, subjects) = match &meta {
         Ok(meta) => totals(looking, meta, directory, first),
         Err(damage) => (Err(damage.to_string()), 0),
@@ -106,6 +106,7 @@ fn stream(looking: &Looking<'_>, id: StreamId, directory: &Path) -> io::Result<S
         name: String::new(),
         config: Vec::new(),
         sealed_keys: Vec::new(),
+        generation: 0,
     };
     let Meta { created, account, name, sealed_keys, .. } = meta.unwrap_or_else(unnamed);
     let is_encrypted = !sealed_keys.is_empty();

@@ -55,6 +55,12 @@ pub(super) fn judge(report: &ReplayReport, directory: &Path, reporter: &mut Repo
         };
         reporter.tell(Finding::damage(file, problem.to_string(), LOST));
     }
+    for (path, bit) in &report.corrected {
+        let byte = bit / 8;
+        let what = crate::flipped::words(*bit as usize);
+        let meaning = "It can be told which; the next start reads it as it was, and nothing is lost.";
+        reporter.tell(Finding::damage(path, what, meaning).at(byte..byte + 1));
+    }
     if report.cut > 0 {
         let what = format!("{} rounds were not finished", report.cut);
         reporter.tell(Finding::note(directory, what, "Nothing of them had been confirmed as safe."));

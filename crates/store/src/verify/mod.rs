@@ -17,6 +17,7 @@ mod finding;
 mod info;
 mod journal;
 mod manifests;
+mod metas;
 mod overlay;
 mod recovered;
 mod root;
@@ -34,6 +35,7 @@ use crate::keys::Keys;
 
 pub use finding::{Finding, Severity, StreamName};
 pub use info::{Info, StreamInfo, info};
+pub(crate) use overlay::Overlay;
 
 /// Messages of one stream that are counted, at most: 1 GiB of memory.
 pub const MOST_MESSAGES: usize = 64 << 20;

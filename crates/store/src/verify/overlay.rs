@@ -15,7 +15,7 @@ const PAGE: u64 = 4096;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Overlay {
+pub(crate) struct Overlay {
     below: Arc<dyn Disk>,
     changes: Arc<Mutex<Changes>>,
 }
@@ -60,7 +60,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Overlay {
     /// Nothing is changed yet.
-    pub(super) fn new(below: Arc<dyn Disk>) -> Self {
+    pub(crate) fn new(below: Arc<dyn Disk>) -> Self {
         Self { below, changes: Arc::default() }
     }
 
@@ -117,6 +117,9 @@ impl Disk for Overlay {
 
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
         let changes = lock(&self.changes);
+        if matches!(changes.get(directory), Some(Change::Gone)) {
+            return Err(ErrorKind::NotFound.into());
+        }
         let mut names: BTreeMap<String, bool> = match self.below.list(directory) {
             Ok(entries) => entries.into_iter().map(|entry| (entry.name, entry.is_directory)).collect(),
             Err(_) if matches!(changes.get(directory), Some(Change::Directory)) => BTreeMap::new(),
@@ -144,8 +147,13 @@ impl Disk for Overlay {
         Ok(())
     }
 
-    /// Files only: nothing that runs on an overlay needs to move a directory.
+    /// A directory goes with what is in it, which is not to be seen in its new place.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if self.list(from).is_ok() {
+            self.set(to, Change::Directory);
+            self.set(from, Change::Gone);
+            return Ok(());
+        }
         let contents = self.contents(from)?;
         self.set(to, Change::File(contents));
         self.set(from, Change::Gone);
@@ -158,8 +166,12 @@ impl Disk for Overlay {
         Ok(())
     }
 
-    fn remove_directory(&self, _path: &Path) -> io::Result<()> {
-        Err(ErrorKind::Unsupported.into())
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        if !self.list(path)?.is_empty() {
+            return Err(ErrorKind::DirectoryNotEmpty.into());
+        }
+        self.set(path, Change::Gone);
+        Ok(())
     }
 
     fn sync_directory(&self, _directory: &Path) -> io::Result<()> {
@@ -173,6 +185,10 @@ impl Disk for Overlay {
     /// What changes stays here, so nobody has to be kept out.
     fn lock(&self, _path: &Path) -> io::Result<Box<dyn Lock>> {
         Ok(Box::new(()))
+    }
+
+    fn boot(&self) -> Option<u64> {
+        self.below.boot()
     }
 }
 

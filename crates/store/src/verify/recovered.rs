@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config::StreamConfig;
 use crate::id::Part;
-use crate::recovery::{self, OpenError, StreamReport};
+use crate::recovery::{self, Notice, OpenError, StreamReport};
 use crate::segment::SubjectChange;
 use crate::stream::{Files, Stream};
 use crate::{SegmentNo, StreamId};
@@ -14,6 +14,7 @@ use super::Finding;
 use super::apply::Counting;
 use super::base::is_told;
 use super::root::Looking;
+use super::state::{Sum, Tally};
 use super::stream::Checking;
 
 const DISAGREE: &str = "The server would show another state than that of the messages it has.";
@@ -34,6 +35,13 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, counting: &Counting) {
             return checking.tell(Finding::damage(checking.directory, what, meaning));
         }
     };
+    if let Some(lost) = report.notices.iter().find(|notice| matches!(notice, Notice::EndLost { .. })) {
+        let meaning = "They are lost unless the file that held them can be restored from a backup; the stream goes on behind \
+                       them.";
+        let finding = Finding::damage(checking.directory, lost.to_string(), meaning);
+        let Notice::EndLost { sequences } = lost else { return };
+        checking.tell(finding.messages(*sequences.start(), *sequences.end()));
+    }
     if counting.is_trusted && checking.faults == 0 {
         compare(checking, &stream, counting);
         if report.is_damaged() && checking.faults == 0 {
@@ -70,8 +78,7 @@ fn compare(checking: &mut Checking<'_, '_>, stream: &Stream, counting: &Counting
     let told = (totals.first_seq, totals.last_seq, totals.messages, totals.bytes);
     let counted = (state.first_seq, state.last_seq, state.messages, state.bytes);
     if told != counted {
-        wrong
-            .push(format!("recovered (first, last, messages, bytes) are {told:?}, counted were {counted:?}"));
+        wrong.push(format!("recovered are {}, counted were {}", Sum(told), Sum(counted)));
     }
     let tallies = state.tallies();
     if catalog.index.len() != tallies.len() {
@@ -92,8 +99,9 @@ fn compare(checking: &mut Checking<'_, '_>, stream: &Stream, counting: &Counting
             return ControlFlow::Continue(());
         }
         wrong.push(format!(
-            "recovered of {} is {found:?}, counted was {tally:?}",
-            String::from_utf8_lossy(text)
+            "recovered of {} are {}, counted were {tally}",
+            String::from_utf8_lossy(text),
+            Tally { count: found.count, first: found.first, last: found.last }
         ));
         ControlFlow::Break(())
     });

@@ -13,9 +13,10 @@ use crate::entropy::SeededEntropy;
 use crate::journal::{Journal, JournalConfig};
 use crate::keys::Keys;
 use crate::meta::{MARKER, Marker};
-use crate::recovery::QUARANTINE;
+use crate::recovery::{Notice, QUARANTINE};
 use crate::store::{COPY, OURS, is_unfinished, number, stream_number};
 use crate::stream::{Blocks, Ground, SlotsCache};
+use crate::watermarks::{self, After, Statement, Watermarks};
 
 use super::overlay::Overlay;
 use super::{Finding, Reporter, journal};
@@ -32,6 +33,14 @@ pub(super) struct Looking<'a> {
     pub(super) keys: Option<&'a Keys>,
     /// What recovery needs; `None` if the journal cannot be used.
     pub(super) ground: Option<Arc<Ground>>,
+}
+
+impl Looking<'_> {
+    /// What is known of a stream from elsewhere.
+    pub(super) fn statement(&self, id: StreamId) -> Statement {
+        let known = self.ground.as_ref().map(|ground| ground.watermarks.statement(id));
+        known.unwrap_or(Statement::nothing(After::Unknown))
+    }
 }
 
 /// Looks at everything but the streams.
@@ -127,11 +136,15 @@ fn ground(
     let opened = Journal::open(Arc::clone(overlay), &directory, config).and_then(|(journal, mut replay)| {
         let report = crate::store::replay_journal(&**overlay, root, &mut replay)?;
         let headroom = Headroom::open(Arc::clone(overlay), &root.join("headroom"), 0)?;
-        Ok((journal, headroom, report))
+        let watermarks =
+            Watermarks::open(overlay, root, store, &crate::store::directories(&**overlay, root)?);
+        let (watermarks, notices) = watermarks.map_err(|error| io::Error::other(error.to_string()))?;
+        Ok((journal, headroom, report, watermarks, notices))
     });
     match opened {
-        Ok((journal, headroom, report)) => {
+        Ok((journal, headroom, report, watermarks, notices)) => {
             journal::judge(&report, &directory, reporter);
+            notices.iter().for_each(|notice| stated(notice, root, reporter));
             Some(Arc::new(Ground {
                 disk: Arc::clone(overlay),
                 handles: Arc::new(Handles::new(Arc::clone(overlay), OPEN_FILES)),
@@ -139,6 +152,7 @@ fn ground(
                 blocks: Arc::new(Blocks::new(0)),
                 journal,
                 headroom,
+                watermarks,
                 // What it is needed for is written to the overlay only.
                 entropy: Arc::new(SeededEntropy::new(store)),
                 keys: keys.cloned(),
@@ -150,6 +164,24 @@ fn ground(
             let meaning = "The server does not start with this journal.";
             reporter.tell(Finding::damage(directory, format!("it cannot be replayed: {error}"), meaning));
             None
+        }
+    }
+}
+
+/// What is wrong with the watermarks, or with what they say.
+fn stated(notice: &Notice, root: &Path, reporter: &mut Reporter<'_>) {
+    match notice {
+        Notice::Damaged { file, what } if file.starts_with("streams/") => {
+            let meaning = "All of the stream is lost unless its directory can be restored from a backup.";
+            reporter.tell(Finding::damage(root.join(file), what.as_str(), meaning));
+        }
+        Notice::Damaged { file, what } => {
+            let meaning = "The next start writes it again from the other copy, as far as that goes.";
+            reporter.tell(Finding::damage(root.join(file), what.as_str(), meaning));
+        }
+        other => {
+            let meaning = "Without it, messages that are missing at the end of a stream are not missed.";
+            reporter.tell(Finding::note(root.join(watermarks::NAMES[0]), other.to_string(), meaning));
         }
     }
 }

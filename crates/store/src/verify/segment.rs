@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::disk::File;
+use crate::flipped;
 use crate::manifest::SegmentEntry;
 use crate::record::{Context, Control, Entry};
 use crate::segment::{self, Damaged, HEADER_BYTES, Header, TRAILER_BYTES, Trailer};
@@ -86,9 +87,15 @@ fn header(
     file: &dyn File,
     path: &PathBuf,
 ) -> Option<Header> {
-    let damage = match Header::read(file) {
-        Ok(header) if header.stream == checking.id() && header.segment == place.no => return Some(header),
-        Ok(header) => {
+    let damage = match Header::read_corrected(file) {
+        Ok((header, wrong)) if header.stream == checking.id() && header.segment == place.no => {
+            if let Some(bit) = wrong {
+                let (byte, meaning) = ((bit / 8) as u64, "It can be told which; the next start corrects it.");
+                checking.tell(Finding::damage(path, flipped::words(bit), meaning).at(byte..byte + 1));
+            }
+            return Some(header);
+        }
+        Ok((header, _)) => {
             let (stream, no) = (header.stream.0, header.segment.0);
             let what = format!("it is segment {no} of stream {stream:016x}");
             let meaning = "Files were exchanged: put each of them back under its own name.";
@@ -98,7 +105,8 @@ fn header(
         Err(damage) => damage,
     };
     let is_empty = is_zero(file, HEADER_BYTES as u64).unwrap_or(false);
-    let is_last = place.behind.is_empty() && place.listed.is_none();
+    let is_stated = checking.looking.statement(checking.id()).covers(place.no, HEADER_BYTES as u64);
+    let is_last = place.behind.is_empty() && place.listed.is_none() && !is_stated;
     checking.tell(if is_empty && is_last {
         let meaning =
             "It was begun when the process or the power failed; the next start moves it to quarantine.";
@@ -243,7 +251,12 @@ fn walk(
 ) -> Option<Seq> {
     let to = trailer.map_or(open.length, |trailer| trailer.records_end);
     let durable = trailer.map_or(0, |trailer| trailer.records_end);
-    let durable = if trailer.is_none() && !open.header.packed { proven(checking, open, to) } else { durable };
+    let durable = if trailer.is_none() && !open.header.packed {
+        let stated = checking.looking.statement(checking.id()).end_of(open.place.no, open.header.generation);
+        proven(checking, open, to).max(stated.unwrap_or(0))
+    } else {
+        durable
+    };
     let slots = sections.slots.as_ref();
     let mut rows = Rows::new(&open.header, slots);
     let role = open.place.role;

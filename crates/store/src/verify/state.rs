@@ -5,6 +5,7 @@
 //! the walk, and the text of each subject once.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 
 use hashbrown::HashMap;
 
@@ -26,6 +27,22 @@ pub(super) struct Tally {
     pub(super) count: u64,
     pub(super) first: Seq,
     pub(super) last: Seq,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} messages ({} to {})", self.count, self.first, self.last)
+    }
+}
+
+/// First and last sequence, messages and bytes of a stream, in words.
+pub(super) struct Sum(pub(super) (Seq, Seq, u64, u64));
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last, messages, bytes) = self.0;
+        write!(f, "{messages} messages of {bytes} bytes ({first} to {last})")
+    }
 }
 
 /// See the module.

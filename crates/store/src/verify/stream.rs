@@ -8,7 +8,7 @@ use crate::damage::Damage;
 use crate::disk::File;
 use crate::keys::{KeyError, StreamKey};
 use crate::manifest::{COPIES, Manifest};
-use crate::meta::{META, Meta};
+use crate::meta::TWINS;
 use crate::record::Context;
 use crate::recovery::{base_name, base_number};
 use crate::segment::Header;
@@ -18,7 +18,9 @@ use crate::{SegmentNo, StreamId};
 use super::apply::{Counting, Role};
 use super::finding::StreamName;
 use super::root::{Looking, UNFINISHED};
-use super::{Finding, MOST_MESSAGES, Reporter, Severity, base, consumers, manifests, recovered, segment};
+use super::{
+    Finding, MOST_MESSAGES, Reporter, Severity, base, consumers, manifests, metas, recovered, segment,
+};
 
 /// A stream that is being checked.
 pub(super) struct Checking<'a, 'r> {
@@ -57,6 +59,11 @@ pub(super) fn check(looking: &Looking<'_>, id: StreamId, directory: &Path, repor
 impl Checking<'_, '_> {
     pub(super) fn id(&self) -> StreamId {
         self.name.id
+    }
+
+    /// What findings call the stream.
+    pub(super) fn call(&mut self, meta: &crate::meta::Meta) {
+        (self.name.account, self.name.name) = (meta.account.clone(), meta.name.clone());
     }
 
     pub(super) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -99,27 +106,15 @@ impl Checking<'_, '_> {
     }
 
     fn meta(&mut self) {
-        let meta = match Meta::read(&*self.looking.disk, self.directory) {
-            Ok(meta) => meta,
-            Err(damage) => {
-                let meaning = "Without it nobody knows the stream's name and key, and the server does not open it: \
-                               restore this file from a backup.";
-                return self.tell(Finding::damage(self.path(META), damage.to_string(), meaning));
-            }
-        };
-        if meta.stream != self.id() {
-            let what = format!("it belongs to stream {:016x}", meta.stream.0);
-            let meaning = "The server does not open the stream: this file came from another directory.";
-            return self.tell(Finding::damage(self.path(META), what, meaning));
-        }
-        (self.name.account, self.name.name) = (meta.account, meta.name);
-        if !meta.sealed_keys.is_empty() {
+        if let Some(meta) = metas::check(self)
+            && !meta.sealed_keys.is_empty()
+        {
             self.open_key(&meta.sealed_keys);
         }
     }
 
     fn open_key(&mut self, sealed: &[u8]) {
-        let path = self.path(META);
+        let path = self.path(TWINS[0]);
         let meaning = "Its structure was checked, its content could not be.";
         let opened = self.looking.keys.map(|keys| StreamKey::open(sealed, self.id(), keys));
         self.is_locked = !matches!(opened, Some(Ok(_)));
@@ -150,7 +145,7 @@ impl Checking<'_, '_> {
                 found.logs.push(number);
             } else if name.ends_with(".tmp") && !entry.is_directory {
                 self.tell(Finding::note(path, "it was not finished", UNFINISHED));
-            } else if name != META && !COPIES.contains(&name) {
+            } else if !TWINS.contains(&name) && !COPIES.contains(&name) {
                 let meaning = "The next start moves it to quarantine.";
                 self.tell(Finding::suspicious(path, "it is not a file of a stream", meaning));
             }

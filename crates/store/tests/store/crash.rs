@@ -6,6 +6,7 @@
 //! same, and messages can be appended.
 
 mod consumers;
+mod metas;
 mod promise;
 mod script;
 
@@ -94,6 +95,11 @@ fn through_the_journal() {
     let (files, begun) = journal_files(&workload);
     assert!(files >= 4 && begun >= files + 2, "{files} files of the journal were begun {begun} times");
     enumerate("journal", &workload);
+}
+
+#[test]
+fn names_and_configurations() {
+    enumerate("metas", &metas::Workload);
 }
 
 #[test]

@@ -228,7 +228,10 @@ fn counts(disk: &FaultyDisk, path: &Path) -> bool {
         let trailer = content.len().checked_sub(TRAILER_BYTES);
         return trailer.is_some_and(|at| content[at..].starts_with(TRAILER_MAGIC));
     }
-    name == "meta" || name.starts_with("manifest.") || name.starts_with("index.") || name.starts_with("store")
+    name.starts_with("meta")
+        || name.starts_with("manifest.")
+        || name.starts_with("index.")
+        || name.starts_with("store")
 }
 
 fn flip_everywhere(kind: Kind) {

@@ -4,7 +4,9 @@
 //! must find.
 
 mod crash;
+mod damage;
 mod enumeration;
+mod faults;
 mod flips;
 mod kill;
 mod model;

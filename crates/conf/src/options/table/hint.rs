@@ -25,14 +25,35 @@ pub(super) fn meant(scope: Scope, written: &str) -> String {
 
 fn nearest(scope: Scope, written: &str) -> Option<&'static str> {
     let names = scope.block().entries.iter().flat_map(|entry| entry.names);
+    // Perf: names of too different a length are not alike whatever they say; a long key costs nothing then.
+    let names = names.filter(|name| may_be_alike(name, written));
     let alike = names.map(|name| (strsim::normalized_damerau_levenshtein(name, written), *name));
     let best = alike.max_by(|(a, _), (b, _)| a.total_cmp(b));
     best.filter(|(likeness, _)| *likeness >= LIKENESS).map(|(_, name)| name)
 }
 
+/// Whether their lengths allow it: each letter that one has more is a change.
+fn may_be_alike(name: &str, written: &str) -> bool {
+    let [one, other] = [name, written].map(|text| text.chars().count() as f64);
+    one.min(other) / one.max(other) >= LIKENESS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_at_the_lengths_passes_over_nothing_that_is_alike() {
+        let names = Scope::ALL.iter().flat_map(|scope| scope.block().entries).flat_map(|entry| entry.names);
+        for name in names.collect::<std::collections::BTreeSet<_>>() {
+            let shorter = (0..name.len()).map(|len| name[..len].to_owned());
+            let longer = (0..name.len()).map(|len| format!("{name}{}", &name[..len]));
+            for written in shorter.chain(longer) {
+                let is_alike = strsim::normalized_damerau_levenshtein(name, &written) >= LIKENESS;
+                assert!(!is_alike || may_be_alike(name, &written), "{name} {written}");
+            }
+        }
+    }
 
     #[test]
     fn slips_and_wrong_blocks_are_recognised() {

@@ -31,6 +31,18 @@ pub(crate) enum Class {
     /// It is read and checked, and then stops the start: the feature that it needs does not exist yet.
     /// The feature, as in "needs X".
     Missing(&'static str),
+    /// It works as far as this goes. With a port it stops the start, since the feature does not exist yet.
+    MissingWithPort { works: &'static str, feature: &'static str },
+}
+
+impl Class {
+    /// What does not exist yet, if that depends on the option.
+    pub(crate) fn feature(self) -> Option<&'static str> {
+        match self {
+            Self::Missing(feature) | Self::MissingWithPort { feature, .. } => Some(feature),
+            Self::Works | Self::NoMeaning(_) => None,
+        }
+    }
 }
 
 /// One option of a block.
@@ -413,6 +425,7 @@ mod tests {
         ("jetstream", "", "jetstream: true"),
         ("store_dir", "jetstream: true", "jetstream: true, store_dir: x"),
         ("mappings", "", "mappings { a: b }"),
+        ("cluster", "", "cluster { name: x }"),
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
         (
             "proxies",
@@ -453,7 +466,11 @@ mod tests {
 
     #[test]
     fn a_missing_feature_is_named_unless_it_is_switched_off() {
-        assert!(report("cluster {}").missing.is_empty());
+        for alone in
+            ["cluster {}", "cluster { name: x }", "cluster { name: x, port: 0, routes: ['nats://h:1'] }"]
+        {
+            assert!(report(alone).missing.is_empty(), "{alone}");
+        }
         let report = report("cluster { port: 6222 }");
         let [missing] = &report.missing[..] else { panic!("{report:?}") };
         assert_eq!(

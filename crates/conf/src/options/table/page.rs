@@ -41,6 +41,7 @@ fn row(page: &mut String, entry: &Entry) {
         Class::Works => "works".to_owned(),
         Class::NoMeaning(why) => format!("no meaning here: {why}"),
         Class::Missing(feature) => format!("missing: {feature}"),
+        Class::MissingWithPort { works, feature } => format!("works: {works}; else missing: {feature}"),
     };
     let reload = if entry.reloads { "yes" } else { "no" };
     let _ = writeln!(

@@ -196,7 +196,10 @@ pub(super) static TOP: Block = Block {
         Entry::new(&["default_js_domain"], "block", "", "JetStream domain of accounts.")
             .missing("JetStream domains"),
         Entry::new(&["cluster"], "block", "", "Routes to servers of the same cluster.")
-            .missing("clustering")
+            .class(Class::MissingWithPort {
+                works: "its name, as long as it has no port",
+                feature: "clustering",
+            })
             .live(),
         Entry::new(&["gateway"], "block", "", "Links to other clusters.").missing("gateways"),
         Entry::new(&["leafnodes", "leaf"], "block", "", "Leaf nodes.").missing("leaf nodes").live(),

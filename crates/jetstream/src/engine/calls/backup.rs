@@ -105,7 +105,8 @@ impl Call<'_> {
     pub(super) fn client(&self) -> Option<ClientInfo> {
         let request = self.request;
         request.origin.as_deref().map(|conn| {
-            let client = client_info(conn, &self.jetstream.settings.server_name);
+            let (server, cluster) = (&self.jetstream.settings.server_name, self.jetstream.host.cluster());
+            let client = client_info(conn, server, cluster);
             if client.account == request.account.name() { client } else { from_abroad(client, request) }
         })
     }

@@ -48,7 +48,8 @@ impl Call<'_> {
         let stream = self.find(name)?;
         let mut info = self.info(&stream, request.deleted_details);
         info.domain.clone_from(&self.jetstream.settings.domain);
-        info.cluster = Some(ClusterInfo { leader: self.jetstream.settings.server_name.clone() });
+        let (name, leader) = (self.jetstream.host.cluster(), self.jetstream.settings.server_name.clone());
+        info.cluster = Some(ClusterInfo { name, leader });
         let mut paging = Paging::default();
         if !request.subjects_filter.is_empty() {
             let offset = request.page.offset();

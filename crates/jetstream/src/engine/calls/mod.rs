@@ -193,12 +193,12 @@ fn from_abroad(client: ClientInfo, request: &Request) -> ClientInfo {
     if info.get("id").is_some() {
         return ClientInfo { service, ..client };
     }
-    let ClientInfo { account, rtt, server, .. } = client;
-    ClientInfo { account, rtt, server, service, ..ClientInfo::default() }
+    let ClientInfo { account, rtt, server, cluster, .. } = client;
+    ClientInfo { account, rtt, server, cluster, service, ..ClientInfo::default() }
 }
 
 /// Who asked, in the words of audits.
-fn client_info(conn: &Conn, server: &str) -> ClientInfo {
+fn client_info(conn: &Conn, server: &str, cluster: String) -> ClientInfo {
     let endpoint = conn.endpoint();
     let start = endpoint.start.duration_since(UNIX_EPOCH).unwrap_or_default();
     conn.with_details(|details| ClientInfo {
@@ -212,6 +212,7 @@ fn client_info(conn: &Conn, server: &str) -> ClientInfo {
         version: details.version.clone(),
         rtt: details.rtt.map_or(0, |rtt| rtt.as_nanos() as i64),
         server: server.to_owned(),
+        cluster,
         kind: "Client".to_owned(),
         client_type: "nats".to_owned(),
         ..ClientInfo::default()

@@ -15,17 +15,22 @@ use myelin_broker::{Account, Binding, Parcel, Service, Shard, Watch, Watcher};
 use myelin_stdx::turn::{self, Outcome};
 use myelin_store::consumer::Flushed;
 use myelin_store::{Filter, Timestamp};
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 /// Pieces of work that one hold does before others get their chance.
 const HOLD: usize = 64;
 /// Nanoseconds after which a log that could not be written is tried again.
 const RETRY: i64 = 1_000_000_000;
+
+/// A consumer that panics twice within so long of its own accord rests for as long before it is opened anew.
+const CALM: Duration = Duration::from_secs(60);
 
 /// What is done with the core.
 pub(super) enum Work {
@@ -50,6 +55,19 @@ pub(super) struct Seat {
     unwritten: Parcel,
     /// Those that are, and what must be stored before they are given; `None`: nothing.
     unconfirmed: VecDeque<(Option<Flushed>, Parcel)>,
+    /// When it panicked last, of its own accord.
+    panicked: Option<Instant>,
+    /// Until then it delivers nothing: it panicked too often.
+    rests_until: Option<Instant>,
+}
+
+/// Why a consumer panicked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// By what a client sent, which is gone.
+    Client,
+    /// Of its own accord: it may do so again at once.
+    Own,
 }
 
 /// See the head of this file.
@@ -132,7 +150,13 @@ impl LiveConsumer {
             account: Arc::clone(&owner.account),
             host: Arc::clone(&owner.host),
             owner: Arc::downgrade(owner),
-            turn: turn::Turn::new(Seat { core, unwritten: Parcel::default(), unconfirmed: VecDeque::new() }),
+            turn: turn::Turn::new(Seat {
+                core,
+                unwritten: Parcel::default(),
+                unconfirmed: VecDeque::new(),
+                panicked: None,
+                rests_until: None,
+            }),
             letters: Letters::default(),
             is_parked: AtomicBool::new(false),
             is_unfinished: AtomicBool::new(false),
@@ -369,7 +393,8 @@ impl LiveConsumer {
         }
     }
 
-    /// Works off what it can; what there is to say is in order when this returns.
+    /// Works off what it can; what there is to say is in order when this returns. A panic costs this consumer what it was
+    /// doing, and nobody else anything: it is opened anew.
     fn hold(
         &self,
         seat: &mut Seat,
@@ -384,22 +409,22 @@ impl LiveConsumer {
         let me = self.me.upgrade().map(|me| me as Arc<dyn Service>);
         let mut world = Around { account: &self.account, host: &*self.host, shard, me };
         let now = self.host.now();
-        if !self.is_gone() && self.has_listeners_news.swap(false, AcqRel) {
-            seat.core.listen(&mut Turn::new(now, &mut world, &mut effects));
+        let is_resting = self.is_resting.load(Acquire) || self.rests_after_panic(seat);
+        if !self.is_gone() && !is_resting && self.has_listeners_news.swap(false, AcqRel) {
+            let listening = || seat.core.listen(&mut Turn::new(now, &mut world, &mut effects));
+            caught(listening).unwrap_or_else(|payload| self.open_anew(seat, now, &*payload, Cause::Own));
         }
         while after.worked < HOLD
             && let Some(work) = batch.pop_front()
         {
             after.worked += 1;
+            let cause = if let Work::Look | Work::Act(_) = work { Cause::Own } else { Cause::Client };
             let mut turn = Turn::new(now, &mut world, &mut effects);
-            let working = AssertUnwindSafe(|| self.work(&mut seat.core, work, &mut turn));
-            match (catch_unwind(working), &mut world.shard) {
+            let working = caught(|| self.work(&mut seat.core, work, &mut turn));
+            match (working, &mut world.shard) {
                 (Ok(spare), Some(shard)) => shard.keep_parcel(spare),
                 (Ok(_), None) => {}
-                (Err(_), _) => self.host.log(
-                    myelin_broker::Level::Error,
-                    format_args!("JetStream: a panic in consumer '{}'", self.name),
-                ),
+                (Err(payload), _) => self.open_anew(seat, now, &*payload, cause),
             }
         }
         if self.is_gone() {
@@ -407,25 +432,87 @@ impl LiveConsumer {
             after.has_letters |= self.letters.add(&mut effects.out);
             return;
         }
-        let mut turn = Turn::new(now, &mut world, &mut effects);
-        let is_resting = self.is_resting.load(Acquire);
+        let is_resting = is_resting || self.rests_after_panic(seat);
         // Elsewhere a shard is woken that does all this.
         if has_shard && !is_resting {
-            if seat.core.next_due(now).is_some_and(|at| at <= now) {
-                seat.core.due(&mut turn);
+            let mut turn = Turn::new(now, &mut world, &mut effects);
+            match caught(|| self.go_on_with(&mut seat.core, &mut turn)) {
+                Ok(pace) => {
+                    if let Pace::Cold(_) = pace {
+                        after.filter = Some(seat.core.filter().clone());
+                    }
+                    after.pace = Some(pace);
+                }
+                Err(payload) => self.open_anew(seat, now, &*payload, Cause::Own),
             }
-            let pace = self.deliver(&mut seat.core, &mut turn);
-            if let Pace::Cold(_) = pace {
-                after.filter = Some(seat.core.filter().clone());
-            }
-            after.pace = Some(pace);
         }
-        self.finish(seat, &mut effects, now, after);
-        if is_resting {
-            after.due = None;
+        if let Err(payload) = caught(|| self.finish(seat, &mut effects, now, after)) {
+            self.open_anew(seat, now, &*payload, Cause::Own);
+            after.due = Some(now.saturating_add(RETRY));
         }
+        after.has_letters |= self.letters.add(&mut effects.out);
+        after.settled.append(&mut effects.settled);
+        after.is_over |= effects.is_over;
+        self.rest_or_wake(seat, now, after);
         if let Some(shard) = world.shard {
             shard.keep_parcel(effects.out);
+        }
+    }
+
+    /// What it does of its own accord: what is due, and then deliveries.
+    fn go_on_with(&self, core: &mut ConsumerCore, turn: &mut Turn<'_>) -> Pace {
+        if core.next_due(turn.now).is_some_and(|at| at <= turn.now) {
+            core.due(turn);
+        }
+        self.deliver(core, turn)
+    }
+
+    /// After a panic: begins anew from what is written, at once or after a rest.
+    #[cold]
+    fn open_anew(&self, seat: &mut Seat, now: Timestamp, payload: &(dyn Any + Send + 'static), cause: Cause) {
+        let instant = self.host.instant();
+        let is_recent = |last| instant.saturating_duration_since(last) < CALM;
+        let mut must_rest = cause == Cause::Own && seat.panicked.is_some_and(is_recent);
+        if cause == Cause::Own {
+            seat.panicked = Some(instant);
+        }
+        if let Some(owner) = self.owner.upgrade() {
+            let seed = owner.jetstream.upgrade().map_or(0, |jetstream| jetstream.seed());
+            must_rest |= caught(|| seat.core.reopen(&owner.stream, seed, now)).is_err();
+        }
+        // Its news may have been lost half-way.
+        self.listeners_changed();
+        self.unpark();
+        let cost = if must_rest {
+            "it delivers nothing for a minute, and is opened anew then"
+        } else {
+            "it is opened anew"
+        };
+        seat.rests_until = Some(if must_rest { instant + CALM } else { instant });
+        let stream = self.owner.upgrade().map(|owner| owner.stream.clone()).unwrap_or_default();
+        let (account, name) = (self.account.name(), &self.name);
+        let at = format_args!("in consumer '{account} > {stream} > {name}'");
+        self.host.panicked(at, payload, format_args!("{cost}; who waited for messages asks again"));
+    }
+
+    /// Whether it panicked too often not long ago.
+    fn rests_after_panic(&self, seat: &Seat) -> bool {
+        seat.rests_until.is_some_and(|until| self.host.instant() < until)
+    }
+
+    /// After a panic it goes on by itself, when its rest is over; otherwise while nothing is delivered nothing is due.
+    fn rest_or_wake(&self, seat: &mut Seat, now: Timestamp, after: &mut Aftermath) {
+        if let Some(until) = seat.rests_until {
+            let left = until.saturating_duration_since(self.host.instant());
+            if left.is_zero() {
+                seat.rests_until = None;
+            }
+            let left = i64::try_from(left.as_nanos()).unwrap_or(i64::MAX);
+            after.due = Some(now.saturating_add(left));
+            after.pace = None;
+        }
+        if self.is_resting.load(Acquire) {
+            after.due = None;
         }
     }
 
@@ -499,11 +586,13 @@ impl LiveConsumer {
                 seat.unconfirmed.pop_front();
             }
         }
-        after.has_letters |= self.letters.add(&mut effects.out);
-        after.settled.append(&mut effects.settled);
-        after.is_over |= effects.is_over;
         after.due = due.or(after.due);
     }
+}
+
+/// Perf: once for each step of a hold, never for a message.
+fn caught<T>(step: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
+    catch_unwind(AssertUnwindSafe(step))
 }
 
 impl Service for LiveConsumer {
@@ -550,5 +639,9 @@ impl Alarmed for LiveConsumer {
     fn ring(&self) {
         self.alarm.store(i64::MAX, Relaxed);
         self.wake();
+    }
+
+    fn may_wait(&self) -> bool {
+        false
     }
 }

@@ -243,12 +243,15 @@ impl StreamConsumers {
         if removed.is_none() {
             return false;
         }
-        self.configs.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
+        let config = self.configs.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
         let record = live.act(move |core, turn| {
             core.end(why, turn);
             core.record().clone()
         });
         live.retire();
+        if let Some(config) = config {
+            self.forget_waiting(live, filter_of(&config).is_all());
+        }
         live.set_wishes(Vec::new()).iter().for_each(|wish| self.news.remove(wish));
         if let Some(record) = record {
             let is_stored = record.is_of(&self.stored);

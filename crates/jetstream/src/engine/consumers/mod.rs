@@ -18,7 +18,7 @@ use super::{JetStream, LiveStream, origins};
 use crate::consumer::config::ConsumerConfig;
 use crate::consumer::{Record, account_hash};
 use crate::error::ApiError;
-use myelin_broker::{Account, Binding, Service, Shard};
+use myelin_broker::{Account, Binding, Level, Service, Shard};
 use myelin_store::consumer::{ConsumerState, Consumers, Drawn, Flushed, Rules};
 use myelin_store::{Done, Filter, Job, Reader, Seq, Timestamp};
 use std::collections::BTreeMap;
@@ -57,6 +57,8 @@ pub struct StreamConsumers {
     /// Consumers that have something to say when the log is released.
     unreleased: Mutex<Vec<Weak<LiveConsumer>>>,
     has_unreleased: AtomicBool,
+    /// Whether a position could not be written.
+    has_unwritten: AtomicBool,
     /// Whether it is asked for already that the log is written anew.
     is_tidying: AtomicBool,
     /// Always the same: what meets an old binding and a new one comes once.
@@ -89,6 +91,7 @@ impl StreamConsumers {
             news: News::default(),
             unreleased: Mutex::default(),
             has_unreleased: AtomicBool::new(false),
+            has_unwritten: AtomicBool::new(false),
             is_tidying: AtomicBool::new(false),
             door: door::Door::to(me),
             bindings: Mutex::default(),
@@ -185,14 +188,15 @@ impl StreamConsumers {
             }
             if let Err(error) = me.write_anew() {
                 let what = format_args!(
-                    "JetStream: consumers of '{}' could not be written anew: {error}",
+                    "JetStream: consumers of stream '{} > {}' could not be written anew: {error}",
+                    me.account.name(),
                     me.stream
                 );
-                me.host.log(myelin_broker::Level::Warn, what);
+                me.host.log(Level::Warn, what);
             }
             if let Some(jetstream) = me.jetstream.upgrade() {
                 for notice in jetstream.store.put_away(&mut lock(&me.stored)) {
-                    me.host.log(myelin_broker::Level::Warn, format_args!("JetStream: {notice}"));
+                    me.host.log(Level::Warn, format_args!("JetStream: {notice}"));
                 }
             }
         }));
@@ -252,20 +256,44 @@ impl StreamConsumers {
 
     /// Keeps something under a name that no consumer can have, in the log of consumers; `None`: no longer. The write is the
     /// system's when this returns.
-    pub(super) fn note_position(&self, name: &str, rules: Rules, blob: Option<&[u8]>) {
+    ///
+    /// # Errors
+    /// It is kept in memory alone: the next write that succeeds writes it, too.
+    pub(super) fn note_position(&self, name: &str, rules: Rules, blob: Option<&[u8]>) -> io::Result<()> {
         let now = self.host.now();
         let mut states = lock(&self.stored);
-        // What could not be written is with the next flush.
-        let _ = match (states.find(name), blob) {
+        let noted = match (states.find(name), blob) {
             (Some(id), Some(blob)) => states.update(id, rules, blob),
             (None, Some(blob)) => states.create(name, rules, blob).map(drop),
             (Some(id), None) => states.remove(id).map(drop),
             (None, None) => Ok(()),
         };
-        let _ = states.flush(now);
+        let flushed = states.flush(now);
         if states.checkpoint_due() {
             drop(states);
             self.tidy_later();
+        }
+        noted.map_err(io::Error::other)?;
+        flushed.map(drop)
+    }
+
+    /// Tells the operator when positions can no longer be written, and when they can again.
+    pub(super) fn tell_of_positions(&self, noted: &io::Result<()>) {
+        if self.has_unwritten.swap(noted.is_err(), AcqRel) == noted.is_err() {
+            return;
+        }
+        let stream = format_args!("JetStream stream '{} > {}'", self.account.name(), self.stream);
+        match noted {
+            Ok(()) => {
+                self.host.log(Level::Info, format_args!("{stream} notes again how far its sources are"))
+            }
+            Err(error) => self.host.log(
+                Level::Error,
+                format_args!(
+                    "{stream} cannot note how far its sources are: {error}. After a crash they are looked \
+                     for in its messages"
+                ),
+            ),
         }
     }
 

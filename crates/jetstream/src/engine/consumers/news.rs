@@ -75,6 +75,20 @@ impl StreamConsumers {
         !self.unpark(consumer, is_unfiltered)
     }
 
+    /// A consumer is no more. One that waited for news that never come would keep its memory.
+    pub(super) fn forget_waiting(&self, consumer: &LiveConsumer, is_unfiltered: bool) {
+        if self.unpark(consumer, is_unfiltered) && is_unfiltered {
+            let me = consumer.weak();
+            lock(&self.news.waiting).retain(|other| !other.ptr_eq(&me));
+        }
+    }
+
+    /// Consumers that wait for news: without a filter, and with one.
+    #[cfg(test)]
+    pub(in crate::engine) fn waiting(&self) -> (usize, usize) {
+        (lock(&self.news.waiting).len(), self.news.filtered.load(SeqCst))
+    }
+
     fn unpark(&self, consumer: &LiveConsumer, is_unfiltered: bool) -> bool {
         let was_parked = consumer.unpark();
         if was_parked && !is_unfiltered {

@@ -197,7 +197,10 @@ impl LiveStream {
     /// decision 13).
     fn try_work(&self, core: &mut StreamCore, work: Work, after: &mut Aftermath) {
         let working = AssertUnwindSafe(|| self.work(core, work, after));
-        if catch_unwind(working).is_err() {
+        if let Err(payload) = catch_unwind(working) {
+            let (account, name) = (self.account.name(), &self.name);
+            let cost = format_args!("the work in hand is lost, and the stream is opened anew from its files");
+            self.host.panicked(format_args!("in stream '{account} > {name}'"), &*payload, cost);
             core.panicked(&mut after.effects);
             // Nobody may be left who would see to them.
             self.drop_work(Some(Work::Warmed));
@@ -304,6 +307,7 @@ impl LiveStream {
 
     /// What the core wants of its embedder.
     pub(super) fn look_around(&self, core: &mut StreamCore, now: Timestamp, after: &mut Aftermath) {
+        core.plan_tidying(now, &mut after.effects);
         if std::mem::take(&mut after.effects.due_changed) {
             after.due = core.next_due();
         }

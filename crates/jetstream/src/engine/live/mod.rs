@@ -7,6 +7,7 @@
 
 mod holding;
 mod loan;
+mod lost;
 mod news;
 mod repair;
 
@@ -22,11 +23,12 @@ use crate::stream::{StreamCore, refuse_overload};
 use holding::{Aftermath, Seat, Work};
 use myelin_broker::{Account, Binding, Letter, Parcel, Role, Service, Shard, Traced};
 use myelin_stdx::turn::Turn;
-use myelin_store::{OnRelease, Reader, Seq, StreamId, Ticket, Timestamp};
+use myelin_store::{Lost, OnRelease, Reader, Seq, StreamId, Ticket, Timestamp};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 pub use loan::Loan;
 
@@ -73,6 +75,8 @@ pub struct LiveStream {
     letters: Letters,
     /// Why the stream takes no messages, and whether it was opened anew before.
     failure: Mutex<Option<String>>,
+    /// What was missing when its log was opened.
+    lost: Mutex<Vec<Lost>>,
     /// When the host will wake it; `i64::MAX`: never.
     alarm: AtomicI64,
     /// Whether a wake-up is on its way or in the inbox.
@@ -90,8 +94,8 @@ pub struct LiveStream {
     last_full: AtomicI64,
     /// Whether messages were lost that no advisory has told of.
     has_untold: AtomicBool,
-    /// When the stream was last opened anew; 0: never.
-    last_repair: AtomicI64,
+    /// When the stream was last opened anew.
+    last_repair: Mutex<Option<Instant>>,
     /// When that is to be tried again, and how often it was in vain.
     repair_at: AtomicI64,
     tries: AtomicUsize,
@@ -154,6 +158,7 @@ impl LiveStream {
             server_id: server.id.into(),
             letters: Letters::default(),
             failure: Mutex::default(),
+            lost: Mutex::default(),
             alarm: AtomicI64::new(i64::MAX),
             is_woken: AtomicBool::new(false),
             has_look: AtomicBool::new(false),
@@ -163,7 +168,7 @@ impl LiveStream {
             last_loss: AtomicI64::new(0),
             last_full: AtomicI64::new(0),
             has_untold: AtomicBool::new(false),
-            last_repair: AtomicI64::new(0),
+            last_repair: Mutex::default(),
             repair_at: AtomicI64::new(0),
             tries: AtomicUsize::new(0),
             last_warning: AtomicI64::new(0),
@@ -264,6 +269,7 @@ impl LiveStream {
             num_deleted: contents.num_deleted,
             consumer_count: self.consumers.count() as u64,
             deleted: contents.deleted.into_iter().flatten().collect(),
+            lost: self.lost(),
             ..StreamState::default()
         }
     }

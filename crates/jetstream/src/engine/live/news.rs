@@ -57,7 +57,8 @@ impl LiveStream {
         let id = self.host.unique_id();
         let stamp = Stamp { id: &id, time, domain: &self.domain };
         self.tell_operators(|| {
-            advisory::out_of_storage(stamp, &self.server_name, &self.server_id, &self.name, "")
+            let cluster = self.host.cluster();
+            advisory::out_of_storage(stamp, &self.server_name, &self.server_id, &self.name, &cluster)
         });
     }
 

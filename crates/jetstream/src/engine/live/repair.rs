@@ -7,13 +7,14 @@ use myelin_broker::Level;
 use myelin_store::Store;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Nanoseconds until a repair that did not succeed is tried again, and how often that is: a job may have files in hand.
 const AGAIN: i64 = 200_000_000;
 const TRIES: usize = 50;
 
-/// A stream that fails twice within so many nanoseconds is not opened a second time.
-const EVERY: i64 = 60_000_000_000;
+/// A stream that fails twice within so long is not opened a second time.
+const EVERY: Duration = Duration::from_secs(60);
 
 impl LiveStream {
     /// Notes that the stream takes no messages, and has it opened anew.
@@ -62,8 +63,10 @@ impl LiveStream {
         let log = |level, what: std::fmt::Arguments<'_>| {
             self.host.log(level, format_args!("JetStream stream '{account} > {name}' {what}"));
         };
-        let last = self.last_repair.load(Relaxed);
-        if last != 0 && now - last < EVERY {
+        let instant = self.host.instant();
+        // By the clock that nobody sets.
+        let is_recent = |last| instant.saturating_duration_since(last) < EVERY;
+        if lock(&self.last_repair).is_some_and(is_recent) {
             log(Level::Error, format_args!("has failed again and takes no messages"));
             return false;
         }
@@ -71,10 +74,11 @@ impl LiveStream {
         match core.reopen(store, now, &mut |seq, headers| seen.see(seq, headers)) {
             Ok(report) => {
                 effects.due_changed = true;
-                self.last_repair.store(now, Relaxed);
+                *lock(&self.last_repair) = Some(instant);
                 self.tries.store(0, Relaxed);
                 *lock(&self.failure) = None;
                 report.notices.iter().for_each(|notice| log(Level::Warn, format_args!("{notice}")));
+                self.note_lost(core.store().id(), &report);
                 log(Level::Warn, format_args!("was opened anew"));
                 self.consumers.set_reader(&core.reader());
                 // Before the core goes back: runs that wait for it must not go on where they were in the old log. Twice, for

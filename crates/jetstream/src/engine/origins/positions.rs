@@ -48,7 +48,7 @@ pub(super) trait Ledger {
 
 impl Ledger for StreamConsumers {
     fn note(&self, name: &str, blob: Option<&[u8]>) {
-        self.note_position(name, RULES, blob);
+        self.tell_of_positions(&self.note_position(name, RULES, blob));
     }
 
     fn kept(&self) -> Vec<(String, Position)> {

@@ -114,6 +114,10 @@ impl Seat {
     /// Reads a run. An empty one: nothing is there, or not at hand.
     pub(super) fn read(&mut self) -> End {
         let end = self.fill();
+        if let Some(link) = &mut self.link {
+            // The feed may wait for ever.
+            link.cursor.pause();
+        }
         self.largest = self.largest.max(self.parcel.bytes());
         end
     }

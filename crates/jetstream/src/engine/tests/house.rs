@@ -14,11 +14,15 @@ use myelin_store::disk::faulty::FaultyDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{Job, StoreOptions, Timestamp};
 use myelin_wire::info::Info;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Reads for clients that may wait.
+pub(super) const MOST_READS: usize = 8;
 
 const BEGAN: Timestamp = 1_700_000_000_000_000_000;
 
@@ -33,6 +37,12 @@ pub(super) struct Desk {
     jobs: Mutex<VecDeque<(Arc<LiveStream>, Job)>>,
     alarms: Mutex<Vec<(Timestamp, Weak<dyn Alarmed>)>>,
     parcels: Mutex<VecDeque<(Arc<Account>, Parcel)>>,
+    /// Panics that were caught, in words.
+    pub(super) panics: Mutex<Vec<String>>,
+    /// Names are refused with a panic while this is set.
+    pub(super) panics_at_names: AtomicBool,
+    /// By how much the clock that only goes forward is ahead of the process's.
+    pub(super) ahead: Mutex<Duration>,
 }
 
 impl Host for Desk {
@@ -41,7 +51,7 @@ impl Host for Desk {
     }
 
     fn instant(&self) -> Instant {
-        Instant::now()
+        Instant::now() + *lock(&self.ahead)
     }
 
     fn wake(&self, service: Arc<dyn Service>) {
@@ -58,6 +68,14 @@ impl Host for Desk {
 
     fn read(&self, task: Task) {
         lock(&self.reads).push_back(task);
+    }
+
+    fn try_read(&self, task: Task) -> bool {
+        let has_room = lock(&self.reads).len() < MOST_READS;
+        if has_room {
+            self.read(task);
+        }
+        has_room
     }
 
     fn haul(&self, task: Task) {
@@ -82,8 +100,17 @@ impl Host for Desk {
         None
     }
 
+    fn cluster(&self) -> String {
+        String::new()
+    }
+
     fn unique_id(&self) -> String {
+        assert!(!self.panics_at_names.load(Relaxed), "a test asked for it");
         format!("{:022}", self.names.fetch_add(1, Relaxed))
+    }
+
+    fn panicked(&self, at: fmt::Arguments<'_>, _: &(dyn Any + Send), cost: fmt::Arguments<'_>) {
+        lock(&self.panics).push(format!("{at}: {cost}"));
     }
 
     fn log(&self, _: Level, _: fmt::Arguments<'_>) {}
@@ -104,6 +131,17 @@ struct Ear;
 
 impl Service for Ear {
     fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
+        parcel.clear();
+    }
+}
+
+/// Somebody who listens and keeps the headers.
+struct Witness(Arc<Mutex<Vec<String>>>);
+
+impl Service for Witness {
+    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
+        let headers = parcel.iter().map(|letter| String::from_utf8_lossy(letter.headers).into_owned());
+        lock(&self.0).extend(headers);
         parcel.clear();
     }
 }
@@ -209,6 +247,18 @@ impl House {
     /// Has somebody listen at a subject, from now on.
     pub(super) fn listen(&mut self, subject: &str) {
         let _ = self.account.bind(subject.as_bytes(), Arc::new(Ear));
+    }
+
+    /// Keeps the headers of what comes to a subject, from now on.
+    pub(super) fn hear(&mut self, subject: &str) -> Arc<Mutex<Vec<String>>> {
+        let heard = Arc::<Mutex<Vec<String>>>::default();
+        let _ = self.account.bind(subject.as_bytes(), Arc::new(Witness(Arc::clone(&heard))));
+        heard
+    }
+
+    /// Sets the time of day back.
+    pub(super) fn set_clock_back(&self, by: Timestamp) {
+        self.host.now.fetch_sub(by, Relaxed);
     }
 
     /// Publishes, and does nothing of what follows from it.

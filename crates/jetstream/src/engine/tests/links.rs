@@ -203,7 +203,9 @@ fn as_long_as_a_stream_cannot_be_read_only_consumers_of_those_that_are_deleted_g
     house.jetstream.close().expect("the disk works");
     drop(house);
     let disk = disk.power_cycle(Survival::All);
-    disk.flip_bit(meta, 20, 1).expect("it is there");
+    for copy in [meta, &meta.with_file_name("meta.copy")] {
+        disk.flip_bit(copy, 20, 1).expect("it is there");
+    }
     let mut house = House::on(&disk);
     assert_eq!(house.consumers("W").len(), 2);
     house.publish("W.a");

@@ -1,8 +1,10 @@
 //! What streams, consumers and those that copy do together, step by step.
 
 mod cold;
+mod given_back;
 mod house;
 mod links;
+mod panics;
 mod reset;
 mod resting;
 mod tidy;

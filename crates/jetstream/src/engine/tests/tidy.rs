@@ -12,7 +12,8 @@ fn what_is_asked_for_again_and_again_is_done_once() {
     let blob = vec![7; 64 << 10];
     for round in 0..2 {
         for _ in 0..20 {
-            live.consumers().note_position("source of: nothing", Rules::default(), Some(&blob));
+            let noted = live.consumers().note_position("source of: nothing", Rules::default(), Some(&blob));
+            noted.expect("the disk takes it");
         }
         assert_eq!(lock(&house.host.reads).len(), 1, "{round}");
         house.settle();

@@ -63,6 +63,9 @@ impl Disk for Cold {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         self.disk.lock(path)
     }
+    fn boot(&self) -> Option<u64> {
+        self.disk.boot()
+    }
 }
 
 #[derive(Debug)]

@@ -8,10 +8,13 @@ mod batches;
 mod consumers;
 mod copies;
 mod counters;
+mod damage;
 mod disk;
+mod faults;
 mod flood;
 mod hostile;
 mod import;
+mod kept;
 mod kill;
 mod library;
 mod listeners;
@@ -32,10 +35,10 @@ use tempfile::TempDir;
 
 /// Where servers store, one after the other.
 #[derive(Debug)]
-struct Home(TempDir);
+pub(crate) struct Home(TempDir);
 
 impl Home {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
@@ -44,7 +47,7 @@ impl Home {
     }
 
     /// A server here, with these lines in its `jetstream` block.
-    fn setup(&self, lines: &str) -> Setup {
+    pub(crate) fn setup(&self, lines: &str) -> Setup {
         setup_in(self.path(), lines)
     }
 
@@ -59,7 +62,7 @@ fn setup_in(folder: &Path, lines: &str) -> Setup {
 
 /// A message of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stored {
+pub(crate) struct Stored {
     seq: u64,
     subject: String,
     payload: Vec<u8>,
@@ -67,15 +70,15 @@ struct Stored {
 
 /// A client of the API. Its answers come to subscription 1, and to nobody else.
 #[derive(Debug)]
-struct Asker {
-    raw: Raw,
+pub(crate) struct Asker {
+    pub(crate) raw: Raw,
     /// The first word of the subjects of its answers.
     inbox: String,
     asked: u64,
 }
 
 impl Asker {
-    fn connect(server: &Server) -> Self {
+    pub(crate) fn connect(server: &Server) -> Self {
         static ASKERS: AtomicU64 = AtomicU64::new(0);
         let inbox = format!("answers{}", ASKERS.fetch_add(1, Relaxed));
         let mut raw = Raw::connect(server);
@@ -85,13 +88,13 @@ impl Asker {
     }
 
     /// A subject for the next answer.
-    fn reply(&mut self) -> String {
+    pub(crate) fn reply(&mut self) -> String {
         self.asked += 1;
         format!("{}.{}", self.inbox, self.asked)
     }
 
     /// Publishes with a reply subject and answers what comes to it.
-    fn ask(&mut self, subject: &str, body: &str) -> Message {
+    pub(crate) fn ask(&mut self, subject: &str, body: &str) -> Message {
         self.ask_with("", subject, body)
     }
 
@@ -108,7 +111,7 @@ impl Asker {
     }
 
     /// Publishes a message to a stream; answers its acknowledgement.
-    fn publish(&mut self, subject: &str, body: &str) -> Value {
+    pub(crate) fn publish(&mut self, subject: &str, body: &str) -> Value {
         as_json(&self.ask(subject, body))
     }
 
@@ -117,20 +120,20 @@ impl Asker {
     }
 
     /// Asks the API, which may refuse.
-    fn try_api(&mut self, operation: &str, request: &Value) -> Value {
+    pub(crate) fn try_api(&mut self, operation: &str, request: &Value) -> Value {
         let request = if request.is_null() { String::new() } else { request.to_string() };
         as_json(&self.ask(&format!("$JS.API.{operation}"), &request))
     }
 
     /// Asks the API, which must not refuse.
-    fn api(&mut self, operation: &str, request: &Value) -> Value {
+    pub(crate) fn api(&mut self, operation: &str, request: &Value) -> Value {
         let answer = self.try_api(operation, request);
         assert!(answer.get("error").is_none(), "{operation} {request}: {answer}");
         answer
     }
 
     /// Makes a stream of everything below its name, whose other settings are `config`.
-    fn create(&mut self, name: &str, config: &Value) {
+    pub(crate) fn create(&mut self, name: &str, config: &Value) {
         let mut whole = json!({ "name": name, "subjects": [format!("{name}.>")], "allow_direct": true });
         let more = config.as_object().cloned().unwrap_or_default();
         whole.as_object_mut().expect("it was made as one").extend(more);
@@ -141,12 +144,12 @@ impl Asker {
         self.api(&format!("STREAM.INFO.{stream}"), &Value::Null)["state"].clone()
     }
 
-    fn number(&mut self, stream: &str, what: &str) -> u64 {
+    pub(crate) fn number(&mut self, stream: &str, what: &str) -> u64 {
         self.state(stream)[what].as_u64().expect("a number")
     }
 
     /// All messages of a stream.
-    fn read_all(&mut self, stream: &str) -> Vec<Stored> {
+    pub(crate) fn read_all(&mut self, stream: &str) -> Vec<Stored> {
         let mut all = Vec::new();
         let mut from = 1;
         while self.read_some(stream, from, &mut all) {
@@ -192,7 +195,7 @@ fn as_json(message: &Message) -> Value {
 }
 
 /// The bytes of a publish.
-fn publish(subject: &str, reply: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn publish(subject: &str, reply: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = if headers.is_empty() {
         format!("PUB {subject} {reply} {}\r\n", body.len()).into_bytes()
     } else {

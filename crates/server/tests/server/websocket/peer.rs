@@ -5,20 +5,20 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-pub(super) const TEXT: u8 = 0x81;
-pub(super) const BINARY: u8 = 0x82;
-pub(super) const CLOSE: u8 = 0x88;
-pub(super) const PING: u8 = 0x89;
-pub(super) const PONG: u8 = 0x8a;
-pub(super) const FIN: u8 = 0x80;
-pub(super) const COMPRESSED: u8 = 0x40;
+pub(crate) const TEXT: u8 = 0x81;
+pub(crate) const BINARY: u8 = 0x82;
+pub(crate) const CLOSE: u8 = 0x88;
+pub(crate) const PING: u8 = 0x89;
+pub(crate) const PONG: u8 = 0x8a;
+pub(crate) const FIN: u8 = 0x80;
+pub(crate) const COMPRESSED: u8 = 0x40;
 
 /// The headers of an upgrade, with a line for each.
-pub(super) const UPGRADE: &str = "Host: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+pub(crate) const UPGRADE: &str = "Host: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
-pub(super) const DEFLATE: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
+pub(crate) const DEFLATE: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
 
-pub(super) fn dial(address: SocketAddr) -> TcpStream {
+pub(crate) fn dial(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a positive time");
     stream.set_write_timeout(Some(PATIENCE)).expect("a positive time");
@@ -27,7 +27,7 @@ pub(super) fn dial(address: SocketAddr) -> TcpStream {
 }
 
 /// Bytes up to the empty line behind a head.
-pub(super) fn read_head(stream: &mut impl Read) -> io::Result<String> {
+pub(crate) fn read_head(stream: &mut impl Read) -> io::Result<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
         if stream.read(&mut byte)? == 0 {
@@ -39,7 +39,7 @@ pub(super) fn read_head(stream: &mut impl Read) -> io::Result<String> {
 }
 
 /// A frame as clients send it.
-pub(super) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let key = [0x37, 0xfa, 0x21, 0x3d];
     let mut frame = header(first, payload.len() as u64, 0x80);
     frame.extend(key);
@@ -48,7 +48,7 @@ pub(super) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The header of a frame without its mask.
-pub(super) fn header(first: u8, len: u64, mask: u8) -> Vec<u8> {
+pub(crate) fn header(first: u8, len: u64, mask: u8) -> Vec<u8> {
     let mut header = vec![first];
     match len {
         0..126 => header.push(mask | len as u8),
@@ -65,11 +65,11 @@ pub(super) fn header(first: u8, len: u64, mask: u8) -> Vec<u8> {
 }
 
 /// A compressed message in one frame.
-pub(super) fn packed(content: &[u8]) -> Vec<u8> {
+pub(crate) fn packed(content: &[u8]) -> Vec<u8> {
     frame(BINARY | COMPRESSED, &deflate(content))
 }
 
-pub(super) fn deflate(content: &[u8]) -> Vec<u8> {
+pub(crate) fn deflate(content: &[u8]) -> Vec<u8> {
     let mut packed = Vec::with_capacity(content.len() + 1024);
     let mut compress = Compress::new(Compression::best(), false);
     compress.compress_vec(content, &mut packed, FlushCompress::Sync).expect("a buffer that is large enough");
@@ -87,35 +87,35 @@ fn inflate(packed: &[u8]) -> Vec<u8> {
 }
 
 /// See the head of this file.
-pub(super) struct Peer<S = TcpStream> {
+pub(crate) struct Peer<S = TcpStream> {
     stream: S,
     /// Content that was read and not asked for yet.
     unread: Vec<u8>,
     /// The message that is not over yet, if it is compressed.
     pressed: Option<Vec<u8>>,
     /// First bytes and lengths of all frames that have come.
-    pub(super) seen: Vec<(u8, usize)>,
+    pub(crate) seen: Vec<(u8, usize)>,
 }
 
 impl Peer {
     /// Upgrades with these headers in addition, and takes INFO.
-    pub(super) fn open(address: SocketAddr, headers: &str) -> Self {
+    pub(crate) fn open(address: SocketAddr, headers: &str) -> Self {
         Self::over(dial(address), headers)
     }
 
-    pub(super) fn connect(address: SocketAddr, fields: &str) -> Self {
+    pub(crate) fn connect(address: SocketAddr, fields: &str) -> Self {
         let mut peer = Self::open(address, "");
         peer.greet(fields);
         peer
     }
 
-    pub(super) fn socket(&self) -> &TcpStream {
+    pub(crate) fn socket(&self) -> &TcpStream {
         &self.stream
     }
 }
 
 impl<S: Read + Write> Peer<S> {
-    pub(super) fn over(mut stream: S, headers: &str) -> Self {
+    pub(crate) fn over(mut stream: S, headers: &str) -> Self {
         write!(stream, "GET / HTTP/1.1\r\n{UPGRADE}{headers}\r\n").expect("the server reads");
         let answer = read_head(&mut stream).expect("the server answers");
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
@@ -123,34 +123,34 @@ impl<S: Read + Write> Peer<S> {
         Self { stream, unread, pressed, seen }
     }
 
-    pub(super) fn info(&mut self) -> serde_json::Value {
+    pub(crate) fn info(&mut self) -> serde_json::Value {
         let line = self.line();
         serde_json::from_str(line.strip_prefix("INFO ").expect("INFO comes first")).expect("JSON")
     }
 
     /// Says CONNECT with these fields, and waits for the answer to a PING.
-    pub(super) fn greet(&mut self, fields: &str) {
+    pub(crate) fn greet(&mut self, fields: &str) {
         self.info();
         self.say(&format!("CONNECT {{\"verbose\":false,\"pedantic\":false{fields}}}\r\nPING\r\n"));
         assert_eq!(self.line(), "PONG");
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server reads");
         self.stream.flush().expect("the server reads");
     }
 
     /// As far as the server lets us.
-    pub(super) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).and_then(|()| self.stream.flush())
     }
 
-    pub(super) fn say(&mut self, text: &str) {
+    pub(crate) fn say(&mut self, text: &str) {
         self.send(&frame(BINARY, text.as_bytes()));
     }
 
     /// The next frame; none at the end of the connection.
-    pub(super) fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+    pub(crate) fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut start = [0; 2];
         if let Err(error) = self.stream.read_exact(&mut start) {
             let ends = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset];
@@ -174,7 +174,7 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// The content of a frame, once it is known.
-    pub(super) fn content(&mut self, first: u8, payload: Vec<u8>) -> Option<Vec<u8>> {
+    pub(crate) fn content(&mut self, first: u8, payload: Vec<u8>) -> Option<Vec<u8>> {
         if first & COMPRESSED == 0 && self.pressed.is_none() {
             return Some(payload);
         }
@@ -194,7 +194,7 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// The next line of content.
-    pub(super) fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         loop {
             if let Some(end) = self.unread.windows(2).position(|pair| pair == b"\r\n") {
                 let line = self.unread.drain(..end + 2).take(end).collect();
@@ -205,13 +205,13 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// So many bytes of content.
-    pub(super) fn take(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
         assert!(self.fill(len), "the end, after {:?}", self.seen);
         self.unread.drain(..len).collect()
     }
 
     /// All content up to the end, without INFO, and what else came: pongs, and how it closed.
-    pub(super) fn rest(mut self) -> Rest {
+    pub(crate) fn rest(mut self) -> Rest {
         let mut rest = Rest { content: std::mem::take(&mut self.unread), ..Rest::default() };
         while let Some((first, payload)) = self.frame() {
             match first {
@@ -226,22 +226,22 @@ impl<S: Read + Write> Peer<S> {
 
 /// How a connection ended.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Rest {
+pub(crate) struct Rest {
     content: Vec<u8>,
-    pub(super) pongs: Vec<Vec<u8>>,
-    pub(super) close: Option<Vec<u8>>,
+    pub(crate) pongs: Vec<Vec<u8>>,
+    pub(crate) close: Option<Vec<u8>>,
 }
 
 impl Rest {
     /// Lines that are not INFO.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let text = String::from_utf8_lossy(&self.content);
         let lines = text.split_terminator("\r\n").filter(|line| !line.starts_with("INFO "));
         lines.map(str::to_owned).collect()
     }
 
     /// The status and the text of the close frame.
-    pub(super) fn closed_with(&self) -> Option<(u16, String)> {
+    pub(crate) fn closed_with(&self) -> Option<(u16, String)> {
         let close = self.close.as_ref()?;
         let [high, low, text @ ..] = close.as_slice() else { return Some((0, String::new())) };
         Some((u16::from_be_bytes([*high, *low]), String::from_utf8_lossy(text).into_owned()))

@@ -215,6 +215,24 @@ fn a_log_of_mostly_history_is_due() {
     assert!(consumers.is_released(before));
 }
 
+#[test]
+fn a_log_is_due_when_most_of_its_consumers_are_gone() {
+    let (mut consumers, _) =
+        Consumers::open(place(Arc::new(MemoryDisk::new()), None)).expect("there is nothing");
+    let create = |n| consumers.create(&format!("c{n}"), Rules::default(), &[7; 600]).expect("it is new");
+    let ids: Vec<_> = (0..2_000).map(create).collect();
+    consumers.flush(0).expect("the disk is healthy");
+    // All of it is needed.
+    assert!(!consumers.checkpoint_due());
+    for id in ids {
+        consumers.remove(id).expect("it exists");
+    }
+    let long = consumers.flush(0).expect("the disk is healthy").expect("a file").end;
+    assert!(long > 1 << 20 && consumers.checkpoint_due(), "{long} bytes of nothing");
+    let short = consumers.checkpoint().expect("the disk is healthy").expect("a file").end;
+    assert!(short < 1000 && !consumers.checkpoint_due());
+}
+
 /// A disk without room: acknowledgements work, nothing is lost, memory stays bounded.
 #[test]
 fn a_full_disk_loses_nothing() {

@@ -42,6 +42,8 @@ struct State {
     faults: Faults,
     steps: Vec<Step>,
     is_cold: bool,
+    /// How often power has come back, and 1.
+    boot: u64,
 }
 
 impl fmt::Debug for FaultyDisk {
@@ -54,11 +56,11 @@ impl FaultyDisk {
     /// An empty, healthy disk without a limit; `seed` decides how failed writes are torn.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self::with_volume(Volume::new(), seed)
+        Self::with_volume(Volume::new(), seed, 1)
     }
 
-    fn with_volume(volume: Volume, seed: u64) -> Self {
-        let state = State { volume, faults: Faults::new(seed), steps: Vec::new(), is_cold: false };
+    fn with_volume(volume: Volume, seed: u64, boot: u64) -> Self {
+        let state = State { volume, faults: Faults::new(seed), steps: Vec::new(), is_cold: false, boot };
         Self { state: Arc::new(Mutex::new(state)), locks: Claims::default() }
     }
 
@@ -121,6 +123,7 @@ impl FaultyDisk {
         Self::with_volume(
             volume.expect("files that were written in memory can be copied in memory"),
             state.faults.seed(),
+            state.boot + 1,
         )
     }
 
@@ -129,7 +132,7 @@ impl FaultyDisk {
     #[must_use]
     pub fn kill(&self) -> Self {
         let state = self.state();
-        Self::with_volume(state.volume.without_handles(), state.faults.seed())
+        Self::with_volume(state.volume.without_handles(), state.faults.seed(), state.boot)
     }
 
     /// All files with their lengths.
@@ -312,6 +315,10 @@ impl Disk for FaultyDisk {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         self.state().faults.check_power()?;
         lock::take(&self.locks, path)
+    }
+
+    fn boot(&self) -> Option<u64> {
+        Some(self.state().boot)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::block::{Builder, Chunk, Chunks, Found, HEADER, Head, Header, Malformed, PAGE, Place};
+use super::super::block::{
+    Builder, Chunk, Chunks, Found, HEADER, Head, Header, Malformed, PAGE, Place, implied_store,
+};
 use crate::{FileId, FileKind, SegmentNo, StreamId};
 
 const PLACE: Place = Place { store: 5, number: 3, offset: 8192 };
@@ -87,6 +89,21 @@ proptest! {
         let header = parse(&bytes).unwrap();
         let place = place.index(header.used);
         bytes[place] ^= 1_u8 << bit;
+        // One bit of a header is told from what was written.
+        prop_assert_eq!(parse(&bytes), Some(header).filter(|_| place < HEADER));
+        bytes[place] ^= 1_u8 << ((bit + 3) % 8);
         prop_assert_eq!(parse(&bytes), None);
+    }
+
+    #[test]
+    fn a_header_tells_its_store(store in any::<u64>(), number in 0..1_u64 << 40, page in 0..1_u64 << 20) {
+        let place = Place { store, number, offset: page * PAGE as u64 };
+        let mut builder = Builder::default();
+        builder.clear();
+        builder.push_dropped(StreamId(4));
+        let bytes = builder.seal(place, Head { number, needed: 0, ..head() }).to_vec();
+        let found = implied_store(&bytes, place.offset);
+        let Found::Header(header) = Header::parse(&bytes, found, place.offset) else { panic!("no header") };
+        prop_assert!(header.is_whole(&bytes));
     }
 }

@@ -63,7 +63,9 @@ fn damage_in_the_middle_is_reported_and_the_rest_applied() {
     for place in [0, 13, 60, 90, 200] {
         let world = journaled(3);
         let disk = world.disk.power_cycle(Survival::None);
-        disk.flip_bit(&journal_file(1), 4096 * 2 + place, 3).unwrap();
+        for bit in [3, 5] {
+            disk.flip_bit(&journal_file(1), 4096 * 2 + place, bit).unwrap();
+        }
         let (_, report) = recover(&disk, config()).unwrap();
         let problem = Problem::MissingRounds { file: journal_file(1), after: 2, before: 4 };
         assert_eq!(report.problems, [problem]);
@@ -71,6 +73,20 @@ fn damage_in_the_middle_is_reported_and_the_rest_applied() {
         assert_eq!(disk.read_all(&path_of(id(1, 1))).unwrap()[408..], world.files[0].0.content[408..]);
         let (_, report) = recover(&disk, config()).unwrap();
         assert_eq!((report.problems.len(), report.kept.len()), (0, 1));
+    }
+}
+
+#[test]
+fn one_bit_in_a_header_costs_nothing() {
+    for place in 0..80 {
+        let world = journaled(3);
+        let disk = world.disk.power_cycle(Survival::None);
+        let at = 4096 * 2 + place;
+        disk.flip_bit(&journal_file(1), at, (place % 8) as u8).unwrap();
+        let (_, report) = recover(&disk, config()).unwrap();
+        assert_eq!((report.rounds, report.problems.len(), report.kept.len()), (4, 0, 0), "byte {place}");
+        assert_eq!(report.corrected, [(journal_file(1), at * 8 + place % 8)]);
+        check(&disk, &world.twins(), "corrected");
     }
 }
 

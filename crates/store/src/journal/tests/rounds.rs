@@ -93,6 +93,20 @@ fn positions_of_consumers_wait_for_another_reason_or_a_while() {
 }
 
 #[test]
+fn positions_have_a_window_of_their_own() {
+    let mut world = World::new(FaultyDisk::new(1), small(), 1).unwrap();
+    let positions = FileId { stream: StreamId(3), kind: FileKind::Consumers(1) };
+    world.create(positions, Durability::Written).unwrap();
+    let since = world.clock.get();
+    let statistics = world.journal.statistics(since + 500);
+    assert_eq!((statistics.loss_window, statistics.positions_window), (0, 500));
+    world.journal.round_now(&|| since + 700).unwrap();
+    let statistics = world.journal.statistics(since + 900);
+    assert_eq!((statistics.loss_window_max, statistics.positions_window), (0, 0));
+    assert_eq!(statistics.positions_window_max, 700);
+}
+
+#[test]
 fn the_loss_window_is_the_age_of_what_was_released_and_is_not_durable() {
     let config =
         super::super::JournalConfig { interval: SyncInterval::Every(Duration::from_secs(1)), ..small() };

@@ -340,6 +340,8 @@ impl Run<'_> {
             let _ = stream.flush();
         }
         let round = self.store.journal().round_now(&|| now);
+        // What cannot be stated is a lower bound as before.
+        let _ = self.store.write_watermarks();
         if round.is_err() {
             return Err(Over);
         }
@@ -414,6 +416,7 @@ impl Run<'_> {
         self.round()?;
         self.upkeep();
         self.append("plain", &[("new.2", 30)]);
+        let _ = self.store.write_watermarks();
         self.append("limited", &[("k.1", 30)]);
         Ok(())
     }
@@ -441,7 +444,7 @@ impl Run<'_> {
         }
         self.append("c0", &[("tail", 10)]);
         let now = self.now as u64;
-        self.store.journal().close(&|| now).map_err(|_| Over)?;
+        self.store.close(&|| now).map_err(|_| Over)?;
         self.append("c1", &[("tail", 10)]);
         Ok(())
     }

@@ -1,0 +1,79 @@
+//! What is gone takes no memory, also when nothing comes any more.
+
+use super::house::{House, stream};
+use crate::config::{Storage, StreamConfig};
+use crate::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_broker::Parcel;
+use myelin_store::Usage;
+
+const SECOND: i64 = 1_000_000_000;
+
+fn usage(house: &House, name: &str) -> Usage {
+    let live = house.stream(name);
+    let mut loan = live.borrow().expect("the stream is there");
+    loan.parts().0.store().usage()
+}
+
+#[test]
+fn a_stream_in_memory_that_rests_forgets_its_subjects() {
+    let mut house = House::new();
+    house.create(StreamConfig {
+        storage: Storage::Memory,
+        max_age: 10 * SECOND,
+        allow_msg_ttl: false,
+        ..stream("S")
+    });
+    let subject = "x".repeat(200);
+    for n in 0..20_000 {
+        house.say(&format!("S.{subject}.{n}"), "", "");
+        if n % 100 == 0 {
+            house.settle();
+        }
+    }
+    house.settle();
+    let full = usage(&house, "S");
+    assert_eq!(house.contents("S").0, 20_000);
+    assert!(full.index_subjects >= 20_000, "{full:?}");
+    for _ in 0..100 {
+        house.pass(SECOND);
+    }
+    let rests = usage(&house, "S");
+    assert_eq!(house.contents("S").0, 0);
+    // Those of the last segment, which is not closed, stay.
+    assert!(rests.index_subjects < 5_000, "{rests:?}");
+    assert!(rests.index_bytes < full.index_bytes / 3, "{full:?}, then {rests:?}");
+}
+
+#[test]
+fn consumers_that_are_deleted_while_they_wait_leave_nothing() {
+    let mut house = House::new();
+    house.create(stream("S"));
+    house.listen("inbox");
+    let mut gone = Vec::new();
+    for n in 0..40 {
+        let name = format!("c{n}");
+        let filter_subject = if n % 2 == 0 { String::new() } else { "S.a".into() };
+        house.consume(
+            "S",
+            ConsumerConfig {
+                durable_name: name.clone(),
+                name: name.clone(),
+                ack_policy: AckPolicy::Explicit,
+                filter_subject,
+                ..ConsumerConfig::default()
+            },
+        );
+        house.say(&format!("$JS.API.CONSUMER.MSG.NEXT.S.{name}"), "inbox", "3");
+        house.settle();
+        let live = house.stream("S");
+        let consumer = live.consumers().find(&name).expect("it was just made");
+        gone.push(std::sync::Arc::downgrade(&consumer));
+        assert!(live.consumers().delete(&consumer, &mut Parcel::default()));
+        drop(consumer);
+        house.settle();
+    }
+    // The shard's cache of routes lets go of them by and by, and who is to be rung is forgotten by whoever rings.
+    house.pass(SECOND);
+    assert!(gone.iter().all(|consumer| consumer.strong_count() == 0), "somebody holds a consumer");
+    assert_eq!(house.stream("S").consumers().waiting(), (0, 0));
+}

@@ -1,0 +1,134 @@
+//! What panics costs itself, and goes on; what fails is mended by a clock that nobody sets.
+
+use super::house::{House, MOST_READS, stream};
+use crate::config::StreamConfig;
+use crate::consumer::config::{AckPolicy, ConsumerConfig, PriorityPolicy};
+use crate::engine::live::lock;
+use myelin_store::disk::faulty::FaultyDisk;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A stream with a consumer `C`, which asks the host for a name before it delivers its first message, and a plain one `D`.
+fn house() -> House {
+    let mut house = House::new();
+    house.create(stream("S"));
+    let plain = |name: &str| ConsumerConfig {
+        durable_name: name.into(),
+        name: name.into(),
+        ack_policy: AckPolicy::Explicit,
+        ..ConsumerConfig::default()
+    };
+    let pinned = ConsumerConfig {
+        priority_policy: PriorityPolicy::PinnedClient,
+        priority_groups: vec!["A".into()],
+        priority_timeout: 10 * SECOND,
+        ..plain("C")
+    };
+    house.consume("S", pinned);
+    house.consume("S", plain("D"));
+    house.listen("inbox");
+    house
+}
+
+fn ask(house: &mut House, consumer: &str) {
+    let request = if consumer == "C" { r#"{"batch":1,"group":"A"}"# } else { r#"{"batch":1}"# };
+    house.say(&format!("$JS.API.CONSUMER.MSG.NEXT.S.{consumer}"), "inbox", request);
+    house.settle();
+}
+
+/// How many messages a consumer has delivered that await their acknowledgement.
+fn pending(house: &House, consumer: &str) -> u64 {
+    let live = house.stream("S");
+    let consumer = live.consumers().find(consumer).expect("it is there");
+    live.consumers().info(&consumer).expect("it lives").num_ack_pending
+}
+
+fn panics(house: &House) -> Vec<String> {
+    lock(&house.host.panics).clone()
+}
+
+#[test]
+fn a_consumer_that_panics_costs_itself_and_is_opened_anew() {
+    let mut house = house();
+    house.host.panics_at_names.store(true, Relaxed);
+    ask(&mut house, "C");
+    ask(&mut house, "D");
+    house.publish("S.a");
+    let [told] = &panics(&house)[..] else { panic!("once: {:?}", panics(&house)) };
+    assert!(told.starts_with("in consumer '$G > S > C': it is opened anew"), "{told}");
+    assert_eq!((pending(&house, "C"), pending(&house, "D")), (0, 1));
+    house.host.panics_at_names.store(false, Relaxed);
+    house.pass(1);
+    ask(&mut house, "C");
+    assert_eq!(pending(&house, "C"), 1);
+    assert_eq!(panics(&house).len(), 1);
+}
+
+#[test]
+fn a_consumer_that_panics_again_rests_for_a_minute() {
+    let mut house = house();
+    house.host.panics_at_names.store(true, Relaxed);
+    house.publish("S.a");
+    ask(&mut house, "C");
+    house.pass(1);
+    ask(&mut house, "C");
+    let told = panics(&house);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[1].contains("it delivers nothing for a minute"), "{told:?}");
+    // It would panic at each look.
+    ask(&mut house, "C");
+    house.publish("S.b");
+    house.pass(SECOND);
+    ask(&mut house, "D");
+    assert_eq!((panics(&house).len(), pending(&house, "C"), pending(&house, "D")), (2, 0, 1));
+    house.host.panics_at_names.store(false, Relaxed);
+    *lock(&house.host.ahead) = Duration::from_secs(61);
+    house.pass(61 * SECOND);
+    assert_eq!((panics(&house).len(), pending(&house, "C")), (2, 1));
+}
+
+fn fail_and_repair(house: &mut House) -> bool {
+    let live = house.stream("S");
+    if let Some(mut loan) = live.borrow() {
+        loan.parts().0.store().give_up("a test asked for it");
+    }
+    house.jetstream.repair(&live);
+    house.settle();
+    let before = house.contents("S").0;
+    house.publish("S.x");
+    house.contents("S").0 > before
+}
+
+#[test]
+fn a_clock_that_is_set_back_keeps_no_stream_from_being_repaired() {
+    let mut house = House::new();
+    house.create(stream("S"));
+    assert!(fail_and_repair(&mut house));
+    house.set_clock_back(3600 * SECOND);
+    *lock(&house.host.ahead) = Duration::from_secs(61);
+    assert!(fail_and_repair(&mut house), "a minute later");
+    assert!(!fail_and_repair(&mut house), "at once");
+}
+
+#[test]
+fn who_asks_for_more_than_can_be_read_is_told_so() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(StreamConfig { allow_direct: true, ..stream("S") });
+    house.publish("S.a");
+    let heard = house.hear("inbox");
+    disk.chill(true);
+    for _ in 0..MOST_READS + 3 {
+        house.say("$JS.API.DIRECT.GET.S", "inbox", r#"{"seq":1}"#);
+        house.flush();
+        house.flush();
+    }
+    let refused: Vec<_> = std::mem::take(&mut *lock(&heard));
+    assert_eq!(refused, ["NATS/1.0 429 Too Many Requests\r\n\r\n"; 3]);
+    disk.chill(false);
+    house.settle();
+    assert_eq!(lock(&heard).len(), MOST_READS, "all others are answered");
+    assert!(lock(&heard).iter().all(|headers| headers.contains("Nats-Sequence: 1")));
+}

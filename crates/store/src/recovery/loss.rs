@@ -1,0 +1,91 @@
+//! What is missing: which sequences it had, and that they are never given out again.
+//!
+//! Where the files do not say it, the watermarks do (`watermarks`), or the segment that comes next.
+
+use std::ops::RangeInclusive;
+
+use crate::stream::{Catalog, segment_name};
+use crate::watermarks::Statement;
+use crate::{SegmentNo, Seq, Timestamp};
+
+use super::report::Lost;
+use super::{Notice, Recovering, StreamReport};
+
+/// Segments that cannot be read, until it is known where the log goes on.
+#[derive(Debug)]
+pub(super) struct Hole {
+    file: String,
+    first: Seq,
+}
+
+impl Recovering<'_> {
+    /// Segments are not there, and others behind them are.
+    pub(super) fn miss(&mut self, segments: RangeInclusive<SegmentNo>) {
+        self.report.note(Notice::Missing { segments: segments.clone() });
+        self.open_hole(segments);
+    }
+
+    /// The last segments may not be there: what nothing follows is missed only because it is stated elsewhere. Answers which
+    /// number is the last that was used.
+    pub(super) fn miss_last(&mut self, last: SegmentNo) -> SegmentNo {
+        let stated = self.stated.last_segment();
+        if stated > last {
+            self.miss(SegmentNo(last.0 + 1)..=stated);
+        }
+        self.close_hole(self.stated.last_seq);
+        last.max(stated)
+    }
+
+    /// Nothing can be read of these segments.
+    pub(super) fn open_hole(&mut self, segments: RangeInclusive<SegmentNo>) {
+        let first = self.catalog.totals.last_seq.saturating_add(1);
+        let file = segment_name(*segments.start());
+        self.hole.get_or_insert(Hole { file, first });
+    }
+
+    /// What was missing had sequences up to `last`.
+    pub(super) fn close_hole(&mut self, last: Seq) {
+        if let Some(Hole { file, first }) = self.hole.take() {
+            let stated = self.stated.position;
+            // Of others nobody says how long they were.
+            let bytes = if file == segment_name(stated.segment) { stated.offset } else { 0 };
+            self.lose(file, Some(first..=last), bytes);
+        }
+    }
+
+    /// The last sequence of what is missing at the end of a segment, if anything says it.
+    pub(super) fn last_before(&self, behind: &[SegmentNo], first: Seq) -> Option<Seq> {
+        let next = behind.iter().find_map(|no| self.read_ends(*no).ok());
+        let last = next.map_or(self.stated.last_seq, |(header, _)| header.first_seq.saturating_sub(1));
+        (last >= first).then_some(last)
+    }
+
+    pub(super) fn lose(&mut self, file: String, sequences: Option<RangeInclusive<Seq>>, bytes: u64) {
+        if let Some(sequences) = sequences.filter(|sequences| !sequences.is_empty()) {
+            self.report.lost.push(Lost { file, sequences, bytes });
+        }
+    }
+}
+
+/// Sees to it that no sequence is given out again: the catalog goes on behind what had been released. Answers up to where it
+/// passes over sequences that the log does not have.
+pub(super) fn pass_over(
+    catalog: &mut Catalog,
+    report: &mut StreamReport,
+    stated: &Statement,
+    now: Timestamp,
+) -> Option<Seq> {
+    let first = catalog.totals.last_seq.saturating_add(1);
+    // What was deleted before is not lost.
+    let kept = catalog.totals.first_seq;
+    let has_gap = report.is_damaged() && stated.last_seq >= first;
+    if has_gap {
+        report.note(Notice::EndLost { sequences: first..=stated.last_seq });
+        catalog.skip_at(stated.last_seq, now);
+    }
+    report.lost.retain(|lost| *lost.sequences.end() >= kept);
+    for lost in &mut report.lost {
+        lost.sequences = kept.max(*lost.sequences.start())..=*lost.sequences.end();
+    }
+    has_gap.then_some(stated.last_seq)
+}

@@ -1,0 +1,168 @@
+//! Repairs a store that nobody uses: brings back what its bytes allow, and says what they do not.
+//!
+//! Owns what no start does by itself: marks of the store and names of streams of which both copies are gone, manifests of
+//! which neither can be read, journal files that were set aside. All else is what a start does, and repair lets it do
+//! that: it opens every stream, so that torn ends are cut, copies written again and strange files set aside, and then has
+//! new bases, manifests and consumer logs written where the old ones were damaged.
+//!
+//! Without `apply` the same runs on an overlay, so what is told is what would be done. Nothing that can be read is
+//! deleted; what is replaced or not understood is in quarantine. Each step can be repeated: whoever is interrupted
+//! begins again.
+
+mod action;
+mod kept;
+mod manifests;
+mod markers;
+mod metas;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::config::StreamConfig;
+use crate::disk::{Disk, File};
+use crate::entropy::Entropy;
+use crate::keys::Keys;
+use crate::meta::{MARKER, Meta};
+use crate::recovery::{QUARANTINE, place_aside};
+use crate::store::{COPY, LOCK, stream_number};
+use crate::verify::Overlay;
+use crate::{StreamId, Timestamp};
+
+pub use action::{Action, Outcome, Summary};
+
+/// What a stream was called, from somebody who knows it: for a directory of which no copy of `meta` can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Which directory it belongs to, if that is known.
+    pub directory: Option<StreamId>,
+    /// Whose the stream is.
+    pub account: String,
+    /// What it is called.
+    pub name: String,
+    /// What its owner would have written about it.
+    pub config: Vec<u8>,
+    /// When it was made.
+    pub created: Timestamp,
+}
+
+/// How to repair.
+pub struct Options<'a> {
+    /// Whether anything is changed.
+    pub apply: bool,
+    /// What opens encrypted streams.
+    pub keys: Option<Keys>,
+    /// Names for streams that have lost theirs.
+    pub given: Vec<Given>,
+    /// How a stream is opened, from what is written about it. Its limits are not enforced.
+    pub shape: &'a dyn Fn(&Meta) -> StreamConfig,
+    /// For salts of what is written anew.
+    pub entropy: Arc<dyn Entropy>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { apply, given, .. } = self;
+        f.debug_struct("Options").field("apply", apply).field("given", given).finish_non_exhaustive()
+    }
+}
+
+/// Repairs the store in `root`, and calls `progress` with each thing that was done, is lost or is left to the operator.
+///
+/// # Errors
+/// There is no store, another process uses it, or the disk fails. It may be repeated.
+pub fn repair(
+    disk: &Arc<dyn Disk>,
+    root: &Path,
+    options: &Options<'_>,
+    progress: &mut dyn FnMut(&Action),
+) -> io::Result<Summary> {
+    let names = disk.list(root)?;
+    let has = |name: &str| names.iter().any(|entry| entry.name == name);
+    if ![MARKER, COPY, "streams"].iter().any(|name| has(name)) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "there is no store in this directory"));
+    }
+    // A look does not even make the file, and without it nobody can have the store open.
+    let lock = if options.apply || has(LOCK) { Some(disk.lock(&root.join(LOCK))?) } else { None };
+    let disk: Arc<dyn Disk> =
+        if options.apply { Arc::clone(disk) } else { Arc::new(Overlay::new(Arc::clone(disk))) };
+    let mut repairing = Repairing { disk, root, options, progress, summary: Summary::default() };
+    let store = markers::repair(&mut repairing)?;
+    metas::repair(&mut repairing)?;
+    let renewed = manifests::repair(&mut repairing)?;
+    if let Some(store) = store {
+        kept::repair(&mut repairing, store)?;
+    }
+    // Opening the store takes it again.
+    drop(lock);
+    streams::repair(&mut repairing, &renewed)?;
+    Ok(repairing.summary)
+}
+
+/// A repair on its way.
+struct Repairing<'a> {
+    disk: Arc<dyn Disk>,
+    root: &'a Path,
+    options: &'a Options<'a>,
+    progress: &'a mut dyn FnMut(&Action),
+    summary: Summary,
+}
+
+impl Repairing<'_> {
+    fn tell(&mut self, mut action: Action) {
+        self.summary.count(action.outcome);
+        if let Ok(below) = action.file.strip_prefix(self.root) {
+            action.file = below.to_owned();
+        }
+        (self.progress)(&action);
+    }
+
+    /// The directories of streams, in order.
+    fn streams(&self) -> io::Result<Vec<StreamId>> {
+        let entries = match self.disk.list(&self.root.join("streams")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let directories = entries.iter().filter(|entry| entry.is_directory);
+        Ok(directories.filter_map(|entry| stream_number(&entry.name)).collect())
+    }
+
+    /// Copies a file to quarantine, where it stays when another one takes its place. Durable on return.
+    fn copy_aside(&self, path: &Path, stream: &str) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let to = place_aside(&*self.disk, self.root, stream, &name)?;
+        let copy = self.disk.create(&to)?;
+        copy.write_at(&whole(&*self.disk.open_read_only(path)?)?, 0)?;
+        copy.sync()?;
+        self.disk.sync_directory(&self.root.join(QUARANTINE))
+    }
+
+    /// Moves a file to quarantine. Durable on return.
+    fn move_aside(&self, path: &Path, stream: &str) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let to = place_aside(&*self.disk, self.root, stream, &name)?;
+        self.disk.rename(path, &to)?;
+        self.disk.sync_directory(&self.root.join(QUARANTINE))?;
+        path.parent().map_or(Ok(()), |parent| self.disk.sync_directory(parent))
+    }
+}
+
+/// All bytes of a small file.
+fn whole(file: &dyn File) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(file.len()?).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    let mut bytes = vec![0; length];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// A directory's name.
+fn hex(id: StreamId) -> String {
+    format!("{:016x}", id.0)
+}

@@ -1,0 +1,172 @@
+//! What a start does, done now; and new bases, manifests and consumer logs where the old ones were damaged.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+use crate::config::{Durability, Limits, StreamConfig};
+use crate::consumer;
+use crate::disk::Disk;
+use crate::manifest;
+use crate::recovery::{Notice, OpenError, stream_directory};
+use crate::store::{FoundStream, Store, StoreOptions};
+use crate::stream::segment_name;
+use crate::{StreamId, Timestamp};
+
+use super::{Action, Outcome, Repairing};
+
+const REFUSED: &str = "it cannot be opened";
+
+pub(super) fn repair(repairing: &mut Repairing<'_>, renewed: &BTreeSet<StreamId>) -> io::Result<()> {
+    let (disk, entropy) = (Arc::clone(&repairing.disk), Arc::clone(&repairing.options.entropy));
+    let options = StoreOptions {
+        keys: repairing.options.keys.clone(),
+        // Space for a full disk is the server's own affair.
+        headroom_bytes: headroom(&*disk, repairing.root),
+        ..StoreOptions::new(repairing.root)
+    };
+    let (store, report) = Store::open(disk, options, entropy).map_err(words)?;
+    for notice in &report.notices {
+        let outcome = outcome(notice);
+        repairing.tell(Action::new(outcome, "", notice.to_string()));
+    }
+    for problem in &report.replay.problems {
+        repairing.tell(Action::new(Outcome::Lost, "journal", problem.to_string()));
+    }
+    let clock = clock(repairing.options.now);
+    for found in &report.streams {
+        if let Err(error) = open(repairing, &store, found, renewed.contains(&found.id)) {
+            let path = stream_directory(repairing.root, found.id);
+            let action = Action::new(Outcome::Left, path, format!("{REFUSED}: {error}"));
+            repairing.tell(action.of(found.id, &found.meta.account, &found.meta.name));
+        }
+        store.journal().round_now(&clock).map_err(|error| io::Error::other(error.to_string()))?;
+    }
+    store.journal().close(&clock).map_err(|error| io::Error::other(error.to_string()))
+}
+
+fn headroom(disk: &dyn Disk, root: &std::path::Path) -> u64 {
+    disk.open_read_only(&root.join("headroom")).and_then(|file| file.len()).unwrap_or(0)
+}
+
+fn clock(now: Timestamp) -> impl Fn() -> u64 {
+    move || now.unsigned_abs()
+}
+
+fn words(error: OpenError) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+/// What a notice of a start means for who repairs.
+fn outcome(notice: &Notice) -> Outcome {
+    let is_made_again = |file: &str, what: &str| {
+        ["index.", "manifest."].iter().any(|name| file.starts_with(name))
+            || what.contains("its entries were read")
+    };
+    match notice {
+        Notice::Repaired { .. } | Notice::Cut { .. } | Notice::SetAside { .. } => Outcome::Repaired,
+        Notice::Damaged { file, what } if is_made_again(file, what) => Outcome::Repaired,
+        Notice::Left { .. } => Outcome::Left,
+        Notice::DamagedEntries { .. }
+        | Notice::EndLost { .. }
+        | Notice::Damaged { .. }
+        | Notice::Missing { .. } => Outcome::Lost,
+    }
+}
+
+fn open(
+    repairing: &mut Repairing<'_>,
+    store: &Store,
+    found: &FoundStream,
+    is_renewed: bool,
+) -> Result<(), String> {
+    let now = repairing.options.now;
+    let config = StreamConfig { limits: Limits::default(), ..(repairing.options.shape)(&found.meta) };
+    let opened = store.open_stream(found.id, config, now);
+    let (mut stream, report) = opened.map_err(|error| error.to_string())?;
+    let path = stream_directory(repairing.root, found.id);
+    let tell = |repairing: &mut Repairing<'_>, notices: &[Notice]| {
+        for notice in notices {
+            let action = Action::new(outcome(notice), &path, notice.to_string());
+            repairing.tell(action.of(found.id, &found.meta.account, &found.meta.name));
+        }
+    };
+    // Which are missing, and which were removed long ago, only a manifest can tell.
+    let is_told = |notice: &&Notice| !(is_renewed && matches!(notice, Notice::Missing { .. }));
+    let notices: Vec<Notice> = report.notices.iter().filter(is_told).cloned().collect();
+    tell(repairing, &notices);
+    let has_base =
+        |notice: &Notice| matches!(notice, Notice::Damaged { file, .. } if file.starts_with("index."));
+    if is_renewed || report.notices.iter().any(has_base) {
+        stream.renew(now).map_err(|error| format!("no new manifest: {error}"))?;
+    }
+    if is_renewed {
+        let manifest = manifest::read(&*repairing.disk, &path).best;
+        for entry in manifest.iter().flat_map(|manifest| &manifest.segments).filter(|entry| !entry.sealed) {
+            let what = format!(
+                "it is missing: messages {} to {} may have been in it",
+                entry.first_seq, entry.last_seq
+            );
+            let action = Action::new(Outcome::Lost, path.join(segment_name(entry.no)), what);
+            repairing.tell(action.of(found.id, &found.meta.account, &found.meta.name));
+        }
+    }
+    let opened = store.open_consumers(found.id, Durability::Synced, None);
+    let (mut consumers, report) = opened.map_err(|error| error.to_string())?;
+    if !report.is_clean() {
+        let action = Action::new(consumers_outcome(&report), &path, consumers_words(&report));
+        repairing.tell(action.of(found.id, &found.meta.account, &found.meta.name));
+        consumers.checkpoint().map_err(|error| format!("no new log of the consumers: {error}"))?;
+    }
+    tell(repairing, &store.put_away(&mut consumers));
+    let flushed = consumers.flush(now).map_err(|error| error.to_string());
+    drop((stream, consumers));
+    flushed.map(drop)
+}
+
+fn consumers_outcome(report: &consumer::Report) -> Outcome {
+    let is_whole = report.bad.is_empty()
+        && report.orphans.is_empty()
+        && report.missing == 0
+        && report.set_back.is_none()
+        && report.unusable.is_empty();
+    if is_whole { Outcome::Repaired } else { Outcome::Lost }
+}
+
+fn consumers_words(report: &consumer::Report) -> String {
+    let consumer::Report {
+        file,
+        end: _,
+        set_back,
+        torn,
+        bad,
+        affected,
+        orphans,
+        missing,
+        unusable,
+        corrected,
+    } = report;
+    let mut words = Vec::new();
+    words.extend(set_back.as_ref().map(ToString::to_string));
+    if !unusable.is_empty() {
+        words.push(format!("{} cannot be read", unusable.join(", ")));
+    }
+    words.extend(corrected.iter().map(|bit| crate::flipped::words(*bit as usize)));
+    words.extend(
+        bad.iter()
+            .map(|bad| format!("bytes {} to {} are not what was written", bad.range.start, bad.range.end)),
+    );
+    if torn.is_some() {
+        words.push("an incomplete end was cut".to_owned());
+    }
+    if !affected.is_empty() {
+        let names: Vec<&str> = affected.iter().map(|(_, name, _)| &**name).collect();
+        words.push(format!("consumers {} may get some messages again", names.join(", ")));
+    }
+    let gone = u64::from(*missing).max(orphans.len() as u64);
+    if gone > 0 {
+        words.push(format!("{gone} consumers are gone: create them again"));
+    }
+    let name = file.map_or("consumers".to_owned(), consumer::file_name);
+    format!("{name}: {}; a new log was written", words.join("; "))
+}

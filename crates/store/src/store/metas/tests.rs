@@ -1,0 +1,139 @@
+//! One copy of a `meta` that is damaged, missing or old.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::*;
+use crate::disk::faulty::{FaultyDisk, Operation, Survival};
+use crate::document::Document;
+use crate::entropy::SeededEntropy;
+use crate::meta::TWINS;
+use crate::recovery::stream_directory;
+use crate::store::{Store, StoreOptions};
+use crate::stream::Stream;
+use crate::{Disk, StreamConfig};
+
+const ROOT: &str = "/store";
+
+fn open(disk: &FaultyDisk, seed: u64) -> (Store, StoreReport) {
+    let options =
+        StoreOptions { journal_file_bytes: 64 << 10, headroom_bytes: 64 << 10, ..StoreOptions::new(ROOT) };
+    Store::open(Arc::new(disk.clone()), options, Arc::new(SeededEntropy::new(seed))).unwrap()
+}
+
+fn create(store: &Store, name: &str) -> Stream {
+    store.create_stream("A", name, b"first", StreamConfig::default(), 1).unwrap()
+}
+
+/// A store with one stream whose text was written twice; where its copies are, and what they were before.
+fn ground() -> (FaultyDisk, StreamId, [PathBuf; 2], Vec<u8>) {
+    let disk = FaultyDisk::new(1);
+    let (store, _) = open(&disk, 1);
+    let id = create(&store, "S").id();
+    let paths = TWINS.map(|name| stream_directory(Path::new(ROOT), id).join(name));
+    let before = disk.read_all(&paths[0]).unwrap();
+    assert_eq!(disk.read_all(&paths[1]).unwrap(), before);
+    store.write_blob(id, b"second").unwrap();
+    drop(store);
+    (disk.power_cycle(Survival::None), id, paths, before)
+}
+
+fn put(disk: &FaultyDisk, path: &Path, bytes: &[u8]) {
+    let _ = disk.remove_file(path);
+    let file = disk.create(path).unwrap();
+    file.write_at(bytes, 0).unwrap();
+    file.sync().unwrap();
+    disk.sync_directory(path.parent().unwrap()).unwrap();
+}
+
+/// Opens twice: the first start says `words`, the second nothing, and both find the second text.
+fn is_repaired(disk: &FaultyDisk, words: &[&str]) {
+    let (store, report) = open(disk, 2);
+    assert_eq!(report.unreadable, []);
+    assert_eq!(report.streams[0].meta.config, b"second");
+    let told: Vec<String> = report.notices.iter().map(ToString::to_string).collect();
+    assert!(report.notices.iter().all(|notice| matches!(notice, Notice::Repaired { .. })), "{told:?}");
+    assert_eq!(told.len(), words.len(), "{told:?}");
+    assert!(told.iter().zip(words).all(|(told, words)| told.contains(words)), "{told:?}");
+    drop(store);
+    let (_, report) = open(&disk.power_cycle(Survival::None), 3);
+    assert_eq!((report.notices.len(), &report.streams[0].meta.config[..]), (0, &b"second"[..]), "{report:?}");
+}
+
+#[test]
+fn either_copy_may_be_lost_in_any_way() {
+    for which in 0..2 {
+        let (disk, _, paths, before) = ground();
+        let path = &paths[which];
+        let name = TWINS[which];
+        let of = format!("{name} of stream S of account A: ");
+        for offset in 0..disk.read_all(path).unwrap().len() as u64 {
+            let disk = disk.power_cycle(Survival::None);
+            disk.flip_bit(path, offset, (offset % 8) as u8).unwrap();
+            is_repaired(&disk, &[&of]);
+        }
+        let disk_of = || disk.power_cycle(Survival::None);
+        let cut = disk_of();
+        put(&cut, path, &[]);
+        is_repaired(&cut, &[&format!("{of}ends too early; written again from the other copy")]);
+        let gone = disk_of();
+        gone.remove_file(path).unwrap();
+        is_repaired(&gone, &[&format!("{of}it is missing; written again")]);
+        let old = disk_of();
+        put(&old, path, &before);
+        is_repaired(&old, &[&format!("{of}it has generation 1, the other copy 2; written again")]);
+    }
+}
+
+#[test]
+fn the_only_copy_of_another_stream_is_kept() {
+    let (disk, _, paths, _) = ground();
+    let foreign = Meta { stream: StreamId(77), ..Meta::decode(&disk.read_all(&paths[0]).unwrap()).unwrap() };
+    put(&disk, &paths[1], &foreign.encode());
+    is_repaired(&disk, &["it belongs to stream 000000000000004d; moved to /store/quarantine/"]);
+    let kept: Vec<_> =
+        disk.files().into_keys().filter(|path| path.starts_with("/store/quarantine")).collect();
+    assert_eq!(Meta::decode(&disk.read_all(&kept[0]).unwrap()).unwrap(), foreign);
+}
+
+#[test]
+fn without_a_copy_both_are_named_and_nothing_is_touched() {
+    let (disk, id, paths, _) = ground();
+    disk.flip_bit(&paths[0], 20, 1).unwrap();
+    put(&disk, &paths[1], &[]);
+    let before: Vec<_> = paths.iter().map(|path| disk.read_all(path).unwrap()).collect();
+    let (_, report) = open(&disk, 2);
+    let words = "meta: wrong checksum; meta.copy: ends too early".to_owned();
+    assert_eq!(report.unreadable, [(id, words)]);
+    assert_eq!(paths.iter().map(|path| disk.read_all(path).unwrap()).collect::<Vec<_>>(), before);
+}
+
+#[test]
+fn a_lone_meta_of_the_first_version_gets_its_twin_without_a_word() {
+    let (disk, _, paths, _) = ground();
+    let bytes = disk.read_all(&paths[0]).unwrap();
+    let body = &bytes[16..bytes.len() - 4 - 8];
+    put(&disk, &paths[0], &Document { magic: *b"MYELMETA", version: 1, what: "meta" }.frame(body));
+    disk.remove_file(&paths[1]).unwrap();
+    is_repaired(&disk, &[]);
+    let copies = paths.map(|path| Meta::decode(&disk.read_all(&path).unwrap()).unwrap());
+    assert_eq!((copies[0].generation, &copies[0]), (1, &copies[1]));
+}
+
+/// Creating waits for one sync more than with one copy, changing for one more, too.
+#[test]
+fn two_copies_cost_one_sync_more() {
+    let disk = FaultyDisk::new(1);
+    let (store, _) = open(&disk, 1);
+    let syncs = |from: u64| {
+        let steps = disk.journal();
+        let new = steps.iter().filter(|step| step.point >= from);
+        new.filter(|step| matches!(step.operation, Operation::Sync | Operation::SyncDirectory)).count()
+    };
+    let before = disk.points();
+    let id = create(&store, "S").id();
+    assert_eq!(syncs(before), 4, "{:?}", disk.journal());
+    let before = disk.points();
+    store.write_blob(id, b"second").unwrap();
+    assert_eq!(syncs(before), 3);
+}

@@ -1,0 +1,98 @@
+//! What a start may take for a fact about a stream, from a place that is not the stream's own files.
+
+use crate::segment::HEADER_BYTES;
+use crate::{SegmentNo, Seq};
+
+use super::format::{Head, Position, Slot};
+
+/// How the process before ended, as far as a stream is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// All was written and synced, and said so.
+    Stop,
+    /// It was killed: what it had written is there.
+    Kill,
+    /// The power may have failed: what it had synced is there.
+    PowerLoss,
+    /// Nobody knows: there was no statement.
+    Unknown,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Statement {
+    pub(crate) after: After,
+    /// Everything before it is there, unless it was damaged since.
+    pub(crate) position: Position,
+    /// Which rewrite of that segment is meant. `None`: any.
+    generation: Option<u64>,
+    /// The last sequence that was released.
+    pub(crate) last_seq: Seq,
+    /// How many messages there were, if the process was stopped.
+    pub(crate) messages: Option<u64>,
+    /// No sequence behind it was released.
+    pub(crate) reserved: Seq,
+    /// The number of the consumers' log, and where it ends at least.
+    pub(crate) log: (u64, u64),
+    pub(crate) consumers: u32,
+}
+
+impl Statement {
+    /// Of a stream of which nothing is stated.
+    pub(crate) const fn nothing(after: After) -> Self {
+        Self {
+            after,
+            position: Position::START,
+            generation: None,
+            last_seq: 0,
+            messages: None,
+            reserved: 0,
+            log: (0, 0),
+            consumers: 0,
+        }
+    }
+
+    /// What a slot says in this run of the machine.
+    pub(crate) fn of(slot: &Slot, head: &Head, boot: u64) -> Self {
+        let after = after(head.is_clean && slot.is_clean, slot.boot, boot);
+        let is_whole = after != After::PowerLoss;
+        let position = if is_whole { slot.written } else { slot.synced };
+        Self {
+            after,
+            position,
+            generation: (position.segment == slot.written.segment).then_some(slot.generation),
+            last_seq: slot.last_seq,
+            messages: (after == After::Stop).then_some(slot.messages),
+            reserved: slot.reserved,
+            log: (slot.log, if is_whole { slot.log_written } else { slot.log_synced }),
+            consumers: slot.consumers,
+        }
+    }
+
+    /// Where the entries of a segment that is not sealed must reach at least: `None` if nothing is known of it, or if it is
+    /// an earlier one and whole.
+    pub(crate) fn end_of(&self, no: SegmentNo, generation: u64) -> Option<u64> {
+        let is_it = self.position.segment == no && self.generation.is_none_or(|stated| stated == generation);
+        is_it.then_some(self.position.offset)
+    }
+
+    /// The last segment whose header must be there.
+    pub(crate) fn last_segment(&self) -> SegmentNo {
+        let Position { segment, offset } = self.position;
+        if offset >= HEADER_BYTES as u64 { segment } else { SegmentNo(segment.0.saturating_sub(1)) }
+    }
+
+    /// Whether a segment had come to `end`, whatever its file says now.
+    pub(crate) fn covers(&self, no: SegmentNo, end: u64) -> bool {
+        self.position.segment > no || (self.position.segment == no && self.position.offset >= end)
+    }
+}
+
+/// How a process ended that left a head or a slot.
+pub(super) fn after(is_clean: bool, boot: u64, now: u64) -> After {
+    match is_clean {
+        true => After::Stop,
+        false if boot != 0 && boot == now => After::Kill,
+        false => After::PowerLoss,
+    }
+}

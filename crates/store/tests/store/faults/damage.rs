@@ -1,0 +1,198 @@
+//! What is done to a file, and which messages lie where it is done.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use myelin_store::Seq;
+use myelin_store::record::{self, HEAD_BYTES, Kind};
+use myelin_store::segment::{HEADER_BYTES, Header};
+
+use super::image::{Images, write_sparse};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Damage {
+    FlippedHead,
+    FlippedMiddle,
+    FlippedTail,
+    CutByAByte,
+    CutByHalf,
+    Emptied,
+    Removed,
+    Older,
+}
+
+impl Damage {
+    pub(super) const ALL: [Self; 8] = [
+        Self::FlippedHead,
+        Self::FlippedMiddle,
+        Self::FlippedTail,
+        Self::CutByAByte,
+        Self::CutByHalf,
+        Self::Emptied,
+        Self::Removed,
+        Self::Older,
+    ];
+
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::FlippedHead => "bit flipped in the head",
+            Self::FlippedMiddle => "bit flipped in the middle",
+            Self::FlippedTail => "bit flipped in the tail",
+            Self::CutByAByte => "cut by a byte",
+            Self::CutByHalf => "cut by half",
+            Self::Emptied => "emptied",
+            Self::Removed => "removed",
+            Self::Older => "replaced by an older copy",
+        }
+    }
+
+    /// What becomes of the bytes, and where they are not what they were; `None` removes the file. Ends count from the
+    /// last byte that is not zero, if there is one.
+    fn of(self, bytes: &[u8], older: Option<Vec<u8>>) -> Option<(Option<Vec<u8>>, Range<usize>)> {
+        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(bytes.len(), |last| last + 1);
+        let flip = |at: usize| {
+            let mut flipped = bytes.to_vec();
+            *flipped.get_mut(at)? ^= 1 << (at % 8);
+            Some((Some(flipped), at..at + 1))
+        };
+        let cut = |at: usize| Some((Some(bytes[..at].to_vec()), at..bytes.len()));
+        match self {
+            Self::FlippedHead => flip(9),
+            Self::FlippedMiddle => flip(used / 2),
+            Self::FlippedTail => flip(used.checked_sub(1)?),
+            Self::CutByAByte => cut(used.checked_sub(1)?),
+            Self::CutByHalf => (used > 1).then(|| cut(used / 2))?,
+            Self::Emptied => (!bytes.is_empty()).then(|| cut(0))?,
+            Self::Removed => Some((None, 0..bytes.len())),
+            Self::Older => {
+                let older = older?;
+                let same = bytes.iter().zip(&older).take_while(|(one, other)| one == other).count();
+                Some((Some(older), same..bytes.len()))
+            }
+        }
+    }
+
+    /// Damages `file` below `root`. Answers which messages had bytes in the place, or `None` if there is nothing to do.
+    pub(super) fn apply(self, root: &Path, file: &Target, images: &Images) -> Option<BTreeSet<Seq>> {
+        let path = root.join(&file.below);
+        let bytes = fs::read(&path).ok()?;
+        let (left, place) = self.of(&bytes, images.older(&file.below, &bytes))?;
+        match left {
+            None => fs::remove_file(&path).ok()?,
+            Some(left) => write_sparse(&path, &left).ok()?,
+        }
+        Some(if file.below.extension().is_some_and(|end| end == "seg") {
+            messages_in(&bytes, &place)
+        } else {
+            BTreeSet::new()
+        })
+    }
+}
+
+/// The messages of a segment that have bytes in `place`. Of a packed one all that it has, for they are in one frame.
+fn messages_in(bytes: &[u8], place: &Range<usize>) -> BTreeSet<Seq> {
+    let Ok(header) = Header::decode(bytes) else { return BTreeSet::new() };
+    if header.packed {
+        return (header.first_seq..header.first_seq + 100).collect();
+    }
+    let mut touched = BTreeSet::new();
+    let mut at = HEADER_BYTES;
+    while let Some(head) = bytes.get(at..at + HEAD_BYTES).and_then(record::peek) {
+        let end = at + head.size();
+        // Without its header, nothing says what the rest belongs to.
+        let is_in = (place.start < end && at < place.end) || place.start < HEADER_BYTES;
+        if is_in && head.kind == Kind::Message {
+            touched.insert(head.seq);
+        }
+        at = end;
+    }
+    touched
+}
+
+/// A file that is damaged.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    /// What the table calls it.
+    pub(super) kind: &'static str,
+    /// Whose it is, if it is a stream's.
+    pub(super) stream: Option<&'static str>,
+    /// Below the store's directory.
+    pub(super) below: PathBuf,
+}
+
+/// One file of each kind, as far as the store in `root` has it.
+pub(super) fn targets(root: &Path) -> Vec<Target> {
+    let mut targets = Vec::new();
+    let roots = [
+        ("`store`", "store"),
+        ("`store.copy`", "store.copy"),
+        ("`lock`", "lock"),
+        ("`headroom`", "headroom"),
+        ("`watermarks`", "watermarks"),
+        ("`watermarks.copy`", "watermarks.copy"),
+        ("journal slot", "journal/00000001.jnl"),
+    ];
+    for (kind, below) in roots {
+        targets.push(Target { kind, stream: None, below: below.into() });
+    }
+    let of_streams = [
+        ("`meta`", "PLAIN", "meta", Pick::First),
+        ("`meta.copy`", "PLAIN", "meta.copy", Pick::First),
+        ("`meta`, encrypted", "SECRET", "meta", Pick::First),
+        ("`manifest.a`", "PLAIN", "manifest.a", Pick::First),
+        ("`manifest.b`", "PLAIN", "manifest.b", Pick::First),
+        ("`index.N`", "PLAIN", "index.", Pick::First),
+        ("segment, sealed", "PLAIN", ".seg", Pick::First),
+        ("segment, sealed, newest", "PLAIN", ".seg", Pick::BeforeLast),
+        ("segment, packed", "PACKED", ".seg", Pick::First),
+        ("segment, sealed, encrypted", "SECRET", ".seg", Pick::First),
+        ("segment, active", "PLAIN", ".seg", Pick::Last),
+        ("segment, active, `always`", "SYNCED", ".seg", Pick::Last),
+        ("segment, active, encrypted", "SECRET", ".seg", Pick::Last),
+        ("`consumers.N`", "PLAIN", "consumers.", Pick::Last),
+        ("`consumers.N`, encrypted", "SECRET", "consumers.", Pick::Last),
+    ];
+    for (kind, stream, part, pick) in of_streams {
+        if let Some(below) = find(root, stream, part, pick) {
+            targets.push(Target { kind, stream: Some(stream), below });
+        }
+    }
+    targets.retain(|target| root.join(&target.below).exists());
+    targets
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pick {
+    First,
+    BeforeLast,
+    Last,
+}
+
+/// The directory of a stream, below the root.
+fn directory(root: &Path, stream: &str) -> PathBuf {
+    let entries = fs::read_dir(root.join("streams")).expect("there are streams");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    // The name stands in the clear, and in no other stream's.
+    let has = |bytes: Vec<u8>| bytes.windows(stream.len()).any(|part| part == stream.as_bytes());
+    let is_it = |path: &PathBuf| fs::read(path.join("meta")).is_ok_and(has);
+    let found = paths.into_iter().find(is_it).expect("the stream was made");
+    found.strip_prefix(root).expect("it is below").to_owned()
+}
+
+fn find(root: &Path, stream: &str, part: &str, pick: Pick) -> Option<PathBuf> {
+    let directory = directory(root, stream);
+    let entries = fs::read_dir(root.join(&directory)).expect("it is there");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    let is_exact = part.starts_with("meta") || part.starts_with("manifest");
+    names.retain(|name| if is_exact { name == part } else { name.contains(part) });
+    names.sort();
+    let name = match pick {
+        Pick::First => names.first(),
+        Pick::BeforeLast => names.iter().rev().nth(1),
+        Pick::Last => names.last(),
+    };
+    Some(directory.join(name?))
+}

@@ -1,0 +1,204 @@
+//! What a damaged store gives, and what it says: as an operator and as clients see it.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+
+use myelin_store::consumer::{Affected, ConsumerState, Consumers, Report};
+use myelin_store::disk::real::RealDisk;
+use myelin_store::entropy::SeededEntropy;
+use myelin_store::repair::{self, Options};
+use myelin_store::verify::{self, Finding, Severity};
+use myelin_store::{Admission, Disk, NewMessage, Seq, Store, StoreReport, Stream, StreamReport, Wait};
+
+use super::image::{NOW, config, keys, open};
+
+/// One stream.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) messages: BTreeMap<Seq, Vec<u8>>,
+    /// What a reader is told instead of a message.
+    pub(super) errors: BTreeMap<Seq, String>,
+    /// Messages of which the start says that they are lost.
+    pub(super) told: Vec<RangeInclusive<Seq>>,
+    pub(super) consumers: BTreeMap<String, ConsumerState>,
+    /// The sequence of the next message.
+    pub(super) next: Seq,
+}
+
+/// A start.
+#[derive(Debug, Default)]
+pub(super) struct Start {
+    /// Why there was none.
+    pub(super) refused: Option<String>,
+    /// Streams that were opened.
+    pub(super) streams: BTreeMap<String, Seen>,
+    /// What the start says, each with the stream in front that it speaks of.
+    pub(super) words: Vec<String>,
+}
+
+/// A check.
+#[derive(Debug, Default)]
+pub(super) struct Check {
+    /// What `myelin store check` exits with.
+    pub(super) code: u8,
+    /// What is more than a note.
+    pub(super) findings: Vec<String>,
+}
+
+pub(super) fn check(root: &Path) -> Check {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let mut findings = Vec::new();
+    let told = &mut |finding: &Finding| {
+        if finding.severity > Severity::Note {
+            findings.push(finding.to_string());
+        }
+    };
+    let code = match verify::check(&disk, root, Some(&keys()), told) {
+        Ok(summary) if summary.is_sound() => 0,
+        Ok(_) => 1,
+        Err(error) => {
+            findings.push(error.to_string());
+            2
+        }
+    };
+    Check { code, findings }
+}
+
+/// What `myelin store repair --apply` does.
+pub(super) fn repair(root: &Path) {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let options = Options {
+        apply: true,
+        keys: Some(keys()),
+        given: Vec::new(),
+        shape: &|meta| config(&meta.name),
+        entropy: Arc::new(SeededEntropy::new(99)),
+        now: NOW,
+    };
+    repair::repair(&disk, root, &options, &mut |_| {}).expect("nobody uses it");
+}
+
+/// Opens the store, reads everything, publishes a message to each stream, and stops.
+pub(super) fn start(root: &Path, turn: u64) -> Start {
+    let mut start = Start::default();
+    let (store, report) = match open(root, turn, true) {
+        Ok(opened) => opened,
+        Err(error) => return Start { refused: Some(error.to_string()), ..start },
+    };
+    note_store(&report, &mut start.words);
+    let mut opened = Vec::new();
+    for found in &report.streams {
+        let name = &found.meta.name;
+        match store.open_stream(found.id, config(name), NOW) {
+            Ok((stream, report)) => {
+                let mut seen = see(&stream);
+                note_stream(name, &report, &mut seen, &mut start.words);
+                let consumers = see_consumers(&store, &stream, name, &mut seen, &mut start.words);
+                start.streams.insert(name.clone(), seen);
+                opened.push((name, stream, consumers));
+            }
+            Err(error) => start.words.push(format!("{name}: {error}")),
+        }
+    }
+    for (name, stream, _) in &mut opened {
+        let seen = start.streams.get_mut(*name).expect("it was just opened");
+        match publish(stream) {
+            Ok(seq) => seen.next = seq,
+            Err(error) => start.words.push(format!("{name}: {error}")),
+        }
+    }
+    stop(&store);
+    start
+}
+
+fn stop(store: &Store) {
+    store.close(&|| NOW.unsigned_abs()).expect("a healthy disk");
+}
+
+fn note_store(report: &StoreReport, words: &mut Vec<String>) {
+    words.extend(report.unreadable.iter().map(|(id, why)| format!("stream {:016x}: {why}", id.0)));
+    words.extend(report.replay.problems.iter().map(|problem| format!("journal: {problem}")));
+    words.extend(report.replay.kept.iter().map(|path| format!("journal: kept {}", path.display())));
+    words.extend(report.notices.iter().map(ToString::to_string));
+}
+
+fn note_stream(name: &str, report: &StreamReport, seen: &mut Seen, words: &mut Vec<String>) {
+    words.extend(report.notices.iter().map(|notice| format!("{name}: {notice}")));
+    seen.told.extend(report.lost.iter().map(|lost| lost.sequences.clone()));
+}
+
+fn see(stream: &Stream) -> Seen {
+    let mut seen = Seen::default();
+    let (reader, mut buffer) = (stream.reader(), Vec::new());
+    for seq in 1..=stream.state().totals.last_seq {
+        match reader.get(seq, Wait::Allowed, &mut buffer) {
+            Ok(Some(message)) => drop(seen.messages.insert(seq, message.payload.to_vec())),
+            Ok(None) => {}
+            Err(error) => drop(seen.errors.insert(seq, error.to_string())),
+        }
+    }
+    seen
+}
+
+fn see_consumers(
+    store: &Store,
+    stream: &Stream,
+    name: &str,
+    seen: &mut Seen,
+    words: &mut Vec<String>,
+) -> Option<Consumers> {
+    match store.open_consumers(stream.id(), stream.config().durability, None) {
+        Ok((mut consumers, report)) => {
+            words.extend(words_of(&report).map(|words| format!("{name}: {words}")));
+            words.extend(store.put_away(&mut consumers).iter().map(|notice| format!("{name}: {notice}")));
+            let states = consumers.iter().map(|(_, one)| (one.name().to_owned(), one.state().clone()));
+            seen.consumers = states.collect();
+            Some(consumers)
+        }
+        Err(error) => {
+            words.push(format!("{name}: {error}"));
+            None
+        }
+    }
+}
+
+/// The report of a consumers' log, if it has something to say.
+fn words_of(report: &Report) -> Option<String> {
+    if report.is_clean() {
+        return None;
+    }
+    let mut words = Vec::new();
+    if let Some(torn) = report.torn {
+        words.push(format!("cut at {}", torn.offset));
+    }
+    words.extend(report.bad.iter().map(|bad| format!("damaged at {}..{}", bad.range.start, bad.range.end)));
+    let count = |how| report.affected.iter().filter(|(_, _, affected)| *affected == how).count();
+    for (how, what) in [(Affected::Rewound, "set back"), (Affected::Perhaps, "perhaps set back")] {
+        if count(how) > 0 {
+            words.push(format!("{} consumers {what}", count(how)));
+        }
+    }
+    if !report.orphans.is_empty() {
+        words.push(format!("{} consumers without a name", report.orphans.len()));
+    }
+    if report.missing > 0 {
+        words.push(format!("{} consumers missing", report.missing));
+    }
+    if !report.corrected.is_empty() {
+        words.push("a bit is put right".to_owned());
+    }
+    words.extend(report.unusable.iter().map(|name| format!("{name} cannot be read")));
+    Some(format!("consumers: {}", words.join(", ")))
+}
+
+/// The message after all others.
+const AFTER: &[u8] = b"after";
+
+fn publish(stream: &mut Stream) -> Result<Seq, String> {
+    let message = NewMessage { timestamp: NOW, subject: b"after", payload: AFTER, ..NewMessage::default() };
+    let mut outcomes = Vec::new();
+    stream.append(&[message], Admission::Granted, NOW, &mut outcomes).map_err(|error| error.to_string())?;
+    outcomes[0].map_err(|refusal| format!("{refusal:?}"))
+}
