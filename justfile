@@ -48,6 +48,11 @@ soak *ARGS:
     cargo build --release -p myelin-server -p myelin-soak
     target/release/myelin-soak {{ARGS}}
 
+# Instructions and system calls per message, which noise does not touch (docs/count.md; needs valgrind and strace)
+count *ARGS:
+    cargo build --release -p myelin-server -p myelin-count
+    target/release/myelin-count --server target/release/myelin-server {{ARGS}}
+
 # Official clients in five languages against the server; SUITE is a checkout of nats.rs, whose own tests run then too
 conformance SERVER="target/release/myelin-server" SUITE="":
     cargo build --release -p myelin-server

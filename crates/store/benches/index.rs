@@ -1,7 +1,7 @@
 //! Measures the index of a stream at a million entries: `cargo bench -p myelin-store --bench index [entries]`.
 //!
 //! Prints nanoseconds for each operation, the longest single call, and bytes for each entry. It is no test: numbers
-//! depend on the machine. The limits of memory are held by `tests/index.rs`.
+//! depend on the machine. The limits of memory are held by the tests of `src/index`.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
