@@ -7,6 +7,8 @@ use bytes::Bytes;
 const BATCH: usize = 64;
 /// Subjects in turn.
 const SUBJECTS: usize = 64;
+/// Keys of a bucket.
+const KEYS: usize = 1024;
 
 /// One load.
 pub(crate) struct Row {
@@ -32,8 +34,8 @@ pub(crate) const ROWS: [Row; 14] = [
     Row { name: "js-limit", about: "the same at max_msgs 1,000, each subject once", run: js_limit },
     Row { name: "js-push", about: "js-file, pushed to a consumer that acknowledges nothing", run: js_push },
     Row { name: "js-pull", about: "js-file, pulled 64 at a time and acknowledged one by one", run: js_pull },
-    Row { name: "kv-put", about: "128 bytes under one of 1,000 keys, history 1", run: kv_put },
-    Row { name: "kv-get", about: "a direct get of one of 1,000 keys", run: kv_get },
+    Row { name: "kv-put", about: "128 bytes under one of 1,024 keys, history 1", run: kv_put },
+    Row { name: "kv-get", about: "a direct get of one of 1,024 keys", run: kv_get },
 ];
 
 /// The row with this name.
@@ -41,21 +43,30 @@ pub(crate) fn named(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name == name)
 }
 
-/// Sends `messages` of them in batches, the one with number `n` as `text(n)`.
-fn send_all(server: &mut Embedded, client: &mut Client, messages: usize, text: impl Fn(usize) -> String) {
-    for first in (0..messages).step_by(BATCH) {
-        let batch: String = (first..messages.min(first + BATCH)).map(&text).collect();
-        server.send(client, &Bytes::from(batch));
+/// Sends `messages` of them in batches, the one with number `n` as `text(n % period)`: what repeats is made once, so that what the
+/// client does is hardly counted.
+fn send_all(
+    server: &mut Embedded,
+    client: &mut Client,
+    messages: usize,
+    period: usize,
+    text: impl Fn(usize) -> String,
+) {
+    let batch = |first: usize| Bytes::from((first..period.min(first + BATCH)).map(&text).collect::<String>());
+    let batches: Vec<Bytes> = (0..period).step_by(BATCH).map(batch).collect();
+    assert!(messages.is_multiple_of(BATCH) && period.is_multiple_of(BATCH), "whole batches");
+    for n in 0..messages / BATCH {
+        server.send(client, &batches[n % batches.len()]);
     }
 }
 
 fn orders(n: usize) -> String {
-    format!("PUB bench.orders.{} 16\r\n0123456789abcdef\r\n", n % SUBJECTS)
+    format!("PUB bench.orders.{} 16\r\n0123456789abcdef\r\n", n)
 }
 
 fn publish(server: &mut Embedded, messages: usize) {
     let mut publisher = server.client("");
-    send_all(server, &mut publisher, messages, orders);
+    send_all(server, &mut publisher, messages, SUBJECTS, orders);
 }
 
 fn fan_out(server: &mut Embedded, messages: usize, receivers: usize) {
@@ -88,7 +99,7 @@ fn request(server: &mut Embedded, messages: usize) {
 
 fn subscribe(server: &mut Embedded, messages: usize) {
     let mut client = server.client("");
-    send_all(server, &mut client, messages, |n| format!("SUB _INBOX.{n}.* {n}\r\nUNSUB {n}\r\n"));
+    send_all(server, &mut client, messages, messages, |n| format!("SUB _INBOX.{n}.* {n}\r\nUNSUB {n}\r\n"));
 }
 
 fn connect(server: &mut Embedded, messages: usize) {
@@ -108,10 +119,16 @@ fn stream(server: &mut Embedded, options: &str) -> Client {
 }
 
 /// Publishes with acknowledgements.
-fn store(server: &mut Embedded, publisher: &mut Client, messages: usize, subject: impl Fn(usize) -> String) {
+fn store(
+    server: &mut Embedded,
+    publisher: &mut Client,
+    messages: usize,
+    period: usize,
+    subject: impl Fn(usize) -> String,
+) {
     let payload = "x".repeat(128);
     let (before, stored) = (publisher.received(), server.stored("S"));
-    send_all(server, publisher, messages, |n| {
+    send_all(server, publisher, messages, period, |n| {
         format!("PUB {} _INBOX.abcdefghijkl.{n} 128\r\n{payload}\r\n", subject(n))
     });
     assert_eq!(server.stored("S") - stored, messages as u64, "each message is stored");
@@ -119,22 +136,22 @@ fn store(server: &mut Embedded, publisher: &mut Client, messages: usize, subject
 }
 
 fn in_turn(n: usize) -> String {
-    format!("S.orders.{}", n % SUBJECTS)
+    format!("S.orders.{n}")
 }
 
 fn js_memory(server: &mut Embedded, messages: usize) {
     let mut publisher = stream(server, ",\"storage\":\"memory\"");
-    store(server, &mut publisher, messages, in_turn);
+    store(server, &mut publisher, messages, SUBJECTS, in_turn);
 }
 
 fn js_file(server: &mut Embedded, messages: usize) {
     let mut publisher = stream(server, ",\"storage\":\"file\"");
-    store(server, &mut publisher, messages, in_turn);
+    store(server, &mut publisher, messages, SUBJECTS, in_turn);
 }
 
 fn js_limit(server: &mut Embedded, messages: usize) {
     let mut publisher = stream(server, ",\"storage\":\"file\",\"max_msgs\":1000");
-    store(server, &mut publisher, messages, |n| format!("S.{n}"));
+    store(server, &mut publisher, messages, messages, |n| format!("S.{n}"));
 }
 
 fn js_push(server: &mut Embedded, messages: usize) {
@@ -144,7 +161,7 @@ fn js_push(server: &mut Embedded, messages: usize) {
         \"deliver_policy\":\"all\"}}";
     server.ask(&mut subscriber, "CONSUMER.CREATE.S", body);
     let before = subscriber.received();
-    store(server, &mut publisher, messages, in_turn);
+    store(server, &mut publisher, messages, SUBJECTS, in_turn);
     assert!(subscriber.received() - before > 128 * messages as u64, "each message is delivered");
 }
 
@@ -156,35 +173,33 @@ fn js_pull(server: &mut Embedded, messages: usize) {
     server.ask(&mut worker, "CONSUMER.CREATE.S.C", body);
     let before = worker.received();
     for first in (0..messages).step_by(BATCH) {
-        let count = BATCH.min(messages - first);
-        store(server, &mut publisher, count, in_turn);
-        let pull =
-            format!("PUB $JS.API.CONSUMER.MSG.NEXT.S.C work {}\r\n{count}\r\n", count.to_string().len());
-        server.send(&mut worker, &Bytes::from(pull));
-        let acks = (first + 1..=first + count)
+        store(server, &mut publisher, BATCH, SUBJECTS, in_turn);
+        let pull = "PUB $JS.API.CONSUMER.MSG.NEXT.S.C work 2\r\n64\r\n";
+        server.send(&mut worker, &Bytes::from_static(pull.as_bytes()));
+        let acks = (first + 1..=first + BATCH)
             .map(|seq| format!("PUB $JS.ACK.S.C.1.{seq}.{seq}.{BEGINNING}.0 0\r\n\r\n"));
         server.send(&mut worker, &Bytes::from(acks.collect::<String>()));
     }
     assert!(worker.received() - before > 128 * messages as u64, "each message is delivered");
 }
 
-/// A bucket of 1,000 keys, each with a value.
+/// A bucket of 1,024 keys, each with a value.
 fn bucket(server: &mut Embedded) -> Client {
     let mut client = stream(server, ",\"storage\":\"file\",\"max_msgs_per_subject\":1,\"allow_direct\":true");
-    store(server, &mut client, 1000, |n| format!("S.key.{n}"));
+    store(server, &mut client, KEYS, KEYS, |n| format!("S.key.{n}"));
     client
 }
 
 fn kv_put(server: &mut Embedded, messages: usize) {
     let mut client = bucket(server);
-    store(server, &mut client, messages, |n| format!("S.key.{}", n % 1000));
+    store(server, &mut client, messages, KEYS, |n| format!("S.key.{n}"));
 }
 
 fn kv_get(server: &mut Embedded, messages: usize) {
     let mut client = bucket(server);
     let before = client.received();
-    send_all(server, &mut client, messages, |n| {
-        format!("PUB $JS.API.DIRECT.GET.S.S.key.{} _INBOX.abcdefghijkl.{n} 0\r\n\r\n", n % 1000)
+    send_all(server, &mut client, messages, KEYS, |n| {
+        format!("PUB $JS.API.DIRECT.GET.S.S.key.{n} _INBOX.abcdefghijkl.{n} 0\r\n\r\n")
     });
     assert!(client.received() - before > 128 * messages as u64, "each key is found");
 }

@@ -26,6 +26,8 @@ pub struct Token<'a> {
     pub text: &'a str,
     /// Its line, from 1.
     pub line: usize,
+    /// Where [`Token::text`] begins in the file, in bytes.
+    pub start: usize,
 }
 
 /// The tokens of a file, comments included, white space left out.
@@ -47,12 +49,12 @@ impl<'a> Lexer<'a> {
         let rest = &self.text[self.at..];
         let first = rest.chars().next()?;
         let (kind, length) = token(rest, first);
-        let line = self.line;
+        let (line, start) = (self.line, self.at);
         let whole = &rest[..length];
         self.line += whole.matches('\n').count();
         self.at += length;
-        let text = if kind == Kind::Doc { &whole[3..] } else { whole };
-        Some(Token { kind, text, line })
+        let slashes = if kind == Kind::Doc { 3 } else { 0 };
+        Some(Token { kind, text: &whole[slashes..], line, start: start + slashes })
     }
 
     fn skip_space(&mut self) {

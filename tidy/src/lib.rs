@@ -4,8 +4,10 @@
 
 mod lexer;
 mod lists;
+mod renames;
 mod sources;
 
 pub use lexer::{Kind, Token, lex};
 pub use lists::{List, compare};
+pub use renames::{Rename, apply, code, read};
 pub use sources::{Source, documents, root, sources};
