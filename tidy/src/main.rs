@@ -80,25 +80,21 @@ fn is_same(before: Vec<String>, after: Vec<String>) -> bool {
     normal(before) == normal(after)
 }
 
-/// The code without commas before a closing bracket, its imports and declarations of modules sorted.
+/// The code without what rustfmt puts where lines are broken, its imports and declarations of modules sorted.
 fn normal(code: Vec<String>) -> (Vec<String>, Vec<String>) {
-    let is_closing =
-        |word: Option<&String>| word.is_some_and(|word| matches!(word.as_str(), ")" | "]" | "}" | ">"));
     let (mut uses, mut rest) = (Vec::new(), Vec::new());
     let mut in_use = false;
     for (at, word) in code.iter().enumerate() {
-        if word == "," && is_closing(code.get(at + 1)) {
-            continue;
-        }
         in_use |= word == "use" || (word == "mod" && code.get(at + 2).is_some_and(|end| end == ";"));
-        if in_use {
-            uses.push(word.clone())
-        } else {
-            rest.push(word.clone())
+        let is_layout = matches!(word.as_str(), "," | "{" | "}");
+        match in_use {
+            _ if is_layout => {}
+            true => uses.push(word.clone()),
+            false => rest.push(word.clone()),
         }
         in_use &= word != ";";
     }
-    uses.retain(|word| !matches!(word.as_str(), "," | "{" | "}" | "mod" | "pub" | "(" | ")"));
+    uses.retain(|word| !matches!(word.as_str(), "mod" | "pub" | "(" | ")"));
     uses.sort();
     (uses, rest)
 }

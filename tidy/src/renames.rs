@@ -90,9 +90,13 @@ pub fn code(path: &str, text: &str, renames: &[Rename]) -> Vec<String> {
     let mut tokens = lex(text);
     tokens.retain(|token| !matches!(token.kind, Kind::Comment | Kind::Doc));
     let here: Vec<&Rename> = renames.iter().filter(|one| one.holds_in(path)).collect();
-    let renamed = |at: usize| {
-        let meant = here.iter().find(|one| tokens[at].kind == Kind::Word && one.means(&tokens, at));
-        meant.map_or(tokens[at].text, |one| one.new.as_str()).to_owned()
+    let renamed = |at: usize| match tokens[at].kind {
+        Kind::Word => {
+            let meant = here.iter().find(|one| one.means(&tokens, at));
+            meant.map_or(tokens[at].text, |one| one.new.as_str()).to_owned()
+        }
+        Kind::Literal => in_literal(tokens[at].text, &here),
+        _ => tokens[at].text.to_owned(),
     };
     (0..tokens.len()).map(renamed).collect()
 }
@@ -107,10 +111,16 @@ pub fn apply(path: &str, text: &str, renames: &[Rename]) -> String {
     let tokens = lex(text);
     let code: Vec<Token<'_>> =
         tokens.iter().copied().filter(|one| !matches!(one.kind, Kind::Comment | Kind::Doc)).collect();
-    let mut changes = Vec::new();
+    let mut changes: Vec<(usize, usize, String)> = Vec::new();
+    for token in code.iter().filter(|token| token.kind == Kind::Literal) {
+        let after = in_literal(token.text, &here);
+        if after != token.text {
+            changes.push((token.start, token.text.len(), after));
+        }
+    }
     for (at, token) in code.iter().enumerate().filter(|(_, token)| token.kind == Kind::Word) {
         if let Some(one) = here.iter().find(|one| one.means(&code, at)) {
-            changes.push((token.start, token.text.len(), one.new.as_str()));
+            changes.push((token.start, token.text.len(), one.new.clone()));
         }
     }
     for token in tokens.iter().filter(|one| matches!(one.kind, Kind::Comment | Kind::Doc)) {
@@ -120,14 +130,25 @@ pub fn apply(path: &str, text: &str, renames: &[Rename]) -> String {
     let (mut result, mut at) = (String::with_capacity(text.len()), 0);
     for (start, length, new) in changes {
         result.push_str(&text[at..start]);
-        result.push_str(new);
+        result.push_str(&new);
         at = start + length;
     }
     result + &text[at..]
 }
 
+/// A literal with the names in it that are formatted: `{name}` and `{name:?}`.
+fn in_literal(text: &str, here: &[&Rename]) -> String {
+    let mut text = text.to_owned();
+    for one in here.iter().filter(|one| one.kind == Class::Name) {
+        for end in ["}", ":"] {
+            text = text.replace(&format!("{{{}{end}", one.old), &format!("{{{}{end}", one.new));
+        }
+    }
+    text
+}
+
 /// What is renamed in a comment: where it begins, how long it is, and what it is called.
-fn in_comment<'r>(token: &Token<'_>, here: &[&'r Rename]) -> Vec<(usize, usize, &'r str)> {
+fn in_comment(token: &Token<'_>, here: &[&Rename]) -> Vec<(usize, usize, String)> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut found = Vec::new();
     let (mut at, mut in_ticks) = (0, false);
@@ -143,7 +164,7 @@ fn in_comment<'r>(token: &Token<'_>, here: &[&'r Rename]) -> Vec<(usize, usize, 
         let is_type = word.starts_with(char::is_uppercase);
         let meant =
             here.iter().find(|one| one.kind == Class::Name && one.old == word && (in_ticks || is_type));
-        found.extend(meant.map(|one| (token.start + at, length, one.new.as_str())));
+        found.extend(meant.map(|one| (token.start + at, length, one.new.clone())));
         at += length;
     }
     found
@@ -158,10 +179,9 @@ mod tests {
     #[test]
     fn names_change_where_they_are_meant() {
         let renames = read(TABLE).expect("a table");
-        let text =
-            "use crate::parcel::Letter; // A Letter, `put` or put.\nfn put(parcel: u8) { \"Letter\"; }";
+        let text = "use crate::parcel::Letter; // A Letter, `put` or put.\nfn put(parcel: u8) { \"Letter {put:?}\"; }";
         let after = "use crate::message_buf::MessageRef; // A MessageRef, `push` or put.\n\
-            fn push(parcel: u8) { \"Letter\"; }";
+            fn push(parcel: u8) { \"Letter {push:?}\"; }";
         assert_eq!(apply("crates/broker/src/a.rs", text, &renames), after);
         assert_eq!(
             code("crates/broker/src/a.rs", text, &renames),
