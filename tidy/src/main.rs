@@ -86,13 +86,14 @@ fn normal(code: Vec<String>) -> (Vec<String>, Vec<String>) {
     let mut in_use = false;
     for (at, word) in code.iter().enumerate() {
         in_use |= word == "use" || (word == "mod" && code.get(at + 2).is_some_and(|end| end == ";"));
-        let is_layout = matches!(word.as_str(), "," | "{" | "}");
+        let is_layout = matches!(word.as_str(), "," | "{" | "}" | ";");
+        let is_end = word == ";";
         match in_use {
             _ if is_layout => {}
             true => uses.push(word.clone()),
             false => rest.push(word.clone()),
         }
-        in_use &= word != ";";
+        in_use &= !is_end;
     }
     uses.retain(|word| !matches!(word.as_str(), "mod" | "pub" | "(" | ")"));
     uses.sort();

@@ -3,7 +3,7 @@
 //! `docs/renames.tsv` has a line `kind<TAB>where<TAB>old<TAB>new` for each name. `where` is a list of beginnings of paths, separated by
 //! commas: the rename holds in files that begin with one of them; those behind a `!` are left out. Kinds:
 //!
-//! - `name`: every word of the code that is `old`. In comments only whole words in capitals, and those between backticks.
+//! - `name`: every word of the code that is `old`. In comments only types of more than one word, and what stands between backticks.
 //! - `module`: `old` behind `mod`, or before or behind `::`.
 //! - `path`: a file or a folder, from the root. `where` is `-`.
 
@@ -161,7 +161,8 @@ fn in_comment(token: &Token<'_>, here: &[&Rename]) -> Vec<(usize, usize, String)
             continue;
         }
         let word = &rest[..length];
-        let is_type = word.starts_with(char::is_uppercase);
+        // `Why` may also begin a sentence.
+        let is_type = word.starts_with(char::is_uppercase) && word[1..].contains(char::is_uppercase);
         let meant =
             here.iter().find(|one| one.kind == Class::Name && one.old == word && (in_ticks || is_type));
         found.extend(meant.map(|one| (token.start + at, length, one.new.clone())));
@@ -179,8 +180,8 @@ mod tests {
     #[test]
     fn names_change_where_they_are_meant() {
         let renames = read(TABLE).expect("a table");
-        let text = "use crate::parcel::Letter; // A Letter, `put` or put.\nfn put(parcel: u8) { \"Letter {put:?}\"; }";
-        let after = "use crate::message_buf::MessageRef; // A MessageRef, `push` or put.\n\
+        let text = "use crate::parcel::Letter; // A `Letter`, `put` or put.\nfn put(parcel: u8) { \"Letter {put:?}\"; }";
+        let after = "use crate::message_buf::MessageRef; // A `MessageRef`, `push` or put.\n\
             fn push(parcel: u8) { \"Letter {push:?}\"; }";
         assert_eq!(apply("crates/broker/src/a.rs", text, &renames), after);
         assert_eq!(
