@@ -4,7 +4,7 @@
 //! commas: the rename holds in files that begin with one of them; those behind a `!` are left out. Kinds:
 //!
 //! - `name`: every word of the code that is `old`. In comments only types of more than one word, and what stands between backticks.
-//! - `module`: `old` behind `mod`, or before or behind `::`.
+//! - `module`: `old` behind `mod`, before or behind `::`, or in a `use`.
 //! - `path`: a file or a folder, from the root. `where` is `-`.
 
 use crate::lexer::{Kind, Token, lex};
@@ -52,13 +52,23 @@ impl Rename {
         match self.kind {
             Class::Name => true,
             Class::Module => {
-                is(at.checked_sub(1), "mod")
+                is_in_use(code, at)
+                    || is(at.checked_sub(1), "mod")
                     || (is(Some(at + 1), ":") && is(Some(at + 2), ":"))
                     || (is(at.checked_sub(1), ":") && is(at.checked_sub(2), ":") && !is(Some(at + 1), "("))
             }
             Class::Path => false,
         }
     }
+}
+
+/// Whether a word stands in a `use`: nothing but what imports consist of lies between the two.
+fn is_in_use(code: &[Token<'_>], at: usize) -> bool {
+    let is_other = |one: &&Token<'_>| {
+        let is_sign = matches!(one.text, "{" | "}" | "," | ":" | "*");
+        !is_sign && (one.kind != Kind::Word || one.text == "use")
+    };
+    code[..at].iter().rev().find(is_other).is_some_and(|one| one.text == "use")
 }
 
 /// The table.
