@@ -82,7 +82,10 @@ impl Tails for JournalTails {
             bound: end.saturating_mul(2).max(AHEAD),
             on_durable: self.on_durable.clone(),
         };
-        Ok(Box::new(AppendFile::new(&self.journal, options)))
+        let file = AppendFile::new(&self.journal, options);
+        // A log that is begun holds whole states: that they are there is stated also if nothing is ever appended to it.
+        self.journal.shared().changed().push(&file);
+        Ok(Box::new(file))
     }
 }
 

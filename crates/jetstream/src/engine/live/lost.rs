@@ -20,7 +20,8 @@ impl LiveStream {
         lock(&self.lost).clone_from(&report.lost);
     }
 
-    /// What was missing when its log was opened.
+    /// What was missing when its log was opened. Compat: as the reference does, all of it until the next start, also what
+    /// was purged since.
     pub(super) fn lost(&self) -> Option<info::Lost> {
         shown(&lock(&self.lost))
     }

@@ -190,6 +190,25 @@ fn a_bit_is_flipped_in_meta() {
     });
 }
 
+/// As nats-server's: a purge leaves the list alone, and the next start counts what is behind the first sequence only.
+#[test]
+fn what_is_lost_is_listed_until_the_next_start_whatever_is_purged() {
+    let (home, mut server) = worked("", Signal::TERM);
+    files(&home.path().join("jetstream/myelin"), ".seg").iter().for_each(|file| flip(file));
+    server.restart();
+    let mut asker = Asker::connect(&server);
+    let lost = asker.state("HIT")["lost"].clone();
+    assert!(lost["msgs"].as_array().is_some_and(|msgs| !msgs.is_empty()), "{lost}");
+    asker.api("STREAM.PURGE.HIT", &Value::Null);
+    let state = asker.state("HIT");
+    assert_eq!((&state["first_seq"], &state["lost"]), (&json!(MESSAGES + 1), &lost), "{state}");
+    server.signal(Signal::TERM);
+    server.wait();
+    server.restart();
+    let state = Asker::connect(&server).state("HIT");
+    assert_eq!((&state["last_seq"], &state["lost"]), (&json!(MESSAGES), &Value::Null), "{state}");
+}
+
 #[test]
 fn the_journal_is_emptied() {
     withstands("", ".jnl", empty);
@@ -206,7 +225,6 @@ fn the_journal_has_a_flipped_bit() {
 }
 
 #[test]
-#[ignore = "known short: the store tells of a lost log of consumers, a start of the server does not yet"]
 fn the_consumers_log_is_removed() {
     withstands("", "consumers.", remove);
 }
