@@ -10,13 +10,16 @@ use crate::answer::Answer;
 use crate::snapshot::{RuntimeSnapshot, Source};
 use myelin_wire::json;
 
-/// Compat: requests for this page are not counted. `panics` is our own: those that were caught since the start.
+/// Compat: requests for this page are not counted. Two keys are our own: `panics`, those that were caught since the start,
+/// and `journal`, what a loss of power would take.
 pub(crate) fn answer(source: &dyn Source) -> Answer {
     let runtime = source.runtime();
     let line = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
+    let journal = runtime.journal.map(|journal| format!("\"journal\": {},\n", line(json::compact(&journal))));
     Answer::vars(format!(
-        "{{\n\"cmdline\": {},\n\"memstats\": {},\n\"panics\": {}\n}}\n",
+        "{{\n\"cmdline\": {},\n{}\"memstats\": {},\n\"panics\": {}\n}}\n",
         line(json::compact(&runtime.command_line)),
+        journal.unwrap_or_default(),
         line(json::compact(&MemStats::of(&runtime))),
         runtime.panics,
     ))

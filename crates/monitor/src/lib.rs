@@ -37,8 +37,8 @@ pub use page::Pages;
 pub use snapshot::{
     AccountClaims, AccountSnapshot, Allowance, ApiStats, Claims, ClaimsIssue, Clocks, Closed, ClusterConfig,
     ConnSnapshot, Health, Identity, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamLimits,
-    JetStreamSnapshot, JetStreamStats, Json, Limits, LinkCounts, OcspPeerCache, PeerCert, Process,
-    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, Standing, StoredAccount,
-    StoredStream, StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,
-    Volume, WebSocketConfig,
+    JetStreamSnapshot, JetStreamStats, JournalSnapshot, Json, Limits, LinkCounts, OcspPeerCache, PeerCert,
+    Process, QueueSnapshot, RuntimeSnapshot, ServerSnapshot, Settings, Source, Stamp, Standing,
+    StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
+    Tls, Traffic, Volume, WebSocketConfig,
 };

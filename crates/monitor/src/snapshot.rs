@@ -5,6 +5,7 @@
 //! names here *are* the page's. A snapshot never points back into the running server.
 
 mod jetstream;
+mod journal;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub use jetstream::{
     Allowance, ApiStats, JetStreamAccount, JetStreamConfig, JetStreamLimits, JetStreamSnapshot,
     JetStreamStats, Json, Standing, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
 };
+pub use journal::JournalSnapshot;
 
 /// Where the pages get their values from. The server implements it; tests use a fixed one.
 ///
@@ -720,4 +722,6 @@ pub struct RuntimeSnapshot {
     pub stack: u64,
     /// Panics that were caught since the start.
     pub panics: u64,
+    /// What the store's journal did, where there is JetStream.
+    pub journal: Option<JournalSnapshot>,
 }

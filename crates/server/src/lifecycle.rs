@@ -184,6 +184,7 @@ impl Server {
         }
         heed_accounts(&broker, monitor.current_jetstream(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
+        show_mail(&mailboxes, &monitor);
         let (order, orders) = unbounded_channel();
         let system = system::Running::start(system::Parts {
             broker: Arc::clone(&broker),
@@ -431,6 +432,13 @@ fn start_jetstream(
     });
     log.info(format_args!("Took {:?} to start JetStream", began.elapsed()));
     Ok(Some(running.map_err(failed("Can't start JetStream"))?))
+}
+
+/// Lets monitoring see what waits for the shards.
+fn show_mail(mailboxes: &[Mailbox], monitor: &Monitor) {
+    for (index, mailbox) in mailboxes.iter().cloned().enumerate() {
+        monitor.watch_queue(format!("Shard {index} mail"), Box::new(move || mailbox.waiting()));
+    }
 }
 
 /// Lets monitoring see a JetStream that has just been started.

@@ -28,6 +28,7 @@ use myelin_monitor::{
     JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
     WebSocketConfig,
 };
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -50,7 +51,7 @@ pub(crate) struct Monitor {
     addresses: OnceLock<Addresses>,
     jetstream: Arc<Current>,
     ocsp: OnceLock<Arc<ocsp::Current>>,
-    queues: Mutex<Vec<(&'static str, Count)>>,
+    queues: Mutex<Vec<(Cow<'static, str>, Count)>>,
 }
 
 /// Counts what waits in a queue.
@@ -80,8 +81,8 @@ impl Monitor {
     }
 
     /// Shows a queue between threads from now on.
-    pub(crate) fn watch_queue(&self, name: &'static str, count: Count) {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).push((name, count));
+    pub(crate) fn watch_queue(&self, name: impl Into<Cow<'static, str>>, count: Count) {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).push((name.into(), count));
     }
 
     /// Shows another configuration from now on, loaded at this moment.
@@ -338,7 +339,7 @@ impl Source for Monitor {
             |name: String, pending: usize| QueueSnapshot { name, pending: pending as u64, in_progress: 0 };
         let watched = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queues: Vec<_> =
-            watched.iter().map(|(name, count)| queue((*name).to_owned(), count())).collect();
+            watched.iter().map(|(name, count)| queue(name.clone().into_owned(), count())).collect();
         drop(watched);
         for account in self.jetstream.get().iter().flat_map(|jetstream| jetstream.accounts()) {
             let name = account.account().name();
@@ -356,7 +357,8 @@ impl Source for Monitor {
     }
 
     fn runtime(&self) -> RuntimeSnapshot {
-        RuntimeSnapshot { panics: supervise::panics(), ..process::runtime() }
+        let journal = self.jetstream.get().map(|running| jetstream::journal(&running));
+        RuntimeSnapshot { panics: supervise::panics(), journal, ..process::runtime() }
     }
 
     fn count_request(&self, page: &'static str) {

@@ -137,6 +137,7 @@ pub(crate) fn runtime() -> RuntimeSnapshot {
         resident_data: bytes("RssAnon:"),
         stack: bytes("VmStk:"),
         panics: 0,
+        journal: None,
     }
 }
 

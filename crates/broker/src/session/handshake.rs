@@ -480,9 +480,6 @@ impl Session {
             self.log(Level::Error, format_args!("{text}"));
             return verdict;
         }
-        if !is_there {
-            self.broker.witness().into_iter().for_each(|witness| witness.counted(&account));
-        }
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
         self.show(&account, &identity);
         let expiry = self.expiry_of(identity.claims.as_deref(), identity.answered.as_deref(), now);
@@ -491,7 +488,7 @@ impl Session {
             None => identity.issuer_key.is_some() && identity.claims.is_none(),
         };
         let ready = Ready {
-            account,
+            account: Arc::clone(&account),
             permissions: identity.permissions,
             user: identity.user,
             has_key,
@@ -503,7 +500,11 @@ impl Session {
         };
         self.log_overrides(&ready);
         self.limits.max_payload = Some(ready.max_payload(shard.settings()));
+        // From here on the session's end gives the place in the account back, be it that a witness panics.
         self.state = State::Ready(Box::new(ready));
+        if !is_there {
+            self.broker.witness().into_iter().for_each(|witness| witness.counted(&account));
+        }
         Verdict::Go
     }
 

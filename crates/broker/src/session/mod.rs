@@ -34,6 +34,7 @@ use myelin_wire::connect::Connect;
 use myelin_wire::encode;
 use myelin_wire::error::{CloseReason, ErrorText};
 use myelin_wire::parser::{self, Limits, Next, Op, ParseError};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timers::Timers;
@@ -219,7 +220,6 @@ impl Session {
     ) -> (Self, Verdict) {
         let broker = Arc::clone(shard.broker());
         broker.set_clock(now, conn.endpoint().start);
-        let count = broker.registry.add(&conn);
         let settings = Arc::clone(shard.settings());
         let mut session = Self {
             limits: Limits {
@@ -241,15 +241,27 @@ impl Session {
             end_is_logged: false,
             broker,
         };
-        if session.auth.needs_nonce() {
-            session.nonce = myelin_stdx::id::nonce().into_bytes().try_into().ok().map(Box::new);
+        // Once it is registered only its end takes it out again, and who panics returns no session to end.
+        match catch_unwind(AssertUnwindSafe(|| session.begin(shard, greeting))) {
+            Ok(verdict) => (session, verdict),
+            Err(panic) => {
+                session.end(shard, CloseReason::InternalError, now).into_iter().for_each(Removal::run);
+                resume_unwind(panic)
+            }
         }
-        session.log(Level::Debug, format_args!("Client connection created"));
+    }
+
+    /// Registers the connection and says the first words.
+    fn begin(&mut self, shard: &mut Shard, greeting: Option<Greeting>) -> Verdict {
+        let count = self.broker.registry.add(&self.conn);
+        if self.auth.needs_nonce() {
+            self.nonce = myelin_stdx::id::nonce().into_bytes().try_into().ok().map(Box::new);
+        }
+        self.log(Level::Debug, format_args!("Client connection created"));
         if let Some(greeting) = greeting {
-            session.greet(shard, greeting);
+            self.greet(shard, greeting);
         }
-        let verdict = session.admit(shard, count);
-        (session, verdict)
+        self.admit(shard, count)
     }
 
     fn admit(&mut self, shard: &mut Shard, count: usize) -> Verdict {

@@ -4,8 +4,12 @@ use super::net::{Net, login, user};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::ended::ClosedConn;
+use crate::log::{Level, Log};
 use crate::witness::Witness;
 use myelin_wire::error::CloseReason;
+use std::fmt::Arguments;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 #[derive(Default)]
@@ -76,4 +80,58 @@ fn without_authentication_a_connection_counts_before_its_client_has_come() {
     assert_eq!(diary.read(), ["$G has 1"]);
     peer.connect(r#""lang":"test""#);
     assert_eq!(diary.read(), [" came to $G"]);
+}
+
+/// Panics at the first of its kind of news, once.
+struct Clumsy(AtomicBool);
+
+impl Clumsy {
+    fn stumble(&self) {
+        assert!(self.0.swap(true, Relaxed), "a test wants it to");
+    }
+}
+
+impl Log for Clumsy {
+    fn enabled(&self, level: Level) -> bool {
+        level == Level::Debug
+    }
+    fn write(&self, _: Level, _: Arguments<'_>) {
+        self.stumble();
+    }
+}
+
+impl Witness for Clumsy {
+    fn came(&self, _: &Arc<Conn>, _: &Arc<Account>) {}
+    fn went(&self, _: &ClosedConn) {}
+    fn refused(&self, _: &Arc<Conn>, _: CloseReason, _: Option<(&Arc<Account>, String)>) {}
+    fn counted(&self, _: &Arc<Account>) {
+        self.stumble();
+    }
+}
+
+/// Nobody is left of a connection whose session has panicked while it was opened, and the next one is served.
+fn assert_no_ghost(net: &Net) {
+    let open = || net.newcomer(0);
+    assert!(catch_unwind(AssertUnwindSafe(open)).is_err(), "nobody has panicked");
+    let there = || (net.broker.connection_counts().0, net.broker.account("$G").unwrap().connections());
+    assert_eq!(there(), (0, 0));
+    assert_eq!(net.broker.closed_connections().len(), 1);
+    net.flush_all();
+    assert_eq!(net.broker.memory().total(), 0);
+    let mut next = net.peer(0);
+    assert_eq!(there(), (1, 1));
+    next.leave();
+    assert_eq!(there(), (0, 0));
+}
+
+#[test]
+fn an_opening_that_panics_at_its_first_line_leaves_no_connection_behind() {
+    assert_no_ghost(&Net::with(|setup| setup.log = Arc::new(Clumsy(AtomicBool::new(false)))));
+}
+
+#[test]
+fn an_opening_that_panics_in_its_account_leaves_no_connection_behind() {
+    let net = Net::new();
+    net.broker.set_witness(Arc::new(Clumsy(AtomicBool::new(false))));
+    assert_no_ghost(&net);
 }

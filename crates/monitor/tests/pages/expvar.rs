@@ -1,6 +1,6 @@
 //! `/debug/vars`.
 
-use myelin_monitor::RuntimeSnapshot;
+use myelin_monitor::{JournalSnapshot, RuntimeSnapshot};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixed, text};
@@ -16,6 +16,28 @@ fn the_command_line_comes_first() {
     assert!(body.starts_with("{\n\"cmdline\": [\"server\",\"-js\"],\n\"memstats\": {"), "{body}");
     // In the order of names, as Go has it.
     assert!(body.ends_with("},\n\"panics\": 3\n}\n"), "{body}");
+}
+
+#[test]
+fn what_a_loss_of_power_would_take_is_told_where_there_is_a_store() {
+    let journal = JournalSnapshot {
+        loss_window: 1,
+        loss_window_max: 5_000_000,
+        positions_window: 2,
+        positions_window_max: 50_000_000,
+        rounds: 3,
+    };
+    let runtime = RuntimeSnapshot { journal: Some(journal), ..RuntimeSnapshot::default() };
+    let answer = Fixed { runtime, ..Fixed::default() }.ask("/debug/vars");
+    let expected = json!({
+        "loss_window": 1, "loss_window_max": 5_000_000, "positions_window": 2, "positions_window_max": 50_000_000, "rounds": 3
+    });
+    assert_eq!(serde_json::from_slice::<Value>(&answer.body).unwrap()["journal"], expected);
+    let body = text(&answer);
+    let at = |key: &str| body.find(key);
+    assert!(at("\"cmdline\"") < at("\"journal\"") && at("\"journal\"") < at("\"memstats\""), "{body}");
+    let without = Fixed::default().ask("/debug/vars");
+    assert!(!text(&without).contains("journal"));
 }
 
 #[test]

@@ -238,7 +238,7 @@ fn run_jobs(queue: &Receiver<Upkeep>, threads: &Threads) {
 }
 
 /// The time of day in nanoseconds since 1970.
-pub(super) fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::try_from(since.as_nanos()).unwrap_or(Timestamp::MAX)
 }

@@ -28,6 +28,7 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 pub(crate) use capacity::{Capacity, directory, is_beside, prepare};
+pub(crate) use host::now;
 pub(crate) use settings::{account_limits, limits_of_claims};
 
 /// A running JetStream.

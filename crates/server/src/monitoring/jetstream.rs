@@ -1,11 +1,12 @@
 //! JetStream in monitoring's words.
 
 use super::Configured;
+use crate::jetstream::now;
 use jiff::Timestamp;
 use myelin_jetstream::{AccountStreams, JetStream, LiveConsumer, LiveStream};
 use myelin_monitor::{
-    Allowance, ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, Json,
-    StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
+    Allowance, ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats,
+    JournalSnapshot, Json, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
 };
 use myelin_wire::json::compact;
 use serde_json::value::RawValue;
@@ -35,6 +36,18 @@ pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStr
             ha_assets: 0,
             api: ApiStats { level: crate::lifecycle::API_LEVEL as u32, total, errors, inflight: 0 },
         },
+    }
+}
+
+/// What a loss of power would take.
+pub(super) fn journal(jetstream: &JetStream) -> JournalSnapshot {
+    let counted = jetstream.journal().statistics(now().unsigned_abs());
+    JournalSnapshot {
+        loss_window: counted.loss_window,
+        loss_window_max: counted.loss_window_max,
+        positions_window: counted.positions_window,
+        positions_window_max: counted.positions_window_max,
+        rounds: counted.rounds,
     }
 }
 

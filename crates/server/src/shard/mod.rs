@@ -72,16 +72,45 @@ pub(crate) enum Mail {
 }
 
 /// How others reach a shard.
+///
+/// The mailbox has no bound of its own: who posts is mostly a shard, or holds what is needed elsewhere, and must not wait for
+/// this one. What may wait in it is bounded by what the mail is about:
+///
+/// - `Accept`, `Upgraded`: a socket each, so by the files that the process may open;
+/// - `Drain`: one for each connection, since the claim of its outbox comes with it; `Kick`: one for each, which is closed
+///   once; `Authenticated`, `Ask`: one for each, which sends nothing more before it has the answer; `SendAway`: one for each,
+///   for an order of the operator;
+/// - `Serve`: a stream is woken once until it is served (`is_woken`); a consumer or feed has one alarm and one read under way,
+///   and each brings one; a direct read one for each slice, and these are counted while they are read (`request_queue_limit`);
+/// - `Publish`: what one answer to a request to the API is made of, whose number is limited before (`request_queue_limit`), a
+///   few pieces of a backup, which wait for acknowledgements, and what the system account's one thread tells;
+/// - `Flushed`: its sender waits; `Announce`, `Refresh`: one for each change of the configuration or of an account's token.
+///
+/// What waits is [counted](Self::waiting) and shown by `/ipqueuesz`: the soak sees if one of these does not hold.
 #[derive(Clone)]
 pub(crate) struct Mailbox {
     sender: mpsc::UnboundedSender<Mail>,
+    waiting: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
 }
 
 impl Mailbox {
     /// Posts; a shard that has stopped loses its mail, and needs none.
     pub(crate) fn post(&self, mail: Mail) {
-        let _ = self.sender.send(mail);
+        self.waiting.fetch_add(1, Relaxed);
+        if self.sender.send(mail).is_err() {
+            self.taken();
+        }
+    }
+
+    /// Mail that the shard has not taken yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
+    /// One less waits.
+    fn taken(&self) {
+        self.waiting.fetch_sub(1, Relaxed);
     }
 
     /// Counts a connection that is on its way.
@@ -145,7 +174,7 @@ impl ShardThread {
         tls: &Arc<ClientTls>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let mailbox = Mailbox { sender, connections: Arc::default() };
+        let mailbox = Mailbox { sender, waiting: Arc::default(), connections: Arc::default() };
         let (broker, control, own) = (Arc::clone(broker), control.clone(), mailbox.clone());
         let places = places.clone();
         let tls = Arc::clone(tls);
@@ -219,6 +248,7 @@ fn run(
     runtime.block_on(async move {
         spawn_tasks(&local);
         while let Some(mail) = receiver.recv().await {
+            local.mailbox.taken();
             supervise::point(Part::Shard);
             if let Mail::Stop = mail {
                 break;
@@ -424,6 +454,7 @@ impl Local {
         let deadline = tokio::time::Instant::now() + ending::LINGER * 2;
         while !self.links.borrow().is_empty() && tokio::time::Instant::now() < deadline {
             while let Ok(mail) = receiver.try_recv() {
+                self.mailbox.taken();
                 self.deliver(mail);
             }
             tokio::time::sleep(Duration::from_millis(1)).await;

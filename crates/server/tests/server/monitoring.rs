@@ -10,11 +10,12 @@ mod requests;
 mod shape;
 
 use crate::eventually;
+use crate::jetstream::{Asker, Home};
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
 use pair::{Answer, Answers, Order, Pair, first_cid};
 use requests::{SERVICES, requests};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const CONFIG: &str = r#"
     server_name: pair
@@ -221,6 +222,43 @@ fn the_process_is_shown_as_it_is() {
     assert!(stacks.contains("shard-0\n") && stacks.contains("control\n"), "{stacks}");
     let varz = server.page("/varz");
     assert!(varz["mem"].as_u64() > Some(1_000_000) && varz["cores"].as_u64() >= varz["gomaxprocs"].as_u64());
+}
+
+#[test]
+fn the_mail_of_every_shard_is_counted_and_taken() {
+    let server = Server::start();
+    let mut raw = Raw::connect(&server);
+    raw.barrier();
+    let queues = server.page("/ipqueuesz?all=1");
+    let mail: Vec<_> =
+        queues.as_object().unwrap().iter().filter(|(name, _)| name.ends_with(" mail")).collect();
+    let shards = server.page("/varz")["gomaxprocs"].as_u64().unwrap();
+    let names: Vec<_> = mail.iter().map(|(name, _)| name.as_str()).collect();
+    let expected: Vec<_> = (0..shards).map(|index| format!("Shard {index} mail")).collect();
+    assert_eq!(names, expected);
+    eventually("mailboxes that are empty", || {
+        let queues = server.page("/ipqueuesz?all=1");
+        expected.iter().all(|name| queues[name]["pending"] == 0)
+    });
+}
+
+#[test]
+fn what_a_loss_of_power_would_take_is_shown_with_jetstream_only() {
+    let without = Server::start().page("/debug/vars");
+    assert!(without.get("journal").is_none(), "{without}");
+    let home = Home::new();
+    let server = home.setup("").start();
+    let mut asker = Asker::connect(&server);
+    asker.create("S", &json!({}));
+    asker.publish("S.a", "1");
+    let journal = || server.page("/debug/vars")["journal"].clone();
+    // Acknowledged before it was durable: until the next round that is what a loss of power would take.
+    eventually("a round", || journal()["loss_window_max"].as_u64() > Some(0));
+    eventually("nothing to lose", || journal()["loss_window"] == 0);
+    let shown = journal();
+    for key in ["rounds", "positions_window", "positions_window_max"] {
+        assert!(shown[key].is_u64(), "{key} in {shown}");
+    }
 }
 
 #[test]

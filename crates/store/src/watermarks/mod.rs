@@ -46,6 +46,8 @@ struct State {
     head: Head,
     slots: Vec<Slot>,
     places: BTreeMap<StreamId, usize>,
+    /// Slots of no stream.
+    free: BTreeSet<usize>,
     /// What was found, of streams that were not opened since.
     found: HashMap<StreamId, Statement>,
     /// For streams without a slot.
@@ -247,6 +249,7 @@ impl State {
             head,
             slots: read.slots,
             places: BTreeMap::new(),
+            free: BTreeSet::new(),
             found: HashMap::new(),
             otherwise: Statement::nothing(otherwise),
             open: HashMap::new(),
@@ -258,6 +261,8 @@ impl State {
             if slot.stream.0 != 0 {
                 state.places.insert(slot.stream, at);
                 state.found.insert(slot.stream, Statement::of(&slot, &head, boot));
+            } else {
+                state.free.insert(at);
             }
             // Without the head's word for it, what was exact is so as long as the machine runs.
             if head.is_clean && slot.is_clean {
@@ -294,6 +299,7 @@ impl State {
         self.found.remove(&id);
         if let Some(at) = self.places.remove(&id) {
             self.slots[at] = Slot::new(StreamId(0));
+            self.free.insert(at);
             self.touch(at);
         }
     }
@@ -313,8 +319,7 @@ impl State {
         if let Some(&at) = self.places.get(&id) {
             return at;
         }
-        let free = self.slots.iter().position(|slot| slot.stream.0 == 0);
-        let at = free.unwrap_or(self.slots.len());
+        let at = self.free.pop_first().unwrap_or(self.slots.len());
         if at == self.slots.len() {
             self.slots.push(Slot::new(id));
         }

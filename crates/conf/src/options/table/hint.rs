@@ -25,32 +25,76 @@ pub(super) fn meant(scope: Scope, written: &str) -> String {
 
 fn nearest(scope: Scope, written: &str) -> Option<&'static str> {
     let names = scope.block().entries.iter().flat_map(|entry| entry.names);
-    // Perf: names of too different a length are not alike whatever they say; a long key costs nothing then.
-    let names = names.filter(|name| may_be_alike(name, written));
+    // Perf: names of too different a length or of other letters are not alike whatever they say; a long key costs nothing
+    // then, and most others are compared with no name letter by letter.
+    let letters = Letters::of(written);
+    let names = names.filter(|name| Letters::of(name).may_be_like(&letters));
     let alike = names.map(|name| (strsim::normalized_damerau_levenshtein(name, written), *name));
     let best = alike.max_by(|(a, _), (b, _)| a.total_cmp(b));
     best.filter(|(likeness, _)| *likeness >= LIKENESS).map(|(_, name)| name)
 }
 
-/// Whether their lengths allow it: each letter that one has more is a change.
-fn may_be_alike(name: &str, written: &str) -> bool {
-    let [one, other] = [name, written].map(|text| text.chars().count() as f64);
-    one.min(other) / one.max(other) >= LIKENESS
+/// How often each letter occurs in a name, with several letters for one.
+struct Letters {
+    counts: [u32; 64],
+    len: u32,
+}
+
+impl Letters {
+    fn of(name: &str) -> Self {
+        let mut letters = Self { counts: [0; 64], len: 0 };
+        for letter in name.chars() {
+            letters.counts[letter as usize % 64] += 1;
+            letters.len += 1;
+        }
+        letters
+    }
+
+    /// Whether names of these letters may be alike: each letter that one has and the other has not is a change, of which
+    /// one may be for two such letters.
+    fn may_be_like(&self, other: &Self) -> bool {
+        let longest = f64::from(self.len.max(other.len));
+        let allows = |changes: u32| 1.0 - f64::from(changes) / longest >= LIKENESS;
+        let beyond = |one: &Self, other: &Self| -> u32 {
+            one.counts.iter().zip(&other.counts).map(|(one, other)| one.saturating_sub(*other)).sum()
+        };
+        allows(self.len.abs_diff(other.len)) && allows(beyond(self, other)) && allows(beyond(other, self))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Names with a letter less, more or another, or two of them turned around.
+    fn slips(name: &str) -> impl Iterator<Item = String> {
+        let places = (0..name.len()).filter(|at| name.is_char_boundary(*at) && name.is_char_boundary(at + 1));
+        places.flat_map(move |at| {
+            let (front, back) = name.split_at(at);
+            let (letter, rest) = back.split_at(1);
+            let turned = rest
+                .chars()
+                .next()
+                .map_or(String::new(), |next| format!("{next}{letter}{}", &rest[next.len_utf8()..]));
+            [rest.to_owned(), format!("x{back}"), format!("\u{a1}{rest}"), turned]
+                .map(|back| front.to_owned() + &back)
+        })
+    }
+
     #[test]
-    fn a_look_at_the_lengths_passes_over_nothing_that_is_alike() {
+    fn a_look_at_the_letters_passes_over_nothing_that_is_alike() {
         let names = Scope::ALL.iter().flat_map(|scope| scope.block().entries).flat_map(|entry| entry.names);
         for name in names.collect::<std::collections::BTreeSet<_>>() {
             let shorter = (0..name.len()).map(|len| name[..len].to_owned());
             let longer = (0..name.len()).map(|len| format!("{name}{}", &name[..len]));
-            for written in shorter.chain(longer) {
+            let once: Vec<_> = slips(name).collect();
+            let twice = once.iter().flat_map(|slip| slips(slip)).step_by(31);
+            for written in shorter.chain(longer).chain(once.iter().cloned()).chain(twice) {
                 let is_alike = strsim::normalized_damerau_levenshtein(name, &written) >= LIKENESS;
-                assert!(!is_alike || may_be_alike(name, &written), "{name} {written}");
+                assert!(
+                    !is_alike || Letters::of(name).may_be_like(&Letters::of(&written)),
+                    "{name} {written}"
+                );
             }
         }
     }

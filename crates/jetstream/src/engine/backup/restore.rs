@@ -19,7 +19,7 @@ use crate::engine::live::lock;
 use crate::engine::{AccountStreams, JetStream};
 use crate::error::ApiError;
 use crate::stream::shape;
-use myelin_broker::{Binding, Letter, Level, Parcel, Service, Shard};
+use myelin_broker::{Binding, Letter, Level, Parcel, Service, Shard, Span};
 use myelin_store::consumer::Consumers;
 use myelin_store::{Seq, Stream, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
@@ -324,16 +324,18 @@ impl Restore {
                 advisory::restore_complete(stamp, &errand.stream, self.start, bytes, errand.client.as_ref())
             });
         }
-        let took = Duration::from_millis(self.host().instant().duration_since(self.began).as_millis() as u64);
+        let took = self.host().instant().duration_since(self.began);
         let (size, name) = (friendly(bytes), self.name());
         let body = match made {
             Ok(info) => {
-                let line = format_args!("Completed restore of {size} for stream '{name}' in {took:?}");
+                let took = Span(in_whole_millis(took));
+                let line = format_args!("Completed restore of {size} for stream '{name}' in {took}");
                 self.host().log(Level::Info, line);
                 granted(&StreamCreate { info: Some(info), did_create: false })
             }
             Err(fault) => {
-                let line = format_args!("Restore failed for {size} for stream '{name}' in {took:?}: {fault}");
+                let took = Span(took);
+                let line = format_args!("Restore failed for {size} for stream '{name}' in {took}: {fault}");
                 self.host().log(Level::Warn, line);
                 refused::<StreamCreate>(&as_error(fault))
             }
@@ -584,6 +586,29 @@ impl Alarmed for Restore {
                 }
             })),
             (None, None) => {}
+        }
+    }
+}
+
+/// Rounded to milliseconds, half of one away from zero.
+///
+/// Compat: of what the log says of backups, only a restore that went well is rounded.
+fn in_whole_millis(span: Duration) -> Duration {
+    Duration::from_millis((span + Duration::from_micros(500)).as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, in_whole_millis};
+
+    #[test]
+    fn a_restore_took_whole_milliseconds() {
+        for (nanos, millis) in [(0, 0), (499_999, 0), (500_000, 1), (1_499_999, 1), (2_500_000, 3)] {
+            assert_eq!(
+                in_whole_millis(Duration::from_nanos(nanos)),
+                Duration::from_millis(millis),
+                "{nanos}"
+            );
         }
     }
 }

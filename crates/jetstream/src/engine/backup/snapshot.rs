@@ -9,10 +9,9 @@ use crate::advisory::backup as advisory;
 use crate::backup::source::Source;
 use crate::engine::host::{Alarmed, Host};
 use crate::engine::live::{LiveStream, lock};
-use myelin_broker::{Binding, Letter, Level, Parcel, Service, Shard, Watch, Watcher};
+use myelin_broker::{Binding, Letter, Level, Parcel, Service, Shard, Span, Watch, Watcher};
 use myelin_store::Timestamp;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
 const SECOND: Timestamp = 1_000_000_000;
 /// How long a receiver may take for an acknowledgement.
@@ -311,15 +310,14 @@ impl Snapshot {
     }
 
     fn log(&self, error: &str) {
-        let took = self.host().instant().duration_since(self.began);
-        let took = Duration::from_millis(took.as_millis() as u64);
+        let took = Span(self.host().instant().duration_since(self.began));
         let name = format!("{} > {}", self.errand.account.name(), self.errand.stream);
         if error.is_empty() {
             let size = friendly(self.bytes);
-            let line = format_args!("Completed snapshot of {size} for stream '{name}' in {took:?}");
+            let line = format_args!("Completed snapshot of {size} for stream '{name}' in {took}");
             self.host().log(Level::Info, line);
         } else {
-            let line = format_args!("Snapshot for stream '{name}' failed after {took:?}: {error}");
+            let line = format_args!("Snapshot for stream '{name}' failed after {took}: {error}");
             self.host().log(Level::Warn, line);
         }
     }

@@ -542,3 +542,41 @@ fn a_backup_that_says_to_be_endless_is_refused() {
         assert_eq!(asker.api("INFO", &Value::Null)["storage"], 0);
     }
 }
+
+/// As Go prints a span of time: whole parts with a unit, and not all zero where something was done.
+fn is_span(text: &str) -> bool {
+    let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+    let unit = text.trim_start_matches(is_digit);
+    text.starts_with(|c: char| c.is_ascii_digit()) && ["ns", "µs", "ms", "s"].contains(&unit)
+}
+
+/// What the log says of a backup has the form of the reference's, and the time that it took.
+#[test]
+fn the_log_says_how_long_a_backup_took() {
+    for program in programs() {
+        let home = Home::new();
+        let server = start(&program, home.path(), "");
+        let mut asker = Asker::connect(&server);
+        asker.create("S", &json!({}));
+        asker.publish("S.a", "1");
+        let backup = back_up(&mut asker, "S", &Value::Null, &mut || {});
+        asker.api("STREAM.DELETE.S", &Value::Null);
+        restore(&mut asker, &backup.config, &backup.state, &backup.bytes, 1024);
+        let took = |what: &str| {
+            let mut time = String::new();
+            crate::eventually("a line on it", || {
+                let log = server.log();
+                let Some(line) = log.lines().find(|line| line.contains(what)) else { return false };
+                assert!(line.contains("for stream '$G > S' in "), "{line}");
+                line.rsplit(' ').next().unwrap_or_default().clone_into(&mut time);
+                true
+            });
+            time
+        };
+        let snapshot = took("Completed snapshot of ");
+        assert!(is_span(&snapshot) && !snapshot.starts_with("0"), "{snapshot} in {}", program.display());
+        let restore = took("Completed restore of ");
+        // In whole milliseconds.
+        assert!(is_span(&restore) && !restore.ends_with("µs") && !restore.ends_with("ns"), "{restore}");
+    }
+}

@@ -1,0 +1,19 @@
+//! What the journal of JetStream's store tells of itself.
+
+use serde::Serialize;
+
+/// How much a loss of power would take, and would have taken: times in nanoseconds. With the store's default mode; what is
+/// acknowledged when it is durable is in none of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct JournalSnapshot {
+    /// Age of the oldest message that is acknowledged and not durable; 0 if there is none.
+    pub loss_window: u64,
+    /// The largest such age since the start.
+    pub loss_window_max: u64,
+    /// Age of the oldest change of a consumer's position that is not durable; 0 if there is none.
+    pub positions_window: u64,
+    /// The largest such age since the start: deliveries of that time would have come again.
+    pub positions_window_max: u64,
+    /// Rounds that made something durable since the start.
+    pub rounds: u64,
+}
