@@ -4,8 +4,8 @@
 #   fuzz/nightly.sh [-s SECONDS] [-j JOBS] [TARGET…]     120 seconds, one at a time, all targets
 #
 # A target ends with its first finding, and the next one begins; the exit code is that there was one. Needs nightly and
-# cargo-fuzz. LeakSanitizer alone, not AddressSanitizer: nothing of ours is `unsafe`, and it costs no speed, so that more
-# inputs are tried. (`just fuzz NAME` runs with AddressSanitizer.) What was found stays in fuzz/corpus/ for the next run.
+# cargo-fuzz. LeakSanitizer alone, not AddressSanitizer: nothing of ours is `unsafe`, and it costs less, so that more inputs
+# are tried. (`just fuzz NAME` runs with AddressSanitizer.) What was found stays in fuzz/corpus/ for the next run.
 set -euo pipefail
 cd "$(dirname "$0")"
 ledger=../docs/fuzz-ledger.tsv

@@ -55,5 +55,6 @@ fn converse<'a>(house: &mut House, sent: impl Iterator<Item = &'a [u8]>) -> Hear
     house.check_service();
     let heard = house.heard(hostile);
     house.check_empty();
+    house.clear();
     heard
 }
