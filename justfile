@@ -28,6 +28,13 @@ fuzz NAME *ARGS:
 fuzz-smoke:
     cargo test --manifest-path fuzz/Cargo.toml
 
+# Every fuzz target for two minutes with leak detection, a line each in docs/fuzz-ledger.tsv: just fuzz-nightly -s 60 session
+fuzz-nightly *ARGS:
+    bash fuzz/nightly.sh {{ARGS}}
+
+# What runs every night
+nightly: fuzz-nightly
+
 # The table of docs/performance.md: ours beside nats-server, interleaved, on an otherwise idle machine; streams: --rows js
 bench-table *ARGS:
     cargo build --release -p myelin-server -p myelin-cli

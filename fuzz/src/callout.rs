@@ -3,11 +3,11 @@
 //! Promised for any bytes: judging does not panic; nobody is let in by what the issuer has not signed; a reason is one line;
 //! who is let in is in an account that there is, and may not ask in the server's stead.
 
-use myelin_auth::callout::{Caller, Callout, SUBJECT, ServerKeys};
+use myelin_auth::callout::{Caller, Callout, Question, SUBJECT, ServerKeys};
 use myelin_auth::operator::{Accounts, TrustedAccount};
 use myelin_auth::{
-    AccountName, Attempt, AuthConfig, ConnectionType, Credentials, CurveKey, Decision, KeyPair, Method, User,
-    Users, authenticate,
+    AccountName, Attempt, AuthConfig, ConnectionType, Credentials, CurveKey, Decision, Identity, KeyPair,
+    Method, Reject, User, Users, authenticate,
 };
 use myelin_stdx::digits::{self, BASE64_URL};
 use myelin_stdx::nkey::Role;
@@ -44,12 +44,77 @@ fn signed(kind: &str, by: &KeyPair, mut claims: Value) -> String {
     format!("{signed}.{signature}")
 }
 
-/// Any bytes as an answer, and as the claims of a user in one.
-pub fn callout(data: &[u8]) {
-    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-    let key = |role, n| KeyPair::from_bytes(role, &[n; 32]);
-    let (Some(issuer), Some(signing)) = (key(Role::Account, 1), key(Role::Server, 2)) else { return };
-    let (keys, service) = (ServerKeys { signing, curve: CurveKey::random() }, CurveKey::random());
+/// A question that waits for its answer. Keys and their curves are what takes time: inputs share it.
+struct Asked {
+    issuer: KeyPair,
+    stranger: KeyPair,
+    keys: ServerKeys,
+    service: CurveKey,
+    question: Box<Question>,
+    /// For whom the service is asked to decide.
+    user: Value,
+}
+
+thread_local! {
+    static ASKED: Asked = Asked::new();
+}
+
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+}
+
+impl Asked {
+    fn new() -> Self {
+        let key = |role, n| KeyPair::from_bytes(role, &[n; 32]).expect("any 32 bytes are a key");
+        let (issuer, signing) = (key(Role::Account, 1), key(Role::Server, 2));
+        let (keys, service) = (ServerKeys { signing, curve: CurveKey::random() }, CurveKey::random());
+        let mut question = ask(&issuer, &service);
+        let request = question
+            .request(&keys, Default::default(), Caller::default(), now(), Duration::from_secs(2))
+            .expect("the service has a key");
+        let token = service.open(&request.payload, &keys.curve.public()).expect("sealed for the service");
+        let claims =
+            std::str::from_utf8(&token).ok().and_then(|token| token.split('.').nth(1)).unwrap_or_default();
+        let claims = digits::decode(claims, BASE64_URL).unwrap_or_default();
+        let asked: Value = serde_json::from_slice(&claims).expect("a question is JSON");
+        let user = asked["nats"]["user_nkey"].clone();
+        let asked = Self { issuer, stranger: key(Role::Account, 3), keys, service, question, user };
+        asked.judge_claims(json!({}));
+        asked
+    }
+
+    fn judge(&self, answer: &[u8]) -> Result<Identity, Reject> {
+        self.question.judge(answer, &self.keys, &Book, now())
+    }
+
+    fn refused(&self, answer: &[u8]) {
+        let reason = self.judge(answer).map(|_| ()).expect_err("not signed by the issuer").to_string();
+        assert!(!reason.is_empty() && !reason.contains(['\n', '\r']), "{reason:?}");
+    }
+
+    /// These claims as a user's, in answers that are signed as they should be, and in forged ones.
+    fn judge_claims(&self, mut inner: Value) {
+        if let Some(fields) = inner.as_object_mut() {
+            fields.insert("sub".to_owned(), self.user.clone());
+        }
+        let answer = |by: &KeyPair, jwt: &str| {
+            let audience = self.keys.signing.public();
+            let head = json!({"sub": self.user, "aud": audience, "nats": {"jwt": jwt}});
+            signed("authorization_response", by, head)
+        };
+        let genuine = signed("user", &self.issuer, inner.clone());
+        self.refused(answer(&self.stranger, &genuine).as_bytes());
+        self.refused(answer(&self.issuer, &signed("user", &self.stranger, inner)).as_bytes());
+        if let Ok(identity) = self.judge(answer(&self.issuer, &genuine).as_bytes()) {
+            assert!(Book.is_configured(identity.account.as_str()));
+            let may_ask = identity.permissions.is_none_or(|rules| rules.can_publish(SUBJECT.as_bytes()));
+            assert!(!may_ask || identity.account.as_str() != "AUTH", "nobody asks in the server's stead");
+        }
+    }
+}
+
+/// Who is not known yet.
+fn ask(issuer: &KeyPair, service: &CurveKey) -> Box<Question> {
     let callout = Callout {
         issuer: issuer.public(),
         account: AccountName::new("AUTH"),
@@ -67,39 +132,20 @@ pub fn callout(data: &[u8]) {
         via: ConnectionType::Standard,
         nonce: "n",
         peer: [127, 0, 0, 1].into(),
-        now,
+        now: now(),
     };
-    let Decision::Ask(mut question) = authenticate(&config, &attempt, &()) else { panic!("nobody is known") };
-    let request = question
-        .request(&keys, Default::default(), Caller::default(), now, Duration::from_secs(2))
-        .expect("the service has a key");
-    let token = service.open(&request.payload, &keys.curve.public()).expect("sealed for the service");
-    let claims =
-        std::str::from_utf8(&token).ok().and_then(|token| token.split('.').nth(1)).unwrap_or_default();
-    let claims = digits::decode(claims, BASE64_URL).unwrap_or_default();
-    let asked: Value = serde_json::from_slice(&claims).expect("a question is JSON");
-    let user = asked["nats"]["user_nkey"].clone();
-    let judge = |answer: &[u8]| question.judge(answer, &keys, &Book, now);
-    let refused = |answer: &[u8]| {
-        let reason = judge(answer).map(|_| ()).expect_err("not signed by the issuer").to_string();
-        assert!(!reason.is_empty() && !reason.contains(['\n', '\r']), "{reason:?}");
-    };
-    refused(data);
-    refused(&service.seal(data, &keys.curve.public()).expect("a key"));
-    let mut inner: Value = serde_json::from_slice(data).unwrap_or_else(|_| json!({}));
-    if let Some(fields) = inner.as_object_mut() {
-        fields.insert("sub".to_owned(), user.clone());
-    }
-    let head = |jwt: String| json!({"sub": user, "aud": keys.signing.public(), "nats": {"jwt": jwt}});
-    let Some(stranger) = key(Role::Account, 3) else { return };
-    let answer = signed("authorization_response", &stranger, head(signed("user", &issuer, inner.clone())));
-    refused(answer.as_bytes());
-    let answer = signed("authorization_response", &issuer, head(signed("user", &stranger, inner.clone())));
-    refused(answer.as_bytes());
-    let answer = signed("authorization_response", &issuer, head(signed("user", &issuer, inner)));
-    if let Ok(identity) = judge(answer.as_bytes()) {
-        assert!(Book.is_configured(identity.account.as_str()));
-        let may_ask = identity.permissions.is_none_or(|rules| rules.can_publish(SUBJECT.as_bytes()));
-        assert!(!may_ask || identity.account.as_str() != "AUTH", "nobody asks in the server's stead");
-    }
+    let Decision::Ask(question) = authenticate(&config, &attempt, &()) else { panic!("nobody is known") };
+    question
+}
+
+/// Any bytes as an answer, and as the claims of a user in one.
+pub fn callout(data: &[u8]) {
+    ASKED.with(|asked| {
+        asked.refused(data);
+        asked.refused(&asked.service.seal(data, &asked.keys.curve.public()).expect("a key"));
+        // What is no JSON stands for no claims, which were judged at the beginning.
+        if let Ok(inner) = serde_json::from_slice(data) {
+            asked.judge_claims(inner);
+        }
+    });
 }

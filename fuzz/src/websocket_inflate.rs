@@ -5,17 +5,27 @@
 
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
 use myelin_wire::websocket::{Allowance, Ending, Fault, Place, Receiver, Sender, Taste};
+use std::cell::RefCell;
 use std::io::IoSlice;
 
 const BUDGET: u64 = 1 << 14;
 const ALLOWED: Allowance = Allowance { content: BUDGET, gathered: None };
 
+thread_local! {
+    /// Large, and made to be used again: inputs share them, and find nothing in them of those before.
+    static WINDOWS: RefCell<(Inflaters, Deflater)> = RefCell::default();
+}
+
 /// Any bytes as a compressed message, and as the content of one.
 pub fn websocket_inflate(data: &[u8]) {
+    WINDOWS.with_borrow_mut(|(inflaters, deflater)| run(data, inflaters, deflater));
+}
+
+fn run(data: &[u8], inflaters: &mut Inflaters, deflater: &mut Deflater) {
     let [cut, room, bytes @ ..] = data else { return };
     let (cut, room) = (1 + usize::from(*cut), 1 + 16 * usize::from(*room));
-    let whole = inflate(bytes, bytes.len().max(1), 1 << 15);
-    let pieces = inflate(bytes, cut, room);
+    let whole = inflate(bytes, bytes.len().max(1), 1 << 15, inflaters);
+    let pieces = inflate(bytes, cut, room, inflaters);
     let is_broken = |ending: &Option<Ending>| *ending == Some(Ending::Fault(Fault::Compression));
     if is_broken(&whole.1) || is_broken(&pieces.1) {
         // How much comes before that depends on the pieces, and so whether it is too long.
@@ -27,13 +37,12 @@ pub fn websocket_inflate(data: &[u8]) {
     if let Some(Ending::Fault(fault)) = &whole.1 {
         assert!(matches!(fault, Fault::Compression | Fault::TooBig));
     }
-    deflate(bytes);
+    deflate(bytes, inflaters, deflater);
 }
 
 /// As one message in frames of so many bytes.
-fn inflate(bytes: &[u8], cut: usize, room: usize) -> (Vec<u8>, Option<Ending>) {
+fn inflate(bytes: &[u8], cut: usize, room: usize, pool: &mut Inflaters) -> (Vec<u8>, Option<Ending>) {
     let mut receiver = Receiver::new(false, true);
-    let mut pool = Inflaters::default();
     let mut content = Vec::new();
     let mut pieces: Vec<_> = bytes.chunks(cut).collect();
     if pieces.is_empty() {
@@ -48,20 +57,20 @@ fn inflate(bytes: &[u8], cut: usize, room: usize) -> (Vec<u8>, Option<Ending>) {
         let mut buf = vec![0; room + frame.len()];
         buf[room..].copy_from_slice(&frame);
         let place = Place { from: room, len: frame.len(), most: room };
-        let mut n = receiver.decode(&mut buf, place, ALLOWED, &mut pool);
+        let mut n = receiver.decode(&mut buf, place, ALLOWED, pool);
         loop {
             content.extend_from_slice(&buf[..n]);
             if !receiver.has_rest() {
                 break;
             }
-            n = receiver.resume(&mut buf, room, room, ALLOWED, &mut pool);
+            n = receiver.resume(&mut buf, room, room, ALLOWED, pool);
         }
     }
     assert!(content.len() as u64 <= BUDGET);
     (content, receiver.ending().cloned())
 }
 
-fn deflate(content: &[u8]) {
+fn deflate(content: &[u8], inflaters: &mut Inflaters, deflater: &mut Deflater) {
     let taste = Taste { compresses: true, ..Taste::default() };
     let mut wire = Vec::new();
     let mut out = |bufs: &[IoSlice<'_>]| {
@@ -71,19 +80,14 @@ fn deflate(content: &[u8]) {
     if content.is_empty() {
         return;
     }
-    let written =
-        Sender::new(taste).write(&[IoSlice::new(content)], Some(&mut Deflater::default()), &mut out);
+    let written = Sender::new(taste).write(&[IoSlice::new(content)], Some(deflater), &mut out);
     assert_eq!(written.expect("the transport takes all"), content.len());
     let mut receiver = Receiver::new(false, true);
     let half = content.len() + 64;
     let mut buf = vec![0; half + wire.len()];
     buf[half..].copy_from_slice(&wire);
     let place = Place { from: half, len: wire.len(), most: half };
-    let n = receiver.decode(
-        &mut buf,
-        place,
-        Allowance { content: 1 << 20, gathered: None },
-        &mut Inflaters::default(),
-    );
+    let allowed = Allowance { content: 1 << 20, gathered: None };
+    let n = receiver.decode(&mut buf, place, allowed, inflaters);
     assert_eq!(&buf[..n], content);
 }

@@ -1,4 +1,47 @@
-//! What a strict client accepts from a server, and nothing else.
+//! What a strict client accepts from a server, and nothing else; and when two clients have heard the same.
+
+use std::ops::Range;
+
+/// What both clients received of one input, as bytes.
+pub(super) struct Heard {
+    /// The one that sends anything.
+    pub(super) hostile: Vec<u8>,
+    /// The one that behaves.
+    pub(super) witness: Vec<u8>,
+}
+
+/// Both are frames, and the same ones.
+pub(super) fn assert_equal(whole: &Heard, split: &Heard) {
+    assert_alike("", &whole.hostile, &split.hostile);
+    assert_alike("beside, ", &whole.witness, &split.witness);
+}
+
+fn assert_alike(who: &str, whole: &[u8], split: &[u8]) {
+    let first = read_sorted(whole);
+    if whole == split {
+        return;
+    }
+    let second = read_sorted(split);
+    let alike = first.len() == second.len() && first.iter().zip(&second).all(|(a, b)| a.is_like(b));
+    assert!(alike, "{who}whole:{}\nin pieces:{}", shown(&first), shown(&second));
+}
+
+/// Received frames. Which of a client's subscriptions gets a message first is left open, so messages between
+/// two other frames are sorted by subscription.
+fn read_sorted(bytes: &[u8]) -> Vec<Frame<'_>> {
+    let mut frames = match read(bytes) {
+        Ok(frames) => frames,
+        Err(problem) => panic!("{problem} in what was received: {}", bytes.escape_ascii()),
+    };
+    for run in frames.chunk_by_mut(|a, b| a.sid.is_some() && b.sid.is_some()) {
+        run.sort_by_key(|frame| frame.sid);
+    }
+    frames
+}
+
+fn shown(frames: &[Frame<'_>]) -> String {
+    frames.iter().map(|frame| format!("\n{}", frame.bytes.escape_ascii())).collect()
+}
 
 /// One frame of a server.
 #[derive(Clone, Copy, Debug)]
@@ -7,6 +50,28 @@ pub(super) struct Frame<'a> {
     pub(super) sid: Option<&'a [u8]>,
     /// All of it, as it was received.
     pub(super) bytes: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// Equal but for the number of the connection, which no two have in common.
+    fn is_like(&self, other: &Self) -> bool {
+        if self.bytes == other.bytes {
+            return true;
+        }
+        let (Some(own), Some(others)) = (number_in_info(self.bytes), number_in_info(other.bytes)) else {
+            return false;
+        };
+        self.bytes[..own.start] == other.bytes[..others.start]
+            && self.bytes[own.end..] == other.bytes[others.end..]
+    }
+}
+
+/// Where INFO has the connection's number.
+fn number_in_info(bytes: &[u8]) -> Option<Range<usize>> {
+    const NAME: &[u8] = b"\"client_id\":";
+    let start = position(bytes.strip_prefix(b"INFO ")?, NAME)? + b"INFO ".len() + NAME.len();
+    let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    Some(start..start + digits)
 }
 
 /// The frames of which `bytes` are made.
@@ -36,7 +101,8 @@ fn frame(bytes: &[u8]) -> Result<&[u8], String> {
         return bad("a line end inside a line");
     }
     if let Some(json) = line.strip_prefix(b"INFO ") {
-        let is_object = serde_json::from_slice(json).is_ok_and(|info: serde_json::Value| info.is_object());
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok();
+        let is_object = is_json && json.first() == Some(&b'{');
         return if is_object { Ok(rest) } else { bad("INFO without an object") };
     }
     if let Some(arguments) = line.strip_prefix(b"MSG ") {
@@ -108,6 +174,16 @@ mod tests {
         let sids: Vec<_> = frames.iter().map(|frame| frame.sid).collect();
         assert_eq!(sids, [Some(&b"1"[..]), None, Some(b"s")]);
         assert_eq!(frames[1].bytes, b"PING\r\n");
+    }
+
+    #[test]
+    fn only_the_number_of_a_connection_may_differ() {
+        let info = |text: &'static str| read(text.as_bytes()).expect("this is a frame")[0];
+        let first = info("INFO {\"a\":1,\"client_id\":9,\"b\":2} \r\n");
+        assert!(first.is_like(&info("INFO {\"a\":1,\"client_id\":10,\"b\":2} \r\n")));
+        assert!(!first.is_like(&info("INFO {\"a\":1,\"client_id\":9,\"b\":3} \r\n")));
+        assert!(!first.is_like(&info("INFO {\"a\":2,\"client_id\":9,\"b\":2} \r\n")));
+        assert!(!info("PING\r\n").is_like(&info("PONG\r\n")));
     }
 
     #[test]

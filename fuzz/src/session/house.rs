@@ -1,6 +1,7 @@
-//! A broker with one shard and a few clients: what the server does around the core, without sockets,
-//! threads or time.
+//! A broker with one shard, one client that behaves, and others that come and go: what the server does around
+//! the core, without sockets, threads or time.
 
+use super::frames::Heard;
 use super::pipe::Pipe;
 use myelin_auth::{
     AccountName, AuthConfig, ConnectionTypes, Method, Permissions, ResponseRule, Secret, StoredSecret,
@@ -8,13 +9,34 @@ use myelin_auth::{
 };
 use myelin_broker::{Broker, Checked, Drained, Endpoint, Level, Log, Session, Settings, Shard, Verdict, Why};
 use myelin_wire::info::Info;
-use std::fmt::Arguments;
+use std::fmt::{self, Arguments, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Bcrypt of `pa` at the lowest cost.
 const BCRYPT_PA: &str = "$2a$04$HC3pb82UrzraClGLwypBgOiyUbVMgoaS1XYV5Dr5RzehWUR8aIg6K";
+
+/// How the client that behaves greets. Its name and password fit every house.
+const GREETING: &[u8] =
+    b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
+    \"protocol\":1,\"auth_token\":\"secret\",\"user\":\"plain\",\"pass\":\"secret\"}\r\n\
+    SUB > 1\r\nSUB *.* group 2\r\nSUB a group 3\r\nPING\r\n";
+
+/// Its subscriptions.
+const WITNESSED: usize = 3;
+
+/// The client that behaves, by number. All others have higher ones.
+const WITNESS: usize = 0;
+
+/// How queue members are chosen.
+const SEED: u64 = 7;
+
+/// What ends all that the client that behaves hears of an input.
+pub(super) const PONG: &[u8] = b"PONG\r\n";
+
+/// Connections after which a house is left, so that what brokers remember of them is bounded, and is freed.
+const WORN: u64 = 4096;
 
 /// See the head of this file.
 pub(super) struct House {
@@ -43,15 +65,51 @@ impl House {
         let has = |bit: u8| choice & bit != 0;
         let log = Arc::new(Lines { has_trace: has(8) });
         let info = Info { server_id: "FUZZ".into(), max_payload: 1 << 20, ..Info::default() };
-        let broker = Broker::new(settings(has(4)), auth(choice & 3), &[], Some("$SYS"), info, log)
+        let settings = Settings { max_closed_clients: 0, ..settings(has(4)) };
+        let broker = Broker::new(settings, auth(choice & 3), &[], Some("$SYS"), info, log)
             .expect("no account is named twice");
-        Self {
-            shard: Shard::new(&broker, 7),
+        let mut house = Self {
+            shard: Shard::new(&broker, SEED),
             broker,
             peers: Vec::new(),
             has_narrow_pipes: has(16),
             now: Instant::now(),
-        }
+        };
+        house.enter();
+        house.send(WITNESS, GREETING);
+        house.check_empty();
+        house
+    }
+
+    /// What was drawn for the last guests has no part in what comes: queue members are chosen as for the first.
+    pub(super) fn begin(&mut self) {
+        self.shard.reseed(SEED);
+        self.peers[WITNESS].pipe.rewind();
+    }
+
+    /// Nothing of the guests stays, so that libFuzzer finds as many allocations as releases after an input and need not look
+    /// for leaks.
+    pub(super) fn clear(&mut self) {
+        self.peers.truncate(WITNESS + 1);
+    }
+
+    /// Whether so many have been here that the next should have a new house.
+    pub(super) fn is_worn(&self) -> bool {
+        self.broker.connection_counts().1 >= WORN
+    }
+
+    /// The client that behaves leaves, too, and nothing at all is left.
+    pub(super) fn close(mut self) {
+        self.leave(WITNESS);
+        assert_eq!(self.broker.connection_counts().0, 0);
+        assert!(self.broker.accounts().iter().all(|account| account.subscriptions() == 0));
+    }
+
+    /// The client that behaves is still served.
+    pub(super) fn check_service(&mut self) {
+        let before = self.peers[WITNESS].pipe.len();
+        self.send(WITNESS, b"PING\r\n");
+        assert_eq!(self.peers[WITNESS].pipe.len(), before + PONG.len(), "the other client is not served");
     }
 
     /// A client connects; returns its number.
@@ -132,9 +190,9 @@ impl House {
         self.peers[number].session.conn().discard();
     }
 
-    /// Everything that a client has received.
-    pub(super) fn heard(&self, number: usize) -> Vec<u8> {
-        self.peers[number].pipe.written()
+    /// Everything that a guest and the client that behaves have received of an input; taken.
+    pub(super) fn heard(&self, guest: usize) -> Heard {
+        Heard { hostile: self.peers[guest].pipe.take(), witness: self.peers[WITNESS].pipe.take() }
     }
 
     /// Sends what is staged, and plays the owner of every pipe that blocked.
@@ -148,17 +206,23 @@ impl House {
         }
     }
 
-    /// Nothing of those who have left is left.
+    /// Nothing of those who have left is left, and everything of the one who stays.
     pub(super) fn check_empty(&self) {
         let broker = &self.broker;
-        assert_eq!(broker.connection_counts(), (0, self.peers.len() as u64));
+        assert_eq!(broker.connection_counts().0, 1, "who has left is still listed");
         assert_eq!(broker.memory().total(), 0, "memory that nobody gave back");
+        assert!(!self.shard.is_dirty(), "something is staged for nobody");
+        let (mut connections, mut subscriptions) = (0, 0);
         for account in broker.accounts() {
-            assert_eq!(account.connections(), 0, "a connection of {} that is not there", account.name());
+            assert_eq!(account.awaited(), 0, "{} owes an answer to somebody who has left", account.name());
+            connections += account.connections();
+            subscriptions += account.subscriptions();
         }
-        for peer in &self.peers {
+        assert_eq!((connections, subscriptions), (1, WITNESSED), "in the accounts");
+        for (number, peer) in self.peers.iter().enumerate() {
             let conn = peer.session.conn();
-            assert_eq!((conn.subscription_count(), conn.pending()), (0, 0));
+            let subscriptions = if number == WITNESS { WITNESSED } else { 0 };
+            assert_eq!((conn.subscription_count(), conn.pending()), (subscriptions, 0));
         }
     }
 }
@@ -230,7 +294,16 @@ impl Log for Lines {
     }
 
     fn write(&self, _: Level, line: Arguments<'_>) {
-        let line = line.to_string();
-        assert!(!line.contains(['\r', '\n']), "a log line of several lines: {line:?}");
+        let is_one = OneLine.write_fmt(line).is_ok();
+        assert!(is_one, "a log line of several lines: {:?}", line.to_string());
+    }
+}
+
+/// Takes text without a line end.
+struct OneLine;
+
+impl fmt::Write for OneLine {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if text.bytes().any(|byte| matches!(byte, b'\r' | b'\n')) { Err(fmt::Error) } else { Ok(()) }
     }
 }

@@ -27,9 +27,22 @@ impl Pipe {
         Self(Arc::new(Mutex::new(State { is_narrow, ..State::default() })))
     }
 
-    /// What was written so far.
-    pub(super) fn written(&self) -> Vec<u8> {
-        self.with(|state| state.written.clone())
+    /// Bytes written since they were last taken.
+    pub(super) fn len(&self) -> usize {
+        self.with(|state| state.written.len())
+    }
+
+    /// Takes what was written.
+    pub(super) fn take(&self) -> Vec<u8> {
+        self.with(|state| std::mem::take(&mut state.written))
+    }
+
+    /// Makes the next write the first: whether it blocks does not hang on those before.
+    pub(super) fn rewind(&self) {
+        self.with(|state| {
+            state.is_full = false;
+            state.written.clear();
+        });
     }
 
     /// Whether the owner has to write on; asking takes the duty.
@@ -51,10 +64,13 @@ impl Sink for Pipe {
                     return Err(ErrorKind::WouldBlock.into());
                 }
             }
-            let room = if state.is_narrow { NARROW } else { usize::MAX };
-            let bytes = bufs.iter().flat_map(|slice| slice.iter().copied()).take(room);
             let before = state.written.len();
-            state.written.extend(bytes);
+            let mut room = if state.is_narrow { NARROW } else { usize::MAX };
+            for slice in bufs {
+                let taken = &slice[..slice.len().min(room)];
+                state.written.extend_from_slice(taken);
+                room -= taken.len();
+            }
             Ok(state.written.len() - before)
         })
     }
