@@ -281,6 +281,23 @@ fn bench_round(bench: &Bench) {
 }
 
 #[test]
+fn the_journal_keeps_no_file_that_was_written_anew() {
+    let config = StreamConfig { segment_bytes: Some(8 << 10), ..StreamConfig::default() };
+    let (disk, bench, mut stream) = disk_and_stream(config);
+    store_distinct(&mut stream, 20);
+    // Bytes that replace others, in a round after the segment was sealed: the file has them, and nobody has synced it since.
+    stream.erase(1, 1).unwrap();
+    store_distinct(&mut stream, 400);
+    bench_round(&bench);
+    assert!(bench.store.as_ref().unwrap().journal().files_held() > 0);
+    stream.erase(2, 1).unwrap();
+    bench_round(&bench);
+    upkeep(&mut stream);
+    assert_eq!(stream.erasing(), 0, "the segment was written anew");
+    assert_eq!(disk.removed_but_open(), 0);
+}
+
+#[test]
 fn what_waits_to_be_overwritten_is_asked_for_at_rest() {
     let config = StreamConfig {
         compression: Compression::S2,
