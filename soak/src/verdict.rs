@@ -23,13 +23,6 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Passes over held files, if there are no more than `most`: for a run that knows of a fault which is not mended yet.
-    pub fn pass_over_held(&mut self, most: usize) {
-        if self.held.len() <= most {
-            self.held.clear();
-        }
-    }
-
     /// Whether nothing grew, nothing was held, and everybody worked.
     #[must_use]
     pub fn is_good(&self) -> bool {

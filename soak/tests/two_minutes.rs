@@ -5,9 +5,6 @@ use myelin_soak::{Plan, fresh_seed, run};
 use std::time::Duration;
 
 const SECONDS: u64 = 120;
-/// Known short: on a busy machine a removed segment was once held for 22 s, and it is not known by whom. What this run is for
-/// were 150 and more. To be 0; `just soak` allows none.
-const KNOWN_HELD: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_grows_in_two_minutes() {
@@ -20,7 +17,6 @@ async fn nothing_grows_in_two_minutes() {
         seed: fresh_seed(),
         only: None,
     };
-    let mut verdict = run(&plan, |line| println!("{line}")).await.expect("the server starts");
-    verdict.pass_over_held(KNOWN_HELD);
+    let verdict = run(&plan, |line| println!("{line}")).await.expect("the server starts");
     assert!(verdict.is_good(), "{verdict}");
 }

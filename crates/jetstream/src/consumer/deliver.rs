@@ -9,6 +9,7 @@ use super::core::{ConsumerCore, Hands, Mode, Turn};
 use super::effects::Event;
 use super::pull::{Supply, Taker};
 use super::redelivery::ack_wait;
+use super::source::give_back;
 use crate::config::Retention;
 use myelin_broker::Letter;
 use myelin_store::consumer::{DeliverySeq, Delta};
@@ -89,6 +90,7 @@ impl ConsumerCore {
         let stop = self.deliver_slice(turn);
         if stop != Stop::Slice {
             self.source.pause();
+            give_back(&mut self.again);
         }
         self.hands.commit();
         turn.place = self.place();

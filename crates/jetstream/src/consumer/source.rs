@@ -7,6 +7,9 @@ use super::config::{ConsumerConfig, DeliverPolicy};
 use myelin_store::{Cursor, Filter, Message, ReadError, Reader, Removals, Seq, Wait};
 use std::collections::VecDeque;
 
+/// Bytes of a message that a consumer may keep between turns.
+const SPARE: usize = 8 << 10;
+
 /// See the module.
 pub(super) struct Source {
     reader: Reader,
@@ -191,9 +194,11 @@ impl Source {
         Ok(self.cursor.next(wait)?.map(|message| (message, left)))
     }
 
-    /// Nobody reads for now: the stream's files are let go of.
+    /// Nobody reads for now: the stream's files are let go of, and most of the memory.
     pub(super) fn pause(&mut self) {
         self.cursor.pause();
+        self.cursor.shrink();
+        give_back(&mut self.buffer);
     }
 
     /// The message that came last was not delivered: it comes again.
@@ -272,6 +277,13 @@ impl Left {
             && (removals.first_seq == self.removals.first_seq || removals.first_seq <= position);
         // Who has passed what was counted has only the rest to count.
         is_whole && (position - 1..=released).contains(&self.through)
+    }
+}
+
+/// Lets go of a buffer that had a large message: there may be thousands of consumers.
+pub(super) fn give_back(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > SPARE {
+        *buffer = Vec::new();
     }
 }
 

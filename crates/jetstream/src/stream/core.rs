@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use myelin_broker::Parcel;
 use myelin_stdx::rng::Rng;
-use myelin_store::{Filter, NewMessage, Outcome, Purge, Reader, Stream, StreamState, Timestamp, Wait};
+use myelin_store::{Filter, NewMessage, Outcome, Purge, Reader, Seq, Stream, StreamState, Timestamp, Wait};
 
 use super::admit::Intake;
 use super::dedupe::{Dedupe, KnownIds};
@@ -61,6 +61,8 @@ pub struct StreamCore {
     pub(super) losses: Losses,
     /// When the next message ends; perhaps earlier.
     pub(super) next_expiry: Option<Timestamp>,
+    /// Where the stream ended when some of what had ended was left for later, if it was.
+    pub(super) expiry_left_at: Option<Seq>,
     /// When to go on with what was left over.
     pub(super) next_slice: Option<Timestamp>,
     /// When to ask the store for a job again.
@@ -102,6 +104,7 @@ impl StreamCore {
             outgoing: Outgoing::default(),
             losses: Losses::default(),
             next_expiry: None,
+            expiry_left_at: None,
             // Limits may be tighter than when it was left.
             next_slice: Some(now),
             next_job: None,

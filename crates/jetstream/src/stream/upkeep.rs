@@ -23,6 +23,8 @@ use crate::config::StreamConfig;
 
 /// Messages that one slice removes.
 pub(super) const SLICE: usize = 1000;
+/// Messages that one slice of what ended removes at most, where slices do not keep up with what comes.
+const LARGEST_SLICE: usize = 16 * SLICE;
 /// Slices of what ended while the server was away that nobody sees any more.
 const SLICES_AT_ONCE: usize = 500;
 /// Message ids that one slice forgets.
@@ -117,8 +119,10 @@ impl StreamCore {
         let markers = DeleteMarkers::new(self.config.subject_delete_marker_ttl, time);
         let before = self.store.state().totals.last_seq;
         let chooser = markers.as_ref().map(|markers| markers as &dyn Markers);
-        match self.store.expire(time, SLICE, chooser) {
+        let limit = if chooser.is_some() { SLICE } else { expiry_slice(self.expiry_left_at, before) };
+        match self.store.expire(time, limit, chooser) {
             Ok(expired) => {
+                self.expiry_left_at = expired.more.then_some(before);
                 self.next_expiry = if expired.more { Some(now) } else { expired.next };
                 if let Some(markers) = markers.filter(|_| expired.markers > 0) {
                     self.last_time = time;
@@ -291,4 +295,12 @@ impl StreamCore {
         }
         self.released(effects);
     }
+}
+
+/// How many messages to remove at once that have ended: a slice, or where the last one left some behind, when the stream
+/// ended at `left_at`, twice as many as came since. Else messages that come faster than slices do would pile up without
+/// a bound.
+fn expiry_slice(left_at: Option<Seq>, last: Seq) -> usize {
+    let came = left_at.map_or(0, |left_at| last.saturating_sub(left_at));
+    usize::try_from(2 * came).unwrap_or(LARGEST_SLICE).clamp(SLICE, LARGEST_SLICE)
 }

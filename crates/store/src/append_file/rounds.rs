@@ -252,8 +252,8 @@ impl AppendFile {
             tail = self.without_flight(tail);
             tail.check_kept()?;
         }
-        tail.unsettled = true;
-        tail.journalings += 1;
+        tail.unsettled |= !tail.is_whole || !patches.is_empty();
+        tail.patchings += u64::from(!patches.is_empty());
         for patch in patches {
             let patch_end = patch.offset + patch.bytes.len() as u64;
             let in_file = tail.start.clamp(patch.offset, patch_end);
@@ -270,9 +270,10 @@ impl AppendFile {
         }
         tail.patches.drain(..patches.len());
         self.patched.store(!tail.patches.is_empty(), Ordering::Release);
-        let is_replaced = matches!(tail.state, State::Replaced);
+        let is_settled = matches!(tail.state, State::Replaced) || !tail.unsettled;
         drop(tail);
-        if is_replaced {
+        if is_settled {
+            // The round has just entered it into the journal.
             self.tell_settled();
         }
         self.durable.fetch_max(end, Ordering::AcqRel);
@@ -304,19 +305,20 @@ impl AppendFile {
         Ok(())
     }
 
-    /// Counts what rounds have left to a later sync of the file: for [`AppendFile::mark_synced`].
-    pub(crate) fn journalings(&self) -> u64 {
-        self.lock().journalings
+    /// Counts rounds that have left bytes that replace others to a later sync of the file: for [`AppendFile::mark_synced`].
+    pub(crate) fn patchings(&self) -> u64 {
+        self.lock().patchings
     }
 
-    /// Another than the journal has written all of the closed file and synced it, after `journalings` was asked. The journal
-    /// lets go of it.
-    pub(crate) fn mark_synced(&self, journalings: u64) {
+    /// Another than the journal has written all of the closed file and synced it, after `patchings` was asked. The journal
+    /// lets go of it, also a round that is on its way with bytes of it.
+    pub(crate) fn mark_synced(&self, patchings: u64) {
         let mut tail = self.lock();
         if !matches!(tail.state, State::Closed) {
             return;
         }
-        let is_settled = tail.journalings == journalings;
+        tail.is_whole = true;
+        let is_settled = tail.patchings == patchings;
         if is_settled {
             tail.unsettled = false;
         }

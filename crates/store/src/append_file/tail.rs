@@ -64,8 +64,11 @@ pub(super) struct Tail {
     pub(super) is_new: bool,
     /// Whether the journal holds bytes that the file itself may lose.
     pub(super) unsettled: bool,
-    /// Counts rounds after which that was so.
-    pub(super) journalings: u64,
+    /// Counts rounds after which that was so for bytes that replace others.
+    pub(super) patchings: u64,
+    /// Whether the file itself has all that was appended, durably, and no more can be: rounds that were on their way then have
+    /// nothing to add but bytes that replace others.
+    pub(super) is_whole: bool,
     /// The journal file that last took bytes of it (0: none), and the one that was current when it was last synced.
     pub(super) journaled_in: u64,
     pub(super) synced_in: u64,
@@ -84,7 +87,8 @@ impl Tail {
             step: SMALLEST_STEP,
             is_new,
             unsettled: false,
-            journalings: 0,
+            patchings: 0,
+            is_whole: false,
             journaled_in: 0,
             synced_in: 0,
         }

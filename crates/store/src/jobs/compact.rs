@@ -79,6 +79,8 @@ impl Compaction {
         let rest = self.copy(&footer.slots, &mut output)?;
         let new = self.footer(&footer, rest);
         let segment = output.finish(&new, || self.erase_entries(&footer.slots, &*old))?;
+        // Nobody needs what the journal may still hold of the file that was replaced.
+        site.files.ground.journal.forget_segments(site.shared.id, &[before.no]);
         if !self.erased.is_empty() {
             site.shared.blocks.forget(before);
         }

@@ -28,13 +28,16 @@ impl Removal {
     }
 
     pub(super) fn run(&self, site: &Site) -> Result<(), JobError> {
+        let ground = &site.files.ground;
+        // Before they go, since this waits for a round that is on its way: on a slow device for seconds, in which the
+        // journal would keep removed files open.
+        ground.journal.forget_segments(site.shared.id, &self.numbers);
         // A cursor may be inside one of them: it reads on in the file that it holds.
         for sealed in self.segments.iter().filter(|segment| Arc::strong_count(segment) > 1) {
             if let Some(file) = sealed.sealed() {
                 let _ = file.pin();
             }
         }
-        let ground = &site.files.ground;
         let segments = self.numbers.iter().map(|no| site.files.segment_path(*no));
         for path in segments.chain(self.files.iter().cloned()) {
             site.check()?;
@@ -45,7 +48,6 @@ impl Removal {
             }
         }
         // Nobody holds what is removed but those who read it now.
-        ground.journal.forget_segments(site.shared.id, &self.numbers);
         for segment in &self.segments {
             ground.slots.forget(segment);
             ground.blocks.forget(segment);

@@ -134,9 +134,9 @@ impl Sealing {
         }
         raw.sync().map_err(JobError::Lost)?;
         self.write(site, trailer, length - TRAILER_BYTES as u64)?;
-        let journalings = file.journalings();
+        let patchings = file.patchings();
         raw.sync().map_err(JobError::Lost)?;
-        file.mark_synced(journalings);
+        file.mark_synced(patchings);
         let sealed = SealedFile::new(file.path(), &site.files.ground.handles, end, length);
         let before = &*active.segment;
         let segment = Segment {

@@ -353,8 +353,8 @@ impl Journal {
         due.min().map(Duration::from_nanos)
     }
 
-    /// Lets go of segments of `stream` that were removed: a manifest says durably that nobody needs them. `numbers` are
-    /// sorted. Waits for a round that is on its way.
+    /// Lets go of segments of `stream` that are to be removed, since a manifest says durably that nobody needs them, or whose
+    /// files were durably replaced. `numbers` are sorted. Waits for a round that is on its way.
     pub(crate) fn forget_segments(&self, stream: StreamId, numbers: &[SegmentNo]) {
         // A journal that has failed keeps what it holds: the process ends.
         let Ok(mut guard) = self.lock() else { return };

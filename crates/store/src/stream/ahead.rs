@@ -78,6 +78,16 @@ impl Ahead {
         self.segment.is_some()
     }
 
+    /// Where the next message begins that was found.
+    pub(super) fn next_offset(&self) -> Option<u64> {
+        self.matches.get(self.done).map(|found| found.offset)
+    }
+
+    /// Gives back what it needs only while it looks.
+    pub(super) fn shrink(&mut self) {
+        self.search.rest();
+    }
+
     pub(super) fn rest(&mut self) {
         self.search.rest();
         self.forget();
@@ -133,12 +143,8 @@ impl Ahead {
     /// The message from the bytes at hand, or from others. `None` if it was erased.
     fn read(&mut self, cursor: &mut Cursor, found: Match, wait: Wait) -> Result<Option<Parts>, ReadError> {
         let Some(segment) = self.segment.clone() else { return Ok(None) };
-        // No entry of a packed segment goes beyond its frame.
-        let end =
-            if matches!(segment.source, Source::Packed(..)) { found.offset + 1 } else { self.end_of(found) };
         let is_at_hand = cursor.segment.as_ref().is_some_and(|at_hand| Arc::ptr_eq(at_hand, &segment))
-            && found.offset >= cursor.offset
-            && end <= cursor.offset + cursor.piece.len() as u64;
+            && self.is_whole(cursor, &segment, found);
         if !is_at_hand {
             if let Err(error) = self.read_piece(cursor, &segment, found, wait) {
                 // Also what was found may have changed its place meanwhile.
@@ -152,6 +158,17 @@ impl Ahead {
             self.forget();
         }
         decoded
+    }
+
+    /// Whether the bytes at hand, which are of `segment`, have all of a message.
+    fn is_whole(&self, cursor: &Cursor, segment: &Segment, found: Match) -> bool {
+        let Some(at) = found.offset.checked_sub(cursor.offset) else { return false };
+        let bytes = usize::try_from(at).ok().and_then(|at| cursor.piece.get(at..)).unwrap_or_default();
+        match segment.source {
+            // Where its frame ends is not where the bytes end.
+            Source::Packed(..) => record::peek(bytes).is_some_and(|head| head.size() <= bytes.len()),
+            _ => self.end_of(found) - found.offset <= bytes.len() as u64,
+        }
     }
 
     /// Where a message ends at the latest, as far as the segment goes.
@@ -175,7 +192,7 @@ impl Ahead {
         let mut end = self.end_of(found);
         for &more in &self.matches[self.done + 1..] {
             let end_of_more = self.end_of(more);
-            if more.offset > end + GAP || end_of_more - found.offset > cursor.piece_bytes as u64 {
+            if more.offset > end + GAP || end_of_more - found.offset > cursor.reach as u64 {
                 break;
             }
             end = end_of_more;
@@ -184,7 +201,9 @@ impl Ahead {
         cursor.piece.resize(usize::try_from(end.saturating_sub(found.offset)).unwrap_or(usize::MAX), 0);
         let read = read_bytes(segment, &mut cursor.piece, found.offset, wait);
         cursor.piece.truncate(*read.as_ref().unwrap_or(&0));
-        read.map(drop)
+        read?;
+        cursor.reach_on();
+        Ok(())
     }
 }
 

@@ -19,8 +19,10 @@ use super::reader::{Reader, Wait, invalid, read_bytes, unpack};
 
 /// Bytes read at once, unless its owner wants less.
 pub(super) const PIECE: usize = 256 << 10;
-/// Bytes that a cursor keeps at the end of its stream.
+/// Bytes that a cursor keeps at the end of its stream, and when nobody may go on with it.
 const SPARE: usize = 8 << 10;
+/// Bytes that a new cursor reads at first: of many that are made only a few messages are wanted.
+const FIRST: usize = 32 << 10;
 /// Removed ranges looked at ahead.
 const GAPS: usize = 256;
 
@@ -45,6 +47,8 @@ pub struct Cursor {
     last: Seq,
     truncations: u64,
     pub(super) piece_bytes: usize,
+    /// Bytes to read the next time: the more, the longer its owner goes on without a rest.
+    pub(super) reach: usize,
     /// Bytes of the segment, beginning with `offset`; `at` of them are used.
     pub(super) piece: Vec<u8>,
     pub(super) offset: u64,
@@ -99,6 +103,7 @@ impl Cursor {
             last: 0,
             truncations: 0,
             piece_bytes,
+            reach: FIRST.min(piece_bytes),
             piece,
             offset: 0,
             at: 0,
@@ -158,6 +163,39 @@ impl Cursor {
         if let Some(ahead) = &mut self.ahead {
             ahead.pause();
         }
+    }
+
+    /// Gives back most of what was read ahead, for an owner that may not go on for long: thousands of cursors may stand in
+    /// the middle of their streams. The next bytes are read in small steps at first.
+    pub fn shrink(&mut self) {
+        if self.piece.capacity() <= SPARE {
+            return;
+        }
+        let place_of = |offset: u64| offset.saturating_sub(self.offset) as usize;
+        let at = match &self.ahead {
+            None => self.at,
+            Some(ahead) => ahead.next_offset().map_or(usize::MAX, place_of),
+        };
+        let begin = at.min(self.piece.len());
+        let end = begin.saturating_add(SPARE).min(self.piece.len());
+        self.piece = self.piece[begin..end].to_vec();
+        self.offset += begin as u64;
+        self.at = 0;
+        // One who goes on reads about twice in each turn.
+        self.reach = (self.reach / 4).max(SPARE).min(self.piece_bytes);
+        if let Some(ahead) = &mut self.ahead {
+            ahead.shrink();
+        }
+    }
+
+    /// One who goes on reads more at once.
+    pub(super) fn reach_on(&mut self) {
+        self.reach = (2 * self.reach).min(self.piece_bytes);
+    }
+
+    /// Reads as much at once as it ever does.
+    pub(super) fn reach_far(&mut self) {
+        self.reach = self.piece_bytes;
     }
 
     fn resume(&mut self) {
@@ -376,11 +414,13 @@ impl Cursor {
         }
         // No more than there is: a cursor at the end of its stream needs little memory.
         let rest = segment.records_end().saturating_sub(self.offset);
-        self.piece.resize(self.piece_bytes.max(bytes).min(usize::try_from(rest).unwrap_or(usize::MAX)), 0);
+        self.piece.resize(self.reach.max(bytes).min(usize::try_from(rest).unwrap_or(usize::MAX)), 0);
         self.at = 0;
         let read = read_bytes(&segment, &mut self.piece, self.offset, wait);
         self.piece.truncate(*read.as_ref().unwrap_or(&0));
-        Ok(read? >= bytes)
+        let read = read?;
+        self.reach_on();
+        Ok(read >= bytes)
     }
 }
 

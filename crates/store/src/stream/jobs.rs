@@ -4,7 +4,7 @@
 //! comparisons while nothing has changed; finishing swaps a segment in the catalog. Which work is due follows from
 //! sizes alone: no clock but for a pause after a failure.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::config::Compression;
 use crate::disk::is_full;
@@ -82,8 +82,9 @@ struct Sight {
 struct Erasure {
     no: SegmentNo,
     seq: Seq,
-    /// Where the log says that the message is deleted: that has to be durable first.
-    log: Arc<AppendFile>,
+    /// Where the log says that the message is deleted: that has to be durable first. Once nobody has it, it is: another
+    /// file, or a manifest, has taken its place. Not kept: until its turn comes, the file may be removed.
+    log: Weak<AppendFile>,
     end: u64,
     /// Not before: its segment is damaged.
     rest_until: Timestamp,
@@ -91,7 +92,7 @@ struct Erasure {
 
 impl Erasure {
     fn is_ready(&self, now: Timestamp) -> bool {
-        self.log.durable() >= self.end && self.rest_until <= now
+        self.log.upgrade().is_none_or(|log| log.durable() >= self.end) && self.rest_until <= now
     }
 }
 
@@ -99,6 +100,12 @@ impl Upkeep {
     /// Whether a job works on files of the stream.
     pub(super) fn is_out(&self) -> bool {
         self.out != Out::None
+    }
+
+    /// Whether something waits for others, so that a job may become due without any change of the stream: for a round, or
+    /// for those who read what is to be overwritten.
+    pub(super) fn waits_for_others(&self) -> bool {
+        !self.erasures.is_empty() || !self.overwritings.is_empty()
     }
 }
 
@@ -382,7 +389,7 @@ impl Stream {
         // That they are deleted is durable, wherever it was written.
         let log = &self.active.file;
         let seqs = compaction.erased.iter().flatten();
-        let again = seqs.map(|seq| Erasure { no, seq, log: Arc::clone(log), end: 0, rest_until });
+        let again = seqs.map(|seq| Erasure { no, seq, log: Arc::downgrade(log), end: 0, rest_until });
         self.upkeep.erasures.extend(again);
     }
 
@@ -411,7 +418,7 @@ impl Stream {
         }
         // A job may have copied it already.
         if segment.is_sealed() || self.upkeep.out == Out::Segment(segment.no) {
-            let (log, end) = (Arc::clone(&self.active.file), self.active.file.end());
+            let (log, end) = (Arc::downgrade(&self.active.file), self.active.file.end());
             self.upkeep.erasures.push(Erasure { no: segment.no, seq, log, end, rest_until: Timestamp::MIN });
         }
         Ok(removed)

@@ -204,6 +204,8 @@ impl Reader {
     /// What the cursor would answer.
     pub fn warm(&self, filter: &Filter, from: Seq) -> Result<Option<Seq>, ReadError> {
         let mut cursor = self.cursor(filter.clone(), from);
+        // What the other one reads next may be as much.
+        cursor.reach_far();
         Ok(cursor.next(Wait::Allowed)?.map(|message| message.seq))
     }
 

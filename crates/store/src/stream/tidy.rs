@@ -90,10 +90,11 @@ impl Stream {
         more
     }
 
-    /// Whether there is something for [`Stream::tidy`] to do, now or in a while. Costs nothing.
+    /// Whether there is something for [`Stream::tidy`] to do, now or in a while, or [`Stream::next_job`] is to be asked again
+    /// though nothing changes. Costs nothing.
     #[must_use]
     pub fn is_untidy(&self) -> bool {
-        self.is_untidy
+        self.is_untidy || self.upkeep.waits_for_others()
     }
 
     /// What cannot be read is not tried again before more of it is gone.

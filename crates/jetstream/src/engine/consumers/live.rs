@@ -87,6 +87,8 @@ pub struct LiveConsumer {
     /// Whether it is to look who listens.
     has_listeners_news: AtomicBool,
     is_gone: AtomicBool,
+    /// Nobody uses it any more, and the API's thread was asked to end it.
+    is_ending: AtomicBool,
     /// Its account may not use JetStream now: nobody could acknowledge, so nothing is delivered.
     is_resting: AtomicBool,
     /// When the host will wake it; `i64::MAX`: never.
@@ -163,6 +165,7 @@ impl LiveConsumer {
             has_look: AtomicBool::new(false),
             has_listeners_news: AtomicBool::new(true),
             is_gone: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             is_resting: AtomicBool::new(false),
             alarm: AtomicI64::new(i64::MAX),
             bindings: Mutex::default(),
@@ -316,6 +319,13 @@ impl LiveConsumer {
         self.is_parked.swap(false, SeqCst)
     }
 
+    /// It is used after all: it may be over another time.
+    pub(super) fn keep(&self) {
+        self.is_ending.store(false, Release);
+        // With the alarm that it needs.
+        self.wake();
+    }
+
     /// Notes that it waits for news. False: it did already.
     pub(super) fn set_parked(&self) -> bool {
         !self.is_parked.swap(true, SeqCst)
@@ -381,12 +391,16 @@ impl LiveConsumer {
             }
             _ => {}
         }
-        if let Some(at) = after.due.take()
-            && at < self.alarm.fetch_min(at, AcqRel)
-        {
-            self.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
+        let is_over = std::mem::take(&mut after.is_over);
+        let is_told = is_over && !self.is_ending.swap(true, AcqRel);
+        if let Some(at) = after.due.take() {
+            // What is over stays due until it has ended: alarms would follow each other as fast as they can.
+            let at = if self.is_ending.load(Acquire) { at.max(self.host.now() + RETRY) } else { at };
+            if at < self.alarm.fetch_min(at, AcqRel) {
+                self.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
+            }
         }
-        if std::mem::take(&mut after.is_over)
+        if is_told
             && let (Some(owner), Some(me)) = (self.owner.upgrade(), self.me.upgrade())
         {
             owner.end_unused(me);

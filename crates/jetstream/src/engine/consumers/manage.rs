@@ -275,8 +275,11 @@ impl StreamConsumers {
                 core.due(turn);
                 std::mem::take(&mut turn.effects.is_over)
             });
+            if is_unused != Some(true) {
+                return live.keep();
+            }
             let mut out = Parcel::default();
-            if is_unused == Some(true) && me.delete(&live, &mut out) {
+            if me.delete(&live, &mut out) {
                 me.host.publish(&me.account, out);
             }
         }));

@@ -77,3 +77,33 @@ fn consumers_that_are_deleted_while_they_wait_leave_nothing() {
     assert!(gone.iter().all(|consumer| consumer.strong_count() == 0), "somebody holds a consumer");
     assert_eq!(house.stream("S").consumers().waiting(), (0, 0));
 }
+
+#[test]
+fn a_consumer_that_nobody_uses_asks_for_its_end_once() {
+    let mut house = House::new();
+    house.create(stream("S"));
+    house.listen("inbox");
+    house.consume(
+        "S",
+        ConsumerConfig {
+            durable_name: "c".into(),
+            name: "c".into(),
+            ack_policy: AckPolicy::Explicit,
+            inactive_threshold: SECOND,
+            ..ConsumerConfig::default()
+        },
+    );
+    house.settle();
+    for _ in 0..3 {
+        let waiting: Vec<_> = (0..20).map(|_| house.pass_while_busy(SECOND / 2)).collect();
+        assert_eq!(waiting.last(), Some(&(1, 0)), "{waiting:?}");
+        // Somebody comes at the last moment, and goes.
+        house.say("$JS.API.CONSUMER.MSG.NEXT.S.c", "inbox", r#"{"batch":1,"expires":600000000}"#);
+        house.settle();
+        assert_eq!(house.consumers("S"), ["c"]);
+    }
+    for _ in 0..10 {
+        house.pass(SECOND);
+    }
+    assert!(house.consumers("S").is_empty());
+}

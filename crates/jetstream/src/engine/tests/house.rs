@@ -326,6 +326,24 @@ impl House {
         due.iter().filter_map(|(_, sleeper)| sleeper.upgrade()).for_each(|sleeper| sleeper.ring());
         self.settle();
     }
+
+    /// The same while all other threads are busy. Answers what waits for the API's, and how many alarms are due again.
+    pub(super) fn pass_while_busy(&mut self, time: Timestamp) -> (usize, usize) {
+        let now = BEGAN + self.host.now.fetch_add(time, Relaxed) + time;
+        let due: Vec<_> = lock(&self.host.alarms).extract_if(.., |(at, _)| *at <= now).collect();
+        due.iter().filter_map(|(_, sleeper)| sleeper.upgrade()).for_each(|sleeper| sleeper.ring());
+        loop {
+            self.shard.flush();
+            let woken = lock(&self.host.woken).pop_front();
+            match woken {
+                Some(service) => self.shard.wake(&service),
+                None if self.shard.is_dirty() => {}
+                None => break,
+            }
+        }
+        let is_due = |(at, sleeper): &&(Timestamp, Weak<dyn Alarmed>)| *at <= now && sleeper.strong_count() > 0;
+        (lock(&self.host.tasks).len(), lock(&self.host.alarms).iter().filter(is_due).count())
+    }
 }
 
 fn settings() -> Settings {

@@ -57,6 +57,21 @@ fn many_messages_end_in_slices() {
 }
 
 #[test]
+fn messages_that_come_faster_than_slices_do_end_all_the_same() {
+    let mut bench = Bench::new(StreamConfig { max_age: SECOND, ..config() });
+    pass(&mut bench, 0);
+    for step in 0..20 {
+        for _ in 0..3 {
+            bench.parcel(&[letter("a", ""); 1000]);
+        }
+        bench.now += 2 * SECOND;
+        bench.core.due(bench.now, &mut bench.effects);
+        let left = bench.core.state().totals.messages;
+        assert!(left <= 3000, "{left} are left after step {step}");
+    }
+}
+
+#[test]
 fn what_ended_while_nobody_served_the_stream_is_gone_at_once() {
     let mut bench = Bench::new(StreamConfig { max_age: SECOND, ..config() });
     pass(&mut bench, 0);

@@ -8,6 +8,7 @@ use crate::disk::faulty::{FaultyDisk, Survival};
 use crate::disk::memory::MemoryFile;
 use crate::{AppendFile, Durability, FileId, FileKind, StreamId};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 fn world() -> World {
     World::new(FaultyDisk::new(1), small(), 1).unwrap()
@@ -287,6 +288,35 @@ fn files_that_were_settled_otherwise_are_let_go_and_come_back() {
     }
     assert_eq!(world.round().unwrap().journaled, 4);
     assert_eq!(holders(&world), 4, "the journal holds bytes of it again");
+}
+
+#[test]
+fn a_round_on_its_way_when_a_file_is_sealed_leaves_nothing_of_it_in_the_journal() {
+    for (has_patch, ends_behind) in [(false, false), (false, true), (true, true)] {
+        let mut world = world();
+        world.create(id(1, 1), Durability::Written).unwrap();
+        let file = Arc::clone(&world.files[0].1);
+        if has_patch {
+            file.overwrite(0, b"x", 1).unwrap();
+        }
+        let taken = file.take().unwrap();
+        assert!(file.enter_journal(1));
+        let end_round = || file.journaled(taken.range.end, &taken.patches).unwrap();
+        file.close().unwrap();
+        let patchings = file.patchings();
+        file.file().sync().unwrap();
+        if !ends_behind {
+            end_round();
+        }
+        file.mark_synced(patchings);
+        world.journal.shared.has_settled.store(false, Ordering::Relaxed);
+        if ends_behind {
+            end_round();
+        }
+        assert_eq!(file.leave_journal(1), !has_patch, "replaced bytes were not synced by anybody");
+        let is_told = world.journal.shared.has_settled.load(Ordering::Relaxed);
+        assert_eq!(is_told, ends_behind && !has_patch);
+    }
 }
 
 #[test]

@@ -204,6 +204,124 @@ fn a_cursor_that_is_taken_up_again_while_its_segment_goes_finds_the_next() {
     }
 }
 
+/// Stores 1,000 messages of 1 KiB, of which every second one has a subject like `subject.even.5`.
+fn store_large(stream: &mut Stream) {
+    let payload = "x".repeat(1 << 10);
+    for n in 1..=1000 {
+        let parity = if n % 2 == 0 { "even" } else { "odd" };
+        put(stream, &format!("subject.{parity}.{n}"), &payload, 1).unwrap();
+        upkeep(stream);
+    }
+}
+
+#[test]
+fn a_cursor_that_shrinks_needs_little_memory_and_goes_on_where_it_was() {
+    let even = Filter::new(b"subject.even.*");
+    for (filter, step) in [(Filter::All, 1), (even, 2)] {
+        for compression in [Compression::None, Compression::S2] {
+            let config =
+                StreamConfig { compression, segment_bytes: Some(512 << 10), ..StreamConfig::default() };
+            let (_, _bench, mut stream) = disk_and_stream(config);
+            store_large(&mut stream);
+            let mut cursor = stream.reader().cursor(filter.clone(), 0);
+            let (mut seen, mut largest) = (Vec::new(), 0);
+            // Turns of different lengths, with a rest after each.
+            for turn in 0.. {
+                let before = seen.len();
+                for _ in 0..[1, 7, 90][turn % 3] {
+                    seen.extend(cursor.next(Wait::Allowed).unwrap().map(|message| message.seq));
+                }
+                largest = largest.max(cursor.piece.capacity());
+                cursor.pause();
+                cursor.shrink();
+                assert!(cursor.piece.capacity() <= 8 << 10, "{} bytes", cursor.piece.capacity());
+                if seen.len() == before {
+                    break;
+                }
+            }
+            assert!(largest > 16 << 10, "{filter:?}, {compression:?}: {largest} bytes");
+            let all: Vec<_> = (step..=1000).step_by(step as usize).collect();
+            assert_eq!(seen, all, "{filter:?}, {compression:?}");
+        }
+    }
+}
+
+#[test]
+fn a_cursor_that_does_not_rest_reads_large_pieces() {
+    let (_, _bench, mut stream) = disk_and_stream(StreamConfig::default());
+    store_large(&mut stream);
+    let mut cursor = stream.reader().cursor(Filter::All, 0);
+    let mut pieces = Vec::new();
+    while cursor.next(Wait::Allowed).unwrap().is_some() {
+        pieces.push(cursor.piece.len() >> 10);
+    }
+    pieces.dedup();
+    assert_eq!(pieces[..4], [32, 64, 128, 256], "{pieces:?}");
+}
+
+#[test]
+fn an_erasure_that_waits_keeps_no_file() {
+    let config = StreamConfig { segment_bytes: Some(8 << 10), ..StreamConfig::default() };
+    let (_, bench, mut stream) = disk_and_stream(config);
+    store_distinct(&mut stream, 400);
+    let log = Arc::downgrade(&stream.active.file);
+    let held = log.strong_count();
+    stream.erase(1, 1).unwrap();
+    assert_eq!(stream.erasing(), 1, "its segment is sealed");
+    // But for the journal, to which it is dirty.
+    assert!(log.strong_count() <= held + 1);
+    bench_round(&bench);
+    assert!(log.strong_count() <= held);
+    upkeep(&mut stream);
+    assert_eq!(stream.erasing(), 0);
+}
+
+fn bench_round(bench: &Bench) {
+    bench.store.as_ref().unwrap().journal().round_now(&|| 1).unwrap();
+}
+
+#[test]
+fn the_journal_keeps_no_file_that_was_written_anew() {
+    let config = StreamConfig { segment_bytes: Some(8 << 10), ..StreamConfig::default() };
+    let (disk, bench, mut stream) = disk_and_stream(config);
+    store_distinct(&mut stream, 20);
+    // Bytes that replace others, in a round after the segment was sealed: the file has them, and nobody has synced it since.
+    stream.erase(1, 1).unwrap();
+    store_distinct(&mut stream, 400);
+    bench_round(&bench);
+    assert!(bench.store.as_ref().unwrap().journal().files_held() > 0);
+    stream.erase(2, 1).unwrap();
+    bench_round(&bench);
+    upkeep(&mut stream);
+    assert_eq!(stream.erasing(), 0, "the segment was written anew");
+    assert_eq!(disk.removed_but_open(), 0);
+}
+
+#[test]
+fn what_waits_to_be_overwritten_is_asked_for_at_rest() {
+    let config = StreamConfig {
+        compression: Compression::S2,
+        segment_bytes: Some(8 << 10),
+        ..StreamConfig::default()
+    };
+    let (disk, bench, mut stream) = disk_and_stream(config);
+    store_distinct(&mut stream, 400);
+    let mut cursor = stream.reader().cursor(Filter::All, 0);
+    cursor.next(Wait::Allowed).unwrap();
+    stream.erase(2, 1).unwrap();
+    assert!(stream.is_untidy(), "the deletion is not durable yet");
+    bench_round(&bench);
+    upkeep(&mut stream);
+    assert_eq!((stream.erasing(), disk.removed_but_open()), (1, 1), "the cursor reads the old file");
+    assert!(stream.is_untidy());
+    cursor.pause();
+    upkeep(&mut stream);
+    assert_eq!((stream.erasing(), disk.removed_but_open()), (0, 0));
+    while stream.is_untidy() {
+        stream.tidy(1);
+    }
+}
+
 #[test]
 fn a_consumers_log_that_was_replaced_is_let_go_of() {
     let (disk, bench, mut stream) = disk_and_stream(StreamConfig::default());
