@@ -116,19 +116,23 @@ pub(crate) fn open_stream(
     let last = (last, stated.position);
     let resumed = entries::resume(&shared, &files, open, last, config.durability, now)?;
     let (active, closed) = resumed.with(closed);
-    let unsealed: Vec<_> = closed.iter().map(|closed| &closed.active.file).chain([&active.file]).collect();
-    files.ground.watermarks.attach(id, &shared, &unsealed, Opened { found, durability: config.durability });
+    let unsealed = closed.iter().map(|closed| &closed.active.file).chain([&active.file]);
+    let unsealed: Vec<_> = unsealed.cloned().collect();
+    let ground = Arc::clone(&files.ground);
     let mut stream = Stream::assemble(shared, config, Home::Files(files), active, closed, manifest);
     if let Some(uncertain) = report.uncertain.as_ref().filter(|_| config.is_copy) {
         stream.owe(*uncertain.end());
     }
     if let Some(last) = gap
-        && let Err(error) = stream.log_gap(last, now)
+        && let Err(error) = stream.log_gap(last, now).and_then(|()| stream.flush())
     {
         report.note(Notice::Left {
             what: format!("cannot write that sequences up to {last} are not used: {error}"),
         });
     }
+    // Only now: from here on a kill leaves no doubt, so what is passed over must be written.
+    let opened = Opened { found, durability: config.durability };
+    ground.watermarks.attach(id, stream.shared(), &unsealed.iter().collect::<Vec<_>>(), opened);
     Ok((stream, report))
 }
 

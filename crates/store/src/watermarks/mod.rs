@@ -114,6 +114,7 @@ impl Watermarks {
         for vanished in state.forget_vanished(streams) {
             notices.push(vanished);
         }
+        state.keep_doubts(streams);
         let marks = Self {
             disk: Arc::clone(disk),
             root: root.to_path_buf(),
@@ -331,6 +332,21 @@ impl State {
             self.forget(id);
         }
         notices
+    }
+
+    /// After a loss of power, streams without a slot get one that says so: the head will speak of this run of the machine,
+    /// and this process may be killed before it has opened them.
+    fn keep_doubts(&mut self, streams: &Directories) {
+        if self.otherwise.after != After::PowerLoss {
+            return;
+        }
+        for id in &streams.there {
+            if !self.places.contains_key(id) {
+                let at = self.place(*id);
+                self.touch(at);
+                self.found.insert(*id, self.otherwise);
+            }
+        }
     }
 
     fn forget(&mut self, id: StreamId) {

@@ -163,6 +163,12 @@ fn no_sequence_is_given_out_twice_wherever_the_power_fails() {
         {
             check(&disk.power_cycle(survival), &given, &format!("{point} {survival:?}"));
         }
+        // The next process is killed before it has done much: the doubt stays.
+        let next = disk.power_cycle(Survival::None);
+        next.fail_at(point % 61, Fault::Crash);
+        let mut later = given.clone();
+        let _ = work(&next, 2, &mut later);
+        check(&next.kill(), &later, &format!("{point}, then a kill at {}", point % 61));
         // The next process works on, and loses power, too.
         for behind in [point % 23, 60 + point % 31] {
             let next = disk.power_cycle(Survival::Random(behind));
