@@ -356,7 +356,7 @@ impl Journal {
         self.shared.dirty.wake();
     }
 
-    /// How long until a round is due; `None` while nothing is dirty.
+    /// How long until a round is due; `None` while there is nothing for one to do.
     pub fn next_due(&self, now: u64) -> Option<Duration> {
         if self.shared.dirty.is_urgent() {
             return Some(Duration::ZERO);

@@ -34,7 +34,11 @@ impl Bench {
         self.store = None;
         self.seed += 1;
         let entropy = Arc::new(SeededEntropy::new(self.seed));
-        let options = StoreOptions { journal_file_bytes: 1 << 20, ..StoreOptions::new("/store") };
+        let options = StoreOptions {
+            journal_file_bytes: 1 << 20,
+            reserve: crate::Reserve::Nothing,
+            ..StoreOptions::new("/store")
+        };
         let (store, report) = Store::open(Arc::clone(&self.disk), options, entropy).unwrap();
         assert_eq!(report.notices, []);
         assert!(report.unreadable.is_empty());
