@@ -77,6 +77,8 @@ pub struct StreamConfig {
     pub compression: Compression,
     /// The sequence of the first message of a new stream; 0 counts as 1.
     pub first_seq: Seq,
+    /// Whether its sequences are another stream's, as those of a mirror are. After a loss of power it passes over none.
+    pub is_copy: bool,
     /// Bytes at which a segment is closed; `None` derives it from the limits.
     pub segment_bytes: Option<u32>,
 }
@@ -89,6 +91,7 @@ impl Default for StreamConfig {
             durability: Durability::Written,
             compression: Compression::None,
             first_seq: 1,
+            is_copy: false,
             segment_bytes: None,
         }
     }

@@ -46,7 +46,7 @@ pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 pub use jobs::{Done, Job};
 pub use record::Message;
 pub use recovery::{Lost, Notice, OpenError, StreamReport, Witness};
-pub use store::{FoundStream, Store, StoreOptions, StoreReport};
+pub use store::{FoundStream, Reserve, Store, StoreOptions, StoreReport};
 pub use stream::{
     Admission, Cursor, Expired, Filter, Found, GAP_MAX, LogEnd, MAX_SEQ, Marker, Markers, NewMessage,
     OnRelease, Outcome, Progress, Purge, ReadError, Reader, Refusal, Release, Removals, Removed, StoreError,

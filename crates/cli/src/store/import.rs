@@ -14,7 +14,7 @@ use myelin_jetstream::backup::import::{Imported, Importer, NotImported};
 use myelin_store::disk::real::RealDisk;
 use myelin_store::nats::directory::Directory;
 use myelin_store::nats::keys::Keys;
-use myelin_store::{Disk, Store, StoreOptions};
+use myelin_store::{Disk, Reserve, Store, StoreOptions};
 
 use super::entropy::{SystemEntropy, now};
 use super::keys::KeyArguments;
@@ -65,7 +65,9 @@ pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let into = std::path::absolute(&arguments.into)?.join(INSIDE);
-    let options = StoreOptions { keys: arguments.keys.keys()?, ..StoreOptions::new(&into) };
+    // Nobody is told of a message before all of them are synced.
+    let options =
+        StoreOptions { keys: arguments.keys.keys()?, reserve: Reserve::Nothing, ..StoreOptions::new(&into) };
     disk.make_directory(&into)?;
     let (store, report) = Store::open(disk, options, Arc::new(SystemEntropy)).map_err(|error| {
         io::Error::other(format!("{}: {error}; is the server still running?", into.display()))

@@ -384,7 +384,8 @@ impl AccountStreams {
             return Err((filled.undo(), Fault::Other(why)));
         }
         // What answers promise is as durable as what is published, and schedules and ids are looked for in what is released.
-        if jetstream.settings.sync_always
+        let is_released = filled.stream.release().is_released(filled.stream.ticket());
+        if (jetstream.settings.sync_always || !is_released)
             && let Err(error) = jetstream.journal().round_now(&|| jetstream.host.now().unsigned_abs())
         {
             return Err((filled.undo(), Fault::Other(error.to_string())));

@@ -25,7 +25,7 @@ use myelin_store::consumer::Consumers;
 use myelin_store::disk::Disk;
 use myelin_store::entropy::Entropy;
 use myelin_store::journal::{Journal, JournalFailed};
-use myelin_store::{FoundStream, OnDurable, OpenError, Store, StoreOptions, StoreReport, Stream};
+use myelin_store::{FoundStream, OnDurable, OpenError, Reserve, Store, StoreOptions, StoreReport, Stream};
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
@@ -114,6 +114,9 @@ impl JetStream {
         entropy: Arc<dyn Entropy>,
         host: Arc<dyn Host>,
     ) -> Result<Arc<Self>, OpenError> {
+        // Where each message is synced, no stream has to go on behind what may have been lost.
+        let reserve = if settings.sync_always { Reserve::Ahead(0) } else { store.reserve };
+        let store = StoreOptions { reserve, ..store };
         let (store, report) = Store::open(disk, store, Arc::clone(&entropy))?;
         tell(&*host, &report);
         let mut found: HashMap<String, Vec<FoundStream>> = HashMap::new();

@@ -37,6 +37,7 @@ pub fn shape(config: &StreamConfig, always_syncs: bool) -> myelin_store::StreamC
             Compression::S2 => myelin_store::Compression::S2,
         },
         first_seq: config.first_seq.max(1),
+        is_copy: config.mirror.is_some(),
         segment_bytes: None,
     }
 }

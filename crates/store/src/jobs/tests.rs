@@ -13,7 +13,7 @@ use crate::disk::real::RealDisk;
 use crate::entropy::SeededEntropy;
 use crate::keys::{Keys, MasterKey};
 use crate::manifest;
-use crate::store::{Store, StoreOptions};
+use crate::store::{Reserve, Store, StoreOptions};
 use crate::stream::{Admission, Filter, NewMessage, Purge, Stream, Wait, segment_number};
 use crate::{Disk, Job, Notice, SegmentNo, Seq, Timestamp};
 
@@ -55,6 +55,7 @@ impl Shape {
             headroom_bytes: 0,
             // Fewer than the stories have segments, so that blocks come and go.
             block_bytes: 3 * 4096,
+            reserve: Reserve::Nothing,
             ..StoreOptions::new(root)
         }
     }

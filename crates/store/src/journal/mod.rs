@@ -24,7 +24,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::append_file::WriteFailed;
@@ -160,6 +160,15 @@ pub(crate) struct Shared {
     tail_bytes: AtomicU64,
     /// Whether files were settled by others than the journal, which it may still hold.
     has_settled: AtomicBool,
+    marks: OnceLock<Weak<dyn Marks>>,
+}
+
+/// What streams state ahead of what they do: moved by rounds, at most once in each.
+pub(crate) trait Marks: Send + Sync {
+    /// Nanoseconds until a round is due for it; `None`: there is nothing to do.
+    fn due(&self, now: u64) -> Option<u64>;
+    /// Moves what has to be moved: what is due, or all of it.
+    fn advance(&self, now: u64, with_all: bool);
 }
 
 impl Shared {
@@ -249,6 +258,9 @@ impl Journal {
         let (round, written) = outcome?;
         if round != Round::default() {
             self.counters.count_round(began, ended);
+        }
+        if let Some(marks) = self.marks() {
+            marks.advance(ended, with_all);
         }
         let has_pass = self.begin_pass(began);
         let outcome = self.with_files(&mut notices, |running| {
@@ -344,13 +356,24 @@ impl Journal {
         self.shared.dirty.wake();
     }
 
-    /// How long until a round is due; `None` while nothing is dirty.
+    /// How long until a round is due; `None` while there is nothing for one to do.
     pub fn next_due(&self, now: u64) -> Option<Duration> {
         if self.shared.dirty.is_urgent() {
             return Some(Duration::ZERO);
         }
-        let due = self.relaxed_due(now).into_iter().chain(self.pass_due(now));
+        let marks = self.marks().and_then(|marks| marks.due(now));
+        let due = self.relaxed_due(now).into_iter().chain(self.pass_due(now)).chain(marks);
         due.min().map(Duration::from_nanos)
+    }
+
+    /// Has rounds move what `marks` has to move. The first one stays.
+    pub(crate) fn set_marks<T: Marks + 'static>(&self, marks: &Arc<T>) {
+        let marks: Weak<T> = Arc::downgrade(marks);
+        let _ = self.shared.marks.set(marks);
+    }
+
+    fn marks(&self) -> Option<Arc<dyn Marks>> {
+        self.shared.marks.get()?.upgrade()
     }
 
     /// Lets go of segments of `stream` that are to be removed, since a manifest says durably that nobody needs them, or whose

@@ -4,6 +4,7 @@
 
 use std::ops::RangeInclusive;
 
+use crate::config::StreamConfig;
 use crate::stream::{Catalog, segment_name};
 use crate::watermarks::Statement;
 use crate::{SegmentNo, Seq, Timestamp};
@@ -73,19 +74,28 @@ pub(super) fn pass_over(
     catalog: &mut Catalog,
     report: &mut StreamReport,
     stated: &Statement,
+    config: &StreamConfig,
     now: Timestamp,
 ) -> Option<Seq> {
-    let first = catalog.totals.last_seq.saturating_add(1);
+    let found = catalog.totals.last_seq;
     // What was deleted before is not lost.
     let kept = catalog.totals.first_seq;
-    let has_gap = report.is_damaged() && stated.last_seq >= first;
-    if has_gap {
-        report.note(Notice::EndLost { sequences: first..=stated.last_seq });
+    if report.is_damaged() && stated.last_seq > found {
+        report.note(Notice::EndLost { sequences: found + 1..=stated.last_seq });
         catalog.skip_at(stated.last_seq, now);
     }
     report.lost.retain(|lost| *lost.sequences.end() >= kept);
     for lost in &mut report.lost {
         lost.sequences = kept.max(*lost.sequences.start())..=*lost.sequences.end();
     }
-    has_gap.then_some(stated.last_seq)
+    let uncertain = catalog.totals.last_seq + 1..=stated.given_out(found, config.durability);
+    if !uncertain.is_empty() {
+        if !config.is_copy {
+            report.note(Notice::PassedOver { sequences: uncertain.clone() });
+            catalog.skip_at(*uncertain.end(), now);
+        }
+        report.uncertain = Some(uncertain);
+    }
+    let last = catalog.totals.last_seq;
+    (last > found).then_some(last)
 }

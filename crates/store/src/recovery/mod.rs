@@ -28,7 +28,7 @@ use crate::flipped;
 use crate::manifest::{self, Manifest};
 use crate::segment::{self, HEADER_BYTES, Header, Trailer};
 use crate::stream::{Active, Catalog, Closed, Files, Home, Shared, Stream, segment_name};
-use crate::watermarks::Statement;
+use crate::watermarks::{Opened, Statement};
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
@@ -110,21 +110,29 @@ pub(crate) fn open_stream(
         corrected: RefCell::default(),
     };
     let Recovered { mut catalog, open, closed, manifest, mut report, last } = recovering.run()?;
-    let gap = loss::pass_over(&mut catalog, &mut report, &stated, now);
+    let found = catalog.totals.last_seq;
+    let gap = loss::pass_over(&mut catalog, &mut report, &stated, &config, now);
     let shared = Shared::new(id, config.storage, catalog, Arc::clone(&files.ground.blocks));
     let last = (last, stated.position);
     let resumed = entries::resume(&shared, &files, open, last, config.durability, now)?;
     let (active, closed) = resumed.with(closed);
-    let unsealed: Vec<_> = closed.iter().map(|closed| &closed.active.file).chain([&active.file]).collect();
-    files.ground.watermarks.attach(id, &shared, &unsealed);
+    let unsealed = closed.iter().map(|closed| &closed.active.file).chain([&active.file]);
+    let unsealed: Vec<_> = unsealed.cloned().collect();
+    let ground = Arc::clone(&files.ground);
     let mut stream = Stream::assemble(shared, config, Home::Files(files), active, closed, manifest);
+    if let Some(uncertain) = report.uncertain.as_ref().filter(|_| config.is_copy) {
+        stream.owe(*uncertain.end());
+    }
     if let Some(last) = gap
-        && let Err(error) = stream.log_gap(last, now)
+        && let Err(error) = stream.log_gap(last, now).and_then(|()| stream.flush())
     {
         report.note(Notice::Left {
-            what: format!("cannot write that sequences up to {last} are lost: {error}"),
+            what: format!("cannot write that sequences up to {last} are not used: {error}"),
         });
     }
+    // Only now: from here on a kill leaves no doubt, so what is passed over must be written.
+    let opened = Opened { found, durability: config.durability };
+    ground.watermarks.attach(id, stream.shared(), &unsealed.iter().collect::<Vec<_>>(), opened);
     Ok((stream, report))
 }
 

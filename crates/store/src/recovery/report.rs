@@ -32,6 +32,11 @@ pub enum Notice {
         /// What had been released and is not there.
         sequences: RangeInclusive<Seq>,
     },
+    /// The power may have failed, and what had been given out just before is not known.
+    PassedOver {
+        /// They are not used again. Some may have been given out.
+        sequences: RangeInclusive<Seq>,
+    },
     /// A file that can be read in part or not at all.
     Damaged {
         /// Its name.
@@ -95,6 +100,13 @@ impl fmt::Display for Notice {
                 sequences.end(),
                 sequences.end().saturating_add(1)
             ),
+            Self::PassedOver { sequences } => write!(
+                f,
+                "the machine or the server stopped without having synced its last messages: sequences {} to {} are not used, \
+                 because some of them may have been given out",
+                sequences.start(),
+                sequences.end()
+            ),
             Self::Damaged { file, what } | Self::Repaired { file, what } => write!(f, "{file}: {what}"),
             Self::Missing { segments } => {
                 write!(f, "segments {} to {} are missing", segments.start().0, segments.end().0)
@@ -125,6 +137,9 @@ pub struct StreamReport {
     pub entries: u64,
     /// What is missing of messages, in order. Also what the notices tell of it.
     pub lost: Vec<Lost>,
+    /// Sequences behind the end of the log that may have been given out before the power failed. The stream goes on behind
+    /// them, unless it [is a copy](crate::StreamConfig::is_copy).
+    pub uncertain: Option<RangeInclusive<Seq>>,
 }
 
 impl StreamReport {

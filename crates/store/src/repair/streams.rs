@@ -9,7 +9,7 @@ use crate::consumer;
 use crate::disk::Disk;
 use crate::manifest;
 use crate::recovery::{Notice, OpenError, stream_directory};
-use crate::store::{FoundStream, Store, StoreOptions};
+use crate::store::{FoundStream, Reserve, Store, StoreOptions};
 use crate::stream::segment_name;
 use crate::{StreamId, Timestamp};
 
@@ -23,6 +23,8 @@ pub(super) fn repair(repairing: &mut Repairing<'_>, renewed: &BTreeSet<StreamId>
         keys: repairing.options.keys.clone(),
         // Space for a full disk is the server's own affair.
         headroom_bytes: headroom(&*disk, repairing.root),
+        // No messages are added.
+        reserve: Reserve::Nothing,
         ..StoreOptions::new(repairing.root)
     };
     let (store, report) = Store::open(disk, options, entropy).map_err(words)?;
@@ -64,7 +66,10 @@ fn outcome(notice: &Notice) -> Outcome {
             || what.contains("its entries were read")
     };
     match notice {
-        Notice::Repaired { .. } | Notice::Cut { .. } | Notice::SetAside { .. } => Outcome::Repaired,
+        Notice::Repaired { .. }
+        | Notice::Cut { .. }
+        | Notice::SetAside { .. }
+        | Notice::PassedOver { .. } => Outcome::Repaired,
         Notice::Damaged { file, what } if is_made_again(file, what) => Outcome::Repaired,
         Notice::Left { .. } => Outcome::Left,
         Notice::DamagedEntries { .. }

@@ -14,7 +14,7 @@ use crate::keys::MasterKey;
 use crate::manifest::COPIES;
 use crate::meta::TWINS;
 use crate::recovery::stream_directory;
-use crate::store::{Store, StoreOptions};
+use crate::store::{Reserve, Store, StoreOptions};
 use crate::stream::{Admission, Filter, NewMessage, Stream, Wait};
 use crate::verify::{self, Finding};
 
@@ -38,6 +38,7 @@ fn open(disk: &FaultyDisk, keys: Option<Keys>, seed: u64) -> Store {
         keys,
         journal_file_bytes: 16 << 10,
         headroom_bytes: 8 << 10,
+        reserve: Reserve::Nothing,
         ..StoreOptions::new(ROOT)
     };
     Store::open(Arc::new(disk.clone()), options, Arc::new(SeededEntropy::new(seed))).unwrap().0
@@ -94,6 +95,7 @@ fn see(disk: &FaultyDisk, keys: Option<Keys>) -> Seen {
         keys,
         journal_file_bytes: 16 << 10,
         headroom_bytes: 8 << 10,
+        reserve: Reserve::Nothing,
         ..StoreOptions::new(ROOT)
     };
     let disk = disk.power_cycle(Survival::None);

@@ -41,7 +41,8 @@ use crate::recovery::{self, Notice, OpenError, StreamReport, Witness, place_asid
 use crate::stream::{
     Active, Beginning, Blocks, Catalog, Claimed, Files, Ground, Home, Shared, SlotsCache, Stream,
 };
-use crate::watermarks::{self, Watermarks};
+pub use crate::watermarks::Reserve;
+use crate::watermarks::{self, Opened, Watermarks};
 use crate::{SegmentNo, Storage, StreamId, Timestamp};
 
 pub(crate) use identity::{COPY, number};
@@ -66,6 +67,8 @@ pub struct StoreOptions {
     pub open_files: usize,
     /// Length of a journal file.
     pub journal_file_bytes: u64,
+    /// How sequences are kept from being given out twice after a loss of power.
+    pub reserve: Reserve,
 }
 
 impl StoreOptions {
@@ -81,6 +84,7 @@ impl StoreOptions {
             block_bytes: 32 << 20,
             open_files: 512,
             journal_file_bytes: 64 << 20,
+            reserve: Reserve::default(),
         }
     }
 }
@@ -135,6 +139,7 @@ impl Store {
             block_bytes,
             open_files,
             journal_file_bytes,
+            reserve,
         } = options;
         let io = |what: &'static str| move |error: io::Error| OpenError::new(what, error);
         let streams = root.join("streams");
@@ -172,8 +177,10 @@ impl Store {
         report.notices.extend(corrected);
         report.replay = replayed;
         let directories = directories(&*disk, &root).map_err(io("streams"))?;
-        let (watermarks, notices) = Watermarks::open(&disk, &root, store_id, &directories)?;
+        let (watermarks, notices) = Watermarks::open(&disk, &root, (store_id, reserve), &directories)?;
         report.notices.extend(notices);
+        let watermarks = Arc::new(watermarks);
+        journal.set_marks(&watermarks);
         // Only now: their names say that the streams were deleted, and not lost.
         remove_unfinished(&*disk, &streams, &mut report).map_err(io("streams"))?;
         let mut seed = [0; 8];
@@ -293,7 +300,9 @@ impl Store {
         let active = active.inspect_err(|_| self.unmake_directory(&files.directory));
         let active: Active = active.map_err(|error| io(error.into_io()))?;
         shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
-        self.ground.watermarks.attach(id, &shared, &[&active.file]);
+        let found = first_seq.saturating_sub(1);
+        let opened = Opened { found, durability: config.durability };
+        self.ground.watermarks.attach(id, &shared, &[&active.file], opened);
         Ok(Stream::assemble(shared, config, Home::Files(files), active, Vec::new(), None))
     }
 

@@ -10,7 +10,12 @@ use crate::entropy::SeededEntropy;
 use crate::stream::{Admission, Filter, NewMessage, StoreError, Wait};
 
 fn options() -> StoreOptions {
-    StoreOptions { journal_file_bytes: 256 << 10, headroom_bytes: 256 << 10, ..StoreOptions::new("/store") }
+    StoreOptions {
+        journal_file_bytes: 256 << 10,
+        headroom_bytes: 256 << 10,
+        reserve: Reserve::Nothing,
+        ..StoreOptions::new("/store")
+    }
 }
 
 fn open(disk: &Arc<FaultyDisk>, seed: u64) -> (Store, StoreReport) {

@@ -238,7 +238,11 @@ impl Cursor {
             if self.next > self.last || self.truncations != self.reader.shared.truncations() {
                 self.segment = None;
             }
+            // Before the catalog is asked, which has all that is released.
+            let released = self.reader.shared.release.seq();
             if self.segment.is_none() && !self.enter_segment()? {
+                // The log may end with sequences that no message has. Whoever waits, waits for what is released next.
+                self.next = self.next.max(released.saturating_add(1));
                 return Ok(None);
             }
             match self.find()? {
@@ -334,8 +338,11 @@ impl Cursor {
                 }
                 // Not released yet: it may not be looked at, and its bytes may still change.
                 Some(head) if head.seq > released && head.kind == record::Kind::Message => {
-                    let is_damaged = self.is_named_elsewhere(offset)?;
-                    return Ok(if is_damaged { Found::Elsewhere } else { Found::Wait });
+                    if self.is_named_elsewhere(offset)? {
+                        return Ok(Found::Elsewhere);
+                    }
+                    self.next = self.next.max(released.saturating_add(1));
+                    return Ok(Found::Wait);
                 }
                 Some(head) => head,
             };

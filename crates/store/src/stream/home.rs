@@ -40,7 +40,7 @@ pub(crate) struct Ground {
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) headroom: Headroom,
-    pub(crate) watermarks: Watermarks,
+    pub(crate) watermarks: Arc<Watermarks>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) keys: Option<Keys>,
     /// What of its streams is open.

@@ -60,6 +60,7 @@ pub use expire::{Expired, Marker, Markers};
 pub use find::Found;
 pub use lookup::Filter;
 pub use reader::{Reader, Removals, Wait};
+pub(crate) use release::Need;
 pub use release::{OnRelease, Release, Ticket};
 pub use remove::{MAX_SEQ, Progress, Purge};
 pub use usage::Usage;
@@ -92,6 +93,8 @@ pub struct Stream {
     /// What the files on disk said last; `None` before the first merge.
     manifest: Option<Arc<Manifest>>,
     upkeep: jobs::Upkeep,
+    /// Up to where a copy may have shown sequences before a loss of power.
+    owed: Option<Seq>,
     /// Where the log last said that it is synced.
     durable_mark: (u64, u64),
     /// Buffers kept between batches.
@@ -203,6 +206,15 @@ impl Shared {
         }
     }
 
+    /// Sequences up to `mark` are stated as given out. Answers whether it has to move again.
+    pub(crate) fn move_mark(&self, mark: Seq) -> Option<Need> {
+        let (has_moved, need) = self.release.set_mark(mark);
+        if has_moved {
+            self.tell_released();
+        }
+        need
+    }
+
     fn tell_released(&self) {
         if let Some(Listener(listener)) = self.on_release.get() {
             // In this order, no sequence is told before its time: the position may only have grown in between.
@@ -258,6 +270,7 @@ impl Stream {
             closed,
             manifest: manifest.map(Arc::new),
             upkeep: jobs::Upkeep::default(),
+            owed: None,
             durable_mark,
             buffer: Vec::new(),
             evicted: Vec::new(),
@@ -359,6 +372,11 @@ impl Stream {
         }
     }
 
+    /// Notes that a copy had perhaps shown sequences up to `last`, some of which it has not any more.
+    pub(crate) fn owe(&mut self, last: Seq) {
+        self.owed = Some(last);
+    }
+
     /// Marks the stream as failed: its embedder has lost track of what it did, by a panic for instance.
     pub fn give_up(&self, why: &str) {
         self.shared.fail(why);
@@ -392,13 +410,24 @@ impl Stream {
         let last = self.shared.catalog().totals.last_seq;
         let release = &self.shared.release;
         if self.home.is_memory() || append::is_released_at_once(self.config.durability) {
-            release.at_once(last);
+            if let Some(need) = release.at_once(last) {
+                self.need_mark(need);
+            }
         } else {
             release.appended(self.active.segment.no, end, last);
             // A round may have synced the batch before it was entered here.
             self.shared.durable_to(self.active.segment.no, self.active.file.durable());
         }
         Ok(())
+    }
+
+    /// Has the next round move the mark.
+    #[cold]
+    fn need_mark(&self, need: Need) {
+        if let Some(files) = self.home.files() {
+            files.ground.watermarks.need(self.shared.id, need);
+            files.ground.journal.wake();
+        }
     }
 
     /// Sees to it that the active segment takes `bytes` more.
@@ -454,6 +483,9 @@ impl Stream {
     /// # Errors
     /// Another durability needs a new segment, and it could not be made: nothing has changed.
     pub fn set_config(&mut self, config: StreamConfig, now: Timestamp) -> Result<(), StoreError> {
+        if !config.is_copy {
+            self.take_up_own_sequences(now)?;
+        }
         let StreamConfig { storage, first_seq, .. } = self.config;
         let before = std::mem::replace(&mut self.config, StreamConfig { storage, first_seq, ..config });
         if before.durability != config.durability && !self.home.is_memory() {
@@ -463,12 +495,24 @@ impl Stream {
                 return Err(error);
             }
             self.wait_for(&old);
-            let last = self.shared.catalog().totals.last_seq;
             // Rolling has written what was in memory.
-            if append::is_released_at_once(config.durability) && self.shared.release.all(last) {
-                self.shared.tell_released();
+            if append::is_released_at_once(config.durability) {
+                let (has_moved, need) = self.shared.release.all();
+                if has_moved {
+                    self.shared.tell_released();
+                }
+                need.into_iter().for_each(|need| self.need_mark(need));
             }
         }
+        Ok(())
+    }
+
+    /// A copy that has become a stream of its own does not give out what its origin had given out through it before a loss of
+    /// power.
+    fn take_up_own_sequences(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        let Some(last) = self.owed else { return Ok(()) };
+        self.skip(last, now)?;
+        self.owed = None;
         Ok(())
     }
 

@@ -34,7 +34,11 @@ impl Bench {
         self.store = None;
         self.seed += 1;
         let entropy = Arc::new(SeededEntropy::new(self.seed));
-        let options = StoreOptions { journal_file_bytes: 1 << 20, ..StoreOptions::new("/store") };
+        let options = StoreOptions {
+            journal_file_bytes: 1 << 20,
+            reserve: crate::Reserve::Nothing,
+            ..StoreOptions::new("/store")
+        };
         let (store, report) = Store::open(Arc::clone(&self.disk), options, entropy).unwrap();
         assert_eq!(report.notices, []);
         assert!(report.unreadable.is_empty());
@@ -193,6 +197,20 @@ fn removed_messages_stay_removed() {
         stream.skip(40, 1).unwrap();
         assert_eq!(put(stream, "behind", "y", 31), Ok(41));
         assert_eq!(sequences(stream), [10, 12, 13, 14, 15, 16, 17, 41]);
+    });
+}
+
+#[test]
+fn a_reader_before_a_gap_waits_for_what_is_released_behind_it() {
+    everywhere(StreamConfig::default(), |stream| {
+        put(stream, "a", "x", 1).unwrap();
+        let mut cursor = stream.reader().cursor(Filter::All, 1);
+        while cursor.next(Wait::Allowed).unwrap().is_some() {}
+        stream.skip(40, 1).unwrap();
+        assert!(cursor.next(Wait::Allowed).unwrap().is_none());
+        assert!(cursor.position() > stream.reader().release().seq(), "else it is woken again at once");
+        assert_eq!(put(stream, "a", "y", 2), Ok(41));
+        assert_eq!(cursor.next(Wait::Allowed).unwrap().map(|message| message.seq), Some(41));
     });
 }
 

@@ -42,6 +42,14 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, counting: &Counting) {
         let Notice::EndLost { sequences } = lost else { return };
         checking.tell(finding.messages(*sequences.start(), *sequences.end()));
     }
+    if let Some(uncertain) = &report.uncertain {
+        let (first, last) = (*uncertain.start(), *uncertain.end());
+        let what = format!(
+            "whether sequences {first} to {last} were given out before the machine or the server stopped is not known"
+        );
+        let meaning = "The next start goes on behind them, unless the stream is a mirror.";
+        checking.tell(Finding::note(checking.directory, what, meaning).messages(first, last));
+    }
     if counting.is_trusted && checking.faults == 0 {
         compare(checking, &stream, counting);
         if report.is_damaged() && checking.faults == 0 {
@@ -65,7 +73,8 @@ pub(super) fn recover(
     // Streams are looked at one after the other.
     let claim = ground.claims.take((id, Part::Messages)).map(Arc::new)?;
     let files = Files { ground, directory: directory.to_owned(), key, _claim: claim };
-    let config = StreamConfig { first_seq, ..StreamConfig::default() };
+    // What is passed over is told and not done: what is found is compared with the files.
+    let config = StreamConfig { first_seq, is_copy: true, ..StreamConfig::default() };
     Some(recovery::open_stream(id, files, config, (0, 0), &mut |_, _| {}))
 }
 

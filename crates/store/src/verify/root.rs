@@ -16,7 +16,7 @@ use crate::meta::{MARKER, Marker};
 use crate::recovery::{Notice, QUARANTINE};
 use crate::store::{COPY, OURS, is_unfinished, number, stream_number};
 use crate::stream::{Blocks, Ground, SlotsCache};
-use crate::watermarks::{self, After, Statement, Watermarks};
+use crate::watermarks::{self, After, Mark, Reserve, Statement, Watermarks};
 
 use super::overlay::Overlay;
 use super::{Finding, Reporter, journal};
@@ -39,7 +39,7 @@ impl Looking<'_> {
     /// What is known of a stream from elsewhere.
     pub(super) fn statement(&self, id: StreamId) -> Statement {
         let known = self.ground.as_ref().map(|ground| ground.watermarks.statement(id));
-        known.unwrap_or(Statement::nothing(After::Unknown))
+        known.unwrap_or(Statement::nothing(After::Unknown, Mark::Found))
     }
 }
 
@@ -136,8 +136,8 @@ fn ground(
     let opened = Journal::open(Arc::clone(overlay), &directory, config).and_then(|(journal, mut replay)| {
         let report = crate::store::replay_journal(&**overlay, root, &mut replay)?;
         let headroom = Headroom::open(Arc::clone(overlay), &root.join("headroom"), 0)?;
-        let watermarks =
-            Watermarks::open(overlay, root, store, &crate::store::directories(&**overlay, root)?);
+        let directories = crate::store::directories(&**overlay, root)?;
+        let watermarks = Watermarks::open(overlay, root, (store, Reserve::Nothing), &directories);
         let (watermarks, notices) = watermarks.map_err(|error| io::Error::other(error.to_string()))?;
         Ok((journal, headroom, report, watermarks, notices))
     });
@@ -152,7 +152,7 @@ fn ground(
                 blocks: Arc::new(Blocks::new(0)),
                 journal,
                 headroom,
-                watermarks,
+                watermarks: Arc::new(watermarks),
                 // What it is needed for is written to the overlay only.
                 entropy: Arc::new(SeededEntropy::new(store)),
                 keys: keys.cloned(),

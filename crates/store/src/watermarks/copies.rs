@@ -206,6 +206,11 @@ impl Copies {
         Ok(())
     }
 
+    /// The files, to be synced where nobody has to wait.
+    pub(super) fn files(&self) -> Vec<Arc<dyn File>> {
+        self.files.iter().flatten().cloned().collect()
+    }
+
     pub(super) fn sync(&mut self) -> io::Result<()> {
         self.files.iter().flatten().try_for_each(|file| file.sync())?;
         self.is_new = false;

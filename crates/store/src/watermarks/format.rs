@@ -37,6 +37,8 @@ pub(crate) struct Head {
     pub(crate) serial: u64,
     /// In which run of the machine it was written; 0: not known.
     pub(crate) boot: u64,
+    /// How many sequences a stream that states no mark may have given out behind those that are found.
+    pub(crate) ahead: u64,
 }
 
 /// How far one stream had come.
@@ -58,8 +60,8 @@ pub(crate) struct Slot {
     /// The last sequence that was released, and how many messages there were.
     pub(crate) last_seq: Seq,
     pub(crate) messages: u64,
-    /// No sequence behind this one was released.
-    pub(crate) reserved: Seq,
+    /// No sequence behind this one was released. `None`: none but a few behind those that are found, see [`Head::ahead`].
+    pub(crate) reserved: Option<Seq>,
     /// The log of the consumers' states: its number, how far it was written and synced, and how many consumers it had.
     pub(crate) log: u64,
     pub(crate) log_written: u64,
@@ -85,7 +87,7 @@ impl Head {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         bytes[12..16].copy_from_slice(&(if self.is_clean { CLEAN } else { 0 }).to_le_bytes());
-        for (at, number) in [(16, self.store), (24, self.serial), (32, self.boot)] {
+        for (at, number) in [(16, self.store), (24, self.serial), (32, self.boot), (40, self.ahead)] {
             bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
         let checksum = crc32c::crc32c(&bytes[..HEAD_BYTES - 4]);
@@ -107,10 +109,10 @@ impl Head {
         }
         let mut fields = Fields(&body[8..]);
         let mut next = || fields.u64().ok_or(Fault::Damaged);
-        let (first, store, serial, boot) = (next()?, next()?, next()?, next()?);
+        let (first, store, serial, boot, ahead) = (next()?, next()?, next()?, next()?, next()?);
         match (first as u32, (first >> 32) as u32) {
             (VERSION, flags) if flags & !CLEAN == 0 => {
-                Ok(Self { is_clean: flags == CLEAN, store, serial, boot })
+                Ok(Self { is_clean: flags == CLEAN, store, serial, boot, ahead })
             }
             (VERSION, _) => Err(Fault::Damaged),
             (version, _) => Err(Fault::Version(version)),
@@ -131,7 +133,7 @@ impl Slot {
             synced: Position::START,
             last_seq: 0,
             messages: 0,
-            reserved: 0,
+            reserved: None,
             log: 0,
             log_written: 0,
             log_synced: 0,
@@ -152,7 +154,7 @@ impl Slot {
             self.synced.offset,
             self.last_seq,
             self.messages,
-            self.reserved,
+            self.reserved.map_or(0, |mark| mark.saturating_add(1)),
             self.log,
             self.log_written,
             self.log_synced,
@@ -188,7 +190,7 @@ impl Slot {
             synced: Position { segment: SegmentNo(next()?), offset: next()? },
             last_seq: next()?,
             messages: next()?,
-            reserved: next()?,
+            reserved: next()?.checked_sub(1),
             log: next()?,
             log_written: next()?,
             log_synced: next()?,
@@ -233,7 +235,7 @@ mod tests {
             synced: Position { segment: SegmentNo(7), offset: 8 },
             last_seq: 9,
             messages: 10,
-            reserved: 11,
+            reserved: Some(11),
             log: 12,
             log_written: 13,
             log_synced: 14,
@@ -244,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let head = Head { is_clean: true, store: 7, serial: 8, boot: 9 };
+        let head = Head { is_clean: true, store: 7, serial: 8, boot: 9, ahead: 10 };
         assert_eq!(Head::decode(&head.encode()), Ok(head));
         let seed = seed(7, 3);
         assert_eq!(Slot::decode(&slot().encode(seed), seed), Ok(slot()));
@@ -252,7 +254,7 @@ mod tests {
 
     #[test]
     fn no_flipped_bit_is_believed() {
-        let head = Head { is_clean: false, store: 7, serial: 8, boot: 9 };
+        let head = Head { is_clean: false, store: 7, serial: 8, boot: 9, ahead: 10 };
         for bit in 0..HEAD_BYTES * 8 {
             let mut bytes = head.encode();
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -5,10 +5,15 @@
 //! ([`Watermarks::write`]); a clean stop makes all of them exact and durable. A statement is a lower bound that stays
 //! true: a log only grows. It must never say more than a process that comes after can find on an undamaged disk.
 //!
-//! What is looked at here is atomic numbers of files and streams: appends neither wait for this nor know of it.
+//! Besides, it states *ahead* up to which sequence each stream may have released messages, durably (`marks`): what a loss of
+//! power takes of them is then not given out again.
+//!
+//! What is looked at here is atomic numbers of files and streams: appends neither wait for this nor know of it, unless they
+//! have come to the mark.
 
 mod copies;
 mod format;
+mod marks;
 mod statement;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,7 +34,10 @@ use crate::{FileKind, SegmentNo, StreamId};
 use copies::Copies;
 pub(crate) use copies::{NAMES, read, store_number};
 pub(crate) use format::{Head, Position, Slot};
-pub(crate) use statement::{After, Statement};
+pub(crate) use marks::Opened;
+pub use marks::Reserve;
+use marks::{Asked, Marked};
+pub(crate) use statement::{After, Mark, Statement};
 
 /// See the module.
 #[derive(Debug)]
@@ -37,7 +45,12 @@ pub(crate) struct Watermarks {
     disk: Arc<dyn Disk>,
     root: PathBuf,
     boot: u64,
+    reserve: Reserve,
     state: Mutex<State>,
+    /// Marks that have to move. Its lock is a leaf.
+    asked: Mutex<Asked>,
+    /// One moves them at a time.
+    turn: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -56,6 +69,10 @@ struct State {
     /// Slots that the files do not have yet.
     unwritten: BTreeSet<usize>,
     must_write_head: bool,
+    /// Whether it is durable that the store is in use.
+    has_begun: bool,
+    /// Why marks could not be moved, if nobody was told yet.
+    trouble: Option<io::Error>,
 }
 
 /// A stream that is open.
@@ -68,6 +85,7 @@ struct Open {
     log: Option<(u64, Weak<AppendFile>)>,
     /// How many consumers there are.
     consumers: Weak<AtomicU32>,
+    marked: Marked,
 }
 
 impl Watermarks {
@@ -75,7 +93,7 @@ impl Watermarks {
     pub(crate) fn open(
         disk: &Arc<dyn Disk>,
         root: &Path,
-        store: u64,
+        (store, reserve): (u64, Reserve),
         streams: &Directories,
     ) -> Result<(Self, Vec<Notice>), OpenError> {
         let mut notices = Vec::new();
@@ -90,12 +108,24 @@ impl Watermarks {
         }
         let boot = disk.boot().unwrap_or(0);
         let serial = read.serial();
+        // What was not stopped may still depend on what its head said.
+        let before = read.head.filter(|head| !head.is_clean).map_or(0, |head| head.ahead);
         let mut state = State::found(read, boot);
-        state.head = Head { is_clean: false, store, serial: serial + 1, boot };
+        let ahead = reserve.ahead().max(before);
+        state.head = Head { is_clean: false, store, serial: serial + 1, boot, ahead };
         for vanished in state.forget_vanished(streams) {
             notices.push(vanished);
         }
-        let marks = Self { disk: Arc::clone(disk), root: root.to_path_buf(), boot, state: Mutex::new(state) };
+        state.keep_doubts(streams);
+        let marks = Self {
+            disk: Arc::clone(disk),
+            root: root.to_path_buf(),
+            boot,
+            reserve,
+            state: Mutex::new(state),
+            asked: Mutex::default(),
+            turn: Mutex::default(),
+        };
         let begun = marks.begin();
         match begun {
             Err(error) if is_full(&error) => {
@@ -111,7 +141,9 @@ impl Watermarks {
     fn begin(&self) -> io::Result<()> {
         let mut state = self.lock();
         self.write_out(&mut state)?;
-        state.copies.sync()
+        state.copies.sync()?;
+        state.has_begun = true;
+        Ok(())
     }
 
     /// What is known of a stream that is to be opened.
@@ -119,22 +151,31 @@ impl Watermarks {
         let state = self.lock();
         if let (Some(_), Some(at)) = (state.open.get(&id), state.places.get(&id)) {
             // It was open in this process, which cannot have lost what it had written.
-            return Statement::of(&Slot { boot: 1, ..state.slots[*at] }, &state.head, 1);
+            let slot = Slot { boot: 1, ..state.slots[*at] };
+            return Statement::of(&slot, &state.head, 1).of_this_process();
         }
         state.found.get(&id).copied().unwrap_or(state.otherwise)
     }
 
     /// A stream was opened: it is stated from now on, first of all as it is. `files` are its segments that are not sealed,
     /// in order.
-    pub(crate) fn attach(&self, id: StreamId, stream: &Arc<Shared>, files: &[&Arc<AppendFile>]) {
+    pub(crate) fn attach(
+        &self,
+        id: StreamId,
+        stream: &Arc<Shared>,
+        files: &[&Arc<AppendFile>],
+        opened: Opened,
+    ) {
         let mut state = self.lock();
+        let found = state.found.remove(&id);
+        let at = state.place(id);
         let before = state.open.remove(&id);
+        let known = before.as_ref().map(|open| &open.marked);
+        let marked = self.begin_mark(&mut state, at, (stream, opened), known);
         let (log, consumers) = before.map(|open| (open.log, open.consumers)).unwrap_or_default();
         let segments =
             files.iter().filter_map(|file| Some((segment_of(file)?, Arc::downgrade(file)))).collect();
-        state.open.insert(id, Open { stream: Arc::downgrade(stream), segments, log, consumers });
-        let found = state.found.remove(&id);
-        let at = state.place(id);
+        state.open.insert(id, Open { stream: Arc::downgrade(stream), segments, log, consumers, marked });
         if let Some(found) = found {
             // What is no fact now must not be taken for one when the consumers are opened.
             state.slots[at].log_written = found.log.1;
@@ -193,7 +234,8 @@ impl Watermarks {
             self.write_out(&mut state)
         };
         again.iter().for_each(|file| changed.push(file));
-        written
+        written?;
+        self.lock().trouble.take().map_or(Ok(()), Err)
     }
 
     /// Nothing is appended any more, and everything is synced: states all exactly, and says so. Both are durable then.
@@ -244,6 +286,7 @@ impl State {
             _ => After::Unknown,
         };
         let head = read.head.unwrap_or_default();
+        let mark = Mark::Ahead(head.ahead);
         let mut state = Self {
             copies: Copies::default(),
             head,
@@ -251,10 +294,12 @@ impl State {
             places: BTreeMap::new(),
             free: BTreeSet::new(),
             found: HashMap::new(),
-            otherwise: Statement::nothing(otherwise),
+            otherwise: Statement::nothing(otherwise, mark),
             open: HashMap::new(),
             unwritten: BTreeSet::new(),
             must_write_head: true,
+            has_begun: false,
+            trouble: None,
         };
         for at in 0..state.slots.len() {
             let slot = state.slots[at];
@@ -292,6 +337,21 @@ impl State {
             self.forget(id);
         }
         notices
+    }
+
+    /// After a loss of power, streams without a slot get one that says so: the head will speak of this run of the machine,
+    /// and this process may be killed before it has opened them.
+    fn keep_doubts(&mut self, streams: &Directories) {
+        if self.otherwise.after != After::PowerLoss {
+            return;
+        }
+        for id in &streams.there {
+            if !self.places.contains_key(id) {
+                let at = self.place(*id);
+                self.touch(at);
+                self.found.insert(*id, self.otherwise);
+            }
+        }
     }
 
     fn forget(&mut self, id: StreamId) {
@@ -375,6 +435,10 @@ impl State {
             }
         };
         self.slots[at].is_clean = is_exact;
+        if is_exact && self.open.get(&id).is_some_and(|open| open.marked.is_lazy) {
+            // The next process begins without waiting for a mark.
+            self.slots[at].reserved = None;
+        }
         self.touch(at);
     }
 }

@@ -1,6 +1,8 @@
 //! What a start may take for a fact about a stream, from a place that is not the stream's own files.
 
+use crate::config::Durability;
 use crate::segment::HEADER_BYTES;
+use crate::stream::MAX_SEQ;
 use crate::{SegmentNo, Seq};
 
 use super::format::{Head, Position, Slot};
@@ -18,6 +20,17 @@ pub(crate) enum After {
     Unknown,
 }
 
+/// Up to which sequence messages may have been released, whatever is found of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Nothing was released that is not found.
+    Found,
+    /// So many behind those that are found.
+    Ahead(u64),
+    /// This one.
+    Through(Seq),
+}
+
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
@@ -31,7 +44,7 @@ pub(crate) struct Statement {
     /// How many messages there were, if the process was stopped.
     pub(crate) messages: Option<u64>,
     /// No sequence behind it was released.
-    pub(crate) reserved: Seq,
+    mark: Mark,
     /// The number of the consumers' log, and where it ends at least.
     pub(crate) log: (u64, u64),
     pub(crate) consumers: u32,
@@ -39,14 +52,14 @@ pub(crate) struct Statement {
 
 impl Statement {
     /// Of a stream of which nothing is stated.
-    pub(crate) const fn nothing(after: After) -> Self {
+    pub(crate) const fn nothing(after: After, mark: Mark) -> Self {
         Self {
             after,
             position: Position::START,
             generation: None,
             last_seq: 0,
             messages: None,
-            reserved: 0,
+            mark,
             log: (0, 0),
             consumers: 0,
         }
@@ -63,10 +76,34 @@ impl Statement {
             generation: (position.segment == slot.written.segment).then_some(slot.generation),
             last_seq: slot.last_seq,
             messages: (after == After::Stop).then_some(slot.messages),
-            reserved: slot.reserved,
+            mark: match slot.reserved {
+                Some(seq) => Mark::Through(seq),
+                None => Mark::Ahead(head.ahead),
+            },
             log: (slot.log, if is_whole { slot.log_written } else { slot.log_synced }),
             consumers: slot.consumers,
         }
+    }
+
+    /// The same of a stream that is opened a second time by one process: that has lost nothing.
+    pub(super) fn of_this_process(self) -> Self {
+        Self { mark: Mark::Found, ..self }
+    }
+
+    /// The last sequence that may have been released, where the log that was found ends with `found`. What a process wrote is
+    /// there after it was killed, but not what it kept in memory.
+    pub(crate) fn given_out(&self, found: Seq, durability: Durability) -> Seq {
+        let may_lack = match self.after {
+            After::PowerLoss => true,
+            After::Kill => durability == Durability::Memory,
+            After::Stop | After::Unknown => false,
+        };
+        let given = match self.mark {
+            Mark::Ahead(count) if may_lack => found.saturating_add(count),
+            Mark::Through(seq) if may_lack => seq,
+            _ => found,
+        };
+        given.clamp(found, MAX_SEQ.max(found))
     }
 
     /// Where the entries of a segment that is not sealed must reach at least: `None` if nothing is known of it, or if it is

@@ -9,7 +9,7 @@ use myelin_store::consumer::Rules;
 use myelin_store::disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{
-    Admission, Disk, Durability, Filter, NewMessage, Seq, Store, StoreOptions, StoreReport, Stream,
+    Admission, Disk, Durability, Filter, NewMessage, Reserve, Seq, Store, StoreOptions, StoreReport, Stream,
     StreamConfig, StreamReport, Wait, verify,
 };
 
@@ -31,7 +31,12 @@ fn config(durability: Durability) -> StreamConfig {
 }
 
 fn open(disk: &FaultyDisk, turn: u64) -> (Store, StoreReport) {
-    let options = StoreOptions { headroom_bytes: 0, journal_file_bytes: 1 << 20, ..StoreOptions::new(ROOT) };
+    let options = StoreOptions {
+        headroom_bytes: 0,
+        journal_file_bytes: 1 << 20,
+        reserve: Reserve::Nothing,
+        ..StoreOptions::new(ROOT)
+    };
     let entropy = Arc::new(SeededEntropy::new(turn));
     Store::open(Arc::new(disk.clone()), options, entropy).expect("the store opens")
 }

@@ -13,8 +13,8 @@ use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::verify::{self, Finding, Severity};
 use myelin_store::{
-    Admission, Compression, Disk, Durability, NewMessage, Notice, Seq, Store, StoreOptions, StoreReport,
-    Stream, StreamConfig, Wait,
+    Admission, Compression, Disk, Durability, NewMessage, Notice, Reserve, Seq, Store, StoreOptions,
+    StoreReport, Stream, StreamConfig, Wait,
 };
 
 use crate::twin::Kept;
@@ -54,6 +54,7 @@ impl Kind {
             keys: self.keys(),
             journal_file_bytes: 16 << 10,
             headroom_bytes: 8 << 10,
+            reserve: Reserve::Nothing,
             ..StoreOptions::new("/store")
         };
         let entropy = Arc::new(SeededEntropy::new(turn));

@@ -10,6 +10,7 @@ mod faults;
 mod flips;
 mod kill;
 mod model;
+mod power;
 mod subjects;
 mod toy;
 mod twin;

@@ -12,7 +12,7 @@ use myelin_stdx::rng::Rng;
 use myelin_store::consumer::Consumers;
 use myelin_store::disk::faulty::{Fault, FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
-use myelin_store::{Job, Seq, Store, StoreOptions, Timestamp};
+use myelin_store::{Job, Reserve, Seq, Store, StoreOptions, Timestamp};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -83,7 +83,8 @@ struct World {
 impl World {
     /// `None`: the disk is off.
     fn open(disk: &FaultyDisk, always: bool, turn: u64) -> Option<Self> {
-        let options = StoreOptions::new("/store");
+        // What comes back is counted.
+        let options = StoreOptions { reserve: Reserve::Nothing, ..StoreOptions::new("/store") };
         let entropy = Arc::new(SeededEntropy::new(100 + turn));
         let (store, report) = Store::open(Arc::new(disk.clone()), options, entropy).ok()?;
         let shape = myelin_store::StreamConfig { segment_bytes: Some(SEGMENT), ..shape(&config(), always) };

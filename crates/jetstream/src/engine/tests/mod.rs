@@ -4,6 +4,7 @@ mod cold;
 mod given_back;
 mod house;
 mod links;
+mod marks;
 mod panics;
 mod reset;
 mod resting;

@@ -3,7 +3,7 @@
 use super::house::{House, stream};
 use crate::config::{Retention, StreamConfig};
 use crate::engine::Host;
-use myelin_store::disk::faulty::{FaultyDisk, Survival};
+use myelin_store::disk::faulty::FaultyDisk;
 
 #[test]
 fn what_is_not_stored_has_come_nevertheless() {
@@ -24,7 +24,7 @@ fn what_is_not_stored_has_come_nevertheless() {
     assert_eq!([last(&house, "I"), last(&house, "E")], [now, now]);
     house.jetstream.journal().round_now(&|| 1).expect("the disk works");
     drop(house);
-    let house = House::on(&disk.power_cycle(Survival::All));
+    let house = House::on(&disk.kill());
     assert_eq!([house.contents("I"), house.contents("E")], [(0, 1), (0, 1)]);
     assert_eq!([last(&house, "I"), last(&house, "E")], [now, now]);
 }

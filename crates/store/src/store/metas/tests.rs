@@ -9,15 +9,19 @@ use crate::document::Document;
 use crate::entropy::SeededEntropy;
 use crate::meta::TWINS;
 use crate::recovery::stream_directory;
-use crate::store::{Store, StoreOptions};
+use crate::store::{Reserve, Store, StoreOptions};
 use crate::stream::Stream;
 use crate::{Disk, StreamConfig};
 
 const ROOT: &str = "/store";
 
 fn open(disk: &FaultyDisk, seed: u64) -> (Store, StoreReport) {
-    let options =
-        StoreOptions { journal_file_bytes: 64 << 10, headroom_bytes: 64 << 10, ..StoreOptions::new(ROOT) };
+    let options = StoreOptions {
+        journal_file_bytes: 64 << 10,
+        headroom_bytes: 64 << 10,
+        reserve: Reserve::Nothing,
+        ..StoreOptions::new(ROOT)
+    };
     Store::open(Arc::new(disk.clone()), options, Arc::new(SeededEntropy::new(seed))).unwrap()
 }
 

@@ -18,7 +18,7 @@ use myelin_store::disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
-    Admission, Durability, NewMessage, Store, StoreOptions, StoreReport, Stream, StreamConfig,
+    Admission, Durability, NewMessage, Reserve, Store, StoreOptions, StoreReport, Stream, StreamConfig,
 };
 
 use super::script::{Rounds, begun, has_no_room, is_the_same_twice};
@@ -51,6 +51,7 @@ impl Workload {
             keys,
             headroom_bytes: 64 << 10,
             journal_file_bytes: 32 << 10,
+            reserve: Reserve::Nothing,
             ..StoreOptions::new("/store")
         };
         let entropy = Arc::new(SeededEntropy::new(3000 + turn));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use myelin_store::disk::faulty::{FaultyDisk, Survival};
 use myelin_store::entropy::SeededEntropy;
-use myelin_store::{Notice, Store, StoreOptions, StoreReport, StreamConfig};
+use myelin_store::{Notice, Reserve, Store, StoreOptions, StoreReport, StreamConfig};
 
 use super::script::{begun, is_the_same_twice};
 use crate::enumeration::{Loss, Script};
@@ -29,6 +29,7 @@ impl Workload {
         let options = StoreOptions {
             headroom_bytes: 8 << 10,
             journal_file_bytes: 8 << 10,
+            reserve: Reserve::Nothing,
             ..StoreOptions::new("/store")
         };
         let entropy = Arc::new(SeededEntropy::new(50 + turn));

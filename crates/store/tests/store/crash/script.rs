@@ -11,7 +11,7 @@ use myelin_store::entropy::SeededEntropy;
 use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::{
     Admission, Compression, Disk, Durability, Filter, Limits, Marker, Markers, Message, NewMessage, Purge,
-    Seq, Storage, Store, StoreError, StoreOptions, StoreReport, Stream, StreamConfig, Timestamp,
+    Reserve, Seq, Storage, Store, StoreError, StoreOptions, StoreReport, Stream, StreamConfig, Timestamp,
 };
 
 use super::promise::{Life, Promise, Promises, Shown};
@@ -65,6 +65,7 @@ impl Workload {
             headroom_bytes: HEADROOM,
             // So small that the journal comes round to its files again.
             journal_file_bytes: if self.rounds == Rounds::Journal { 8 << 10 } else { 64 << 10 },
+            reserve: Reserve::Nothing,
             ..StoreOptions::new("/store")
         };
         let entropy = Arc::new(SeededEntropy::new(1000 + turn));
@@ -87,6 +88,7 @@ impl Workload {
             durability: self.durability,
             compression: self.compression,
             first_seq: 1,
+            is_copy: false,
             segment_bytes: Some(SEGMENT_BYTES),
         }
     }

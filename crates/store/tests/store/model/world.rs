@@ -10,7 +10,8 @@ use myelin_store::keys::{Keys, MasterKey};
 use myelin_store::verify::{self, Finding, Severity};
 use myelin_store::{
     Admission, Compression, Disk, Done, Durability, Job, Limits, Marker, Markers, Message, NewMessage,
-    Outcome, Progress, Purge, Removed, Seq, Storage, Store, StoreOptions, Stream, StreamConfig, Timestamp,
+    Outcome, Progress, Purge, Removed, Reserve, Seq, Storage, Store, StoreOptions, Stream, StreamConfig,
+    Timestamp,
 };
 
 use super::operation::{self, Operation, Sent};
@@ -78,6 +79,7 @@ impl World {
             durability: operation::durability(&mut rng),
             compression: if variant & 4 > 0 { Compression::S2 } else { Compression::None },
             first_seq: if rng.below(4) == 0 { rng.below(1000) } else { 0 },
+            is_copy: false,
             segment_bytes: (variant & 8 > 0 || rng.below(2) == 0).then(|| 400 + rng.below(3600) as u32),
         };
         let mut world = Self {
@@ -129,6 +131,7 @@ impl World {
             keys: self.keys.clone(),
             journal_file_bytes: 1 << 20,
             headroom_bytes: 1 << 20,
+            reserve: Reserve::Nothing,
             ..StoreOptions::new("/store")
         };
         let opened = Store::open(Arc::clone(&self.disk), options, entropy);

@@ -1,0 +1,54 @@
+//! What is acknowledged before it is synced, and the loss of power.
+
+use super::house::{House, copy, source, stream};
+use crate::config::StreamConfig;
+use crate::engine::Host;
+use crate::engine::live::lock;
+use myelin_store::disk::faulty::{FaultyDisk, Survival};
+
+/// What a stream gives out before its first mark.
+const AHEAD: u64 = 4096;
+
+#[test]
+fn a_publisher_hears_of_what_is_behind_the_mark_when_that_has_moved() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    let heard = house.hear("inbox");
+    for _ in 0..AHEAD + 3 {
+        house.say("S.x", "inbox", "");
+        house.settle();
+    }
+    assert_eq!((lock(&heard).len() as u64, house.stream("S").reader().release().seq()), (AHEAD, AHEAD));
+    let now = house.host.now().unsigned_abs();
+    house.jetstream.journal().round(&|| now).expect("the disk works");
+    house.settle();
+    assert_eq!(
+        (lock(&heard).len() as u64, house.stream("S").reader().release().seq()),
+        (AHEAD + 3, AHEAD + 3)
+    );
+    drop(house);
+    // None of what was acknowledged is there, or it may not be: its sequences are not used again.
+    let house = House::on(&disk.power_cycle(Survival::None));
+    assert!(house.contents("S").1 >= AHEAD + 3);
+}
+
+#[test]
+fn a_mirror_passes_over_nothing() {
+    let disk = FaultyDisk::new(2);
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    house.create(StreamConfig { mirror: Some(source("S", "")), ..copy("M", &[]) });
+    house.publish("S.x");
+    house.settle();
+    assert_eq!([house.contents("S"), house.contents("M")], [(1, 1), (1, 1)]);
+    house.jetstream.journal().round_now(&|| 1).expect("the disk works");
+    drop(house);
+    let mut house = House::on(&disk.power_cycle(Survival::All));
+    house.settle();
+    let last = 1 + AHEAD;
+    assert_eq!(house.contents("S"), (1, last));
+    house.publish("S.x");
+    house.settle();
+    assert_eq!([house.contents("S"), house.contents("M")], [(2, last + 1), (2, last + 1)]);
+}
