@@ -88,7 +88,7 @@ pub(super) fn pass_over(
     for lost in &mut report.lost {
         lost.sequences = kept.max(*lost.sequences.start())..=*lost.sequences.end();
     }
-    let uncertain = catalog.totals.last_seq + 1..=stated.given_out(found, config.durability);
+    let uncertain = catalog.totals.last_seq + 1..=stated.given_out(found);
     if !uncertain.is_empty() {
         if !config.is_copy {
             report.note(Notice::PassedOver { sequences: uncertain.clone() });

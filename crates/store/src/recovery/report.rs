@@ -102,7 +102,7 @@ impl fmt::Display for Notice {
             ),
             Self::PassedOver { sequences } => write!(
                 f,
-                "the machine or the server stopped without having synced its last messages: sequences {} to {} are not used, \
+                "the machine stopped without having synced its last messages: sequences {} to {} are not used, \
                  because some of them may have been given out",
                 sequences.start(),
                 sequences.end()

@@ -45,7 +45,7 @@ pub(super) fn check(checking: &mut Checking<'_, '_>, counting: &Counting) {
     if let Some(uncertain) = &report.uncertain {
         let (first, last) = (*uncertain.start(), *uncertain.end());
         let what = format!(
-            "whether sequences {first} to {last} were given out before the machine or the server stopped is not known"
+            "whether sequences {first} to {last} were given out before the machine stopped is not known"
         );
         let meaning = "The next start goes on behind them, unless the stream is a mirror.";
         checking.tell(Finding::note(checking.directory, what, meaning).messages(first, last));

@@ -1,6 +1,5 @@
 //! What a start may take for a fact about a stream, from a place that is not the stream's own files.
 
-use crate::config::Durability;
 use crate::segment::HEADER_BYTES;
 use crate::stream::MAX_SEQ;
 use crate::{SegmentNo, Seq};
@@ -91,13 +90,9 @@ impl Statement {
     }
 
     /// The last sequence that may have been released, where the log that was found ends with `found`. What a process wrote is
-    /// there after it was killed, but not what it kept in memory.
-    pub(crate) fn given_out(&self, found: Seq, durability: Durability) -> Seq {
-        let may_lack = match self.after {
-            After::PowerLoss => true,
-            After::Kill => durability == Durability::Memory,
-            After::Stop | After::Unknown => false,
-        };
+    /// there after it was killed, and what it keeps in memory (`persist_mode: async`) it writes some 20 times a second.
+    pub(crate) fn given_out(&self, found: Seq) -> Seq {
+        let may_lack = self.after == After::PowerLoss;
         let given = match self.mark {
             Mark::Ahead(count) if may_lack => found.saturating_add(count),
             Mark::Through(seq) if may_lack => seq,
