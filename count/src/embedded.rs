@@ -3,7 +3,9 @@
 
 use bytes::Bytes;
 use myelin_auth::AuthConfig;
-use myelin_broker::{Account, Broker, Conn, Endpoint, Level, Log, Parcel, Service, Session, Shard, Sink};
+use myelin_broker::{
+    Account, Broker, Conn, Endpoint, Level, Log, MessageBuf, Service, Session, Shard, Transport,
+};
 use myelin_jetstream::config::AccountLimits;
 use myelin_jetstream::consumer::config::ServerLimits as ConsumerLimits;
 use myelin_jetstream::stream::batch::Limits as BatchLimits;
@@ -199,7 +201,7 @@ struct Waiting {
     jobs: Mutex<VecDeque<(Arc<LiveStream>, Job)>>,
     alarms: Mutex<Vec<(Timestamp, Weak<dyn Alarmed>)>>,
     next_alarm: AtomicI64,
-    messages: Mutex<VecDeque<(Arc<Account>, Parcel)>>,
+    messages: Mutex<VecDeque<(Arc<Account>, MessageBuf)>>,
 }
 
 impl Default for Waiting {
@@ -231,7 +233,7 @@ impl Host for Waiting {
         lock(&self.woken).push_back(service);
     }
 
-    fn publish(&self, account: &Arc<Account>, messages: Parcel) {
+    fn publish(&self, account: &Arc<Account>, messages: MessageBuf) {
         lock(&self.messages).push_back((Arc::clone(account), messages));
     }
 
@@ -294,7 +296,7 @@ impl Host for Waiting {
 /// A socket that takes everything and counts it.
 struct Counted(Arc<AtomicU64>);
 
-impl Sink for Counted {
+impl Transport for Counted {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let bytes = bufs.iter().map(|buf| buf.len()).sum();
         self.0.fetch_add(bytes as u64, Relaxed);

@@ -4,7 +4,7 @@
 //! consumer that hears it answers at most once, waits for no acknowledgement that it did not wait for before, takes
 //! nothing back that was acknowledged, and delivers nothing that its stream does not have.
 
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_jetstream::consumer::AckSubject;
 use myelin_jetstream::consumer::config::AckPolicy;
 use myelin_store::Seq;
@@ -23,17 +23,17 @@ pub fn acknowledgement(data: &[u8]) {
     );
     let Some(ack) = read else { return };
     for policy in [AckPolicy::Explicit, AckPolicy::All, AckPolicy::None] {
-        answer(policy, &ack, &Letter { subject, reply: b"r", payload: body, ..Letter::default() });
+        answer(policy, &ack, &MessageRef { subject, reply: b"r", payload: body, ..MessageRef::default() });
     }
 }
 
-fn answer(policy: AckPolicy, ack: &AckSubject<'_>, letter: &Letter<'_>) {
+fn answer(policy: AckPolicy, ack: &AckSubject<'_>, msg: &MessageRef<'_>) {
     let mut bench = Bench::new(policy);
     bench.ask(b"inbox", b"3");
     bench.deliver();
     let before = bench.state();
     bench.effects.out.clear();
-    bench.turn(|core, turn| core.acknowledge(ack, letter, turn));
+    bench.turn(|core, turn| core.acknowledge(ack, msg, turn));
     let after = bench.state();
     assert!(bench.effects.confirmations.len() <= 1, "one answer");
     assert!(after.pending.iter().all(|seq| before.pending.contains(seq)), "nothing new is waited for");

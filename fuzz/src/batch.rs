@@ -4,11 +4,11 @@
 //! all its messages in their order; a fast batch that minds gaps stores no message behind a gap; and when all time is up,
 //! nothing is open and nothing is held.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_jetstream::ApiError;
 use myelin_jetstream::stream::batch::{
-    Answer, AtomicBatches, AtomicStep, FastBatches, FastStep, InFlight, Limits, Member, Operation, Refusal,
-    Ticket, Voice,
+    Answer, AtomicBatches, AtomicStep, BatchReplies, FastBatches, FastStep, InFlight, Limits, Member,
+    Operation, Refusal, Ticket,
 };
 use myelin_wire::header;
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ struct Stream {
     in_flight: Arc<InFlight>,
     atomic: AtomicBatches,
     fast: FastBatches,
-    voice: Voice,
+    voice: BatchReplies,
     last: u64,
     /// Of each fast batch: whether it minds gaps, and its last message.
     stored: HashMap<Vec<u8>, (bool, u64)>,
@@ -67,7 +67,14 @@ impl Stream {
         let in_flight = Arc::new(InFlight::new(Limits::configured(3, 3, 4, 8)));
         let atomic = AtomicBatches::new(Arc::clone(&in_flight), true);
         let fast = FastBatches::new(Arc::clone(&in_flight), true);
-        Self { in_flight, atomic, fast, voice: Voice::new("S", "", false), last: 0, stored: HashMap::new() }
+        Self {
+            in_flight,
+            atomic,
+            fast,
+            voice: BatchReplies::new("S", "", false),
+            last: 0,
+            stored: HashMap::new(),
+        }
     }
 
     /// The id, the sequence, the commit and the API level, with blanks between.
@@ -76,23 +83,23 @@ impl Stream {
         let id = fields.next().unwrap_or_default();
         let sequence = fields.next();
         let member = Member { id, sequence, commit: fields.next(), api_level: fields.next() };
-        let letter = Letter {
+        let msg = MessageRef {
             subject: b"s",
             reply: b"r",
             payload: sequence.unwrap_or_default(),
             headers: b"",
-            ..Letter::default()
+            ..MessageRef::default()
         };
-        let mut out = Parcel::default();
-        let step = self.atomic.take(&member, letter, now, &mut self.voice, &mut out);
+        let mut out = MessageBuf::default();
+        let step = self.atomic.take(&member, msg, now, &mut self.voice, &mut out);
         let AtomicStep::Commit(commit) = step else {
             assert_eq!(out.len(), 1, "each message is answered");
             return;
         };
         assert!(out.is_empty() && (1..=4).contains(&commit.count()));
         let messages = commit.done();
-        for (place, letter) in (1u64..).zip(messages.iter()) {
-            let sequence = std::str::from_utf8(letter.payload).ok().and_then(|text| text.parse().ok());
+        for (place, msg) in (1u64..).zip(messages.iter()) {
+            let sequence = std::str::from_utf8(msg.payload).ok().and_then(|text| text.parse().ok());
             assert_eq!(sequence, Some(place));
         }
         self.atomic.recycle(messages);
@@ -101,7 +108,7 @@ impl Stream {
     /// A reply subject. What becomes of the message is the first byte's to say.
     fn fast(&mut self, fate: u8, reply: &[u8], now: i64) {
         let Some(read) = Ticket::read(reply) else { return };
-        let mut out = Parcel::default();
+        let mut out = MessageBuf::default();
         let mut answer = Answer { reply, voice: &mut self.voice, out: &mut out };
         let FastStep::Store(place) = self.fast.take(read, None, now, &mut answer) else { return };
         let ticket = read.expect("what is malformed is not stored");

@@ -6,8 +6,8 @@
 use myelin_auth::callout::{Caller, Callout, Question, SUBJECT, ServerKeys};
 use myelin_auth::operator::{Accounts, TrustedAccount};
 use myelin_auth::{
-    AccountName, Attempt, AuthConfig, ConnectionType, Credentials, CurveKey, Decision, Identity, KeyPair,
-    Method, Reject, User, Users, authenticate,
+    AccountName, Attempt, AuthConfig, ConnectionType, Credentials, Decision, Identity, KeyPair, Method,
+    Reject, User, Users, XKey, authenticate,
 };
 use myelin_stdx::digits::{self, BASE64_URL};
 use myelin_stdx::nkey::Role;
@@ -49,7 +49,7 @@ struct Asked {
     issuer: KeyPair,
     stranger: KeyPair,
     keys: ServerKeys,
-    service: CurveKey,
+    service: XKey,
     question: Box<Question>,
     /// For whom the service is asked to decide.
     user: Value,
@@ -67,7 +67,7 @@ impl Asked {
     fn new() -> Self {
         let key = |role, n| KeyPair::from_bytes(role, &[n; 32]).expect("any 32 bytes are a key");
         let (issuer, signing) = (key(Role::Account, 1), key(Role::Server, 2));
-        let (keys, service) = (ServerKeys { signing, curve: CurveKey::random() }, CurveKey::random());
+        let (keys, service) = (ServerKeys { signing, curve: XKey::random() }, XKey::random());
         let mut question = ask(&issuer, &service);
         let request = question
             .request(&keys, Default::default(), Caller::default(), now(), Duration::from_secs(2))
@@ -114,7 +114,7 @@ impl Asked {
 }
 
 /// Who is not known yet.
-fn ask(issuer: &KeyPair, service: &CurveKey) -> Box<Question> {
+fn ask(issuer: &KeyPair, service: &XKey) -> Box<Question> {
     let callout = Callout {
         issuer: issuer.public(),
         account: AccountName::new("AUTH"),

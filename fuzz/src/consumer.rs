@@ -1,9 +1,9 @@
 //! A small consumer for those who send it any bytes.
 
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_jetstream::config::Retention;
 use myelin_jetstream::consumer::config::{AckPolicy, ConsumerConfig};
-use myelin_jetstream::consumer::{ConsumerCore, Effects, Opening, Pace, Record, Turn, World, rules};
+use myelin_jetstream::consumer::{ConsumerCore, ConsumerInit, Effects, Pace, Record, Turn, World, rules};
 use myelin_store::consumer::Consumers;
 use myelin_store::{Admission, NewMessage, Seq, Stream, StreamConfig, Timestamp};
 use std::sync::{Arc, Mutex};
@@ -71,7 +71,7 @@ impl Bench {
             .expect("nobody else has it")
             .create("C", rules(&config), b"")
             .expect("the first");
-        let opening = Opening {
+        let opening = ConsumerInit {
             stream: "S".into(),
             config: Arc::new(config),
             created: BEGIN,
@@ -105,11 +105,11 @@ impl Bench {
 
     /// The messages that came out.
     pub(crate) fn delivered(&self) -> Vec<Seq> {
-        let seq = |letter: Letter<'_>| {
-            let token = letter.reply.split(|byte| *byte == b'.').nth(5)?;
+        let seq = |msg: MessageRef<'_>| {
+            let token = msg.reply.split(|byte| *byte == b'.').nth(5)?;
             std::str::from_utf8(token).ok()?.parse().ok()
         };
-        self.effects.out.iter().filter(|letter| !letter.to.is_empty()).filter_map(seq).collect()
+        self.effects.out.iter().filter(|msg| !msg.to.is_empty()).filter_map(seq).collect()
     }
 
     pub(crate) fn state(&self) -> Kept {

@@ -4,7 +4,7 @@
 //! are those of a plain walk over the document; and a small stream answers with no more than it has, ending by itself.
 //! What is only JSON by Go's lax rules the twin has no opinion on, nor on times, which have tests of their own.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_jetstream::read::{Progress, Readable, Request, Requests};
 use myelin_store::{Admission, NewMessage, Stream, StreamConfig, Wait};
 use serde_json::Value;
@@ -41,9 +41,10 @@ fn answer(body: &[u8]) {
     let messages = subjects.map(message);
     stream.append(&messages, Admission::Check, 1, &mut Vec::new()).expect("memory takes a few messages");
     let readable = Readable { name: "S".into(), reader: stream.reader(), max_bytes: 1 << 20 };
-    let letter = Letter { subject: b"$JS.API.DIRECT.GET.S", reply: b"r", payload: body, ..Letter::default() };
-    let mut out = Parcel::default();
-    if let Some(mut batch) = Requests::default().ask(&readable, &letter, &mut out) {
+    let msg =
+        MessageRef { subject: b"$JS.API.DIRECT.GET.S", reply: b"r", payload: body, ..MessageRef::default() };
+    let mut out = MessageBuf::default();
+    if let Some(mut batch) = Requests::default().ask(&readable, &msg, &mut out) {
         assert!(out.is_empty(), "what is answered is not gone on with");
         while batch.fill(&mut out, 1, Wait::Allowed) != Progress::Done {
             assert!(out.len() <= MESSAGES, "every slice has a message");

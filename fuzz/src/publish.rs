@@ -4,7 +4,7 @@
 //! Promised: nothing panics; what is said and stored is the same whether messages come in one parcel or each in its own; the
 //! limits of the stream hold; a message without a batch that has a reply subject gets one answer.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_jetstream::config::{Discard, Storage, StreamConfig};
 use myelin_jetstream::stream::{Effects, Settings, StreamCore, shape};
 use myelin_store::{Stream, Timestamp};
@@ -68,15 +68,14 @@ fn run(lines: &[Line], discard: Discard, size: usize) -> (Vec<Said>, u64, u64) {
     let mut core = StreamCore::new(Arc::new(config), store, Settings::default(), NOW);
     let mut effects = Effects::default();
     for lines in lines.chunks(size.max(1)) {
-        let mut parcel = Parcel::default();
+        let mut msgs = MessageBuf::default();
         for Line { subject, reply, headers } in lines {
-            parcel.push(Letter { subject, reply, headers, payload: b"", ..Letter::default() });
+            msgs.push(MessageRef { subject, reply, headers, payload: b"", ..MessageRef::default() });
         }
-        core.publish(&parcel, NOW, &mut effects);
+        core.publish(&msgs, NOW, &mut effects);
         assert!(core.state().totals.messages <= MAX as u64);
     }
-    let said: Vec<_> =
-        effects.out.iter().map(|letter| (letter.subject.to_vec(), letter.payload.to_vec())).collect();
+    let said: Vec<_> = effects.out.iter().map(|msg| (msg.subject.to_vec(), msg.payload.to_vec())).collect();
     assert!(said.len() >= lines.iter().filter(|line| line.is_plain()).count());
     let totals = core.state().totals;
     (said, totals.messages, totals.last_seq)

@@ -37,8 +37,7 @@ fn answer(body: &[u8], request: Option<NextRequest>) {
     bench.pass(i64::MAX / 4);
     bench.deliver();
     let is_end = |headers: &[u8]| !headers.starts_with(b"NATS/1.0 100 ");
-    let ends =
-        bench.effects.out.iter().filter(|letter| letter.to.is_empty() && is_end(letter.headers)).count();
+    let ends = bench.effects.out.iter().filter(|msg| msg.to.is_empty() && is_end(msg.headers)).count();
     let is_served = delivered as u64 == most;
     assert!(ends <= 1, "one end");
     if let Some(request) = request {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::callout::{self, Question};
+use crate::callout::{self, AuthRequest};
 use crate::certificate::ClientCertificate;
 use crate::config::{AuthConfig, Method, NkeyUser, User, Users};
 use crate::credentials::{ConnectionType, Credentials};
@@ -126,7 +126,7 @@ pub enum Decision {
     /// Who it is, or that it is nobody.
     Settled(Result<Identity, Reject>),
     /// A service decides.
-    Ask(Box<Question>),
+    Ask(Box<AuthRequest>),
 }
 
 impl Decision {
@@ -164,7 +164,7 @@ pub fn authenticate(config: &AuthConfig, attempt: &Attempt<'_>, accounts: &dyn A
     };
     if let Some(asked) = asked {
         let needs_proxy = config.named(attempt).needs_proxy(config);
-        let question = Question::new(asked, attempt, claims.as_deref(), needs_proxy, proxy);
+        let question = AuthRequest::new(asked, attempt, claims.as_deref(), needs_proxy, proxy);
         return Decision::Ask(Box::new(question));
     }
     if let Err(Reject::ProxyRequired | Reject::Claims(ClaimsFault::ProxyRequired)) = outcome {

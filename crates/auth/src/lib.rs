@@ -20,11 +20,11 @@ mod permissions;
 mod proxy;
 mod replies;
 mod rules;
-mod seal;
 mod secret;
 mod signature;
 #[cfg(test)]
 mod twin;
+mod xkey;
 
 pub use authenticate::{Attempt, Decision, Reject, authenticate};
 pub use certificate::{ClientCertificate, Tried};
@@ -35,6 +35,6 @@ pub use identity::{AccountName, Identity};
 pub use permissions::{Permissions, ResponseRule, SubjectRules};
 pub use replies::ReplyGrants;
 pub use rules::InvalidRule;
-pub use seal::{CurveKey, SealFault};
 pub use secret::{Secret, StoredSecret};
 pub use signature::{KeyPair, is_signed};
+pub use xkey::{SealFault, XKey};

@@ -6,7 +6,7 @@
 mod parts;
 
 use bytes::Bytes;
-use myelin_broker::{Account, Broker, Parcel, Service, Session, Shard};
+use myelin_broker::{Account, Broker, MessageBuf, Service, Session, Shard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
@@ -22,8 +22,8 @@ const ROUNDS: usize = 500;
 struct Door(AtomicUsize);
 
 impl Service for Door {
-    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
-        self.0.fetch_add(parcel.len(), Relaxed);
+    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+        self.0.fetch_add(msgs.len(), Relaxed);
     }
 }
 

@@ -1,9 +1,9 @@
 //! An account: the space inside which subjects are routed.
 
-use crate::answers::{self, Family};
 use crate::cluster::ClusterName;
 use crate::conn::lock;
-use crate::exchange::{AccountConfig, Exchange};
+use crate::imports::{AccountConfig, ImportsAndExports};
+use crate::reply_prefix::{self, ReplyKind};
 use crate::service::{Binding, Receiver, Service};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
@@ -38,7 +38,7 @@ pub struct Account {
     /// Subscriptions and bindings that [look behind](answers::looks_behind) what answers of each family begin with.
     looking_behind: [AtomicUsize; 2],
     connections: AtomicUsize,
-    pub(crate) exchange: Exchange,
+    pub(crate) exchange: ImportsAndExports,
 }
 
 impl Account {
@@ -54,7 +54,7 @@ impl Account {
             watches: Arc::default(),
             looking_behind: Default::default(),
             connections: AtomicUsize::new(0),
-            exchange: Exchange::new(config, Arc::clone(cluster)),
+            exchange: ImportsAndExports::new(config, Arc::clone(cluster)),
         }
     }
 
@@ -160,7 +160,7 @@ impl Account {
     pub fn unbind(&self, binding: &Arc<Binding>) {
         self.displace(binding);
         self.watches.changed(binding.subject(), None);
-        self.exchange.hush(binding);
+        self.exchange.unlisten(binding);
     }
 
     /// Tells `watcher` whenever what [`has_interest`](Self::has_interest) says of `subject`, which has no wildcards, may
@@ -220,22 +220,22 @@ impl Account {
     /// Whether one route serves all answers of a family with the same [beginning](answers::beginning). An index in which
     /// that changes has other stamps before it does, and a route was built with stamps that were read before this is asked.
     #[inline]
-    pub(crate) fn routes_by_beginning(&self, family: Family) -> bool {
+    pub(crate) fn routes_by_beginning(&self, family: ReplyKind) -> bool {
         self.looking_behind[family as usize].load(Relaxed) == 0
     }
 
     /// Counted before it is in the index, so that nobody who finds the index with it misses it here.
     fn comes(&self, pattern: &[u8]) {
-        for family in Family::ALL {
-            if answers::looks_behind(pattern, family) {
+        for family in ReplyKind::ALL {
+            if reply_prefix::inspects_suffix(pattern, family) {
                 self.looking_behind[family as usize].fetch_add(1, Relaxed);
             }
         }
     }
 
     fn has_gone(&self, pattern: &[u8], removed: bool) {
-        for family in Family::ALL {
-            if removed && answers::looks_behind(pattern, family) {
+        for family in ReplyKind::ALL {
+            if removed && reply_prefix::inspects_suffix(pattern, family) {
                 self.looking_behind[family as usize].fetch_sub(1, Relaxed);
             }
         }

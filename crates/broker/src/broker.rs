@@ -2,20 +2,20 @@
 
 use crate::account::Account;
 use crate::callout::Callouts;
+use crate::client_events::ClientEvents;
+use crate::closed::{ClosedConn, PastTraffic};
 use crate::cluster::ClusterName;
-use crate::conn::{Commons, Conn, Endpoint, Sink, lock};
+use crate::conn::{Conn, ConnShared, Endpoint, Transport, lock};
 use crate::directory::{Directory, NextDirectory, SetupError};
-use crate::ended::{ClosedConn, PastTraffic};
-use crate::entrance::Entrance;
-use crate::exchange::{AccountConfig, Awaited, Ended, Import, Ticket};
+use crate::imports::{AccountConfig, Awaited, Ended, Import, Ticket};
+use crate::jwt_accounts::JwtAccounts;
+use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, Log, RateLimit};
 use crate::registry::Registry;
 use crate::server_info::Labels;
 use crate::service::Receiver;
 use crate::settings::Settings;
 use crate::traffic::{Counters, RouteCounts, Traffic};
-use crate::trusted::TrustedAccounts;
-use crate::witness::Witness;
 use arc_swap::ArcSwap;
 use hashbrown::{HashMap, HashSet};
 use myelin_auth::AuthConfig;
@@ -33,12 +33,12 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Broker {
     settings: ArcSwap<Settings>,
     directory: ArcSwap<Directory>,
-    pub(crate) trusted: OnceLock<TrustedAccounts>,
+    pub(crate) trusted: OnceLock<JwtAccounts>,
     pub(crate) callouts: OnceLock<Arc<Callouts>>,
-    witness: OnceLock<Arc<dyn Witness>>,
+    witness: OnceLock<Arc<dyn ClientEvents>>,
     info: RwLock<Info>,
     pub(crate) registry: Registry,
-    commons: Arc<Commons>,
+    commons: Arc<ConnShared>,
     counters: Counters,
     shards: Mutex<Vec<Arc<Traffic>>>,
     next_cid: AtomicU64,
@@ -185,11 +185,11 @@ impl Broker {
     }
 
     /// Has `witness` told of who comes and goes from now on. Once.
-    pub fn set_witness(&self, witness: Arc<dyn Witness>) {
+    pub fn set_witness(&self, witness: Arc<dyn ClientEvents>) {
         let _ = self.witness.set(witness);
     }
 
-    pub(crate) fn witness(&self) -> Option<&dyn Witness> {
+    pub(crate) fn witness(&self) -> Option<&dyn ClientEvents> {
         self.witness.get().map(|witness| &**witness)
     }
 
@@ -202,7 +202,7 @@ impl Broker {
     pub fn accounts(&self) -> Vec<Arc<Account>> {
         let directory = self.directory.load();
         let configured = directory.accounts().cloned();
-        let trusted = self.trusted().map(TrustedAccounts::accounts).unwrap_or_default();
+        let trusted = self.trusted().map(JwtAccounts::accounts).unwrap_or_default();
         // The system account is in both.
         let trusted = trusted.into_iter().filter(|account| directory.account(account.name()).is_none());
         configured.chain(trusted).collect()
@@ -346,16 +346,16 @@ impl Broker {
     }
 
     /// Makes the shared half of a new connection.
-    pub fn connect(&self, endpoint: Endpoint, sink: Box<dyn Sink>) -> Arc<Conn> {
+    pub fn connect(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
         self.connect_by(None, endpoint, sink)
     }
 
     /// The same for one that came in another way than most.
     pub fn connect_by(
         &self,
-        entrance: Option<Box<Entrance>>,
+        entrance: Option<Box<WebSocketOrigin>>,
         endpoint: Endpoint,
-        sink: Box<dyn Sink>,
+        sink: Box<dyn Transport>,
     ) -> Arc<Conn> {
         let cid = self.next_cid.fetch_add(1, Relaxed);
         Conn::new(cid, endpoint, entrance, sink, &self.commons)

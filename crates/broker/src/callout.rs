@@ -7,11 +7,11 @@
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::lock;
-use crate::parcel::{Letter, Parcel};
+use crate::message_buf::{MessageBuf, MessageRef};
 use crate::service::Service;
 use crate::shard::Shard;
 use hashbrown::{HashMap, HashSet};
-use myelin_auth::callout::{Asker, Caller, Question, Request, SUBJECT, ServerKeys};
+use myelin_auth::callout::{AuthRequest, Caller, Request, RequestingServer, SUBJECT, ServerKeys};
 use myelin_auth::{Identity, Permissions, Reject};
 use myelin_stdx::id;
 use std::fmt;
@@ -62,11 +62,11 @@ impl Callouts {
 
 impl Service for Callouts {
     /// An answer that nobody waits for any more is worth nothing, and so is a second one.
-    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
-        for letter in parcel.iter() {
-            let heard = lock(&self.pending).remove(letter.subject);
+    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+        for msg in msgs.iter() {
+            let heard = lock(&self.pending).remove(msg.subject);
             if let Some(heard) = heard {
-                heard(letter.payload.to_vec());
+                heard(msg.payload.to_vec());
             }
         }
     }
@@ -77,7 +77,7 @@ pub struct Asking {
     broker: Arc<Broker>,
     callouts: Arc<Callouts>,
     account: Arc<Account>,
-    question: Box<Question>,
+    question: Box<AuthRequest>,
     caller: Caller,
     timeout: Duration,
     reply: String,
@@ -85,7 +85,11 @@ pub struct Asking {
 
 impl Asking {
     /// Whom to ask is known; that there is such an account is not.
-    pub(crate) fn new(broker: &Arc<Broker>, question: Box<Question>, caller: Caller) -> Result<Self, Reject> {
+    pub(crate) fn new(
+        broker: &Arc<Broker>,
+        question: Box<AuthRequest>,
+        caller: Caller,
+    ) -> Result<Self, Reject> {
         let name = question.account();
         let account = broker.account(name.as_str());
         let missing = || {
@@ -120,9 +124,9 @@ impl Asking {
         &mut self,
         now: Instant,
         heard: impl FnOnce(Vec<u8>) + Send + 'static,
-    ) -> Result<(Arc<Account>, Parcel), Reject> {
+    ) -> Result<(Arc<Account>, MessageBuf), Reject> {
         let info = self.broker.info();
-        let asker = Asker {
+        let asker = RequestingServer {
             name: info.server_name,
             host: info.host,
             version: info.version,
@@ -138,15 +142,15 @@ impl Asking {
             Reject::Callout(format!("{what} {account:?}: {fault}"))
         })?;
         lock(&self.callouts.pending).insert(self.reply.as_bytes().into(), Box::new(heard));
-        let mut parcel = Parcel::default();
-        parcel.push(Letter {
+        let mut msgs = MessageBuf::default();
+        msgs.push(MessageRef {
             subject: SUBJECT.as_bytes(),
             reply: self.reply.as_bytes(),
             headers: &headers,
             payload: &payload,
-            ..Letter::default()
+            ..MessageRef::default()
         });
-        Ok((Arc::clone(&self.account), parcel))
+        Ok((Arc::clone(&self.account), msgs))
     }
 
     /// Why nobody is let in where no answer came.

@@ -4,7 +4,7 @@
 //! here is shared: any shard may append to the outbox and, holding its claim, write the socket.
 
 use crate::account::Account;
-use crate::entrance::Entrance;
+use crate::listener_info::WebSocketOrigin;
 use crate::outbox::{Load, Outbox, Queued, Staged};
 use crate::shard::Shard;
 use crate::subscription::Subscription;
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The transport under a connection. Implemented by the server over a socket.
-pub trait Sink: Send + Sync {
+pub trait Transport: Send + Sync {
     /// Writes what the transport takes now, from any thread that holds the outbox's claim.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ pub trait Sink: Send + Sync {
 /// The transport of who has none.
 struct Nowhere;
 
-impl Sink for Nowhere {
+impl Transport for Nowhere {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(bufs.iter().map(|buf| buf.len()).sum())
     }
@@ -152,15 +152,15 @@ pub struct Conn {
     /// Who is behind the peer, if that is a proxy and says so.
     client: OnceLock<Box<SocketAddr>>,
     /// How it came in, if not as most do.
-    entrance: Option<Box<Entrance>>,
+    entrance: Option<Box<WebSocketOrigin>>,
     pub(crate) outbox: Outbox,
-    sink: Box<dyn Sink>,
+    sink: Box<dyn Transport>,
     /// Whether it takes HMSG. Changes only with CONNECT, which outdates the routes of its subscriptions.
     headers: AtomicBool,
     /// Whether it wants to know when nobody receives its requests.
     no_responders: AtomicBool,
     /// Whether it has shown that it takes an INFO out of turn.
-    hears_news: AtomicBool,
+    accepts_async_info: AtomicBool,
     closing: Mutex<Option<CloseReason>>,
     is_closing: AtomicBool,
     details: Mutex<ConnDetails>,
@@ -177,20 +177,20 @@ pub struct Conn {
     /// Milliseconds since `endpoint.start`.
     last_activity: AtomicU64,
     pub(crate) stalls: AtomicU64,
-    commons: Arc<Commons>,
+    commons: Arc<ConnShared>,
 }
 
 /// The permissions that deliveries must respect; replaced by each CONNECT.
-type RightsCell = Mutex<Option<Arc<Rights>>>;
+type RightsCell = Mutex<Option<Arc<DeliveryPermissions>>>;
 
 /// What deliveries to a connection must respect.
-pub(crate) struct Rights {
+pub(crate) struct DeliveryPermissions {
     pub(crate) permissions: Arc<Permissions>,
     /// Present with `allow_responses`.
     pub(crate) grants: Option<Mutex<ReplyGrants>>,
 }
 
-impl Rights {
+impl DeliveryPermissions {
     pub(crate) fn new(permissions: Arc<Permissions>, now: Instant) -> Arc<Self> {
         let grants = permissions.responses().map(|rule| Mutex::new(ReplyGrants::new(rule, now)));
         Arc::new(Self { permissions, grants })
@@ -213,9 +213,9 @@ impl Conn {
     pub(crate) fn new(
         cid: u64,
         endpoint: Endpoint,
-        entrance: Option<Box<Entrance>>,
-        sink: Box<dyn Sink>,
-        commons: &Arc<Commons>,
+        entrance: Option<Box<WebSocketOrigin>>,
+        sink: Box<dyn Transport>,
+        commons: &Arc<ConnShared>,
     ) -> Arc<Self> {
         let mut entrance = entrance;
         let tls = entrance.as_mut().and_then(|entrance| entrance.tls.take());
@@ -229,7 +229,7 @@ impl Conn {
             sink,
             headers: AtomicBool::new(false),
             no_responders: AtomicBool::new(false),
-            hears_news: AtomicBool::new(false),
+            accepts_async_info: AtomicBool::new(false),
             closing: Mutex::new(None),
             is_closing: AtomicBool::new(false),
             details: Mutex::new(ConnDetails { tls, ..ConnDetails::default() }),
@@ -247,7 +247,7 @@ impl Conn {
     }
 
     /// The publisher of what services send: nobody, nowhere, and nothing can be delivered to it.
-    pub(crate) fn of_services(commons: &Arc<Commons>) -> Arc<Self> {
+    pub(crate) fn of_services(commons: &Arc<ConnShared>) -> Arc<Self> {
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
         let endpoint = Endpoint { peer: nowhere, start: SystemTime::UNIX_EPOCH };
         Self::new(0, endpoint, None, Box::new(Nowhere), commons)
@@ -285,7 +285,7 @@ impl Conn {
     }
 
     /// How it came in, if not by the clients' own listener.
-    pub(crate) fn entrance(&self) -> Option<&Entrance> {
+    pub(crate) fn entrance(&self) -> Option<&WebSocketOrigin> {
         self.entrance.as_deref()
     }
 
@@ -304,7 +304,7 @@ impl Conn {
         Bytes::from_owner(Shared { bytes, commons: Arc::clone(&self.commons) })
     }
 
-    pub(crate) fn sink(&self) -> &dyn Sink {
+    pub(crate) fn sink(&self) -> &dyn Transport {
         &*self.sink
     }
 
@@ -325,12 +325,12 @@ impl Conn {
     }
 
     /// Whether it has shown that it takes an INFO out of turn: by its protocol and a first PING.
-    pub fn hears_news(&self) -> bool {
-        self.hears_news.load(Relaxed)
+    pub fn accepts_async_info(&self) -> bool {
+        self.accepts_async_info.load(Relaxed)
     }
 
     pub(crate) fn set_hears_news(&self) {
-        self.hears_news.store(true, Relaxed);
+        self.accepts_async_info.store(true, Relaxed);
     }
 
     /// Bytes that wait to be written.
@@ -396,12 +396,12 @@ impl Conn {
         Some(Arc::clone(&self.rights()?.permissions))
     }
 
-    pub(crate) fn rights(&self) -> Option<Arc<Rights>> {
+    pub(crate) fn rights(&self) -> Option<Arc<DeliveryPermissions>> {
         if self.has_rights.load(Relaxed) { lock(&self.rights).clone() } else { None }
     }
 
-    pub(crate) fn set_rights(&self, rights: Option<Arc<Rights>>) {
-        let cuts = |rights: &Arc<Rights>| {
+    pub(crate) fn set_rights(&self, rights: Option<Arc<DeliveryPermissions>>) {
+        let cuts = |rights: &Arc<DeliveryPermissions>| {
             self.subscriptions().iter().any(|sub| rights.permissions.needs_delivery_filter(sub.subject()))
         };
         self.is_filtered.store(rights.as_ref().is_some_and(cuts), Relaxed);
@@ -507,7 +507,7 @@ impl Drop for Conn {
 
 /// What all connections of a broker share.
 #[derive(Debug, Default)]
-pub(crate) struct Commons {
+pub(crate) struct ConnShared {
     slots: Slots,
     pub(crate) memory: Accountant,
 }
@@ -515,7 +515,7 @@ pub(crate) struct Commons {
 /// A shared block, accounted for until its last holder lets go.
 struct Shared {
     bytes: Bytes,
-    commons: Arc<Commons>,
+    commons: Arc<ConnShared>,
 }
 
 impl AsRef<[u8]> for Shared {

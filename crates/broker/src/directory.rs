@@ -3,7 +3,7 @@
 
 use crate::account::Account;
 use crate::cluster::ClusterName;
-use crate::exchange::{AccountConfig, furnish};
+use crate::imports::{AccountConfig, furnish};
 use myelin_auth::AuthConfig;
 use std::collections::HashMap;
 use std::fmt;

@@ -9,20 +9,22 @@
 //! the shard has staged into the outboxes, and only then writes sockets.
 
 mod account;
-mod answers;
 mod broker;
 mod callout;
+mod client_events;
+mod closed;
 mod cluster;
 mod conn;
 mod directory;
-mod ended;
-mod entrance;
-mod exchange;
+mod imports;
+mod jwt_accounts;
+mod listener_info;
 mod log;
+mod message_buf;
 mod message_trace;
 mod outbox;
-mod parcel;
 mod registry;
+mod reply_prefix;
 mod server_info;
 mod service;
 mod session;
@@ -31,9 +33,7 @@ mod shard;
 mod subscription;
 mod trace;
 mod traffic;
-mod trusted;
 mod watch;
-mod witness;
 
 #[cfg(test)]
 mod tests;
@@ -41,25 +41,25 @@ mod tests;
 pub use account::{Account, AccountLimits};
 pub use broker::Broker;
 pub use callout::Asking;
-pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, Sink, TlsDetails};
+pub use client_events::ClientEvents;
+pub use closed::{ClosedConn, ClosedSub, PastTraffic};
+pub use conn::{Conn, ConnDetails, Endpoint, PeerCertificate, TlsDetails, Transport};
 pub use directory::{NextDirectory, SetupError};
-pub use ended::{ClosedConn, ClosedSub, PastTraffic};
-pub use entrance::{Door, Entrance};
-pub use exchange::{
+pub use imports::{
     Access, AccountConfig, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import, Latency, ResponseType,
     ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
+pub use jwt_accounts::{JwtAccounts, Resolver};
+pub use listener_info::{ListenerInfo, WebSocketOrigin};
 pub use log::{Level, Log, Span};
+pub use message_buf::{MessageBuf, MessageRef};
 pub use message_trace::{MessageTrace, TraceDestination, Traced};
 pub use outbox::{Drained, Segment};
-pub use parcel::{Letter, Parcel};
 pub use server_info::{Labels, ServerInfo};
 pub use service::{Binding, Role, Service};
-pub use session::{AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, Verdict, Why};
+pub use session::{AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, StopReason, Verdict};
 pub use settings::{Settings, Tracing};
 pub use shard::Shard;
 pub use subscription::Subscription;
 pub use traffic::{Counters, RouteCounts, Traffic};
-pub use trusted::{Resolver, TrustedAccounts};
 pub use watch::{Watch, Watcher};
-pub use witness::Witness;

@@ -9,8 +9,8 @@
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, lock};
-use crate::exchange::moment;
-use crate::parcel::{Letter, Parcel};
+use crate::imports::moment;
+use crate::message_buf::{MessageBuf, MessageRef};
 use crate::server_info::ServerInfo;
 use crate::service::Service;
 use crate::shard::Shard;
@@ -302,15 +302,20 @@ impl Traced {
 }
 
 impl Service for MessageTrace {
-    fn serve(&self, _: &mut Parcel, shard: &mut Shard) {
+    fn serve(&self, _: &mut MessageBuf, shard: &mut Shard) {
         let report = self.report(shard.broker());
         let (headers, payload) = match self.encoding {
             None => (&b""[..], report),
             Some(encoding) => (encoding.headers(), encoding.encode(&report)),
         };
-        let mut parcel = Parcel::default();
-        parcel.push(Letter { subject: &self.destination, headers, payload: &payload, ..Letter::default() });
-        shard.send(&self.account, &mut parcel, self.now);
+        let mut msgs = MessageBuf::default();
+        msgs.push(MessageRef {
+            subject: &self.destination,
+            headers,
+            payload: &payload,
+            ..MessageRef::default()
+        });
+        shard.send(&self.account, &mut msgs, self.now);
     }
 }
 

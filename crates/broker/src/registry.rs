@@ -3,8 +3,8 @@
 //! Perf: connections are spread over several locks, so that a page that lists ten thousand of them holds up nobody who
 //! comes or goes for longer than the copy of one part takes.
 
+use crate::closed::{ClosedConn, Ended, PastTraffic};
 use crate::conn::{Conn, lock};
-use crate::ended::{ClosedConn, Ended, PastTraffic};
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

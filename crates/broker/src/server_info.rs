@@ -1,7 +1,7 @@
 //! Who the server is, as it says in events: one document for all of them.
 
 use crate::broker::Broker;
-use crate::exchange::moment;
+use crate::imports::moment;
 use myelin_wire::REFERENCE_VERSION;
 use serde::Serialize;
 use std::collections::BTreeMap;

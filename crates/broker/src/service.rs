@@ -1,11 +1,11 @@
 //! Services: what can receive messages besides connections.
 //!
-//! The broker knows that they exist and nothing else about them. A message for a service is copied into a [`Parcel`] of
+//! The broker knows that they exist and nothing else about them. A message for a service is copied into a [`MessageBuf`] of
 //! the publishing shard; the shard hands it over before its next flush, and the service does its work right there, on
 //! the publisher's thread.
 
-use crate::exchange::ServiceLink;
-use crate::parcel::Parcel;
+use crate::imports::ServiceLink;
+use crate::message_buf::MessageBuf;
 use crate::shard::Shard;
 use myelin_subject::Subscribed;
 use std::cmp::Ordering;
@@ -17,7 +17,7 @@ pub trait Service: Send + Sync {
     /// Works off what was published since the last time on this shard, in order; an empty parcel is a wake-up
     /// ([`Shard::wake`]). Runs on shards' threads, on several at once, and holds up everything else there: it must not
     /// wait, nor read from a disk.
-    fn serve(&self, parcel: &mut Parcel, shard: &mut Shard);
+    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard);
 
     /// What the service has sent on this shard is in the outboxes of its receivers: see [`Shard::after_flush`]. What it
     /// sends now leaves with the next flush.

@@ -7,7 +7,7 @@
 
 use crate::account::Account;
 use crate::conn::Conn;
-use crate::exchange::StreamLink;
+use crate::imports::StreamLink;
 use crate::shard::Shard;
 use myelin_subject::Subscribed;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};

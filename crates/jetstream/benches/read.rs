@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_jetstream::read::{Progress, Readable, Requests};
 use myelin_store::disk::real::RealDisk;
 use myelin_store::entropy::SeededEntropy;
@@ -81,18 +81,18 @@ fn fill(stream: &mut Stream, subjects: u64) {
 /// Times requests whose texts are made before.
 fn rounds(readable: &Readable, what: &str, each: u64, make: impl Fn(u64) -> (String, String)) {
     let texts: Vec<_> = (0..REQUESTS / each).map(make).collect();
-    let (mut requests, mut out) = (Requests::default(), Parcel::default());
+    let (mut requests, mut out) = (Requests::default(), MessageBuf::default());
     let mut best = u64::MAX;
     for _ in 0..ROUNDS {
         let (begin, mut answered) = (Instant::now(), 0);
         for (subject, body) in &texts {
-            let letter = Letter {
+            let msg = MessageRef {
                 subject: subject.as_bytes(),
                 reply: b"_INBOX.2v4fGkzMfbFjTtXoYw3sJ1.1",
                 payload: body.as_bytes(),
-                ..Letter::default()
+                ..MessageRef::default()
             };
-            if let Some(mut batch) = requests.ask(readable, &letter, &mut out) {
+            if let Some(mut batch) = requests.ask(readable, &msg, &mut out) {
                 while batch.fill(&mut out, SLICE, Wait::Allowed) != Progress::Done {
                     answered += out.len() as u64;
                     out.clear();

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_jetstream::config::{Republish, Storage, StreamConfig};
 use myelin_jetstream::stream::{Effects, Settings, StreamCore, shape};
 use myelin_store::disk::real::RealDisk;
@@ -17,7 +17,7 @@ const MESSAGES: usize = 256;
 const ROUNDS: usize = 5;
 
 fn main() {
-    let parcels = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1000);
+    let bufs = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1000);
     let only = std::env::args().nth(2).unwrap_or_default();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let options = StoreOptions::new(folder.path());
@@ -30,16 +30,14 @@ fn main() {
                 store.create_stream("A", name, b"", shape(config, false), now()).expect("a stream")
             }
         };
-        println!("{storage:?}, {parcels} parcels of {MESSAGES}");
-        show("  store alone", parcels, &mut |n| {
-            append(stream(&format!("append-{n}"), &config(storage)), parcels)
-        });
+        println!("{storage:?}, {bufs} parcels of {MESSAGES}");
+        show("  store alone", bufs, &mut |n| append(stream(&format!("append-{n}"), &config(storage)), bufs));
         for case in Case::ALL.iter().filter(|case| case.name.contains(&only)) {
-            show(case.name, parcels, &mut |n| {
+            show(case.name, bufs, &mut |n| {
                 let mut config = config(storage);
                 (case.change)(&mut config);
                 let stream = stream(&format!("{}-{n}", case.name.trim()), &config);
-                publish(stream, config, parcels, case)
+                publish(stream, config, bufs, case)
             });
         }
     }
@@ -62,17 +60,17 @@ impl Case {
         Self { name: "  republished", change: republished, ..Self::PLAIN },
     ];
 
-    fn parcel(&self, number: usize) -> Parcel {
-        let mut parcel = Parcel::default();
+    fn msgs(&self, number: usize) -> MessageBuf {
+        let mut msgs = MessageBuf::default();
         for at in 0..MESSAGES {
             let subject = format!("orders.{}", at % 16);
             let reply = if self.has_reply { format!("_INBOX.abcdefghijkl.{at}") } else { String::new() };
             let id = format!("NATS/1.0\r\nNats-Msg-Id: {number:010}-{at:06}\r\n\r\n");
             let headers = if self.has_id { id.as_bytes() } else { b"" };
             let (subject, reply, payload) = (subject.as_bytes(), reply.as_bytes(), &[b'x'; 128][..]);
-            parcel.push(Letter { subject, reply, headers, payload, ..Letter::default() });
+            msgs.push(MessageRef { subject, reply, headers, payload, ..MessageRef::default() });
         }
-        parcel
+        msgs
     }
 }
 
@@ -92,40 +90,40 @@ fn config(storage: Storage) -> StreamConfig {
     }
 }
 
-fn show(name: &str, parcels: usize, measure: &mut dyn FnMut(usize) -> u128) {
+fn show(name: &str, bufs: usize, measure: &mut dyn FnMut(usize) -> u128) {
     let mut times: Vec<_> = (0..ROUNDS).map(measure).collect();
     times.sort_unstable();
-    println!("{name:<20} {:>6} ns", times[ROUNDS / 2] / (parcels * MESSAGES) as u128);
+    println!("{name:<20} {:>6} ns", times[ROUNDS / 2] / (bufs * MESSAGES) as u128);
 }
 
-fn publish(stream: Stream, config: StreamConfig, parcels: usize, case: &Case) -> u128 {
+fn publish(stream: Stream, config: StreamConfig, bufs: usize, case: &Case) -> u128 {
     let mut core = StreamCore::new(Arc::new(config), stream, Settings::default(), now());
     let mut effects = Effects::default();
     let mut sum = 0;
     // Made and measured in groups: neither all in memory nor one at a time in the caches.
-    for group in (0..parcels).step_by(100) {
-        let numbers = group..parcels.min(group + 100);
-        let group: Vec<_> = numbers.map(|number| case.parcel(number)).collect();
+    for group in (0..bufs).step_by(100) {
+        let numbers = group..bufs.min(group + 100);
+        let group: Vec<_> = numbers.map(|number| case.msgs(number)).collect();
         let begun = spent();
-        for parcel in &group {
-            core.publish(parcel, now(), &mut effects);
+        for msgs in &group {
+            core.publish(msgs, now(), &mut effects);
             effects.clear();
         }
         sum += spent() - begun;
     }
-    assert_eq!(core.state().totals.last_seq, (parcels * MESSAGES) as u64);
+    assert_eq!(core.state().totals.last_seq, (bufs * MESSAGES) as u64);
     sum
 }
 
-fn append(mut stream: Stream, parcels: usize) -> u128 {
-    let parcel = Case::PLAIN.parcel(0);
-    let letters = parcel.iter();
-    let messages: Vec<_> = letters
-        .map(|Letter { subject, payload, .. }| NewMessage { subject, payload, ..NewMessage::default() })
+fn append(mut stream: Stream, bufs: usize) -> u128 {
+    let msgs = Case::PLAIN.msgs(0);
+    let refs = msgs.iter();
+    let messages: Vec<_> = refs
+        .map(|MessageRef { subject, payload, .. }| NewMessage { subject, payload, ..NewMessage::default() })
         .collect();
     let mut outcomes = Vec::new();
     let begun = spent();
-    for _ in 0..parcels {
+    for _ in 0..bufs {
         stream.append(&messages, Admission::Check, now(), &mut outcomes).expect("the disk has room");
     }
     spent() - begun

@@ -18,7 +18,7 @@ pub mod schedule;
 pub mod stream;
 
 pub use engine::{
-    AccountStreams, Alarmed, Backlog, DirectGets, Host, JetStream, LiveConsumer, LiveStream, Loan, Request,
-    ServerLimits, Settings, StreamConsumers, Task,
+    AccountStreams, Alarmed, Backlog, CoreGuard, DirectGets, Host, JetStream, LiveConsumer, LiveStream,
+    Request, ServerLimits, Settings, StreamConsumers, Task,
 };
 pub use error::ApiError;

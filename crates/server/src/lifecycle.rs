@@ -7,7 +7,7 @@ use crate::monitoring::{Addresses, Monitor};
 use crate::ocsp::{self, Ocsp};
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
-use crate::shard::{LOOKUPS, Mail, Mailbox, Places, ShardThread};
+use crate::shard::{LOOKUPS, Mail, Mailbox, Permits, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::supervise::{self, Part};
 use crate::system::{self, Reloaded};
@@ -171,7 +171,7 @@ impl Server {
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
         client_tls.set(offer);
         broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
-        let places = Places::new(process::cores());
+        let places = Permits::new(process::cores());
         let shards = start_shards(&broker, control.handle(), &client_tls, &places)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
         monitor.set_ocsp(ocsp.cache());
@@ -501,7 +501,7 @@ fn start_shards(
     broker: &Arc<Broker>,
     control: &Handle,
     tls: &Arc<ClientTls>,
-    places: &Places,
+    places: &Permits,
 ) -> Result<Vec<ShardThread>, StartError> {
     (0..process::cores())
         .map(|index| ShardThread::start(index, broker, control, places, tls))

@@ -45,7 +45,7 @@ pub use disk::{Disk, File};
 pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 pub use jobs::{Done, Job};
 pub use record::Message;
-pub use recovery::{Lost, Notice, OpenError, StreamReport, Witness};
+pub use recovery::{Lost, Notice, OpenError, ReplayVisitor, StreamReport};
 pub use store::{FoundStream, Reserve, Store, StoreOptions, StoreReport};
 pub use stream::{
     Admission, Cursor, Expired, Filter, Found, GAP_MAX, LogEnd, MAX_SEQ, Marker, Markers, NewMessage,

@@ -7,7 +7,9 @@ use myelin_auth::{
     AccountName, AuthConfig, ConnectionTypes, Method, Permissions, ResponseRule, Secret, StoredSecret,
     SubjectRules, User, Users,
 };
-use myelin_broker::{Broker, Checked, Drained, Endpoint, Level, Log, Session, Settings, Shard, Verdict, Why};
+use myelin_broker::{
+    Broker, Checked, Drained, Endpoint, Level, Log, Session, Settings, Shard, StopReason, Verdict,
+};
 use myelin_wire::info::Info;
 use std::fmt::{self, Arguments, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -146,17 +148,17 @@ impl House {
         peer.held.drain(..consumed.bytes);
         peer.need = 1;
         match consumed.why {
-            Why::More(need) => {
+            StopReason::More(need) => {
                 assert!(need > peer.held.len(), "asks for {need} bytes of {}", peer.held.len());
                 peer.need = need;
             }
-            Why::Flush | Why::Stall => self.flush(),
-            Why::Authenticate(task) => {
+            StopReason::Flush | StopReason::Stall => self.flush(),
+            StopReason::Authenticate(task) => {
                 let Checked::Settled(outcome) = task.run() else { panic!("nobody is asked here") };
                 let verdict = peer.session.authenticated(&mut self.shard, outcome, self.now);
                 self.heed(number, verdict);
             }
-            Why::Close(reason) => self.heed(number, Verdict::Close(reason)),
+            StopReason::Close(reason) => self.heed(number, Verdict::Close(reason)),
         }
     }
 

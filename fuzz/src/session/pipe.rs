@@ -1,6 +1,6 @@
 //! A transport that keeps what is written to it, and may take little at a time.
 
-use myelin_broker::{Conn, Sink};
+use myelin_broker::{Conn, Transport};
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -55,7 +55,7 @@ impl Pipe {
     }
 }
 
-impl Sink for Pipe {
+impl Transport for Pipe {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         self.with(|state| {
             if state.is_narrow {

@@ -3,7 +3,7 @@
 //! Owns the order of the questions that an answer is asked, and the texts of the log. Nothing of an answer counts before all
 //! of it is right.
 
-use super::question::{Question, ServerKeys};
+use super::auth_request::{AuthRequest, ServerKeys};
 use super::{Asked, Callout};
 use crate::authenticate::Reject;
 use crate::identity::{AccountName, Identity};
@@ -105,7 +105,7 @@ fn refused(text: impl Into<String>) -> Reject {
     Reject::Callout(first + &chars.collect::<String>())
 }
 
-impl Question {
+impl AuthRequest {
     /// Judges what came back; nothing or an empty message is a refusal. Takes some 200 us, and as long as it takes where
     /// an account has to be asked for.
     ///

@@ -1,13 +1,13 @@
 //! Auth callout: a service among the clients decides who may connect, and as whom.
 //!
-//! Owns who is asked about whom ([`Question`]), what is asked, and what an answer must be like ([`Question::judge`]). Waits
+//! Owns who is asked about whom ([`AuthRequest`]), what is asked, and what an answer must be like ([`AuthRequest::judge`]). Waits
 //! for nothing and sends nothing: the way to the service and back is the broker's.
 
 mod answer;
-mod question;
+mod auth_request;
 
 pub use answer::{Answered, Standing};
-pub use question::{Asker, Caller, Question, Request, ServerKeys};
+pub use auth_request::{AuthRequest, Caller, Request, RequestingServer, ServerKeys};
 
 pub use crate::jwt::ClientTls;
 

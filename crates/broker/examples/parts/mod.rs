@@ -1,7 +1,7 @@
 //! What the measuring examples share: a broker whose clients' sockets take everything, and a client.
 
 use myelin_auth::AuthConfig;
-use myelin_broker::{Broker, Conn, Endpoint, Level, Log, Session, Settings, Shard, Sink};
+use myelin_broker::{Broker, Conn, Endpoint, Level, Log, Session, Settings, Shard, Transport};
 use myelin_wire::info::Info;
 use std::fmt::Arguments;
 use std::io::{IoSlice, Result};
@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 
 struct Void;
 
-impl Sink for Void {
+impl Transport for Void {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> Result<usize> {
         Ok(bufs.iter().map(|buf| buf.len()).sum())
     }

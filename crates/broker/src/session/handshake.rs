@@ -178,7 +178,7 @@ impl Session {
 
     /// Tells this client alone that the server is in lame duck mode, so that it goes elsewhere.
     pub fn send_away(&self, shard: &mut Shard) {
-        if self.is_ready() && self.conn.hears_news() {
+        if self.is_ready() && self.conn.accepts_async_info() {
             self.log(Level::Debug, format_args!("Sending Lame Duck Mode info to client"));
             let auth_required = self.broker.auth().at(self.conn.via()).required();
             // Compat: without what else only a connected client learns.

@@ -1,7 +1,7 @@
 //! A session: the protocol state of one client connection, as states that hold only valid data.
 //!
 //! Bytes go in through [`Session::ingest`], which stops at the end of what is whole, or earlier when the
-//! caller must do something first ([`Why`]); answers are staged in the [`Shard`]. Time is passed in.
+//! caller must do something first ([`StopReason`]); answers are staged in the [`Shard`]. Time is passed in.
 //!
 //! Before there is an identity, the operations that need one do not exist: [`State`] has no account then.
 
@@ -19,8 +19,8 @@ mod trace;
 
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::conn::{Conn, Rights};
-use crate::ended::{ClosedConn, ClosedSub};
+use crate::closed::{ClosedConn, ClosedSub};
+use crate::conn::{Conn, DeliveryPermissions};
 use crate::log::{Level, Span};
 use crate::settings::Settings;
 use crate::shard::Shard;
@@ -135,7 +135,7 @@ impl Ready {
 
 /// What the caller must do now.
 #[derive(Debug)]
-pub enum Why {
+pub enum StopReason {
     /// Read more: the rest is an operation that takes at least this many bytes from its start.
     More(usize),
     /// Flush the shard, then offer the rest again.
@@ -154,7 +154,7 @@ pub struct Consumed {
     /// Bytes of the buffer that are dealt with.
     pub bytes: usize,
     /// Why it stopped there.
-    pub why: Why,
+    pub why: StopReason,
 }
 
 /// Whether a session goes on.
@@ -321,19 +321,19 @@ impl Session {
         let mut at = 0;
         loop {
             if shard.is_full() {
-                return self.pause_at(at, Why::Flush);
+                return self.pause_at(at, StopReason::Flush);
             }
             if let Some(reason) = self.conn.close_requested() {
-                return Consumed { bytes: at, why: Why::Close(reason) };
+                return Consumed { bytes: at, why: StopReason::Close(reason) };
             }
             let rest = &buf[at..];
             if rest.is_empty() {
-                return self.pause_at(at, Why::More(1));
+                return self.pause_at(at, StopReason::More(1));
             }
             if let State::AwaitConnect = self.state
                 && let Some(close) = self.gate(shard, rest[0], now)
             {
-                return Consumed { bytes: at, why: Why::Close(close) };
+                return Consumed { bytes: at, why: StopReason::Close(close) };
             }
             if let State::Ready(_) = self.state
                 && !self.tracing
@@ -352,7 +352,7 @@ impl Session {
                     at += len;
                     self.operate(shard, op, backing, now)
                 }
-                Ok(Next::Need(need)) => return self.pause_at(at, Why::More(need)),
+                Ok(Next::Need(need)) => return self.pause_at(at, StopReason::More(need)),
                 Err(error) => {
                     if let ParseError::PayloadTooLarge { .. } = error {
                         self.trace_too_large(shard, rest, now);
@@ -362,16 +362,18 @@ impl Session {
             };
             match step {
                 Step::Go => {}
-                Step::Authenticate(task) => return Consumed { bytes: at, why: Why::Authenticate(task) },
-                Step::Close(reason) => return Consumed { bytes: at, why: Why::Close(reason) },
+                Step::Authenticate(task) => {
+                    return Consumed { bytes: at, why: StopReason::Authenticate(task) };
+                }
+                Step::Close(reason) => return Consumed { bytes: at, why: StopReason::Close(reason) },
             }
         }
     }
 
     /// Stops the batch; a stall takes precedence over the reason to go on.
-    fn pause_at(&mut self, bytes: usize, why: Why) -> Consumed {
+    fn pause_at(&mut self, bytes: usize, why: StopReason) -> Consumed {
         let stalled = std::mem::take(&mut self.stalled);
-        Consumed { bytes, why: if stalled { Why::Stall } else { why } }
+        Consumed { bytes, why: if stalled { StopReason::Stall } else { why } }
     }
 
     #[inline]
@@ -573,7 +575,7 @@ impl Session {
         self.log_rarely(Level::Warn, &format!("Producer was stalled for a total of {pause}"), now);
     }
 
-    fn rights_of(permissions: Option<&Arc<Permissions>>, now: Instant) -> Option<Arc<Rights>> {
-        permissions.map(|p| Rights::new(Arc::clone(p), now))
+    fn rights_of(permissions: Option<&Arc<Permissions>>, now: Instant) -> Option<Arc<DeliveryPermissions>> {
+        permissions.map(|p| DeliveryPermissions::new(Arc::clone(p), now))
     }
 }

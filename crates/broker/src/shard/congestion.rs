@@ -78,14 +78,14 @@ impl Shard {
     #[inline]
     pub(super) fn relieved(&mut self, conn: &Conn) {
         for Waiter(service) in conn.outbox.backlog.relieved() {
-            self.desk.wake(&service);
+            self.queue.wake(&service);
         }
     }
 
     /// The session of `conn` is over.
     pub(crate) fn ended(&mut self, conn: &Conn) {
         for Waiter(service) in conn.outbox.backlog.end() {
-            self.desk.wake(&service);
+            self.queue.wake(&service);
         }
     }
 }

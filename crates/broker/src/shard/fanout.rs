@@ -2,25 +2,24 @@
 //!
 //! Order within one message: plain subscriptions first, then one member of each queue group.
 
-pub(super) mod following;
+pub(super) mod traced;
 
 use super::Shard;
-use super::crossing::Hop;
 use super::route::{Delivery, Route, Scope, Shared, Target};
 use super::rules::Access;
+use super::service_import::Hop;
 use super::staging::{Frame, Placed, Staging};
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::{Conn, lock};
 use crate::log::Level;
+use crate::message_buf::MessageRef;
 use crate::message_trace::MessageTrace;
-use crate::parcel::Letter;
 use crate::service::Receiver;
 use crate::settings::Settings;
 use crate::subscription::{Admission, Subscription};
 use crate::trace::Way;
 use bytes::Bytes;
-use following::follow_denied;
 use myelin_auth::Permissions;
 use myelin_stdx::rng::Rng;
 use myelin_wire::encode;
@@ -29,6 +28,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
+use traced::follow_denied;
 
 /// A message of at least this size for at least so many targets is copied once and shared: a copy for each
 /// could be gigabytes.
@@ -53,9 +53,9 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn letter(&self) -> Letter<'a> {
+    pub(super) fn msg(&self) -> MessageRef<'a> {
         let (headers, payload) = self.body.split_at(self.header_len);
-        Letter { to: self.to, subject: self.subject, reply: self.reply, headers, payload }
+        MessageRef { to: self.to, subject: self.subject, reply: self.reply, headers, payload }
     }
 }
 
@@ -188,11 +188,11 @@ impl Shard {
         // Perf: most messages have no such receivers, and nothing is made for theirs.
         if !route.services.is_empty() {
             let mut abroad = SmallVec::<[Receiver; 1]>::new();
-            let letter = message.letter();
+            let msg = message.msg();
             for receiver in &route.services {
                 match receiver {
                     Receiver::Service(service) if from.trace.is_none() => {
-                        self.desk.put(service, letter, from.conn);
+                        self.queue.put(service, msg, from.conn);
                         outcome.delivered = true;
                     }
                     other => abroad.push(other.clone()),
@@ -246,14 +246,14 @@ impl Shard {
 
     /// For services: nobody takes a message that one was handed and that `origin` has sent. The client is told so if it
     /// wants to know, as when nobody had received it.
-    pub fn tell_no_responders(&mut self, account: &Arc<Account>, origin: &Arc<Conn>, letter: &Letter<'_>) {
-        if let Some((requester, reply)) = account.exchange.replies.waiting(letter.reply) {
-            account.exchange.replies.close_at(letter.reply);
-            let letter = Letter { reply: &reply, ..*letter };
-            return self.tell_no_responders(&requester, origin, &letter);
+    pub fn tell_no_responders(&mut self, account: &Arc<Account>, origin: &Arc<Conn>, msg: &MessageRef<'_>) {
+        if let Some((requester, reply)) = account.exchange.replies.waiting(msg.reply) {
+            account.exchange.replies.close_at(msg.reply);
+            let msg = MessageRef { reply: &reply, ..*msg };
+            return self.tell_no_responders(&requester, origin, &msg);
         }
-        if origin.wants_no_responders() && !letter.reply.is_empty() {
-            self.say_nobody_takes(account, origin, (letter.subject, letter.reply));
+        if origin.wants_no_responders() && !msg.reply.is_empty() {
+            self.say_nobody_takes(account, origin, (msg.subject, msg.reply));
         }
     }
 

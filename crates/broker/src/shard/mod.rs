@@ -6,13 +6,13 @@
 
 mod cohort;
 mod congestion;
-mod crossing;
-mod desk;
 mod fanout;
 mod pool;
 mod route;
 mod rules;
 mod send;
+mod service_import;
+mod service_queue;
 mod staging;
 
 use crate::broker::Broker;
@@ -31,10 +31,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use desk::Desk;
 pub(crate) use fanout::{Message, Published, Publisher};
 use pool::Pool;
 use route::{Routes, Touched};
+use service_queue::ServiceQueue;
 use staging::Staging;
 
 /// Staged bytes at which a session should stop and let the shard flush: enough to amortise the writes,
@@ -65,7 +65,7 @@ pub struct Shard {
     routes: Routes,
     touched: Touched,
     staging: Staging,
-    desk: Desk,
+    queue: ServiceQueue,
     pool: Pool,
     rng: Rng,
     traffic: Arc<Traffic>,
@@ -79,7 +79,7 @@ pub struct Shard {
     finished: Vec<Arc<Subscription>>,
     rendering: send::Rendering,
     /// Memory for messages on their way to other accounts, one for each step of a way.
-    crossings: Vec<crossing::Rendering>,
+    crossings: Vec<service_import::Rendering>,
     /// Kept for its memory.
     head: Vec<u8>,
     /// Services that wait for the end of this flush.
@@ -107,7 +107,7 @@ impl Shard {
             routes: Routes::new(),
             touched: Touched::default(),
             staging: Staging::default(),
-            desk: Desk::default(),
+            queue: ServiceQueue::default(),
             pool: Pool::default(),
             rng: Rng::seeded(seed),
             claimed: VecDeque::new(),
@@ -147,7 +147,7 @@ impl Shard {
     /// Whether anything is staged that only a flush will send.
     pub fn is_dirty(&self) -> bool {
         self.staging.is_dirty()
-            || !self.desk.is_empty()
+            || !self.queue.is_empty()
             || !self.unflushed.is_empty()
             || !self.flushing.is_empty()
             || !self.claimed.is_empty()
@@ -157,7 +157,7 @@ impl Shard {
     pub fn is_full(&self) -> bool {
         self.staging.bytes() >= self.flush_at
             || self.deliveries >= DELIVERIES
-            || self.desk.bytes() >= SERVE_AT
+            || self.queue.bytes() >= SERVE_AT
     }
 
     /// Stages bytes that are no message: PONG, +OK, INFO.
@@ -185,7 +185,7 @@ impl Shard {
 
     /// Sees to it that the next flush calls `service`, even if nobody sends it anything.
     pub fn wake(&mut self, service: &Arc<dyn Service>) {
-        self.desk.wake(service);
+        self.queue.wake(service);
     }
 
     /// Has `service` told when what is staged now is in the outboxes of its receivers: what another shard sends after that
@@ -196,21 +196,21 @@ impl Shard {
 
     /// Hands out what waits for services, and what they send each other thereby.
     fn serve(&mut self) {
-        let begun = self.desk.len();
+        let begun = self.queue.len();
         // What the tick has brought goes in any case: a PONG behind it means that it is routed.
-        for served in 0..self.desk.len() + SERVED_PER_FLUSH {
+        for served in 0..self.queue.len() + SERVED_PER_FLUSH {
             let is_enough = self.staging.bytes() >= self.flush_at;
             if served >= begun && is_enough {
                 return;
             }
-            let Some((service, mut parcel)) = self.desk.take() else { return };
-            if is_enough && parcel.is_empty() {
+            let Some((service, mut buf)) = self.queue.take() else { return };
+            if is_enough && buf.is_empty() {
                 // Who was only woken goes on with its own work: connections have their turn before.
-                self.desk.put_off(service, parcel);
+                self.queue.put_off(service, buf);
                 continue;
             }
-            service.serve(&mut parcel, self);
-            self.desk.give_back(parcel);
+            service.serve(&mut buf, self);
+            self.queue.give_back(buf);
         }
     }
 

@@ -13,8 +13,8 @@
 use super::cohort::{CohortId, Cohorts, SMALLEST};
 use super::rules::{Access, access, mapped, may_receive};
 use crate::account::Account;
-use crate::answers;
 use crate::conn::Conn;
+use crate::reply_prefix;
 use crate::service::{Binding, Receiver};
 use crate::subscription::Subscription;
 use crate::traffic::RouteCounts;
@@ -63,7 +63,7 @@ impl Scope<'_> {
     /// The name of the route for `subject`.
     #[inline(always)]
     fn name<'n>(&self, subject: &'n [u8]) -> Name<'n> {
-        match answers::beginning(subject) {
+        match reply_prefix::beginning(subject) {
             // Mappings may look behind it.
             Some((text, family)) if !self.is_mapped && self.account.routes_by_beginning(family) => {
                 Name { text, is_beginning: true }

@@ -8,7 +8,7 @@ use super::route::{Scope, Target};
 use super::rules::{Access, access};
 use super::{Message, Publisher, Shard};
 use crate::account::Account;
-use crate::parcel::{Framed, Letter, Parcel};
+use crate::message_buf::{Framed, MessageBuf, MessageRef};
 use crate::subscription::Subscription;
 use myelin_auth::Permissions;
 use myelin_wire::encode;
@@ -27,8 +27,8 @@ pub(super) struct Rendering {
 
 impl Rendering {
     /// Headers and payload in one piece, and everything of a frame behind the sid.
-    fn render<'a>(&'a mut self, letter: &Letter<'a>) -> (&'a [u8], &'a [u8]) {
-        let Letter { reply, headers, payload, .. } = *letter;
+    fn render<'a>(&'a mut self, msg: &MessageRef<'a>) -> (&'a [u8], &'a [u8]) {
+        let MessageRef { reply, headers, payload, .. } = *msg;
         self.tail.clear();
         self.header_len.clear();
         self.size.clear();
@@ -95,31 +95,31 @@ impl Shard {
     }
 
     /// An empty parcel for what a service has to say, with the memory of those before.
-    pub fn spare_parcel(&mut self) -> Parcel {
-        self.desk.spare()
+    pub fn spare_buf(&mut self) -> MessageBuf {
+        self.queue.spare()
     }
 
     /// Takes the memory of a parcel back.
-    pub fn keep_parcel(&mut self, parcel: Parcel) {
-        self.desk.give_back(parcel);
+    pub fn keep_buf(&mut self, msgs: MessageBuf) {
+        self.queue.give_back(msgs);
     }
 
     /// Publishes messages of a service in `account`, in order, and empties the parcel. What subscribers get is staged.
-    pub fn send(&mut self, account: &Arc<Account>, parcel: &mut Parcel, now: Instant) {
-        self.send_with(None, account, parcel, now);
+    pub fn send(&mut self, account: &Arc<Account>, msgs: &mut MessageBuf, now: Instant) {
+        self.send_with(None, account, msgs, now);
     }
 
     /// The same for a question about a login, which nobody but the server may put.
-    pub fn send_question(&mut self, account: &Arc<Account>, parcel: &mut Parcel, now: Instant) {
+    pub fn send_question(&mut self, account: &Arc<Account>, msgs: &mut MessageBuf, now: Instant) {
         let rights = self.broker.callouts().map(|callouts| Arc::clone(callouts.rights()));
-        self.send_with(rights.as_ref(), account, parcel, now);
+        self.send_with(rights.as_ref(), account, msgs, now);
     }
 
     fn send_with(
         &mut self,
         permissions: Option<&Arc<Permissions>>,
         account: &Arc<Account>,
-        parcel: &mut Parcel,
+        msgs: &mut MessageBuf,
         now: Instant,
     ) {
         let conn = Arc::clone(self.broker.services());
@@ -139,19 +139,19 @@ impl Shard {
             trace: None,
         };
         let mut rendering = std::mem::take(&mut self.rendering);
-        let mut receivers = Receivers((0..parcel.addresses()).map(|_| None).collect());
-        for at in 0..parcel.len() {
-            let framed = parcel.framed(at);
+        let mut receivers = Receivers((0..msgs.addresses()).map(|_| None).collect());
+        for at in 0..msgs.len() {
+            let framed = msgs.framed(at);
             if let Some(framed) = &framed
-                && self.deliver(account, &mut receivers, parcel, framed)
+                && self.deliver(account, &mut receivers, msgs, framed)
             {
                 continue;
             }
-            let Some(letter) = parcel.get(at) else { break };
-            let Letter { to, subject, reply, headers, .. } = letter;
+            let Some(msg) = msgs.get(at) else { break };
+            let MessageRef { to, subject, reply, headers, .. } = msg;
             let (body, tail) = match &framed {
                 Some(framed) => (framed.body, framed.tail),
-                None => rendering.render(&letter),
+                None => rendering.render(&msg),
             };
             let message =
                 Message { to, subject, reply, header_len: headers.len(), body, tail, shared_tail: None };
@@ -163,7 +163,7 @@ impl Shard {
                 sole.sub.count(sole.messages);
             }
         }
-        parcel.clear();
+        msgs.clear();
         self.rendering = rendering;
     }
 
@@ -173,12 +173,12 @@ impl Shard {
         &mut self,
         account: &Arc<Account>,
         receivers: &mut Receivers,
-        parcel: &Parcel,
+        msgs: &MessageBuf,
         framed: &Framed<'_>,
     ) -> bool {
         let Some(address) = framed.address else { return false };
         let Some(known) = receivers.0.get_mut(address) else { return false };
-        let receiver = known.get_or_insert_with(|| self.receiver(account, parcel.address(address)));
+        let receiver = known.get_or_insert_with(|| self.receiver(account, msgs.address(address)));
         let Receiver::Sole(sole) = receiver else { return false };
         if !sole.takes(framed) {
             return false;

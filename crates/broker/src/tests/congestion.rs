@@ -1,8 +1,8 @@
 //! Receivers with much waiting, and the services that wait for them.
 
 use super::net::{Net, Peer, assert_idle};
+use crate::message_buf::{MessageBuf, MessageRef};
 use crate::outbox::Drained;
-use crate::parcel::{Letter, Parcel};
 use crate::service::Service;
 use crate::shard::Shard;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ fn net() -> Net {
 struct Bell(AtomicUsize);
 
 impl Service for Bell {
-    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
-        assert!(parcel.is_empty());
+    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+        assert!(msgs.is_empty());
         self.0.fetch_add(1, Relaxed);
     }
 }
@@ -40,13 +40,13 @@ fn is_congested(net: &Net, shard: usize, waiter: &Arc<dyn Service>) -> bool {
 /// Stages `bytes` of frames for `in.a`.
 fn send(net: &Net, shard: usize, bytes: usize) {
     let account = net.broker.account("$G").unwrap();
-    let mut parcel = Parcel::default();
+    let mut msgs = MessageBuf::default();
     // A frame of 1,000 bytes.
     let payload = &vec![b'x'; 1000 - "MSG orders 1 980\r\n\r\n".len()];
     for _ in 0..bytes / 1000 {
-        parcel.push(Letter { to: b"in.a", subject: b"orders", payload, ..Letter::default() });
+        msgs.push(MessageRef { to: b"in.a", subject: b"orders", payload, ..MessageRef::default() });
     }
-    net.shards[shard].borrow_mut().send(&account, &mut parcel, net.now());
+    net.shards[shard].borrow_mut().send(&account, &mut msgs, net.now());
 }
 
 fn receiver(net: &Net, shard: usize, sub: &str) -> Peer {
@@ -224,9 +224,9 @@ struct Pump {
 }
 
 impl Service for Pump {
-    fn serve(&self, _: &mut Parcel, shard: &mut Shard) {
+    fn serve(&self, _: &mut MessageBuf, shard: &mut Shard) {
         let me: Arc<dyn Service> = self.me.upgrade().unwrap();
-        let mut out = Parcel::default();
+        let mut out = MessageBuf::default();
         loop {
             if shard.is_congested(&self.account, b"in.a", &me) {
                 self.waits.fetch_add(1, Relaxed);
@@ -235,7 +235,12 @@ impl Service for Pump {
             if self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
                 return;
             }
-            out.push(Letter { to: b"in.a", subject: b"o", payload: &[b'x'; 1000], ..Letter::default() });
+            out.push(MessageRef {
+                to: b"in.a",
+                subject: b"o",
+                payload: &[b'x'; 1000],
+                ..MessageRef::default()
+            });
             shard.send(&self.account, &mut out, self.now);
         }
     }

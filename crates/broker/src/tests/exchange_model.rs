@@ -2,7 +2,7 @@
 //! which name, before and after the accounts are made others.
 
 use super::net::{Net, Peer, login, user};
-use crate::exchange::{
+use crate::imports::{
     Access, AccountConfig, Export, Import, ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
 use myelin_auth::{AuthConfig, Method, Users};

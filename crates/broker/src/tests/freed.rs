@@ -3,10 +3,10 @@
 use super::net::{Net, Peer, login, user};
 use crate::account::Account;
 use crate::conn::Conn;
-use crate::exchange::{
+use crate::imports::{
     AccountConfig, Export, Import, ServiceExport, ServiceImport, StreamExport, StreamImport,
 };
-use crate::parcel::Parcel;
+use crate::message_buf::MessageBuf;
 use crate::service::Service;
 use crate::shard::Shard;
 use std::sync::{Arc, Weak};
@@ -74,7 +74,7 @@ fn net() -> Net {
 struct Deaf;
 
 impl Service for Deaf {
-    fn serve(&self, _: &mut Parcel, _: &mut Shard) {}
+    fn serve(&self, _: &mut MessageBuf, _: &mut Shard) {}
 }
 
 /// Each account waits for an answer of the other, and the system account for one of its own.

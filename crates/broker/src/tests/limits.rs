@@ -2,7 +2,7 @@
 
 use super::net::{Net, Setup, login, user};
 use crate::account::AccountLimits;
-use crate::exchange::AccountConfig;
+use crate::imports::AccountConfig;
 use myelin_wire::error::CloseReason;
 
 #[test]

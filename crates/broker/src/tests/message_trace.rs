@@ -1,9 +1,9 @@
 //! Messages that are traced: delivered as if they were not, and told of; or told of alone.
 
 use super::net::{Net, Peer, login, permissions, user};
-use crate::exchange::AccountConfig;
+use crate::imports::AccountConfig;
+use crate::message_buf::{MessageBuf, MessageRef};
 use crate::message_trace::{TraceDestination, Traced};
-use crate::parcel::{Letter, Parcel};
 use crate::service::{Role, Service};
 use crate::shard::Shard;
 use myelin_stdx::rng::Rng;
@@ -173,10 +173,10 @@ fn who_gets_nothing_is_told_why() {
 struct Stream(Mutex<Vec<(String, Traced)>>);
 
 impl Service for Stream {
-    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
-        let traces = parcel.iter().enumerate().filter_map(|(at, letter)| {
-            let headers = String::from_utf8_lossy(letter.headers).into_owned();
-            parcel.trace(at).map(|trace| (headers, trace.clone()))
+    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+        let traces = msgs.iter().enumerate().filter_map(|(at, msg)| {
+            let headers = String::from_utf8_lossy(msg.headers).into_owned();
+            msgs.trace(at).map(|trace| (headers, trace.clone()))
         });
         self.0.lock().unwrap().extend(traces);
     }
@@ -254,12 +254,12 @@ fn traces_stay_with_their_messages() {
     a.hpub("s", TRACED, "m");
     net.flush_all();
     let trace = stream.0.lock().unwrap()[0].1.clone();
-    let letter = Letter { subject: b"s", ..Letter::default() };
-    let (mut first, mut second) = (Parcel::default(), Parcel::default());
-    first.push(letter);
-    first.push_traced(letter, Some(&trace));
-    second.push_traced(letter, None);
-    second.push_traced(letter, Some(&trace));
+    let msg = MessageRef { subject: b"s", ..MessageRef::default() };
+    let (mut first, mut second) = (MessageBuf::default(), MessageBuf::default());
+    first.push(msg);
+    first.push_traced(msg, Some(&trace));
+    second.push_traced(msg, None);
+    second.push_traced(msg, Some(&trace));
     first.append(&mut second);
     let traced: Vec<_> = (0..5).map(|at| first.trace(at).is_some()).collect();
     assert_eq!(traced, [false, true, false, true, false]);

@@ -2,16 +2,15 @@
 //! shards, what they get comes out of fake transports, and nothing happens between but what a test asks
 //! for. `model` plays random scripts against a plain twin.
 
-mod answers;
 mod cohorts;
 mod congestion;
 mod counts;
-mod exchange;
 mod exchange_model;
 mod fanout;
 mod freed;
-mod letters;
+mod imports;
 mod limits;
+mod message_buf;
 mod message_trace;
 mod model;
 mod net;
@@ -19,6 +18,7 @@ mod order;
 mod outbox;
 mod queues;
 mod remembered;
+mod reply_prefix;
 mod responders;
 mod rights;
 mod script;

@@ -3,10 +3,10 @@
 use super::sink::FakeSink;
 use crate::broker::Broker;
 use crate::conn::{Conn, Endpoint};
-use crate::exchange::AccountConfig;
+use crate::imports::AccountConfig;
 use crate::log::{Level, Log};
 use crate::outbox::Drained;
-use crate::session::{Checked, Refreshed, Removal, Session, Verdict, Why};
+use crate::session::{Checked, Refreshed, Removal, Session, StopReason, Verdict};
 use crate::settings::Settings;
 use crate::shard::Shard;
 use bytes::Bytes;
@@ -213,16 +213,16 @@ impl Peer {
             self.consumed += consumed.bytes;
             self.unread = memory[consumed.bytes..].to_vec();
             match consumed.why {
-                Why::More(_) => return,
-                Why::Flush => self.pauses += 1,
-                Why::Stall => self.stalls += 1,
-                Why::Authenticate(task) => {
+                StopReason::More(_) => return,
+                StopReason::Flush => self.pauses += 1,
+                StopReason::Stall => self.stalls += 1,
+                StopReason::Authenticate(task) => {
                     let Checked::Settled(outcome) = task.run() else { panic!("nobody is asked here") };
                     let verdict = self.session.authenticated(&mut self.shard.borrow_mut(), outcome, now);
                     self.obey(verdict);
                     continue;
                 }
-                Why::Close(reason) => return self.end(reason),
+                StopReason::Close(reason) => return self.end(reason),
             }
             self.shard.borrow_mut().flush();
         }

@@ -2,7 +2,7 @@
 //! moved, how the route caches do.
 
 use super::net::{Net, login, user};
-use crate::ended::{ClosedSub, PastTraffic};
+use crate::closed::{ClosedSub, PastTraffic};
 use myelin_wire::error::CloseReason;
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::net::{Net, Peer};
 use crate::account::Account;
-use crate::parcel::{Letter, Parcel};
+use crate::message_buf::{MessageBuf, MessageRef};
 use crate::service::Service;
 use crate::shard::Shard;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -16,18 +16,17 @@ struct Echo {
     calls: Mutex<Vec<Vec<String>>>,
 }
 
-fn text(letter: Letter<'_>) -> String {
-    let parts = [letter.subject, letter.reply, letter.headers, letter.payload];
+fn text(msg: MessageRef<'_>) -> String {
+    let parts = [msg.subject, msg.reply, msg.headers, msg.payload];
     parts.map(|part| String::from_utf8_lossy(part).into_owned()).join("|")
 }
 
 impl Service for Echo {
-    fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
-        self.calls.lock().unwrap().push(parcel.iter().map(text).collect());
-        let mut out = Parcel::default();
-        for Letter { reply, headers, payload, .. } in parcel.iter().filter(|letter| !letter.reply.is_empty())
-        {
-            out.push(Letter { subject: reply, headers, payload, ..Letter::default() });
+    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
+        self.calls.lock().unwrap().push(msgs.iter().map(text).collect());
+        let mut out = MessageBuf::default();
+        for MessageRef { reply, headers, payload, .. } in msgs.iter().filter(|msg| !msg.reply.is_empty()) {
+            out.push(MessageRef { subject: reply, headers, payload, ..MessageRef::default() });
         }
         shard.send(&self.account, &mut out, self.now);
     }
@@ -111,9 +110,9 @@ fn a_wake_up_is_a_call_without_messages() {
 fn services_that_publish_to_each_other_for_ever_leave_the_shard_alone() {
     struct Loop(Arc<Account>, Instant, AtomicUsize);
     impl Service for Loop {
-        fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
-            self.2.fetch_add(parcel.len(), Relaxed);
-            shard.send(&self.0, parcel, self.1);
+        fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
+            self.2.fetch_add(msgs.len(), Relaxed);
+            shard.send(&self.0, msgs, self.1);
         }
     }
     let net = Net::new();
@@ -134,14 +133,14 @@ fn who_asks_is_told_when_what_it_sent_is_in_the_outboxes() {
     struct Twice(Arc<Account>, Instant, Mutex<Vec<usize>>, std::sync::Weak<Twice>, Arc<crate::conn::Conn>);
     impl Twice {
         fn say(&self, shard: &mut Shard) {
-            let mut out = Parcel::default();
-            out.push(Letter { subject: b"in.x", payload: b"hi", ..Letter::default() });
+            let mut out = MessageBuf::default();
+            out.push(MessageRef { subject: b"in.x", payload: b"hi", ..MessageRef::default() });
             shard.send(&self.0, &mut out, self.1);
             shard.after_flush(self.3.upgrade().unwrap());
         }
     }
     impl Service for Twice {
-        fn serve(&self, _: &mut Parcel, shard: &mut Shard) {
+        fn serve(&self, _: &mut MessageBuf, shard: &mut Shard) {
             self.say(shard);
         }
         fn flushed(&self, shard: &mut Shard) {

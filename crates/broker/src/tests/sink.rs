@@ -1,6 +1,6 @@
 //! A transport that keeps what is written, and blocks or breaks when a test says so.
 
-use crate::conn::{Conn, Sink, lock};
+use crate::conn::{Conn, Transport, lock};
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex};
 
@@ -77,7 +77,7 @@ impl FakeSink {
     }
 }
 
-impl Sink for FakeSink {
+impl Transport for FakeSink {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         if let Some(f) = lock(&self.on_write).as_mut() {
             f(&bufs.iter().flat_map(|slice| slice.iter().copied()).collect::<Vec<u8>>());

@@ -2,7 +2,7 @@
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::account::Account;
-use crate::parcel::Parcel;
+use crate::message_buf::MessageBuf;
 use crate::service::Service;
 use crate::shard::Shard;
 use crate::watch::{Watch, Watcher};
@@ -125,7 +125,7 @@ fn the_end_of_a_connection_is_told() {
 fn services_are_told() {
     struct Nothing;
     impl Service for Nothing {
-        fn serve(&self, _: &mut Parcel, _: &mut Shard) {}
+        fn serve(&self, _: &mut MessageBuf, _: &mut Shard) {}
     }
     let net = Net::new();
     let (observer, _watch) = observe(&net, "$G", "in.a");
@@ -177,8 +177,8 @@ fn a_service_that_watches_can_be_served_in_the_same_tick() {
     /// Counts its wake-ups.
     struct Pusher(AtomicUsize, Weak<Self>);
     impl Service for Pusher {
-        fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
-            assert!(parcel.is_empty());
+        fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+            assert!(msgs.is_empty());
             self.0.fetch_add(1, SeqCst);
         }
     }

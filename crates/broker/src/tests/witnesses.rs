@@ -2,10 +2,10 @@
 
 use super::net::{Net, login, user};
 use crate::account::Account;
+use crate::client_events::ClientEvents;
+use crate::closed::ClosedConn;
 use crate::conn::Conn;
-use crate::ended::ClosedConn;
 use crate::log::{Level, Log};
-use crate::witness::Witness;
 use myelin_wire::error::CloseReason;
 use std::fmt::Arguments;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +25,7 @@ impl Diary {
     }
 }
 
-impl Witness for Diary {
+impl ClientEvents for Diary {
     fn came(&self, conn: &Arc<Conn>, account: &Arc<Account>) {
         let user = conn.details().user.unwrap_or_default();
         self.write(format!("{user} came to {}", account.name()));
@@ -47,7 +47,7 @@ impl Witness for Diary {
 fn net() -> (Net, Arc<Diary>) {
     let net = Net::with(|setup| setup.users([user("ann", "A", None), user("bob", "B", None)]));
     let diary = Arc::new(Diary::default());
-    net.broker.set_witness(Arc::clone(&diary) as Arc<dyn Witness>);
+    net.broker.set_witness(Arc::clone(&diary) as Arc<dyn ClientEvents>);
     (net, diary)
 }
 
@@ -75,7 +75,7 @@ fn who_is_turned_away_was_never_there() {
 fn without_authentication_a_connection_counts_before_its_client_has_come() {
     let net = Net::new();
     let diary = Arc::new(Diary::default());
-    net.broker.set_witness(Arc::clone(&diary) as Arc<dyn Witness>);
+    net.broker.set_witness(Arc::clone(&diary) as Arc<dyn ClientEvents>);
     let mut peer = net.stranger(0);
     assert_eq!(diary.read(), ["$G has 1"]);
     peer.connect(r#""lang":"test""#);
@@ -100,7 +100,7 @@ impl Log for Clumsy {
     }
 }
 
-impl Witness for Clumsy {
+impl ClientEvents for Clumsy {
     fn came(&self, _: &Arc<Conn>, _: &Arc<Account>) {}
     fn went(&self, _: &ClosedConn) {}
     fn refused(&self, _: &Arc<Conn>, _: CloseReason, _: Option<(&Arc<Account>, String)>) {}

@@ -3,7 +3,7 @@
 use super::check::{check, mirror_filter, overlap, source_filters};
 use super::level::{adopt_required, set_required};
 use super::limits::reserved_by_others;
-use super::{Limits, Neighbours, StreamConfig, StreamConfigRequest};
+use super::{Limits, Others, StreamConfig, StreamConfigRequest};
 use crate::error::ApiError;
 
 /// What became of a request to create.
@@ -22,7 +22,7 @@ pub enum Created {
 pub fn create(
     request: StreamConfigRequest,
     name: &str,
-    all: &dyn Neighbours,
+    all: &dyn Others,
     limits: &Limits,
 ) -> Result<Created, ApiError> {
     let mut request = request;
@@ -65,7 +65,7 @@ fn check_request(config: &StreamConfig, name: &str) -> Result<(), ApiError> {
 /// Limits, before anything else of the configuration is looked at.
 ///
 /// Compat: `max_bytes` is held against the limits as it was sent, and only when the storage was sent, too.
-fn check_early(request: &StreamConfigRequest, all: &dyn Neighbours, limits: &Limits) -> Result<(), ApiError> {
+fn check_early(request: &StreamConfigRequest, all: &dyn Others, limits: &Limits) -> Result<(), ApiError> {
     let config = &request.config;
     limits.check_count(config, all)?;
     limits.check_consumers(config)?;

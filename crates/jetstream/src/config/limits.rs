@@ -1,6 +1,6 @@
 //! What an account and the server have for streams, and whether one more fits.
 
-use super::{Neighbours, Storage, StreamConfig};
+use super::{Others, Storage, StreamConfig};
 use crate::error::ApiError;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -111,7 +111,7 @@ pub struct Limits {
 
 impl Limits {
     /// Whether the account may have a stream of this name besides those that it has.
-    pub(super) fn check_count(&self, config: &StreamConfig, all: &dyn Neighbours) -> Result<(), ApiError> {
+    pub(super) fn check_count(&self, config: &StreamConfig, all: &dyn Others) -> Result<(), ApiError> {
         self.account.check_tier()?;
         let mut others = 0;
         all.each(&mut |other| {
@@ -175,7 +175,7 @@ impl Limits {
 }
 
 /// What the account's other streams of the same storage have reserved, and replicas of theirs.
-pub(super) fn reserved_by_others(config: &StreamConfig, all: &dyn Neighbours) -> i64 {
+pub(super) fn reserved_by_others(config: &StreamConfig, all: &dyn Others) -> i64 {
     let mut sum = 0_i64;
     all.each(&mut |other| {
         if other.name != config.name && other.storage == config.storage && other.max_bytes > 0 {

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The streams that an account has, as far as a new configuration must get along with them.
-pub trait Neighbours {
+pub trait Others {
     /// The configuration of the stream `name`.
     fn find(&self, name: &str) -> Option<Arc<StreamConfig>>;
 
@@ -40,7 +40,7 @@ pub trait Neighbours {
     fn each(&self, visit: &mut dyn FnMut(&StreamConfig) -> bool);
 }
 
-impl Neighbours for BTreeMap<String, Arc<StreamConfig>> {
+impl Others for BTreeMap<String, Arc<StreamConfig>> {
     fn find(&self, name: &str) -> Option<Arc<StreamConfig>> {
         self.get(name).cloned()
     }

@@ -3,7 +3,7 @@
 use super::check::{check, mirror_filter, overlap, source_filters};
 use super::level::forget_versions;
 use super::limits::reserved_by_others;
-use super::{Limits, Neighbours, StreamConfig};
+use super::{Limits, Others, StreamConfig};
 use crate::error::ApiError;
 
 /// Decides about a configuration that came with a backup.
@@ -12,11 +12,7 @@ use crate::error::ApiError;
 ///
 /// # Errors
 /// The first of the reference's reasons.
-pub fn restore(
-    config: &StreamConfig,
-    all: &dyn Neighbours,
-    limits: &Limits,
-) -> Result<StreamConfig, ApiError> {
+pub fn restore(config: &StreamConfig, all: &dyn Others, limits: &Limits) -> Result<StreamConfig, ApiError> {
     let mut config = config.clone();
     // Compat: what it says of the level that it needs is neither corrected nor added.
     forget_versions(&mut config.metadata);
@@ -33,7 +29,7 @@ pub fn restore(
 ///
 /// # Errors
 /// Why it cannot be, in the reference's words.
-pub fn join(config: &StreamConfig, all: &dyn Neighbours, limits: &Limits) -> Result<(), ApiError> {
+pub fn join(config: &StreamConfig, all: &dyn Others, limits: &Limits) -> Result<(), ApiError> {
     if all.find(&config.name).is_some() {
         return Err(ApiError::STREAM_NAME_EXIST_RESTORE_FAILED);
     }

@@ -3,7 +3,7 @@
 use super::check::{check, overlap};
 use super::level::set_required;
 use super::limits::reserved_by_others;
-use super::{Discard, Limits, Neighbours, Retention, StreamConfig, StreamConfigRequest};
+use super::{Discard, Limits, Others, Retention, StreamConfig, StreamConfigRequest};
 use crate::error::ApiError;
 use myelin_subject::Transform;
 
@@ -17,7 +17,7 @@ use myelin_subject::Transform;
 pub fn update(
     request: StreamConfigRequest,
     name: &str,
-    all: &dyn Neighbours,
+    all: &dyn Others,
     limits: &Limits,
 ) -> Result<StreamConfig, ApiError> {
     let pedantic = request.pedantic;
@@ -93,7 +93,7 @@ fn seal(config: &mut StreamConfig) {
 fn check_limits(
     old: &StreamConfig,
     new: &StreamConfig,
-    all: &dyn Neighbours,
+    all: &dyn Others,
     limits: &Limits,
 ) -> Result<(), ApiError> {
     limits.check_consumers(new)?;

@@ -13,7 +13,7 @@ use crate::config::Retention;
 use crate::json::{self, object};
 use crate::read::is_too_high;
 use crate::stream::duration;
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::Seq;
 use myelin_store::consumer::{Applied, DeliverySeq, Delta, Pending};
 use myelin_wire::header;
@@ -50,16 +50,16 @@ impl<'a> Word<'a> {
 
 impl ConsumerCore {
     /// Does what an acknowledgement says.
-    pub fn acknowledge(&mut self, ack: &AckSubject<'_>, letter: &Letter<'_>, turn: &mut Turn<'_>) {
+    pub fn acknowledge(&mut self, ack: &AckSubject<'_>, msg: &MessageRef<'_>, turn: &mut Turn<'_>) {
         if matches!(self.hands.config.ack_policy, AckPolicy::None | AckPolicy::FlowControl) {
             // Compat: nobody hears it.
             return;
         }
-        let is_answered = match Word::read(letter.payload) {
+        let is_answered = match Word::read(msg.payload) {
             Word::Ack => self.settle(ack, true, turn),
             Word::Next(body) => {
                 self.settle(ack, true, turn);
-                self.ask(letter.reply, body, turn);
+                self.ask(msg.reply, body, turn);
                 return;
             }
             Word::Nak(how) => {
@@ -78,19 +78,19 @@ impl ConsumerCore {
             }
             Word::Other => true,
         };
-        if is_answered && ack.seq > 0 && !letter.reply.is_empty() {
-            turn.effects.confirmations.push(Letter { subject: letter.reply, ..Letter::default() });
+        if is_answered && ack.seq > 0 && !msg.reply.is_empty() {
+            turn.effects.confirmations.push(MessageRef { subject: msg.reply, ..MessageRef::default() });
         }
     }
 
     /// A pull request, as it comes from a client.
-    pub fn request(&mut self, letter: &Letter<'_>, turn: &mut Turn<'_>) {
+    pub fn request(&mut self, msg: &MessageRef<'_>, turn: &mut Turn<'_>) {
         let is_pull = matches!(self.hands.mode, Mode::Pull(_));
-        let level = header::get(letter.headers, b"Nats-Required-Api-Level");
-        if is_pull && !letter.reply.is_empty() && is_too_high(level) {
-            return turn.effects.say(letter.reply, &Status::Plain(412, "Required Api Level"));
+        let level = header::get(msg.headers, b"Nats-Required-Api-Level");
+        if is_pull && !msg.reply.is_empty() && is_too_high(level) {
+            return turn.effects.say(msg.reply, &Status::Plain(412, "Required Api Level"));
         }
-        self.ask(letter.reply, letter.payload, turn);
+        self.ask(msg.reply, msg.payload, turn);
     }
 
     /// A pull request.
@@ -110,13 +110,13 @@ impl ConsumerCore {
     }
 
     /// An answer to flow control, which may acknowledge something too.
-    pub fn flow(&mut self, letter: &Letter<'_>, turn: &mut Turn<'_>) {
+    pub fn flow(&mut self, msg: &MessageRef<'_>, turn: &mut Turn<'_>) {
         let Mode::Push(push) = &mut self.hands.mode else { return };
-        if !push.answered(letter.subject) || self.hands.config.ack_policy != AckPolicy::FlowControl {
+        if !push.answered(msg.subject) || self.hands.config.ack_policy != AckPolicy::FlowControl {
             return;
         }
         let number = |key: &[u8]| {
-            let text = header::get(letter.headers, key).and_then(|text| std::str::from_utf8(text).ok());
+            let text = header::get(msg.headers, key).and_then(|text| std::str::from_utf8(text).ok());
             text.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
         };
         let (seq, delivery) = (number(b"Nats-Last-Stream"), number(b"Nats-Last-Consumer"));

@@ -5,14 +5,14 @@
 //! and nothing is forgotten that was delivered and not acknowledged.
 
 use super::ack_subject::AckSubjects;
-use super::brake::Brake;
 use super::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
 use super::effects::{Answered, Effects, Event, World};
+use super::pacing::Pacer;
 use super::pull::{Pull, Supply};
 use super::push::{Push, is_listened_to};
 use super::record::Record;
 use super::redelivery::{Redelivery, ack_wait};
-use super::source::{Source, Start, contains, filter_of};
+use super::stream_scan::{Start, StreamScan, contains, filter_of};
 use crate::config::Retention;
 use myelin_store::consumer::{self, Applied, ConsumerState, Delta, Rules};
 use myelin_store::{Filter, ReadError, Reader, Removals, Seq, Timestamp};
@@ -39,7 +39,7 @@ impl<'a> Turn<'a> {
 }
 
 /// What a consumer is made of.
-pub struct Opening {
+pub struct ConsumerInit {
     /// The stream's name.
     pub stream: String,
     /// Its configuration, checked, with its name.
@@ -61,9 +61,9 @@ pub struct Opening {
 /// See the module.
 pub struct ConsumerCore {
     pub(super) created: Timestamp,
-    pub(super) source: Source,
+    pub(super) source: StreamScan,
     pub(super) redelivery: Redelivery,
-    pub(super) hands: Hands,
+    pub(super) hands: Deliverer,
     pub(super) retention: Retention,
     largest: i64,
     /// Where the stream began when the record was last told.
@@ -79,12 +79,12 @@ pub struct ConsumerCore {
 }
 
 /// What delivers a message, once it is found.
-pub(super) struct Hands {
+pub(super) struct Deliverer {
     pub(super) config: Arc<ConsumerConfig>,
     pub(super) record: Record,
     pub(super) subjects: AckSubjects,
     pub(super) mode: Mode,
-    pub(super) brake: Brake,
+    pub(super) brake: Pacer,
     /// Changes that the record has not seen.
     pub(super) deltas: Vec<Delta>,
     /// The number of the next delivery.
@@ -120,7 +120,7 @@ impl ConsumerCore {
     ///
     /// # Errors
     /// The stream cannot be read.
-    pub fn create(opening: Opening, keeps_one: bool, now: Timestamp) -> Result<Self, ReadError> {
+    pub fn create(opening: ConsumerInit, keeps_one: bool, now: Timestamp) -> Result<Self, ReadError> {
         let start = Start::select(&opening.config, &opening.reader, keeps_one)?;
         opening.record.apply(Delta::Reset { seq: start.floor() });
         Ok(Self::begin(opening, start, now))
@@ -128,7 +128,7 @@ impl ConsumerCore {
 
     /// A consumer whose record is there already.
     #[must_use]
-    pub fn resume(opening: Opening, now: Timestamp) -> Self {
+    pub fn resume(opening: ConsumerInit, now: Timestamp) -> Self {
         let first = opening.reader.removals().first_seq;
         opening.record.apply(Delta::DropBelow { seq: first });
         // A loss of power may have cost the stream its end and not the consumer: new messages will have those sequences.
@@ -142,7 +142,7 @@ impl ConsumerCore {
     /// remembers may be wrong. Deliveries so far count. Who waited for messages asks again.
     pub fn reopen(&mut self, stream: &str, seed: u64, now: Timestamp) {
         self.hands.commit();
-        let opening = Opening {
+        let opening = ConsumerInit {
             stream: stream.to_owned(),
             config: Arc::clone(&self.hands.config),
             created: self.created,
@@ -155,8 +155,8 @@ impl ConsumerCore {
         *self = Self::resume(opening, now);
     }
 
-    fn begin(opening: Opening, start: Start, now: Timestamp) -> Self {
-        let Opening { stream, config, created, reader, record, retention, largest, seed } = opening;
+    fn begin(opening: ConsumerInit, start: Start, now: Timestamp) -> Self {
+        let ConsumerInit { stream, config, created, reader, record, retention, largest, seed } = opening;
         let mode = if config.is_push() {
             Mode::Push(Box::new(Push::new(&stream, &config.name, &config, seed)))
         } else {
@@ -173,10 +173,10 @@ impl ConsumerCore {
         let mut core = Self {
             created,
             redelivery,
-            hands: Hands {
+            hands: Deliverer {
                 subjects: AckSubjects::new(&stream, &config.name),
                 mode,
-                brake: Brake::new(&config, reader.state().totals.last_seq, largest),
+                brake: Pacer::new(&config, reader.state().totals.last_seq, largest),
                 deltas: Vec::new(),
                 next_delivery: delivered + 1,
                 outstanding,
@@ -186,7 +186,7 @@ impl ConsumerCore {
                 record,
                 config: Arc::clone(&config),
             },
-            source: Source::new(reader, filter_of(&config), start),
+            source: StreamScan::new(reader, filter_of(&config), start),
             retention,
             largest,
             first: 0,
@@ -545,7 +545,7 @@ impl ConsumerCore {
             self.look_for_late(turn);
         }
         let (has_pending, is_full) = (self.hands.outstanding > 0, self.is_full());
-        let Hands { config, mode, .. } = &mut self.hands;
+        let Deliverer { config, mode, .. } = &mut self.hands;
         match mode {
             Mode::Pull(pull) => {
                 pull.unpin_if_due(turn);
@@ -598,7 +598,7 @@ impl ConsumerCore {
     }
 }
 
-impl Hands {
+impl Deliverer {
     pub(super) fn count_outstanding(&mut self) {
         self.outstanding = self.record.read(|state| state.pending().len() as u64);
     }

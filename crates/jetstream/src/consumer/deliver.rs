@@ -5,13 +5,13 @@
 
 use super::ack_subject::Named;
 use super::config::{AckPolicy, PriorityPolicy};
-use super::core::{ConsumerCore, Hands, Mode, Turn};
+use super::core::{ConsumerCore, Deliverer, Mode, Turn};
 use super::effects::Event;
 use super::pull::{Supply, Taker};
 use super::redelivery::ack_wait;
-use super::source::give_back;
+use super::stream_scan::give_back;
 use crate::config::Retention;
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::consumer::{DeliverySeq, Delta};
 use myelin_store::{Message, ReadError, Seq, Timestamp, Wait};
 use myelin_wire::encode;
@@ -281,7 +281,7 @@ impl ConsumerCore {
     }
 }
 
-impl Hands {
+impl Deliverer {
     /// Delivers one message, if somebody takes it.
     fn give(
         &mut self,
@@ -329,7 +329,7 @@ impl Hands {
         };
         brake.delivered(place, size, turn.now);
         let headers = if is_dressed { &headers[..] } else { message.headers };
-        turn.effects.out.push_framed(Letter { to, subject: message.subject, reply, headers, payload });
+        turn.effects.out.push_framed(MessageRef { to, subject: message.subject, reply, headers, payload });
         let delivered = Delta::Delivered {
             delivery: DeliverySeq(*next_delivery),
             seq: message.seq,

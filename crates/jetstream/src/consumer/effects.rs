@@ -1,7 +1,7 @@
 //! What a consumer's turn may ask, and what it wants from others: run after it by whoever embeds the consumer (house.md 3.3).
 
 use crate::advisory::consumer::Unpinned;
-use myelin_broker::Parcel;
+use myelin_broker::MessageBuf;
 use myelin_store::consumer::DeliverySeq;
 use myelin_store::{Seq, Timestamp};
 
@@ -24,9 +24,9 @@ pub trait World {
 #[derive(Default)]
 pub struct Effects {
     /// Messages to be sent, in order.
-    pub out: Parcel,
+    pub out: MessageBuf,
     /// Answers to acknowledgements: to be sent behind `out` once the consumer's state counts as stored.
-    pub confirmations: Parcel,
+    pub confirmations: MessageBuf,
     /// Messages that the consumer needs no more, with work-queue and interest retention.
     pub settled: Vec<Seq>,
     /// What those who listen are told.

@@ -6,29 +6,29 @@
 
 mod ack_subject;
 mod acks;
-mod brake;
 pub mod config;
 mod core;
 mod deliver;
 mod effects;
 mod info;
 mod next_request;
+mod pacing;
 mod pin;
 mod pull;
 mod push;
 mod record;
 mod redelivery;
-mod source;
 mod status;
+mod stream_scan;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
 pub use ack_subject::AckSubject;
 pub(crate) use ack_subject::account_hash;
-pub use core::{ConsumerCore, Opening, Turn, rules};
+pub use core::{ConsumerCore, ConsumerInit, Turn, rules};
 pub use deliver::Pace;
 pub use effects::{Answered, Effects, Event, World};
 pub use next_request::{NextRequest, Refusal};
 pub use record::Record;
-pub(crate) use source::filter_of;
+pub(crate) use stream_scan::filter_of;

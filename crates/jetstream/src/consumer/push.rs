@@ -3,7 +3,7 @@
 use super::config::{AckPolicy, ConsumerConfig};
 use super::effects::{Effects, World};
 use super::status::Status;
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_stdx::rng::Rng;
 use myelin_store::Timestamp;
 
@@ -137,11 +137,11 @@ impl Flow {
             subject.push(DIGITS[(number % DIGITS.len() as u64) as usize]);
             number /= DIGITS.len() as u64;
         }
-        effects.out.push(Letter {
+        effects.out.push(MessageRef {
             subject: config.deliver_subject.as_bytes(),
             reply: &subject,
             headers: b"NATS/1.0 100 FlowControl Request\r\n\r\n",
-            ..Letter::default()
+            ..MessageRef::default()
         });
         self.asked = Some((subject, self.sent));
     }

@@ -1,7 +1,7 @@
 //! Messages without a body that tell a client how its request or subscription stands: a status line and headers.
 
 use super::effects::Effects;
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use std::fmt;
 
 /// What a status says. Shown as the whole header block.
@@ -38,7 +38,7 @@ impl Effects {
     /// Sends a status.
     pub(super) fn say(&mut self, to: &[u8], status: &Status<'_>) {
         let headers = status.to_string();
-        self.out.push(Letter { subject: to, headers: headers.as_bytes(), ..Letter::default() });
+        self.out.push(MessageRef { subject: to, headers: headers.as_bytes(), ..MessageRef::default() });
     }
 }
 

@@ -1,20 +1,20 @@
 //! One account's streams.
 
-use super::consumers::{LogListener, StreamConsumers, Surroundings};
-use super::door::Door;
+use super::api_service::ApiService;
+use super::consumers::{CreateContext, LogListener, StreamConsumers};
 use super::host::{Alarmed, Host};
 use super::live::{Listener, LiveStream, Server, lock};
-use super::origins::{Witnessed, leftovers};
+use super::sourcing::{Witnessed, orphans};
 use super::{Calls, JetStream};
 use crate::advisory::{self, Stamp};
 use crate::api::info::{AccountInfo, ApiStats, Usage};
 use crate::backup::filling::{Filled, Filling, declare_whole};
 use crate::backup::intake::Fault;
 use crate::config::stored::Stored;
-use crate::config::{self, AccountLimits, FIRST_TIER, Limits, Neighbours, Retention, Storage, StreamConfig};
+use crate::config::{self, AccountLimits, FIRST_TIER, Limits, Others, Retention, Storage, StreamConfig};
 use crate::error::ApiError;
 use crate::stream::{self, Budget, StreamCore};
-use myelin_broker::{Account, Binding, Letter, Level, Parcel};
+use myelin_broker::{Account, Binding, Level, MessageBuf, MessageRef};
 use myelin_store::consumer::Consumers;
 use myelin_store::{FoundStream, Stream, Timestamp};
 use std::collections::BTreeMap;
@@ -174,8 +174,8 @@ impl AccountStreams {
         let advisory = advisory::api_limit_reached(stamp, &settings.server_name, dropped);
         let subject = advisory.subject.as_bytes();
         if system.has_interest(subject) {
-            let mut out = Parcel::default();
-            out.push(Letter { subject, payload: &advisory.body, ..Letter::default() });
+            let mut out = MessageBuf::default();
+            out.push(MessageRef { subject, payload: &advisory.body, ..MessageRef::default() });
             self.host.publish(&system, out);
         }
     }
@@ -251,7 +251,7 @@ impl AccountStreams {
         if !domain.is_empty() {
             prefixes.push(format!("$JS.{domain}.API"));
         }
-        let door = Door::to(self);
+        let door = ApiService::to(self);
         let subjects = prefixes.iter().flat_map(|prefix| DOORS.map(|door| format!("{prefix}.{door}")));
         let bind = |subject: String| self.account.bind(subject.as_bytes(), Arc::clone(&door));
         subjects.map(bind).collect()
@@ -452,7 +452,7 @@ impl AccountStreams {
         log.tell(&consumers);
         consumers.bind();
         let config = live.config();
-        consumers.restore(&Surroundings::new(&config, jetstream));
+        consumers.restore(&CreateContext::new(&config, jetstream));
         live.origins().opened(&consumers, &config, last, seen);
         live.bind();
         live.ring();
@@ -461,7 +461,7 @@ impl AccountStreams {
             live.reconcile();
         }
         self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&live));
-        if leftovers::has_links(&live) {
+        if orphans::has_links(&live) {
             jetstream.found_links(&live);
         }
         live.origins().begin(&live, &config, &self.jetstream);
@@ -491,16 +491,16 @@ impl AccountStreams {
         let updated = held.and_then(|()| self.update_core(jetstream, live, config));
         live.origins().change(live, &live.config(), &self.jetstream);
         if updated.is_err() && begins_to_lose {
-            leftovers::sweep(jetstream, live);
+            orphans::sweep(jetstream, live);
         }
         let old = updated?;
-        leftovers::settle(jetstream, &self.account, &old);
+        orphans::settle(jetstream, &self.account, &old);
         live.bind();
         let retention = live.config().retention;
         if retention != old.retention {
             live.consumers().set_retention(retention);
             live.followers().follow_anew();
-            leftovers::sweep(jetstream, live);
+            orphans::sweep(jetstream, live);
             live.reconcile();
         }
         self.settle(live)
@@ -555,7 +555,7 @@ impl AccountStreams {
         &self,
         jetstream: &Arc<JetStream>,
         live: &Arc<LiveStream>,
-        out: &mut Parcel,
+        out: &mut MessageBuf,
     ) -> Result<(), ApiError> {
         let Some(mut loan) = live.borrow() else { return Err(ApiError::STREAM_NOT_FOUND) };
         live.unbind();
@@ -571,13 +571,13 @@ impl AccountStreams {
         drop(loan.keep());
         self.streams.write().unwrap_or_else(PoisonError::into_inner).remove(live.name());
         live.origins().end();
-        leftovers::settle(jetstream, &self.account, &live.config());
+        orphans::settle(jetstream, &self.account, &live.config());
         live.followers().scatter();
         Ok(())
     }
 }
 
-impl Neighbours for AccountStreams {
+impl Others for AccountStreams {
     fn find(&self, name: &str) -> Option<Arc<StreamConfig>> {
         self.stream(name).map(|stream| stream.config())
     }

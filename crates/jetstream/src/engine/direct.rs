@@ -7,7 +7,7 @@
 use super::host::Host;
 use super::live::lock;
 use crate::read::{Batch, Progress, Readable, Requests, refuse};
-use myelin_broker::{Account, Parcel, Service, Shard};
+use myelin_broker::{Account, MessageBuf, Service, Shard};
 use myelin_store::{Ticket, Wait};
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
@@ -47,9 +47,9 @@ enum Left {
     /// An answer that goes on where one may wait.
     Cold(Batch),
     /// A slice that comes from there, and what is behind it.
-    Slice(Parcel, Progress, Batch),
+    Slice(MessageBuf, Progress, Batch),
     /// Requests that were too many for one turn.
-    Requests(Parcel),
+    Requests(MessageBuf),
 }
 
 impl Rest {
@@ -60,15 +60,15 @@ impl Rest {
 }
 
 impl Service for Rest {
-    fn serve(&self, _: &mut Parcel, shard: &mut Shard) {
-        let mut out = Parcel::default();
+    fn serve(&self, _: &mut MessageBuf, shard: &mut Shard) {
+        let mut out = MessageBuf::default();
         match lock(&self.left).take() {
             Some(Left::Answer(batch)) => self.direct.go_on(batch, &mut out, shard),
             Some(Left::Slice(slice, progress, batch)) => {
                 out = slice;
                 self.direct.see_to(batch, progress, None, shard);
             }
-            Some(Left::Requests(parcel)) => self.direct.ask(&parcel, shard),
+            Some(Left::Requests(msgs)) => self.direct.ask(&msgs, shard),
             Some(Left::Cold(batch)) => self.direct.read_later(batch, shard),
             None => {}
         }
@@ -121,7 +121,7 @@ impl DirectGets {
     }
 
     /// Adds one slice of an answer to `out` and sees to the rest.
-    fn go_on(&self, mut batch: Batch, out: &mut Parcel, shard: &mut Shard) {
+    fn go_on(&self, mut batch: Batch, out: &mut MessageBuf, shard: &mut Shard) {
         let seen = self.released_so_far();
         let progress = batch.fill(out, SLICE, Wait::Forbidden);
         self.see_to(batch, progress, Some(seen), shard);
@@ -146,7 +146,7 @@ impl DirectGets {
         let Some(me) = self.me.upgrade() else { return };
         let reply = batch.reply().to_vec();
         if !self.host.try_read(Box::new(move || me.read(batch))) {
-            let mut out = Parcel::default();
+            let mut out = MessageBuf::default();
             refuse(&mut out, &reply);
             self.say(&mut out, shard);
         }
@@ -154,7 +154,7 @@ impl DirectGets {
 
     /// Makes the next slice of an answer on a thread that may wait; a shard sends it and asks for the one behind it.
     fn read(&self, mut batch: Batch) {
-        let mut out = Parcel::default();
+        let mut out = MessageBuf::default();
         let progress = batch.fill(&mut out, SLICE, Wait::Allowed);
         if let Some(me) = self.me.upgrade() {
             self.host.wake(Rest::of(&me, Left::Slice(out, progress, batch)));
@@ -162,19 +162,19 @@ impl DirectGets {
     }
 
     /// Answers requests, as many as one turn of a shard should.
-    fn ask(&self, parcel: &Parcel, shard: &mut Shard) {
+    fn ask(&self, msgs: &MessageBuf, shard: &mut Shard) {
         let stream = lock(&self.stream).clone();
-        let (mut out, mut own) = (Parcel::default(), Requests::default());
+        let (mut out, mut own) = (MessageBuf::default(), Requests::default());
         let mut shared = match self.requests.try_lock() {
             Ok(shared) => Some(shared),
             Err(TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
             Err(TryLockError::WouldBlock) => None,
         };
         let requests = shared.as_deref_mut().unwrap_or(&mut own);
-        let mut letters = parcel.iter();
+        let mut outbox = msgs.iter();
         let mut said = 0;
-        for letter in letters.by_ref() {
-            if let Some(batch) = requests.ask(&stream, &letter, &mut out) {
+        for msg in outbox.by_ref() {
+            if let Some(batch) = requests.ask(&stream, &msg, &mut out) {
                 self.go_on(batch, &mut out, shard);
             }
             if out.bytes() >= SLICE {
@@ -185,8 +185,8 @@ impl DirectGets {
                 break;
             }
         }
-        let mut rest = Parcel::default();
-        letters.for_each(|letter| rest.push(letter));
+        let mut rest = MessageBuf::default();
+        outbox.for_each(|msg| rest.push(msg));
         self.say(&mut out, shard);
         if !rest.is_empty()
             && let Some(me) = self.me.upgrade()
@@ -195,7 +195,7 @@ impl DirectGets {
         }
     }
 
-    fn say(&self, out: &mut Parcel, shard: &mut Shard) {
+    fn say(&self, out: &mut MessageBuf, shard: &mut Shard) {
         if !out.is_empty() {
             shard.send(&self.account, out, self.host.instant());
         }
@@ -216,7 +216,7 @@ impl DirectGets {
 }
 
 impl Service for DirectGets {
-    fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
-        self.ask(parcel, shard);
+    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
+        self.ask(msgs, shard);
     }
 }

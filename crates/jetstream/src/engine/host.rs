@@ -2,7 +2,7 @@
 
 use super::LiveStream;
 use super::request::Request;
-use myelin_broker::{Account, Level, Parcel, Service};
+use myelin_broker::{Account, Level, MessageBuf, Service};
 use myelin_store::{Job, Timestamp};
 use std::any::Any;
 use std::fmt;
@@ -35,7 +35,7 @@ pub trait Host: Send + Sync {
     fn wake(&self, service: Arc<dyn Service>);
 
     /// Publishes messages from some shard soon; those of one caller keep their order.
-    fn publish(&self, account: &Arc<Account>, parcel: Parcel);
+    fn publish(&self, account: &Arc<Account>, msgs: MessageBuf);
 
     /// Has [`JetStream::answer`](super::JetStream::answer) called with it on a thread that may wait, in the order of calls.
     /// `false` when too many wait already.

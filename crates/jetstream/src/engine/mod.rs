@@ -1,17 +1,17 @@
 //! JetStream as a whole: the store, the accounts that may use it, and the streams that are open.
 
 mod account;
+mod api_service;
 mod backup;
 mod calls;
 mod consumers;
 mod direct;
-mod door;
 mod host;
-mod letters;
 mod live;
-mod origins;
+mod ordered_outbox;
 mod request;
 mod settings;
+mod sourcing;
 #[cfg(test)]
 mod tests;
 
@@ -39,10 +39,10 @@ pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
 pub use host::{Alarmed, Host, Task};
 use live::lock;
-pub use live::{Backlog, LiveStream, Loan};
-use origins::leftovers;
+pub use live::{Backlog, CoreGuard, LiveStream};
 pub use request::Request;
 pub use settings::{ServerLimits, Settings};
+use sourcing::orphans;
 
 /// How long the end of the server waits until clients are told of it.
 const LEAVE: Duration = Duration::from_millis(50);
@@ -192,7 +192,7 @@ impl JetStream {
         self.host.run(Box::new(move || {
             let Some(me) = me.upgrade() else { return };
             let found = std::mem::take(&mut *lock(&me.linked));
-            let left = leftovers::settle_found(&me, found);
+            let left = orphans::settle_found(&me, found);
             lock(&me.linked).extend(left);
         }));
     }

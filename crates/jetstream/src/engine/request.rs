@@ -1,6 +1,6 @@
 //! A request to the API, on its way from a shard to a thread that may wait.
 
-use myelin_broker::{Account, Conn, Letter};
+use myelin_broker::{Account, Conn, MessageRef};
 use std::sync::Arc;
 
 /// What a client asked, and who it is.
@@ -21,13 +21,13 @@ pub struct Request {
 
 impl Request {
     /// Keeps a message that must not be answered on a shard.
-    pub(super) fn new(account: &Arc<Account>, letter: Letter<'_>, origin: Option<&Arc<Conn>>) -> Self {
+    pub(super) fn new(account: &Arc<Account>, msg: MessageRef<'_>, origin: Option<&Arc<Conn>>) -> Self {
         Self {
             account: Arc::clone(account),
-            subject: letter.subject.into(),
-            reply: letter.reply.into(),
-            headers: letter.headers.into(),
-            payload: letter.payload.into(),
+            subject: msg.subject.into(),
+            reply: msg.reply.into(),
+            headers: msg.headers.into(),
+            payload: msg.payload.into(),
             origin: origin.cloned(),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Perf: a head is built in a buffer that is kept, and nothing is allocated for a message.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Message, Seq};
 
 use super::time;
@@ -32,13 +32,13 @@ pub(super) struct Place {
 }
 
 /// An answer without payload.
-pub(super) fn push_status(out: &mut Parcel, to: &[u8], status: &[u8]) {
-    out.push(Letter { subject: to, headers: status, ..Letter::default() });
+pub(super) fn push_status(out: &mut MessageBuf, to: &[u8], status: &[u8]) {
+    out.push(MessageRef { subject: to, headers: status, ..MessageRef::default() });
 }
 
 /// The answer to a request that found too many others waiting. Compat: the reference has no such limit; the words are those
 /// of its other answers with this number.
-pub fn refuse(out: &mut Parcel, to: &[u8]) {
+pub fn refuse(out: &mut MessageBuf, to: &[u8]) {
     push_status(out, to, TOO_MANY_REQUESTS);
 }
 

@@ -1,6 +1,6 @@
 //! An answer that is made in slices: of many messages, or of one that a shard would have to wait for.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Message, ReadError, Wait};
 
 use super::answer::{self, Place, push_status};
@@ -66,7 +66,7 @@ impl Batch {
 
     /// Adds the next messages to `out`, until these are `max_bytes` or a little more. At least one comes with every slice
     /// that does not wait.
-    pub fn fill(&mut self, out: &mut Parcel, max_bytes: usize, wait: Wait) -> Progress {
+    pub fn fill(&mut self, out: &mut MessageBuf, max_bytes: usize, wait: Wait) -> Progress {
         let Self { asked, stage, buffers } = self;
         let full = out.bytes().saturating_add(max_bytes);
         loop {
@@ -90,7 +90,7 @@ impl Batch {
     }
 }
 
-fn begin(asked: &Asked, wait: Wait, buffers: &mut Buffers, out: &mut Parcel) -> Result<Stage, Progress> {
+fn begin(asked: &Asked, wait: Wait, buffers: &mut Buffers, out: &mut MessageBuf) -> Result<Stage, Progress> {
     let Asked { stream, request, reply } = asked;
     if request.is_single() {
         return Err(read_single(stream, request, reply, wait, buffers, out));
@@ -122,12 +122,17 @@ pub(super) fn read_single(
     reply: &[u8],
     wait: Wait,
     Buffers { stored, head }: &mut Buffers,
-    out: &mut Parcel,
+    out: &mut MessageBuf,
 ) -> Progress {
     match lookup::read_one(&stream.reader, request, wait, stored) {
         Ok(Some(message)) => {
             let headers = if request.no_headers { b"" } else { head.message(&stream.name, &message, None) };
-            out.push(Letter { subject: reply, headers, payload: message.payload, ..Letter::default() });
+            out.push(MessageRef {
+                subject: reply,
+                headers,
+                payload: message.payload,
+                ..MessageRef::default()
+            });
             Progress::Done
         }
         // Compat: what cannot be read is not there.
@@ -137,7 +142,7 @@ pub(super) fn read_single(
 }
 
 /// Ends an answer that has no message.
-pub(super) fn not_found(out: &mut Parcel, reply: &[u8]) -> Progress {
+pub(super) fn not_found(out: &mut MessageBuf, reply: &[u8]) -> Progress {
     push_status(out, reply, answer::MESSAGE_NOT_FOUND);
     Progress::Done
 }

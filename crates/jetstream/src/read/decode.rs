@@ -88,10 +88,10 @@ fn set_time<'de, A: MapAccess<'de>>(field: &mut Option<Timestamp>, fields: &mut 
 
 /// Compat: names match without regard to case, also by the two letters outside of ASCII that fold to one within.
 fn fold(name: &str) -> String {
-    let fold = |letter| match letter {
+    let fold = |msg| match msg {
         'ſ' => 's',
         '\u{212a}' => 'k',
-        letter => letter.to_ascii_lowercase(),
+        msg => msg.to_ascii_lowercase(),
     };
     name.chars().map(fold).collect()
 }

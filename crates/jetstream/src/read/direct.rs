@@ -3,7 +3,7 @@
 //! Budget: a request that names a sequence or a subject and finds its message in memory or the page cache takes one
 //! look-up, one read and two copies; nothing is allocated but what the body's text needs.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::Wait;
 use myelin_wire::header;
 
@@ -34,37 +34,37 @@ pub(super) struct Buffers {
 impl Requests {
     /// Answers a request to `$JS.API.DIRECT.GET.<stream>` or `$JS.API.DIRECT.GET.<stream>.<subject>`, whichever the
     /// letter's subject is. What is more than one message, or would wait, is given back to be gone on with.
-    pub fn ask(&mut self, stream: &Readable, letter: &Letter<'_>, out: &mut Parcel) -> Option<Batch> {
-        if letter.reply.is_empty() {
+    pub fn ask(&mut self, stream: &Readable, msg: &MessageRef<'_>, out: &mut MessageBuf) -> Option<Batch> {
+        if msg.reply.is_empty() {
             return None;
         }
         let Self { request, buffers } = self;
-        if let Err(status) = accept(request, letter) {
-            push_status(out, letter.reply, status);
+        if let Err(status) = accept(request, msg) {
+            push_status(out, msg.reply, status);
             return None;
         }
         if request.is_single()
-            && read_single(stream, request, letter.reply, Wait::Forbidden, buffers, out) == Progress::Done
+            && read_single(stream, request, msg.reply, Wait::Forbidden, buffers, out) == Progress::Done
         {
             return None;
         }
-        Some(Batch::new(stream.clone(), std::mem::take(request), letter.reply))
+        Some(Batch::new(stream.clone(), std::mem::take(request), msg.reply))
     }
 }
 
 /// Reads and checks a request; the error is its answer.
-fn accept(request: &mut Request, letter: &Letter<'_>) -> Result<(), &'static [u8]> {
-    if is_too_high(header::get(letter.headers, b"Nats-Required-Api-Level")) {
+fn accept(request: &mut Request, msg: &MessageRef<'_>) -> Result<(), &'static [u8]> {
+    if is_too_high(header::get(msg.headers, b"Nats-Required-Api-Level")) {
         return Err(answer::REQUIRED_API_LEVEL);
     }
-    let key = key_of(letter.subject);
-    if letter.payload.is_empty() {
+    let key = key_of(msg.subject);
+    if msg.payload.is_empty() {
         request.clear();
         if key.is_none() {
             return Err(answer::EMPTY_REQUEST);
         }
     } else {
-        request.read(letter.payload).map_err(|_| answer::MALFORMED_REQUEST)?;
+        request.read(msg.payload).map_err(|_| answer::MALFORMED_REQUEST)?;
     }
     let Some(key) = key else { return check(request) };
     if key.is_empty() || request.is_bad_by_subject() {

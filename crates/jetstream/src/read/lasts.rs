@@ -1,6 +1,6 @@
 //! The last message of each of many subjects, as of a sequence or time.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Found, ReadError, Seq, Storage, Wait};
 use myelin_subject::has_wildcard;
 
@@ -61,7 +61,7 @@ impl Lasts {
         &mut self,
         asked: &Asked,
         Buffers { stored, head }: &mut Buffers,
-        out: &mut Parcel,
+        out: &mut MessageBuf,
         full: usize,
         wait: Wait,
     ) -> Progress {
@@ -91,17 +91,17 @@ impl Lasts {
             self.found.next();
             // Compat: `no_hdr` means nothing here.
             let headers = head.message(&asked.stream.name, &message, Some(self.sent.place(pending)));
-            out.push(Letter {
+            out.push(MessageRef {
                 subject: &asked.reply,
                 headers,
                 payload: message.payload,
-                ..Letter::default()
+                ..MessageRef::default()
             });
             let is_large = self.sent.add(&message, asked);
             self.is_full = is_large || i64::try_from(self.sent.messages()) == Ok(asked.request.batch);
         }
         let headers = head.end(self.sent.place(self.pending()), Some(self.up_to));
-        out.push(Letter { subject: &asked.reply, headers, ..Letter::default() });
+        out.push(MessageRef { subject: &asked.reply, headers, ..MessageRef::default() });
         Progress::Done
     }
 

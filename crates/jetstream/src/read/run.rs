@@ -1,6 +1,6 @@
 //! Consecutive messages from a sequence or time on, of all subjects or of some.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Cursor, Filter, Found, ReadError, Seq, Wait};
 
 use super::batch::{Asked, Progress, Sent, not_found, pause};
@@ -58,7 +58,7 @@ impl Run {
         &mut self,
         asked: &Asked,
         buffers: &mut Buffers,
-        out: &mut Parcel,
+        out: &mut MessageBuf,
         full: usize,
         wait: Wait,
     ) -> Progress {
@@ -104,7 +104,7 @@ impl Run {
         &mut self,
         asked: &Asked,
         buffers: &mut Buffers,
-        out: &mut Parcel,
+        out: &mut MessageBuf,
         wait: Wait,
     ) -> Result<bool, ReadError> {
         if self.cursor.is_none()
@@ -130,7 +130,12 @@ impl Run {
             self.pending = self.pending.saturating_sub(1);
             head.message(&asked.stream.name, &message, Some(self.sent.place(self.pending)))
         };
-        out.push(Letter { subject: &asked.reply, headers, payload: message.payload, ..Letter::default() });
+        out.push(MessageRef {
+            subject: &asked.reply,
+            headers,
+            payload: message.payload,
+            ..MessageRef::default()
+        });
         self.next = message.seq + 1;
         self.left -= 1;
         if self.sent.add(&message, asked) {
@@ -166,7 +171,7 @@ impl Run {
         &mut self,
         asked: &Asked,
         buffers: &mut Buffers,
-        out: &mut Parcel,
+        out: &mut MessageBuf,
         wait: Wait,
     ) -> Result<(), ReadError> {
         let Asked { stream, reply, .. } = asked;
@@ -174,7 +179,7 @@ impl Run {
             self.pending = pending(&stream.reader, &self.filter, self.next, wait)?;
         }
         let headers = buffers.head.end(self.sent.place(self.pending), None);
-        out.push(Letter { subject: reply, headers, ..Letter::default() });
+        out.push(MessageRef { subject: reply, headers, ..MessageRef::default() });
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{Admission, NewMessage, Store, StoreOptions, Stream, StreamConfig, Timestamp, Wait};
 
@@ -58,16 +58,16 @@ impl Bench {
 
     /// Asks as a client does, and takes the answer in slices of this size. What would wait is gone on with where it may.
     fn ask_in_slices(&self, subject: &str, headers: &str, body: &[u8], slice: usize) -> Answer {
-        let (mut out, mut answer) = (Parcel::default(), Vec::new());
+        let (mut out, mut answer) = (MessageBuf::default(), Vec::new());
         let subject = format!("$JS.API.DIRECT.GET.S{subject}");
-        let letter = Letter {
+        let msg = MessageRef {
             subject: subject.as_bytes(),
             reply: b"in.box",
             headers: headers.as_bytes(),
             payload: body,
-            ..Letter::default()
+            ..MessageRef::default()
         };
-        let mut batch = Requests::default().ask(&self.readable(), &letter, &mut out);
+        let mut batch = Requests::default().ask(&self.readable(), &msg, &mut out);
         take(&mut out, &mut answer);
         while let Some(some) = &mut batch {
             let mut progress = some.fill(&mut out, slice, Wait::Forbidden);
@@ -90,11 +90,11 @@ impl Bench {
     }
 }
 
-fn take(out: &mut Parcel, answer: &mut Answer) {
-    for letter in out.iter() {
-        assert_eq!((letter.subject, letter.reply), (&b"in.box"[..], &b""[..]));
+fn take(out: &mut MessageBuf, answer: &mut Answer) {
+    for msg in out.iter() {
+        assert_eq!((msg.subject, msg.reply), (&b"in.box"[..], &b""[..]));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        answer.push((text(letter.headers), text(letter.payload)));
+        answer.push((text(msg.headers), text(msg.payload)));
     }
     out.clear();
 }

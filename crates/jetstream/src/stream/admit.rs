@@ -3,15 +3,15 @@
 //! Most messages have no headers that a stream knows, and join the run at once. A message that asks for something of the
 //! stream's state first has the run stored, so that it sees what the messages before it did.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Discard, Filter, Seq, Timestamp};
 
-use super::batch::Ticket;
+use super::append_run::{Draft, Verdict};
+use super::batch::FlowSubject;
 use super::core::StreamCore;
 use super::dedupe::Known;
 use super::effects::Effects;
-use super::marks::{Key, Marks};
-use super::run::{Draft, Verdict};
+use super::msg_headers::{Key, MsgHeaders};
 use crate::ApiError;
 use myelin_wire::encode;
 
@@ -30,8 +30,8 @@ pub(super) const DEPENDENT: [Key; 7] = [
 pub(super) const REQUEST_INFO: &[u8] = b"Nats-Request-Info";
 
 /// One parcel on its way into a stream.
-pub(super) struct Intake<'a> {
-    pub(super) parcel: &'a Parcel,
+pub(super) struct Ingest<'a> {
+    pub(super) msgs: &'a MessageBuf,
     pub(super) now: Timestamp,
     pub(super) effects: &'a mut Effects,
     /// If the parcel is an atomic batch.
@@ -49,23 +49,23 @@ pub(super) struct Closing<'a> {
 
 impl StreamCore {
     /// Takes message number `at`: it joins the run, or its answer does.
-    pub(super) fn take(&mut self, at: usize, letter: Letter<'_>, intake: &mut Intake<'_>) {
+    pub(super) fn take(&mut self, at: usize, msg: MessageRef<'_>, intake: &mut Ingest<'_>) {
         let scanned;
-        let marks = if letter.headers.is_empty() {
-            &Marks::NONE
+        let marks = if msg.headers.is_empty() {
+            &MsgHeaders::NONE
         } else {
-            scanned = Marks::scan(letter.headers);
+            scanned = MsgHeaders::scan(msg.headers);
             &scanned
         };
-        let original = original_reply(letter.reply, marks);
-        if let Some(ticket) = Ticket::read(original.as_ref().map_or(letter.reply, String::as_bytes)) {
-            return self.take_fast(at, letter, ticket, marks, intake);
+        let original = original_reply(msg.reply, marks);
+        if let Some(ticket) = FlowSubject::read(original.as_ref().map_or(msg.reply, String::as_bytes)) {
+            return self.take_fast(at, msg, ticket, marks, intake);
         }
         if marks.has(Key::BatchId) {
-            return self.take_atomic(at, letter, marks, intake);
+            return self.take_atomic(at, msg, marks, intake);
         }
         let mut draft = Draft::default();
-        let verdict = match self.admit(letter, marks, &mut draft, intake) {
+        let verdict = match self.admit(msg, marks, &mut draft, intake) {
             Ok(verdict) => verdict,
             Err(error) => Verdict::Refuse(Box::new(error)),
         };
@@ -79,44 +79,44 @@ impl StreamCore {
     /// Looks at one message, and says in `draft` how it is to be stored.
     pub(super) fn admit(
         &mut self,
-        letter: Letter<'_>,
-        marks: &Marks<'_>,
+        msg: MessageRef<'_>,
+        marks: &MsgHeaders<'_>,
         draft: &mut Draft,
-        intake: &mut Intake<'_>,
+        intake: &mut Ingest<'_>,
     ) -> Result<Verdict, ApiError> {
-        self.transform(letter.subject, draft);
-        self.ask_interest(letter, draft);
-        if marks.has_any(&DEPENDENT) && !self.is_apart(marks, self.run.apply(draft, letter).subject) {
+        self.transform(msg.subject, draft);
+        self.ask_interest(msg, draft);
+        if marks.has_any(&DEPENDENT) && !self.is_apart(marks, self.run.apply(draft, msg).subject) {
             self.flush(intake);
             self.run.track_subjects();
         }
-        self.clean(letter.headers, marks, &[REQUEST_INFO], draft);
-        self.rules.check_form(&self.run.apply(draft, letter))?;
+        self.clean(msg.headers, marks, &[REQUEST_INFO], draft);
+        self.rules.check_form(&self.run.apply(draft, msg))?;
         if !marks.is_empty() {
-            self.check_state(marks, &self.run.apply(draft, letter))?;
-            self.check_schedule(letter, marks, draft, intake)?;
+            self.check_state(marks, &self.run.apply(draft, msg))?;
+            self.check_schedule(msg, marks, draft, intake)?;
             self.rules.check_source(marks)?;
             if let Some(seq) = self.known_seq(marks, intake) {
                 return Ok(Verdict::Duplicate(seq));
             }
             self.check_last_id(marks)?;
             draft.rollup = self.rules.check_rollup(marks)?;
-            self.roll_up_schedule(letter, marks, draft)?;
+            self.roll_up_schedule(msg, marks, draft)?;
         }
         self.rules.check_counts(marks)?;
         if self.rules.allows_counters {
-            self.count_alone(letter, marks, draft, intake)?;
+            self.count_alone(msg, marks, draft, intake)?;
         }
-        let size = self.rules.size(&self.run.apply(draft, letter));
+        let size = self.rules.size(&self.run.apply(draft, msg));
         self.check_room(size, !draft.is_unwanted, intake)?;
-        self.enter(letter, marks, draft, size, intake.now)?;
+        self.enter(msg, marks, draft, size, intake.now)?;
         Ok(Verdict::Store)
     }
 
     /// Whether what a message asks of the stream has nothing to do with the run.
     ///
     /// Perf: key-value clients say of each message what its subject's last one must be. In a row they are one run.
-    fn is_apart(&self, marks: &Marks<'_>, subject: &[u8]) -> bool {
+    fn is_apart(&self, marks: &MsgHeaders<'_>, subject: &[u8]) -> bool {
         let asks_more = |key: &&Key| **key != Key::ExpectedLastSubjectSequence && marks.has(**key);
         let limits = &self.rules.limits;
         let evicts_others =
@@ -130,14 +130,14 @@ impl StreamCore {
     /// The last steps of a message that is to be stored.
     pub(super) fn enter(
         &mut self,
-        letter: Letter<'_>,
-        marks: &Marks<'_>,
+        msg: MessageRef<'_>,
+        marks: &MsgHeaders<'_>,
         draft: &mut Draft,
         size: u64,
         now: Timestamp,
     ) -> Result<(), ApiError> {
         if marks.has(Key::Ttl) && !draft.is_unwanted {
-            self.settle_expiry(marks, draft, letter)?;
+            self.settle_expiry(marks, draft, msg)?;
         }
         if marks.has(Key::MsgId) {
             draft.id = self.ids.begin(marks.get(Key::MsgId), now);
@@ -145,7 +145,7 @@ impl StreamCore {
         if !draft.is_unwanted {
             self.run.bytes += size;
         }
-        self.run.note_subject(draft, letter);
+        self.run.note_subject(draft, msg);
         Ok(())
     }
 
@@ -159,13 +159,19 @@ impl StreamCore {
     }
 
     /// Whether some consumer wants a message, under the subject that it is to have. Where nobody needs to, all are stored.
-    pub(super) fn ask_interest(&self, letter: Letter<'_>, draft: &mut Draft) {
+    pub(super) fn ask_interest(&self, msg: MessageRef<'_>, draft: &mut Draft) {
         draft.is_unwanted =
-            self.rules.is_interest && !self.settings.interest.wants(self.run.apply(draft, letter).subject);
+            self.rules.is_interest && !self.settings.interest.wants(self.run.apply(draft, msg).subject);
     }
 
     /// Takes away what is not to be stored: a status, and lines with these keys.
-    pub(super) fn clean(&mut self, headers: &[u8], marks: &Marks<'_>, keys: &[&[u8]], draft: &mut Draft) {
+    pub(super) fn clean(
+        &mut self,
+        headers: &[u8],
+        marks: &MsgHeaders<'_>,
+        keys: &[&[u8]],
+        draft: &mut Draft,
+    ) {
         const FIRST: &[u8] = b"NATS/1.0";
         let has_status = headers.strip_prefix(FIRST).is_some_and(|rest| rest.first() != Some(&b'\r'));
         if !has_status && !marks.has_any(&[Key::RequestInfo, Key::RequiredApiLevel]) {
@@ -177,7 +183,7 @@ impl StreamCore {
     }
 
     /// What the message expects of the stream.
-    fn check_state(&self, marks: &Marks<'_>, message: &Letter<'_>) -> Result<(), ApiError> {
+    fn check_state(&self, marks: &MsgHeaders<'_>, message: &MessageRef<'_>) -> Result<(), ApiError> {
         self.rules.check_before_state(marks, !message.payload.is_empty())?;
         self.rules.check_ttl_allowed(marks)?;
         if marks.has(Key::ExpectedLastSubjectSequence) {
@@ -194,7 +200,7 @@ impl StreamCore {
         Ok(())
     }
 
-    fn check_subject_sequence(&self, marks: &Marks<'_>, subject: &[u8]) -> Result<(), ApiError> {
+    fn check_subject_sequence(&self, marks: &MsgHeaders<'_>, subject: &[u8]) -> Result<(), ApiError> {
         let last = self.last_of_expected(marks, subject)?;
         if sequence(marks.get(Key::ExpectedLastSubjectSequence)) == last {
             Ok(())
@@ -204,7 +210,7 @@ impl StreamCore {
     }
 
     /// The last sequence of the subject that an expectation is about; 0 for none.
-    pub(super) fn last_of_expected(&self, marks: &Marks<'_>, subject: &[u8]) -> Result<u64, ApiError> {
+    pub(super) fn last_of_expected(&self, marks: &MsgHeaders<'_>, subject: &[u8]) -> Result<u64, ApiError> {
         let other = marks.get(Key::ExpectedLastSubjectSequenceSubject);
         let subject = if other.is_empty() { subject } else { other };
         let last = if myelin_subject::has_wildcard(subject) {
@@ -216,7 +222,7 @@ impl StreamCore {
     }
 
     /// The sequence of the message, if it came before.
-    pub(super) fn known_seq(&mut self, marks: &Marks<'_>, intake: &mut Intake<'_>) -> Option<Seq> {
+    pub(super) fn known_seq(&mut self, marks: &MsgHeaders<'_>, intake: &mut Ingest<'_>) -> Option<Seq> {
         let id = marks.get(Key::MsgId);
         if id.is_empty() || self.rules.is_mirror {
             return None;
@@ -234,7 +240,7 @@ impl StreamCore {
     }
 
     /// What the last message's id is expected to be.
-    pub(super) fn check_last_id(&self, marks: &Marks<'_>) -> Result<(), ApiError> {
+    pub(super) fn check_last_id(&self, marks: &MsgHeaders<'_>) -> Result<(), ApiError> {
         let expected = marks.get(Key::ExpectedLastMsgId);
         if !expected.is_empty() && expected != self.last_msg_id {
             let last = String::from_utf8_lossy(&self.last_msg_id);
@@ -251,7 +257,7 @@ impl StreamCore {
         &mut self,
         size: u64,
         counts: bool,
-        intake: &mut Intake<'_>,
+        intake: &mut Ingest<'_>,
     ) -> Result<(), ApiError> {
         loop {
             let found = self.find_room(size, counts);
@@ -279,16 +285,16 @@ impl StreamCore {
     /// When the message ends, with a header that says so.
     fn settle_expiry(
         &mut self,
-        marks: &Marks<'_>,
+        marks: &MsgHeaders<'_>,
         draft: &mut Draft,
-        letter: Letter<'_>,
+        msg: MessageRef<'_>,
     ) -> Result<(), ApiError> {
         let (expiry, told) = self.rules.expiry(marks)?;
         draft.expires = expiry;
         if let Some(seconds) = told {
             let mut headers = std::mem::take(&mut self.text);
             headers.clear();
-            headers.extend_from_slice(self.run.apply(draft, letter).headers);
+            headers.extend_from_slice(self.run.apply(draft, msg).headers);
             draft.headers = Some(self.run.keep(|kept| write_ttl(&headers, seconds, kept)));
             self.text = headers;
         }
@@ -297,7 +303,7 @@ impl StreamCore {
 }
 
 /// The reply subject as the publisher wrote it, where another account has put its own in its place.
-fn original_reply(reply: &[u8], marks: &Marks<'_>) -> Option<String> {
+fn original_reply(reply: &[u8], marks: &MsgHeaders<'_>) -> Option<String> {
     /// What the other account says of the request.
     #[derive(serde::Deserialize)]
     struct Info {

@@ -4,21 +4,21 @@
 //! admitted is not judged again. The first message that cannot be stored ends the call: whoever feeds the stream comes
 //! again with it. Nobody is told by an acknowledgement.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Discard, GAP_MAX, Seq, Timestamp};
 
-use super::admit::{Intake, REQUEST_INFO};
+use super::admit::{Ingest, REQUEST_INFO};
+use super::append_run::{Draft, SPARE_MESSAGES, Verdict};
 use super::core::StreamCore;
 use super::dedupe::Known;
 use super::effects::Effects;
-use super::marks::{Key, Marks};
-use super::run::{Draft, SPARE_MESSAGES, Verdict};
+use super::msg_headers::{Key, MsgHeaders};
 use crate::ApiError;
 
 /// Messages of another stream, as they are to be stored but for what this stream does to each.
 pub struct Copies<'a> {
     /// The messages, without replies.
-    pub parcel: &'a Parcel,
+    pub msgs: &'a MessageBuf,
     /// For a mirror the sequence and the time of each; for a stream with sources nothing.
     pub stamps: &'a [(Seq, Timestamp)],
 }
@@ -35,7 +35,7 @@ pub struct Copied {
 /// One call.
 struct Copying<'a> {
     copies: &'a Copies<'a>,
-    intake: Intake<'a>,
+    intake: Ingest<'a>,
     done: Copied,
     /// The last sequence that the run will have, for a mirror.
     last: Seq,
@@ -48,19 +48,19 @@ impl StreamCore {
     pub fn copy(&mut self, copies: &Copies<'_>, now: Timestamp, effects: &mut Effects) -> Copied {
         let due = self.next_due();
         self.drop_run();
-        self.ids.tidy(now, SPARE_MESSAGES + copies.parcel.len());
+        self.ids.tidy(now, SPARE_MESSAGES + copies.msgs.len());
         let limits = &self.rules.limits;
         let may_refuse = limits.discard == Discard::New
             && (limits.messages.is_some() || limits.bytes.is_some() || limits.messages_per_subject.is_some());
         let mut copying = Copying {
             copies,
-            intake: Intake { parcel: copies.parcel, now, effects, closing: None, is_copy: true },
+            intake: Ingest { msgs: copies.msgs, now, effects, closing: None, is_copy: true },
             done: Copied::default(),
             last: self.store.state().totals.last_seq,
             is_single: may_refuse,
         };
-        for (at, letter) in copies.parcel.iter().enumerate() {
-            let taken = self.take_copy(at, letter, &mut copying);
+        for (at, msg) in copies.msgs.iter().enumerate() {
+            let taken = self.take_copy(at, msg, &mut copying);
             let is_rollup = taken.as_ref().is_ok_and(|is_rollup| *is_rollup);
             let ends = taken.is_err();
             if (ends || is_rollup || copying.is_single) && !self.store_copies(&mut copying) {
@@ -102,7 +102,7 @@ impl StreamCore {
     fn take_copy(
         &mut self,
         at: usize,
-        letter: Letter<'_>,
+        msg: MessageRef<'_>,
         copying: &mut Copying<'_>,
     ) -> Result<bool, ApiError> {
         let stamp = copying.copies.stamps.get(at).copied();
@@ -119,16 +119,16 @@ impl StreamCore {
             self.store_copies(copying);
         }
         let mut draft = Draft::default();
-        self.transform(letter.subject, &mut draft);
-        self.ask_interest(letter, &mut draft);
-        let marks = Marks::scan(letter.headers);
-        self.clean(letter.headers, &marks, &[REQUEST_INFO], &mut draft);
+        self.transform(msg.subject, &mut draft);
+        self.ask_interest(msg, &mut draft);
+        let marks = MsgHeaders::scan(msg.headers);
+        self.clean(msg.headers, &marks, &[REQUEST_INFO], &mut draft);
         if stamp.is_none() {
             // What the origin counted is added to what is counted here; a mirror says what its origin says. If what it was
             // added to is refused below, it comes again with that.
-            self.count(letter, &marks, &mut draft)?;
+            self.count(msg, &marks, &mut draft)?;
         }
-        self.rules.check_form(&self.run.apply(&draft, letter))?;
+        self.rules.check_form(&self.run.apply(&draft, msg))?;
         if stamp.is_none()
             && let Some(seq) = self.copied_before(&marks, copying)
         {
@@ -136,7 +136,7 @@ impl StreamCore {
             return Ok(false);
         }
         draft.rollup = self.rules.rollup_of_copy(&marks);
-        let size = self.rules.size(&self.run.apply(&draft, letter));
+        let size = self.rules.size(&self.run.apply(&draft, msg));
         if self.find_room(size, !draft.is_unwanted).is_err() && self.run.has_drafts() {
             // What waits may evict as much as it brings.
             self.store_copies(copying);
@@ -175,7 +175,7 @@ impl StreamCore {
     }
 
     /// The sequence of the message, if it came before, from wherever.
-    fn copied_before(&mut self, marks: &Marks<'_>, copying: &mut Copying<'_>) -> Option<Seq> {
+    fn copied_before(&mut self, marks: &MsgHeaders<'_>, copying: &mut Copying<'_>) -> Option<Seq> {
         let id = marks.get(Key::MsgId);
         if id.is_empty() {
             return None;
@@ -209,7 +209,7 @@ impl StreamCore {
                     copying.done.refused = Some((**error).clone());
                     break;
                 }
-                _ => copying.done.done = entry.letter + 1,
+                _ => copying.done.done = entry.msg + 1,
             }
         }
         self.run.clear();

@@ -9,24 +9,24 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use myelin_broker::Parcel;
+use myelin_broker::MessageBuf;
 use myelin_stdx::rng::Rng;
 use myelin_store::{Filter, NewMessage, Outcome, Purge, Reader, Seq, Stream, StreamState, Timestamp, Wait};
 
-use super::admit::Intake;
+use super::admit::Ingest;
+use super::append_run::{AppendRun, SPARE_MESSAGES};
 use super::dedupe::{Dedupe, KnownIds};
 use super::effects::Effects;
+use super::interest_cleanup::InterestCleanup;
 use super::losses::Losses;
-use super::marks::{Key, Marks};
 use super::members::Batches;
+use super::msg_headers::{Key, MsgHeaders};
 use super::outgoing::Outgoing;
 use super::reply::Replies;
 use super::republish::Republish;
 use super::rules::Rules;
-use super::run::{Run, SPARE_MESSAGES};
 use super::schedules::table::Table;
 use super::settings::Settings;
-use super::settled::Settled;
 use super::ttl::SECOND;
 use crate::ApiError;
 use crate::config::StreamConfig;
@@ -49,7 +49,7 @@ pub struct StreamCore {
     pub(super) last_msg_id: Vec<u8>,
     /// When the last message was accepted.
     pub(super) last_time: Timestamp,
-    pub(super) run: Run,
+    pub(super) run: AppendRun,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) spare: Vec<NewMessage<'static>>,
     /// For one text at a time.
@@ -72,7 +72,7 @@ pub struct StreamCore {
     /// Rollups that are not through.
     pub(super) leftovers: VecDeque<Purge>,
     /// What goes because nobody needs it.
-    pub(super) settled: Settled,
+    pub(super) settled: InterestCleanup,
     pub(super) schedules: Table,
     /// Bytes that the budgets were told of.
     charged: i64,
@@ -92,7 +92,7 @@ impl StreamCore {
             replies: Replies::new(&config.name, &settings.domain),
             rng: Rng::seeded(settings.seed),
             config,
-            run: Run::new(settings.seed),
+            run: AppendRun::new(settings.seed),
             settings,
             store,
             reader,
@@ -110,7 +110,7 @@ impl StreamCore {
             next_job: None,
             next_tidying: None,
             leftovers: VecDeque::new(),
-            settled: Settled::default(),
+            settled: InterestCleanup::default(),
             schedules: Table::default(),
             charged: 0,
         };
@@ -122,25 +122,25 @@ impl StreamCore {
     }
 
     /// Stores the messages of a parcel, in order, and answers each that asks for it.
-    pub fn publish(&mut self, parcel: &Parcel, now: Timestamp, effects: &mut Effects) {
+    pub fn publish(&mut self, msgs: &MessageBuf, now: Timestamp, effects: &mut Effects) {
         let due = self.next_due();
         // Unless a panic left something.
         self.drop_run();
-        self.ids.tidy(now, IDS_PER_PARCEL + parcel.len());
-        let mut intake = Intake { parcel, now, effects, closing: None, is_copy: false };
-        if parcel.is_traced() {
-            for (at, letter) in parcel.iter().enumerate() {
-                self.take_traced(at, letter, &mut intake);
+        self.ids.tidy(now, IDS_PER_PARCEL + msgs.len());
+        let mut intake = Ingest { msgs, now, effects, closing: None, is_copy: false };
+        if msgs.is_traced() {
+            for (at, msg) in msgs.iter().enumerate() {
+                self.take_traced(at, msg, &mut intake);
             }
         } else {
-            for (at, letter) in parcel.iter().enumerate() {
-                self.take(at, letter, &mut intake);
+            for (at, msg) in msgs.iter().enumerate() {
+                self.take(at, msg, &mut intake);
             }
         }
         self.flush(&mut intake);
         self.drop_run();
-        if parcel.is_traced() {
-            self.end_traces(parcel, effects);
+        if msgs.is_traced() {
+            self.end_traces(msgs, effects);
         }
         self.outcomes.shrink_to(SPARE_MESSAGES);
         self.spare.shrink_to(SPARE_MESSAGES);
@@ -211,7 +211,7 @@ impl StreamCore {
         let last = self.store.state().totals.last_seq;
         if let Ok(Some(message)) = self.reader.get(last, Wait::Allowed, &mut buffer) {
             self.last_time = message.timestamp;
-            self.last_msg_id.extend_from_slice(Marks::scan(message.headers).get(Key::MsgId));
+            self.last_msg_id.extend_from_slice(MsgHeaders::scan(message.headers).get(Key::MsgId));
         }
         if self.config.duplicate_window <= 0 {
             return;
@@ -223,7 +223,7 @@ impl StreamCore {
             let at = cursor.position();
             match cursor.next(Wait::Allowed) {
                 Ok(Some(message)) => {
-                    let id = Marks::scan(message.headers).get(Key::MsgId);
+                    let id = MsgHeaders::scan(message.headers).get(Key::MsgId);
                     if !id.is_empty()
                         && let Some(slot) = self.ids.begin(id, message.timestamp)
                     {
@@ -264,13 +264,13 @@ impl StreamCore {
     }
 
     /// What waits will never be released. Nor is known what is left of the messages of open fast batches.
-    pub(super) fn refuse_waiting(&mut self, error: &ApiError, out: &mut Parcel) {
-        for parcel in self.outgoing.drain() {
-            for letter in parcel.iter() {
-                if self.replies.is_ack(&letter) {
-                    self.replies.refused(letter.subject, error, out);
-                } else if self.replies.is_refusal(&letter) {
-                    out.push(letter);
+    pub(super) fn refuse_waiting(&mut self, error: &ApiError, out: &mut MessageBuf) {
+        for msgs in self.outgoing.drain() {
+            for msg in msgs.iter() {
+                if self.replies.is_ack(&msg) {
+                    self.replies.refused(msg.subject, error, out);
+                } else if self.replies.is_refusal(&msg) {
+                    out.push(msg);
                 }
             }
         }

@@ -3,14 +3,14 @@
 //! What the total was is read from the last message of the subject, or known from the run; so messages of one parcel are one
 //! append, however many are for the same counter.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Discard, ReadError, Reader, Wait};
 
-use super::admit::Intake;
+use super::admit::Ingest;
+use super::append_run::Draft;
 use super::core::StreamCore;
 use super::lines;
-use super::marks::{Key, Marks};
-use super::run::Draft;
+use super::msg_headers::{Key, MsgHeaders};
 use crate::ApiError;
 use crate::counter::{self, Broken, Counter, Decimal};
 
@@ -28,21 +28,21 @@ impl StreamCore {
     /// changed.
     pub(super) fn count(
         &mut self,
-        letter: Letter<'_>,
-        marks: &Marks<'_>,
+        msg: MessageRef<'_>,
+        marks: &MsgHeaders<'_>,
         draft: &mut Draft,
     ) -> Result<(), ApiError> {
         if !self.rules.allows_counters {
             return Ok(());
         }
         let increment = Decimal::parse(marks.get(Key::Increment)).ok_or(ApiError::MESSAGE_INCR_INVALID)?;
-        let subject = self.run.apply(draft, letter).subject.to_vec();
+        let subject = self.run.apply(draft, msg).subject.to_vec();
         let mut counter = self.counter(&subject)?;
-        let headers = self.run.apply(draft, letter).headers;
+        let headers = self.run.apply(draft, msg).headers;
         let mut changed: Option<Vec<u8>> = None;
         if let Some(Origin { stream, subject: other }) = Origin::of(marks) {
             let other = other.unwrap_or_else(|| String::from_utf8_lossy(&subject).into_owned());
-            let increment = counter.add_sourced(&stream, &other, letter.payload)?;
+            let increment = counter.add_sourced(&stream, &other, msg.payload)?;
             changed = Some(rewritten(headers, counter::INCREMENT, increment.to_string().as_bytes()));
         } else {
             counter.add(&increment);
@@ -54,7 +54,7 @@ impl StreamCore {
             draft.headers = Some(self.run.keep(|kept| kept.extend_from_slice(&headers)));
         }
         draft.special().payload = Some(self.run.keep(|kept| counter.write_payload(kept)));
-        let message = self.run.apply(draft, letter);
+        let message = self.run.apply(draft, msg);
         self.rules.check_size(&message)?;
         if message.headers.len() + message.payload.len() > self.settings.max_payload {
             return Err(ApiError::STREAM_MESSAGE_EXCEEDS_MAXIMUM);
@@ -68,22 +68,22 @@ impl StreamCore {
     /// The same for a message of its own, in a stream of counters. If there is no room for it beside the run, that is stored.
     pub(super) fn count_alone(
         &mut self,
-        letter: Letter<'_>,
-        marks: &Marks<'_>,
+        msg: MessageRef<'_>,
+        marks: &MsgHeaders<'_>,
         draft: &mut Draft,
-        intake: &mut Intake<'_>,
+        intake: &mut Ingest<'_>,
     ) -> Result<(), ApiError> {
         if self.may_evict_counters() {
             self.flush(intake);
         }
         let headers = draft.headers.clone();
-        self.count(letter, marks, draft)?;
-        let size = self.rules.size(&self.run.apply(draft, letter));
+        self.count(msg, marks, draft)?;
+        let size = self.rules.size(&self.run.apply(draft, msg));
         if self.run.has_drafts() && self.find_room(size, !draft.is_unwanted).is_err() {
             self.flush(intake);
             // What it was added to may have been refused.
             draft.headers = headers;
-            self.count(letter, marks, draft)?;
+            self.count(msg, marks, draft)?;
         }
         Ok(())
     }
@@ -102,11 +102,11 @@ impl StreamCore {
     }
 
     /// What messages of a parcel count on from, as far as it is not in memory: to be read first, by a thread that may wait.
-    pub fn cold(&mut self, parcel: &Parcel) -> Option<Cold> {
+    pub fn cold(&mut self, msgs: &MessageBuf) -> Option<Cold> {
         if !self.rules.allows_counters {
             return None;
         }
-        let subjects: Vec<_> = parcel.iter().filter_map(|letter| self.cold_subject(letter.subject)).collect();
+        let subjects: Vec<_> = msgs.iter().filter_map(|msg| self.cold_subject(msg.subject)).collect();
         (!subjects.is_empty()).then(|| Cold { reader: self.reader.clone(), subjects })
     }
 
@@ -158,7 +158,7 @@ impl From<Broken> for ApiError {
 
 impl Origin {
     /// Only streams say where a message comes from: what clients say of it was refused before.
-    fn of(marks: &Marks<'_>) -> Option<Self> {
+    fn of(marks: &MsgHeaders<'_>) -> Option<Self> {
         if !marks.has(Key::StreamSource) {
             return None;
         }

@@ -1,6 +1,6 @@
 //! What a turn wants from others: run after it by whoever embeds the stream (house.md 3.3).
 
-use myelin_broker::{MessageTrace, Parcel};
+use myelin_broker::{MessageBuf, MessageTrace};
 use std::sync::Arc;
 
 use super::batch::Abandoned;
@@ -9,7 +9,7 @@ use super::batch::Abandoned;
 #[derive(Default)]
 pub struct Effects {
     /// Messages to be published in the stream's account, in order: acknowledgements, republished messages, advisories.
-    pub out: Parcel,
+    pub out: MessageBuf,
     /// Whether [`StreamCore::next_due`](super::StreamCore::next_due) may be earlier than it was before.
     pub due_changed: bool,
     /// Why the stream has failed, if that was found in this turn. It must be opened anew.

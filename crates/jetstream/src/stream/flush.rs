@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use myelin_broker::Parcel;
+use myelin_broker::MessageBuf;
 use myelin_store::{Admission, Filter, NewMessage, Progress, Purge, StoreError, Timestamp};
 
-use super::admit::Intake;
+use super::admit::Ingest;
+use super::append_run::Verdict;
 use super::batch::{Answer, FastBatches, Place, Refusal};
 use super::core::StreamCore;
-use super::marks::{Key, Marks};
 use super::members::Batches;
+use super::msg_headers::{Key, MsgHeaders};
 use super::rules::Rollup;
-use super::run::Verdict;
 use super::upkeep::RETRY;
 use crate::ApiError;
 
@@ -20,7 +20,7 @@ const ROLLUP_SLICE: usize = 10_000;
 
 impl StreamCore {
     /// Stores the run and says what became of each of its messages.
-    pub(super) fn flush(&mut self, intake: &mut Intake<'_>) {
+    pub(super) fn flush(&mut self, intake: &mut Ingest<'_>) {
         if self.run.is_empty() {
             return;
         }
@@ -30,7 +30,7 @@ impl StreamCore {
     }
 
     /// Stores the drafts and notes what became of each.
-    pub(super) fn store_drafts(&mut self, intake: &mut Intake<'_>) {
+    pub(super) fn store_drafts(&mut self, intake: &mut Ingest<'_>) {
         if self.run.has_drafts() {
             let first = self.time_of_next(intake.now);
             let failure = self.store_run(first, intake).err();
@@ -43,10 +43,10 @@ impl StreamCore {
         }
     }
 
-    fn store_run(&mut self, first: Timestamp, intake: &Intake<'_>) -> Result<(), StoreError> {
+    fn store_run(&mut self, first: Timestamp, intake: &Ingest<'_>) -> Result<(), StoreError> {
         self.outcomes.clear();
         if let Some(republish) = &mut self.republish {
-            republish.look_back(&self.run, intake.parcel, &self.store)?;
+            republish.look_back(&self.run, intake.msgs, &self.store)?;
         }
         // The checks of a batch are stricter than the log's, which must not take a part of it.
         let admission = if intake.closing.is_some() { Admission::Granted } else { Admission::Check };
@@ -62,10 +62,10 @@ impl StreamCore {
         drafts: Range<usize>,
         admission: Admission,
         first: Timestamp,
-        intake: &Intake<'_>,
+        intake: &Ingest<'_>,
     ) -> Result<(), StoreError> {
         let mut messages = recycle(std::mem::take(&mut self.spare));
-        messages.extend(self.run.messages(intake.parcel, first).skip(drafts.start).take(drafts.len()));
+        messages.extend(self.run.messages(intake.msgs, first).skip(drafts.start).take(drafts.len()));
         let result = self.store.append(&messages, admission, intake.now, &mut self.outcomes);
         self.spare = recycle(messages);
         if result.is_err() {
@@ -80,7 +80,7 @@ impl StreamCore {
         &mut self,
         admission: Admission,
         first: Timestamp,
-        intake: &Intake<'_>,
+        intake: &Ingest<'_>,
     ) -> Result<(), StoreError> {
         let mut all = Vec::with_capacity(self.run.drafts());
         let mut result = Ok(());
@@ -110,7 +110,7 @@ impl StreamCore {
     }
 
     /// Notes what became of the drafts.
-    fn settle(&mut self, failure: Option<&StoreError>, first: Timestamp, intake: &Intake<'_>) {
+    fn settle(&mut self, failure: Option<&StoreError>, first: Timestamp, intake: &Ingest<'_>) {
         // Messages of a mirror have times of their own.
         let stamps = self.run.take_stamps();
         let times = (first..).enumerate().map(|(at, time)| stamps.get(at).map_or(time, |stamp| stamp.1));
@@ -127,7 +127,7 @@ impl StreamCore {
             };
             entry.verdict = match outcome {
                 Ok((seq, time)) => {
-                    last = Some((entry.letter, time));
+                    last = Some((entry.msg, time));
                     ends = entry.draft.expires.into_iter().map(|expiry| expiry.at(time)).chain(ends).min();
                     if let Some(slot) = entry.draft.id {
                         self.ids.stored(slot, seq, time);
@@ -152,12 +152,12 @@ impl StreamCore {
                 self.schedules.settle(special, stored, failure, intake.now);
             }
         }
-        if let Some((letter, time)) = last {
+        if let Some((msg, time)) = last {
             self.last_time = time;
             self.note_end(first, ends);
-            let headers = intake.parcel.get(letter).map_or(&b""[..], |letter| letter.headers);
+            let headers = intake.msgs.get(msg).map_or(&b""[..], |msg| msg.headers);
             self.last_msg_id.clear();
-            self.last_msg_id.extend_from_slice(Marks::scan(headers).get(Key::MsgId));
+            self.last_msg_id.extend_from_slice(MsgHeaders::scan(headers).get(Key::MsgId));
         }
     }
 
@@ -173,7 +173,7 @@ impl StreamCore {
     ///
     /// Compat: of messages that no consumer wants, all go. A subject that reads as a pattern is one: who purges `k.*` of a
     /// key-value bucket purges all such keys.
-    fn roll_up(&mut self, intake: &mut Intake<'_>) {
+    fn roll_up(&mut self, intake: &mut Ingest<'_>) {
         if !self.run.has_rollups() {
             return;
         }
@@ -182,9 +182,9 @@ impl StreamCore {
             let (Some(rollup), Verdict::Stored(seq, _)) = (entry.draft.rollup, &entry.verdict) else {
                 continue;
             };
-            let Some(letter) = intake.parcel.get(entry.letter) else { continue };
+            let Some(msg) = intake.msgs.get(entry.msg) else { continue };
             let filter = match rollup {
-                Rollup::Subject => Some(Filter::new(self.run.apply(&entry.draft, letter).subject)),
+                Rollup::Subject => Some(Filter::new(self.run.apply(&entry.draft, msg).subject)),
                 Rollup::All => None,
             };
             let slice = if filter.is_some() { ROLLUP_SLICE } else { usize::MAX };
@@ -206,7 +206,7 @@ impl StreamCore {
     }
 
     /// Removes schedules that end with a message that was stored, where they did not go with it.
-    fn end_schedules(&mut self, intake: &Intake<'_>) {
+    fn end_schedules(&mut self, intake: &Ingest<'_>) {
         if !self.run.retires() {
             return;
         }
@@ -224,8 +224,8 @@ impl StreamCore {
     }
 
     /// Tells each publisher what became of its message, now or when it is released.
-    pub(super) fn answer(&mut self, intake: &mut Intake<'_>) {
-        if intake.parcel.is_traced() {
+    pub(super) fn answer(&mut self, intake: &mut Ingest<'_>) {
+        if intake.msgs.is_traced() {
             self.tell_traces(intake);
         }
         // What was released meanwhile comes before what follows.
@@ -236,43 +236,43 @@ impl StreamCore {
             self.say(intake, &mut out);
             intake.effects.out = out;
         } else {
-            let mut held = self.outgoing.parcel();
+            let mut held = self.outgoing.msgs();
             self.say(intake, &mut held);
             self.outgoing.wait(ticket, held);
         }
     }
 
-    fn say(&mut self, intake: &mut Intake<'_>, out: &mut Parcel) {
+    fn say(&mut self, intake: &mut Ingest<'_>, out: &mut MessageBuf) {
         let random = &mut || self.rng.next_u64() as u32;
         for (at, entry) in self.run.entries().iter().enumerate() {
-            let Some(letter) = intake.parcel.get(entry.letter) else { continue };
-            let is_answered = self.rules.has_acks && !letter.reply.is_empty();
+            let Some(msg) = intake.msgs.get(entry.msg) else { continue };
+            let is_answered = self.rules.has_acks && !msg.reply.is_empty();
             // Compat: a message is published again before its publisher hears of it.
             if let (Verdict::Stored(seq, time), Some(republish)) = (&entry.verdict, &mut self.republish)
                 && !entry.draft.is_unwanted
             {
-                let message = self.run.apply(&entry.draft, letter);
+                let message = self.run.apply(&entry.draft, msg);
                 republish.publish_entry(&self.run, at, (*seq, *time), &message, random, out);
             }
             if let Some(place) = self.run.place(&entry.draft) {
                 let Batches { fast, voice, .. } = &mut self.batches;
-                let mut answer = Answer { reply: letter.reply, voice, out };
+                let mut answer = Answer { reply: msg.reply, voice, out };
                 tell_batch(fast, place, &entry.verdict, &mut answer);
                 continue;
             }
             match &entry.verdict {
                 Verdict::Stored(seq, _) if is_answered && self.rules.allows_counters => {
-                    let payload = self.run.apply(&entry.draft, letter).payload;
-                    self.replies.counted(letter.reply, *seq, payload, out);
+                    let payload = self.run.apply(&entry.draft, msg).payload;
+                    self.replies.counted(msg.reply, *seq, payload, out);
                 }
-                Verdict::Stored(seq, _) if is_answered => self.replies.stored(letter.reply, *seq, out),
-                Verdict::Duplicate(seq) if is_answered => self.replies.duplicate(letter.reply, *seq, out),
-                Verdict::Refuse(error) if is_answered => self.replies.refused(letter.reply, error, out),
+                Verdict::Stored(seq, _) if is_answered => self.replies.stored(msg.reply, *seq, out),
+                Verdict::Duplicate(seq) if is_answered => self.replies.duplicate(msg.reply, *seq, out),
+                Verdict::Refuse(error) if is_answered => self.replies.refused(msg.reply, error, out),
                 Verdict::Refuse(error) if intake.closing.is_none() && !intake.is_copy => {
                     self.losses.count(error.err_code);
                     intake.effects.lost += 1;
                 }
-                Verdict::Aside(range) => self.run.said_aside(range).for_each(|letter| out.push(letter)),
+                Verdict::Aside(range) => self.run.said_aside(range).for_each(|msg| out.push(msg)),
                 _ => {}
             }
         }

@@ -1,20 +1,20 @@
 //! Messages that belong to batches: the checks that they pass, which differ in order from those of others, and what their
 //! batches make of them.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Discard, Seq};
 
-use super::admit::{Closing, DEPENDENT, Intake, REQUEST_INFO, sequence};
+use super::admit::{Closing, DEPENDENT, Ingest, REQUEST_INFO, sequence};
+use super::append_run::{Draft, Verdict};
 use super::batch::{
-    Abandoned, Answer, AtomicBatches, AtomicStep, Commit, FastBatches, FastStep, Malformed, Member, Staged,
-    Ticket, Voice,
+    Abandoned, Answer, AtomicBatches, AtomicStep, BatchReplies, Commit, FastBatches, FastStep, FlowSubject,
+    Malformed, Member, Staged,
 };
 use super::core::StreamCore;
 use super::effects::Effects;
 use super::lines;
-use super::marks::{Key, Marks};
+use super::msg_headers::{Key, MsgHeaders};
 use super::rules::Rollup;
-use super::run::{Draft, Verdict};
 use super::settings::Settings;
 use crate::ApiError;
 use crate::config::StreamConfig;
@@ -27,7 +27,7 @@ const EXPECTED_LAST_MSG_ID: &str = "Nats-Expected-Last-Msg-Id";
 pub(super) struct Batches {
     pub(super) atomic: AtomicBatches,
     pub(super) fast: FastBatches,
-    pub(super) voice: Voice,
+    pub(super) voice: BatchReplies,
 }
 
 impl Batches {
@@ -35,7 +35,7 @@ impl Batches {
         Self {
             atomic: AtomicBatches::new(settings.in_flight.clone(), config.allow_atomic),
             fast: FastBatches::new(settings.in_flight.clone(), config.allow_batched),
-            voice: Voice::new(&config.name, &settings.domain, config.no_ack),
+            voice: BatchReplies::new(&config.name, &settings.domain, config.no_ack),
         }
     }
 
@@ -52,10 +52,10 @@ impl StreamCore {
     pub(super) fn take_fast(
         &mut self,
         at: usize,
-        letter: Letter<'_>,
-        ticket: Result<Ticket<'_>, Malformed>,
-        marks: &Marks<'_>,
-        intake: &mut Intake<'_>,
+        msg: MessageRef<'_>,
+        ticket: Result<FlowSubject<'_>, Malformed>,
+        marks: &MsgHeaders<'_>,
+        intake: &mut Ingest<'_>,
     ) {
         let may_evict = self.rules.allows_counters && self.may_evict_counters();
         let is_dependent = marks.has_any(&DEPENDENT) || self.discards_new() || may_evict;
@@ -63,20 +63,19 @@ impl StreamCore {
             self.flush(intake);
         }
         let mut draft = Draft::default();
-        self.transform(letter.subject, &mut draft);
-        self.ask_interest(letter, &mut draft);
-        if let Err(error) = self.check_door(letter, &draft, intake) {
+        self.transform(msg.subject, &mut draft);
+        self.ask_interest(msg, &mut draft);
+        if let Err(error) = self.check_door(msg, &draft, intake) {
             return self.run.push(at, draft, Verdict::Refuse(Box::new(error)));
         }
         let before = self.run.asides().len();
-        let mut answer =
-            Answer { reply: letter.reply, voice: &mut self.batches.voice, out: self.run.asides() };
+        let mut answer = Answer { reply: msg.reply, voice: &mut self.batches.voice, out: self.run.asides() };
         let level = marks.find(Key::RequiredApiLevel);
         let step = self.batches.fast.take(ticket, level, intake.now, &mut answer);
         self.run.push_asides(at, before);
         let FastStep::Store(place) = step else { return };
-        self.clean(letter.headers, marks, &[REQUEST_INFO, API_LEVEL], &mut draft);
-        let verdict = match self.admit_fast(letter, marks, &mut draft, intake) {
+        self.clean(msg.headers, marks, &[REQUEST_INFO, API_LEVEL], &mut draft);
+        let verdict = match self.admit_fast(msg, marks, &mut draft, intake) {
             Ok(verdict) => verdict,
             Err(error) => Verdict::Refuse(Box::new(error)),
         };
@@ -91,29 +90,29 @@ impl StreamCore {
 
     fn admit_fast(
         &mut self,
-        letter: Letter<'_>,
-        marks: &Marks<'_>,
+        msg: MessageRef<'_>,
+        marks: &MsgHeaders<'_>,
         draft: &mut Draft,
-        intake: &mut Intake<'_>,
+        intake: &mut Ingest<'_>,
     ) -> Result<Verdict, ApiError> {
         let known = self.known_seq(marks, intake);
         if marks.is_empty() && !self.discards_new() {
             // Perf: what the general way does for a message of which nothing is asked.
-            let message = self.run.apply(draft, letter);
+            let message = self.run.apply(draft, msg);
             self.rules.check_record(&message)?;
             self.rules.check_headers(&message)?;
             self.rules.check_counts(marks)?;
         } else {
             let mut staged = Staged::new(true);
-            let checked = self.check_member(letter, (marks, known), draft, &mut staged, intake);
+            let checked = self.check_member(msg, (marks, known), draft, &mut staged, intake);
             match (checked, known) {
                 (Err(ApiError { err_code: DUPLICATE, .. }), Some(seq)) => return Ok(Verdict::Duplicate(seq)),
                 (checked, _) => checked?,
             }
             self.check_last_id(marks)?;
         }
-        let size = self.rules.size(&self.run.apply(draft, letter));
-        self.enter(letter, marks, draft, size, intake.now)?;
+        let size = self.rules.size(&self.run.apply(draft, msg));
+        self.enter(msg, marks, draft, size, intake.now)?;
         Ok(Verdict::Store)
     }
 
@@ -121,13 +120,13 @@ impl StreamCore {
     pub(super) fn take_atomic(
         &mut self,
         at: usize,
-        letter: Letter<'_>,
-        marks: &Marks<'_>,
-        intake: &mut Intake<'_>,
+        msg: MessageRef<'_>,
+        marks: &MsgHeaders<'_>,
+        intake: &mut Ingest<'_>,
     ) {
         let mut draft = Draft::default();
-        self.clean(letter.headers, marks, &[REQUEST_INFO], &mut draft);
-        if let Err(error) = self.check_door(letter, &draft, intake) {
+        self.clean(msg.headers, marks, &[REQUEST_INFO], &mut draft);
+        if let Err(error) = self.check_door(msg, &draft, intake) {
             return self.run.push(at, draft, Verdict::Refuse(Box::new(error)));
         }
         let member = Member {
@@ -136,9 +135,9 @@ impl StreamCore {
             commit: marks.find(Key::BatchCommit),
             api_level: marks.find(Key::RequiredApiLevel),
         };
-        let mut said = self.outgoing.parcel();
+        let mut said = self.outgoing.msgs();
         let Batches { atomic, voice, .. } = &mut self.batches;
-        let message = self.run.apply(&draft, letter);
+        let message = self.run.apply(&draft, msg);
         let step = atomic.take(&member, message, intake.now, voice, &mut said);
         let before = self.run.asides().len();
         self.run.asides().append(&mut said);
@@ -149,22 +148,22 @@ impl StreamCore {
                 if let Some(reason) = reason {
                     intake.effects.abandoned.push(Abandoned { id: member.id.into(), reason });
                 }
-                if letter.reply.is_empty() || !self.rules.has_acks {
+                if msg.reply.is_empty() || !self.rules.has_acks {
                     self.losses.count(err_code);
                     intake.effects.lost += 1;
                 }
             }
             AtomicStep::Commit(commit) => {
                 self.flush(intake);
-                self.commit(commit, Closing { id: member.id, reply: letter.reply }, intake);
+                self.commit(commit, Closing { id: member.id, reply: msg.reply }, intake);
             }
         }
     }
 
     /// Stores a complete batch, or refuses it with its first error.
-    fn commit(&mut self, commit: Commit, closing: Closing<'_>, intake: &mut Intake<'_>) {
-        let mut whole = Intake {
-            parcel: &commit.messages,
+    fn commit(&mut self, commit: Commit, closing: Closing<'_>, intake: &mut Ingest<'_>) {
+        let mut whole = Ingest {
+            msgs: &commit.messages,
             now: intake.now,
             effects: intake.effects,
             closing: Some(closing),
@@ -182,40 +181,40 @@ impl StreamCore {
         self.batches.atomic.recycle(commit.done());
     }
 
-    fn admit_all(&mut self, commit: &Commit, whole: &mut Intake<'_>) -> Result<(), ApiError> {
+    fn admit_all(&mut self, commit: &Commit, whole: &mut Ingest<'_>) -> Result<(), ApiError> {
         // A schedule is a rollup.
         const ABOUT_SUBJECTS: [Key; 3] = [Key::ExpectedLastSubjectSequence, Key::Rollup, Key::Schedule];
-        let asks = |letter: Letter<'_>| Marks::scan(letter.headers).has_any(&ABOUT_SUBJECTS);
+        let asks = |msg: MessageRef<'_>| MsgHeaders::scan(msg.headers).has_any(&ABOUT_SUBJECTS);
         let refuses_by_subject = self.discards_new() && self.rules.limits.discard_new_per_subject;
         let mut staged = Staged::new(refuses_by_subject || commit.messages.iter().any(asks));
         let last = commit.messages.len().saturating_sub(1);
-        for (at, letter) in commit.messages.iter().enumerate() {
-            let marks = Marks::scan(letter.headers);
+        for (at, msg) in commit.messages.iter().enumerate() {
+            let marks = MsgHeaders::scan(msg.headers);
             let mut draft = Draft::default();
-            self.transform(letter.subject, &mut draft);
-            self.ask_interest(letter, &mut draft);
+            self.transform(msg.subject, &mut draft);
+            self.ask_interest(msg, &mut draft);
             if marks.has(Key::ExpectedLastMsgId) {
                 return Err(ApiError::atomic_publish_unsupported_header_batch(EXPECTED_LAST_MSG_ID));
             }
             let known = self.known_stored(&marks, whole);
-            self.check_member(letter, (&marks, known), &mut draft, &mut staged, whole)?;
+            self.check_member(msg, (&marks, known), &mut draft, &mut staged, whole)?;
             if commit.mark_last && at == last {
-                self.mark(letter, &mut draft);
+                self.mark(msg, &mut draft);
             }
-            let size = self.rules.size(&self.run.apply(&draft, letter));
+            let size = self.rules.size(&self.run.apply(&draft, msg));
             // They fitted one by one when they came, and must all together.
             self.find_room(size, !draft.is_unwanted)?;
-            self.enter(letter, &marks, &mut draft, size, whole.now)?;
+            self.enter(msg, &marks, &mut draft, size, whole.now)?;
             self.run.push(at, draft, Verdict::Store);
         }
         Ok(())
     }
 
     /// Gives the last message of a batch the mark of its end.
-    fn mark(&mut self, letter: Letter<'_>, draft: &mut Draft) {
+    fn mark(&mut self, msg: MessageRef<'_>, draft: &mut Draft) {
         let mut headers = std::mem::take(&mut self.text);
         headers.clear();
-        headers.extend_from_slice(self.run.apply(draft, letter).headers);
+        headers.extend_from_slice(self.run.apply(draft, msg).headers);
         let (key, value) = Commit::MARK;
         let write = |kept: &mut Vec<u8>| lines::write_with(&headers, key.as_bytes(), value.as_bytes(), kept);
         draft.headers = Some(self.run.keep(write));
@@ -223,7 +222,7 @@ impl StreamCore {
     }
 
     /// The sequence of a message whose id is known. Those of its own batch are not stored yet.
-    fn known_stored(&self, marks: &Marks<'_>, whole: &Intake<'_>) -> Option<Seq> {
+    fn known_stored(&self, marks: &MsgHeaders<'_>, whole: &Ingest<'_>) -> Option<Seq> {
         match self.ids.find(marks.get(Key::MsgId), whole.now) {
             super::dedupe::Known::Stored(seq) if !self.rules.is_mirror => Some(seq),
             _ => None,
@@ -245,27 +244,27 @@ impl StreamCore {
     /// What is checked before the batch is asked.
     fn check_door(
         &mut self,
-        letter: Letter<'_>,
+        msg: MessageRef<'_>,
         draft: &Draft,
-        intake: &mut Intake<'_>,
+        intake: &mut Ingest<'_>,
     ) -> Result<(), ApiError> {
         self.rules.check_sealed()?;
-        let size = self.rules.size(&self.run.apply(draft, letter));
+        let size = self.rules.size(&self.run.apply(draft, msg));
         self.check_room(size, true, intake)?;
-        self.rules.check_size(&self.run.apply(draft, letter))
+        self.rules.check_size(&self.run.apply(draft, msg))
     }
 
     /// The checks of a message on top of those before it in its batch, in the reference's order. `known` is where it is
     /// stored already.
     fn check_member(
         &mut self,
-        letter: Letter<'_>,
-        (marks, known): (&Marks<'_>, Option<Seq>),
+        msg: MessageRef<'_>,
+        (marks, known): (&MsgHeaders<'_>, Option<Seq>),
         draft: &mut Draft,
         staged: &mut Staged,
-        intake: &Intake<'_>,
+        intake: &Ingest<'_>,
     ) -> Result<(), ApiError> {
-        let message = self.run.apply(draft, letter);
+        let message = self.run.apply(draft, msg);
         self.rules.check_record(&message)?;
         self.rules.check_headers(&message)?;
         self.rules.check_before_state(marks, !message.payload.is_empty())?;
@@ -278,12 +277,12 @@ impl StreamCore {
         }
         self.rules.check_source(marks)?;
         self.rules.check_counts(marks)?;
-        self.count(letter, marks, draft)?;
-        self.check_expectations(marks, self.run.apply(draft, letter).subject, staged)?;
-        self.check_schedule(letter, marks, draft, intake)?;
+        self.count(msg, marks, draft)?;
+        self.check_expectations(marks, self.run.apply(draft, msg).subject, staged)?;
+        self.check_schedule(msg, marks, draft, intake)?;
         draft.rollup = self.rules.check_rollup(marks)?;
-        self.roll_up_schedule(letter, marks, draft)?;
-        let message = self.run.apply(draft, letter);
+        self.roll_up_schedule(msg, marks, draft)?;
+        let message = self.run.apply(draft, msg);
         match draft.rollup {
             Some(Rollup::Subject) => staged.expect_rollup_of(message.subject)?,
             Some(Rollup::All) => staged.expect_rollup_of_all()?,
@@ -295,7 +294,7 @@ impl StreamCore {
 
     fn check_expectations(
         &self,
-        marks: &Marks<'_>,
+        marks: &MsgHeaders<'_>,
         subject: &[u8],
         staged: &mut Staged,
     ) -> Result<(), ApiError> {
@@ -340,7 +339,7 @@ impl StreamCore {
     }
 
     /// Says what became of an atomic batch.
-    pub(super) fn close(&mut self, closing: Closing<'_>, effects: &mut Effects, out: &mut Parcel) {
+    pub(super) fn close(&mut self, closing: Closing<'_>, effects: &mut Effects, out: &mut MessageBuf) {
         let entries = self.run.entries();
         let refused = entries.iter().find_map(|entry| match &entry.verdict {
             Verdict::Refuse(error) => Some(error),

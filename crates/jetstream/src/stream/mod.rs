@@ -7,6 +7,7 @@
 //! no more, of which `interest` tells.
 
 mod admit;
+mod append_run;
 pub mod batch;
 mod copy;
 mod core;
@@ -15,19 +16,18 @@ mod dedupe;
 mod effects;
 mod flush;
 mod interest;
+mod interest_cleanup;
 mod lines;
 mod losses;
 mod markers;
-mod marks;
 mod members;
+mod msg_headers;
 mod outgoing;
 mod reply;
 mod republish;
 mod rules;
-mod run;
 mod schedules;
 mod settings;
-mod settled;
 mod shape;
 #[cfg(test)]
 mod tests;

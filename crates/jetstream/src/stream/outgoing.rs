@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use myelin_broker::Parcel;
+use myelin_broker::MessageBuf;
 use myelin_store::{Release, Ticket};
 
 /// Emptied parcels that are kept.
@@ -11,8 +11,8 @@ const SPARE: usize = 4;
 /// See the module.
 #[derive(Default)]
 pub(super) struct Outgoing {
-    waiting: VecDeque<(Ticket, Parcel)>,
-    spare: Vec<Parcel>,
+    waiting: VecDeque<(Ticket, MessageBuf)>,
+    spare: Vec<MessageBuf>,
 }
 
 impl Outgoing {
@@ -21,31 +21,31 @@ impl Outgoing {
     }
 
     /// An empty parcel.
-    pub(super) fn parcel(&mut self) -> Parcel {
+    pub(super) fn msgs(&mut self) -> MessageBuf {
         self.spare.pop().unwrap_or_default()
     }
 
     /// Holds a parcel back until `ticket` is released.
-    pub(super) fn wait(&mut self, ticket: Ticket, parcel: Parcel) {
-        self.waiting.push_back((ticket, parcel));
+    pub(super) fn wait(&mut self, ticket: Ticket, msgs: MessageBuf) {
+        self.waiting.push_back((ticket, msgs));
     }
 
     /// Moves what is released to `out`.
-    pub(super) fn release(&mut self, release: &Release, out: &mut Parcel) {
-        while let Some((ticket, parcel)) = self.waiting.front_mut()
+    pub(super) fn release(&mut self, release: &Release, out: &mut MessageBuf) {
+        while let Some((ticket, msgs)) = self.waiting.front_mut()
             && release.is_released(*ticket)
         {
-            out.append(parcel);
-            let (_, mut parcel) = self.waiting.pop_front().expect("it was just looked at");
+            out.append(msgs);
+            let (_, mut msgs) = self.waiting.pop_front().expect("it was just looked at");
             if self.spare.len() < SPARE {
-                parcel.clear();
-                self.spare.push(parcel);
+                msgs.clear();
+                self.spare.push(msgs);
             }
         }
     }
 
     /// What will never be released.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Parcel> {
-        self.waiting.drain(..).map(|(_, parcel)| parcel)
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = MessageBuf> {
+        self.waiting.drain(..).map(|(_, msgs)| msgs)
     }
 }

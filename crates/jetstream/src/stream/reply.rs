@@ -2,7 +2,7 @@
 //!
 //! Perf: an acknowledgement is the stream's prefix, a number and a brace, put together in a buffer that is kept.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::Seq;
 
 use crate::ApiError;
@@ -37,12 +37,12 @@ impl Replies {
     }
 
     /// The message was stored.
-    pub(super) fn stored(&mut self, reply: &[u8], seq: Seq, out: &mut Parcel) {
+    pub(super) fn stored(&mut self, reply: &[u8], seq: Seq, out: &mut MessageBuf) {
         self.ack(reply, seq, b"}", out);
     }
 
     /// The message of a counter was stored, with this payload: an object with the total.
-    pub(super) fn counted(&mut self, reply: &[u8], seq: Seq, payload: &[u8], out: &mut Parcel) {
+    pub(super) fn counted(&mut self, reply: &[u8], seq: Seq, payload: &[u8], out: &mut MessageBuf) {
         let mut end = std::mem::take(&mut self.total);
         end.clear();
         end.push(b',');
@@ -54,42 +54,42 @@ impl Replies {
     /// The message had been stored before.
     ///
     /// Compat: the reference has a blank behind the colon.
-    pub(super) fn duplicate(&mut self, reply: &[u8], seq: Seq, out: &mut Parcel) {
+    pub(super) fn duplicate(&mut self, reply: &[u8], seq: Seq, out: &mut MessageBuf) {
         self.ack(reply, seq, b",\"duplicate\": true}", out);
     }
 
-    fn ack(&mut self, reply: &[u8], seq: Seq, end: &[u8], out: &mut Parcel) {
+    fn ack(&mut self, reply: &[u8], seq: Seq, end: &[u8], out: &mut MessageBuf) {
         self.buffer.clear();
         self.buffer.extend_from_slice(&self.prefix);
         encode::number(&mut self.buffer, seq);
         self.buffer.extend_from_slice(end);
-        out.push(Letter { subject: reply, payload: &self.buffer, ..Letter::default() });
+        out.push(MessageRef { subject: reply, payload: &self.buffer, ..MessageRef::default() });
     }
 
     /// The message was refused.
-    pub(super) fn refused(&mut self, reply: &[u8], error: &ApiError, out: &mut Parcel) {
+    pub(super) fn refused(&mut self, reply: &[u8], error: &ApiError, out: &mut MessageBuf) {
         self.buffer.clear();
         write_error(error, &self.error_end, &mut self.buffer);
-        out.push(Letter { subject: reply, payload: &self.buffer, ..Letter::default() });
+        out.push(MessageRef { subject: reply, payload: &self.buffer, ..MessageRef::default() });
     }
 
     /// Whether this says that a message is stored. Republished messages have headers.
-    pub(super) fn is_ack(&self, letter: &Letter<'_>) -> bool {
-        letter.headers.is_empty() && letter.payload.starts_with(&self.prefix)
+    pub(super) fn is_ack(&self, msg: &MessageRef<'_>) -> bool {
+        msg.headers.is_empty() && msg.payload.starts_with(&self.prefix)
     }
 
     /// Whether this says that a message was not taken.
-    pub(super) fn is_refusal(&self, letter: &Letter<'_>) -> bool {
-        letter.headers.is_empty() && letter.payload.ends_with(&self.error_end)
+    pub(super) fn is_refusal(&self, msg: &MessageRef<'_>) -> bool {
+        msg.headers.is_empty() && msg.payload.ends_with(&self.error_end)
     }
 }
 
 /// What the publisher of a message is told that an overloaded stream did not look at.
-pub fn refuse_overload(stream: &str, reply: &[u8], out: &mut Parcel) {
+pub fn refuse_overload(stream: &str, reply: &[u8], out: &mut MessageBuf) {
     let mut payload = Vec::new();
     write_error(&ApiError::STREAM_TOO_MANY_REQUESTS, &error_end(stream), &mut payload);
     let headers = b"NATS/1.0 429 Too Many Requests\r\n\r\n";
-    out.push(Letter { subject: reply, headers, payload: &payload, ..Letter::default() });
+    out.push(MessageRef { subject: reply, headers, payload: &payload, ..MessageRef::default() });
 }
 
 fn write_error(error: &ApiError, end: &[u8], out: &mut Vec<u8>) {
@@ -114,12 +114,12 @@ fn quoted(name: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn payload(tell: impl FnOnce(&mut Replies, &mut Parcel)) -> String {
-        let (mut replies, mut out) = (Replies::new("S", ""), Parcel::default());
+    fn payload(tell: impl FnOnce(&mut Replies, &mut MessageBuf)) -> String {
+        let (mut replies, mut out) = (Replies::new("S", ""), MessageBuf::default());
         tell(&mut replies, &mut out);
-        let letter = out.get(0).expect("a reply was given");
-        assert_eq!((letter.subject, letter.reply, letter.headers), (&b"in.box"[..], &b""[..], &b""[..]));
-        String::from_utf8(letter.payload.to_vec()).unwrap()
+        let msg = out.get(0).expect("a reply was given");
+        assert_eq!((msg.subject, msg.reply, msg.headers), (&b"in.box"[..], &b""[..], &b""[..]));
+        String::from_utf8(msg.payload.to_vec()).unwrap()
     }
 
     #[test]
@@ -132,13 +132,13 @@ mod tests {
 
     #[test]
     fn a_domain_stands_in_acknowledgements_only() {
-        let (mut replies, mut out) = (Replies::new("S", "hub"), Parcel::default());
+        let (mut replies, mut out) = (Replies::new("S", "hub"), MessageBuf::default());
         replies.stored(b"r", 10, &mut out);
         replies.refused(b"r", &ApiError::STREAM_SEALED, &mut out);
-        let letters: Vec<_> = out.iter().collect();
-        assert_eq!(letters[0].payload, br#"{"stream":"S","domain":"hub","seq":10}"#);
-        assert!(letters[1].payload.ends_with(br#"},"stream":"S","seq":0}"#));
-        assert!(replies.is_ack(&letters[0]) && !replies.is_ack(&letters[1]));
+        let refs: Vec<_> = out.iter().collect();
+        assert_eq!(refs[0].payload, br#"{"stream":"S","domain":"hub","seq":10}"#);
+        assert!(refs[1].payload.ends_with(br#"},"stream":"S","seq":0}"#));
+        assert!(replies.is_ack(&refs[0]) && !replies.is_ack(&refs[1]));
     }
 
     #[test]

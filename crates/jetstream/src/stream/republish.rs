@@ -4,11 +4,11 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Seq, StoreError, Stream, Timestamp};
 use myelin_subject::Transform;
 
-use super::run::{Run, Verdict};
+use super::append_run::{AppendRun, Verdict};
 use crate::config;
 use myelin_wire::encode;
 
@@ -49,12 +49,17 @@ impl Republish {
     }
 
     /// Notes what each message of a run will follow. Before it is stored.
-    pub(super) fn look_back(&mut self, run: &Run, parcel: &Parcel, store: &Stream) -> Result<(), StoreError> {
+    pub(super) fn look_back(
+        &mut self,
+        run: &AppendRun,
+        msgs: &MessageBuf,
+        store: &Stream,
+    ) -> Result<(), StoreError> {
         self.before.clear();
         let mut newest = HashTable::<usize>::with_capacity(run.drafts());
         let subject_of = |at: usize| {
             let entry = &run.entries()[at];
-            parcel.get(entry.letter).map(|letter| run.apply(&entry.draft, letter).subject)
+            msgs.get(entry.msg).map(|msg| run.apply(&entry.draft, msg).subject)
         };
         let hash_of = |at: &usize| self.hasher.hash_one(subject_of(*at).unwrap_or_default());
         for at in 0..run.entries().len() {
@@ -79,12 +84,12 @@ impl Republish {
     /// Publishes entry `at` of the run, which is stored as `message`.
     pub(super) fn publish_entry(
         &mut self,
-        run: &Run,
+        run: &AppendRun,
         at: usize,
         stored: (Seq, Timestamp),
-        message: &Letter<'_>,
+        message: &MessageRef<'_>,
         random: &mut impl FnMut() -> u32,
-        out: &mut Parcel,
+        out: &mut MessageBuf,
     ) {
         let mut before = self.before.get(at).copied().unwrap_or(Before::Stored(0));
         let last = loop {
@@ -105,9 +110,9 @@ impl Republish {
         &mut self,
         (seq, time): (Seq, Timestamp),
         last: Seq,
-        message: &Letter<'_>,
+        message: &MessageRef<'_>,
         random: &mut impl FnMut() -> u32,
-        out: &mut Parcel,
+        out: &mut MessageBuf,
     ) {
         if self.transform.transform(message.subject, random, &mut self.subject).is_err()
             // Compat: nothing is published on a subject that is none.
@@ -117,10 +122,15 @@ impl Republish {
         }
         self.write_headers(seq, time, last, message);
         let payload = if self.headers_only { &[] } else { message.payload };
-        out.push(Letter { subject: &self.subject, headers: &self.headers, payload, ..Letter::default() });
+        out.push(MessageRef {
+            subject: &self.subject,
+            headers: &self.headers,
+            payload,
+            ..MessageRef::default()
+        });
     }
 
-    fn write_headers(&mut self, seq: Seq, time: Timestamp, last: Seq, message: &Letter<'_>) {
+    fn write_headers(&mut self, seq: Seq, time: Timestamp, last: Seq, message: &MessageRef<'_>) {
         let headers = &mut self.headers;
         headers.clear();
         let own = message.headers.strip_suffix(b"\r\n").unwrap_or(b"NATS/1.0\r\n");

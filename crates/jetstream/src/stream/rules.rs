@@ -1,11 +1,11 @@
 //! What a stream's configuration says of messages that are published: the checks that look at one message alone.
 
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::record::stored_size;
 use myelin_subject::Transform;
 
-use super::marks::{Key, Marks};
-use super::run::Expiry;
+use super::append_run::Expiry;
+use super::msg_headers::{Key, MsgHeaders};
 use super::ttl::{self, Ttl};
 use crate::ApiError;
 use crate::config::{Retention, StreamConfig};
@@ -77,12 +77,12 @@ impl Rules {
     }
 
     /// What a message counts against limits.
-    pub(super) fn size(&self, message: &Letter<'_>) -> u64 {
+    pub(super) fn size(&self, message: &MessageRef<'_>) -> u64 {
         stored_size(self.storage, message.subject.len(), message.headers.len(), message.payload.len())
     }
 
     /// Checks of the form, in the reference's order. The subject is the one under which the message is to be stored.
-    pub(super) fn check_form(&self, message: &Letter<'_>) -> Result<(), ApiError> {
+    pub(super) fn check_form(&self, message: &MessageRef<'_>) -> Result<(), ApiError> {
         self.check_record(message)?;
         self.check_sealed()?;
         self.check_size(message)?;
@@ -90,7 +90,7 @@ impl Rules {
     }
 
     /// Whether the reference's store could take it.
-    pub(super) fn check_record(&self, message: &Letter<'_>) -> Result<(), ApiError> {
+    pub(super) fn check_record(&self, message: &MessageRef<'_>) -> Result<(), ApiError> {
         if self.storage == myelin_store::Storage::File && self.size(message) > RECORD_MAX {
             return Err(ApiError::stream_store_failed("message too large"));
         }
@@ -101,14 +101,14 @@ impl Rules {
         if self.is_sealed { Err(ApiError::STREAM_SEALED) } else { Ok(()) }
     }
 
-    pub(super) fn check_size(&self, message: &Letter<'_>) -> Result<(), ApiError> {
+    pub(super) fn check_size(&self, message: &MessageRef<'_>) -> Result<(), ApiError> {
         if self.max_message.is_some_and(|max| message.headers.len() + message.payload.len() > max) {
             return Err(ApiError::STREAM_MESSAGE_EXCEEDS_MAXIMUM);
         }
         Ok(())
     }
 
-    pub(super) fn check_headers(&self, message: &Letter<'_>) -> Result<(), ApiError> {
+    pub(super) fn check_headers(&self, message: &MessageRef<'_>) -> Result<(), ApiError> {
         if message.headers.len() > HEADERS_MAX {
             return Err(ApiError::STREAM_HEADER_EXCEEDS_MAXIMUM);
         }
@@ -118,7 +118,11 @@ impl Rules {
     /// Checks of headers that come before those of the stream's state.
     ///
     /// Compat: a message of its own does not say which level of the API it needs: only those of batches are asked.
-    pub(super) fn check_before_state(&self, marks: &Marks<'_>, has_payload: bool) -> Result<(), ApiError> {
+    pub(super) fn check_before_state(
+        &self,
+        marks: &MsgHeaders<'_>,
+        has_payload: bool,
+    ) -> Result<(), ApiError> {
         if marks.has(Key::Increment) {
             self.check_increment(marks, has_payload)?;
         }
@@ -129,7 +133,7 @@ impl Rules {
         Ok(())
     }
 
-    fn check_increment(&self, marks: &Marks<'_>, has_payload: bool) -> Result<(), ApiError> {
+    fn check_increment(&self, marks: &MsgHeaders<'_>, has_payload: bool) -> Result<(), ApiError> {
         if !is_integer(marks.get(Key::Increment)) {
             return Err(ApiError::MESSAGE_INCR_INVALID);
         }
@@ -144,7 +148,7 @@ impl Rules {
     }
 
     /// Whether a time to live may be there. One that cannot be read is refused elsewhere, and later.
-    pub(super) fn check_ttl_allowed(&self, marks: &Marks<'_>) -> Result<(), ApiError> {
+    pub(super) fn check_ttl_allowed(&self, marks: &MsgHeaders<'_>) -> Result<(), ApiError> {
         let has_ttl = matches!(ttl::parse(marks.get(Key::Ttl)), Ok(Ttl::Never | Ttl::Seconds(1..)));
         if has_ttl && !self.allows_ttl { Err(ApiError::MESSAGE_TTL_DISABLED) } else { Ok(()) }
     }
@@ -152,7 +156,7 @@ impl Rules {
     /// The same for a message of a batch.
     ///
     /// Compat: there a time that cannot be read is refused as one that may not be there.
-    pub(super) fn check_batch_ttl(&self, marks: &Marks<'_>) -> Result<(), ApiError> {
+    pub(super) fn check_batch_ttl(&self, marks: &MsgHeaders<'_>) -> Result<(), ApiError> {
         match ttl::parse(marks.get(Key::Ttl)) {
             Ok(Ttl::None | Ttl::Seconds(0)) => Ok(()),
             _ if !self.allows_ttl => Err(ApiError::MESSAGE_TTL_DISABLED),
@@ -161,12 +165,12 @@ impl Rules {
     }
 
     /// Only streams say where a message comes from.
-    pub(super) fn check_source(&self, marks: &Marks<'_>) -> Result<(), ApiError> {
+    pub(super) fn check_source(&self, marks: &MsgHeaders<'_>) -> Result<(), ApiError> {
         if marks.has(Key::StreamSource) { Err(ApiError::MESSAGE_SOURCE_HDR_NOT_ALLOWED) } else { Ok(()) }
     }
 
     /// What may be said of the schedule that a message comes from, which is that it ends.
-    pub(super) fn check_scheduler(&self, marks: &Marks<'_>, subject: &[u8]) -> Result<(), ApiError> {
+    pub(super) fn check_scheduler(&self, marks: &MsgHeaders<'_>, subject: &[u8]) -> Result<(), ApiError> {
         let scheduler = marks.get(Key::Scheduler);
         match marks.get(Key::ScheduleNext) {
             b"" if scheduler.is_empty() => Ok(()),
@@ -182,7 +186,7 @@ impl Rules {
     }
 
     /// Whether the rollup that is asked for may be.
-    pub(super) fn check_rollup(&self, marks: &Marks<'_>) -> Result<Option<Rollup>, ApiError> {
+    pub(super) fn check_rollup(&self, marks: &MsgHeaders<'_>) -> Result<Option<Rollup>, ApiError> {
         if marks.has(Key::Rollup) && !self.allows_rollups {
             return Err(ApiError::stream_rollup_failed("rollup not permitted"));
         }
@@ -190,25 +194,25 @@ impl Rules {
     }
 
     /// What a message of another stream rolls up, if this one lets messages do so. What makes no sense does nothing.
-    pub(super) fn rollup_of_copy(&self, marks: &Marks<'_>) -> Option<Rollup> {
+    pub(super) fn rollup_of_copy(&self, marks: &MsgHeaders<'_>) -> Option<Rollup> {
         if self.allows_rollups { Rollup::of(marks).ok().flatten() } else { None }
     }
 
     /// When a message of another stream ends by its header, if such times count here. Compat: one that never does is spared by the
     /// limit of age, whether they do or not.
-    pub(super) fn expiry_of_copy(&self, marks: &Marks<'_>) -> Option<Expiry> {
+    pub(super) fn expiry_of_copy(&self, marks: &MsgHeaders<'_>) -> Option<Expiry> {
         let (expiry, _) = self.expiry(marks).ok()?;
         expiry.filter(|expiry| self.allows_ttl || matches!(expiry, Expiry::Never))
     }
 
     /// A stream of counters takes nothing else.
-    pub(super) fn check_counts(&self, marks: &Marks<'_>) -> Result<(), ApiError> {
+    pub(super) fn check_counts(&self, marks: &MsgHeaders<'_>) -> Result<(), ApiError> {
         let is_missing = self.allows_counters && !marks.has(Key::Increment);
         if is_missing { Err(ApiError::MESSAGE_INCR_MISSING) } else { Ok(()) }
     }
 
     /// When a message ends by its header, and what the header has to say instead, if it asks for less than is allowed.
-    pub(super) fn expiry(&self, marks: &Marks<'_>) -> Result<(Option<Expiry>, Option<i64>), ApiError> {
+    pub(super) fn expiry(&self, marks: &MsgHeaders<'_>) -> Result<(Option<Expiry>, Option<i64>), ApiError> {
         let after = |seconds: i64| Some(Expiry::After(seconds.saturating_mul(ttl::SECOND)));
         match ttl::parse(marks.get(Key::Ttl))? {
             Ttl::None | Ttl::Seconds(0) => Ok((None, None)),
@@ -232,7 +236,7 @@ pub(super) enum Rollup {
 
 impl Rollup {
     /// What the header asks for.
-    pub(super) fn of(marks: &Marks<'_>) -> Result<Option<Self>, ApiError> {
+    pub(super) fn of(marks: &MsgHeaders<'_>) -> Result<Option<Self>, ApiError> {
         if !marks.has(Key::Rollup) {
             return Ok(None);
         }

@@ -17,7 +17,7 @@ mod upkeep;
 
 use std::sync::Arc;
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Stream, Timestamp};
 
 use super::{Effects, Settings, StreamCore, shape};
@@ -61,18 +61,18 @@ impl Bench {
     }
 
     /// Publishes messages as one parcel; answers what came out, as `subject payload`.
-    pub(super) fn parcel(&mut self, letters: &[Letter<'_>]) -> Vec<String> {
-        let mut parcel = Parcel::default();
-        letters.iter().for_each(|&letter| parcel.push(letter));
-        self.core.publish(&parcel, self.now, &mut self.effects);
+    pub(super) fn msgs(&mut self, refs: &[MessageRef<'_>]) -> Vec<String> {
+        let mut msgs = MessageBuf::default();
+        refs.iter().for_each(|&msg| msgs.push(msg));
+        self.core.publish(&msgs, self.now, &mut self.effects);
         self.said()
     }
 
     /// What came out since the last call.
     pub(super) fn said(&mut self) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let line = |letter: Letter<'_>| {
-            let parts = [letter.subject, letter.headers, letter.payload];
+        let line = |msg: MessageRef<'_>| {
+            let parts = [msg.subject, msg.headers, msg.payload];
             parts.map(text).into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
         };
         let said = self.effects.out.iter().map(line).collect();
@@ -83,14 +83,14 @@ impl Bench {
     /// Publishes one message with these header lines; answers the payload of the reply.
     pub(super) fn publish(&mut self, subject: &str, headers: &[&str], payload: &str) -> String {
         let block = block(headers);
-        let letter = Letter {
+        let msg = MessageRef {
             subject: subject.as_bytes(),
             reply: b"r",
             headers: block.as_bytes(),
             payload: payload.as_bytes(),
-            ..Letter::default()
+            ..MessageRef::default()
         };
-        let said = self.parcel(&[letter]);
+        let said = self.msgs(&[msg]);
         assert_eq!(said.len(), 1, "{said:?}");
         said[0].strip_prefix("r ").expect("replies go to the reply subject").to_owned()
     }
@@ -107,8 +107,13 @@ pub(super) fn block(headers: &[&str]) -> String {
     format!("NATS/1.0\r\n{}\r\n\r\n", headers.join("\r\n"))
 }
 
-pub(super) fn letter<'a>(subject: &'a str, reply: &'a str) -> Letter<'a> {
-    Letter { subject: subject.as_bytes(), reply: reply.as_bytes(), payload: b"hello", ..Letter::default() }
+pub(super) fn msg<'a>(subject: &'a str, reply: &'a str) -> MessageRef<'a> {
+    MessageRef {
+        subject: subject.as_bytes(),
+        reply: reply.as_bytes(),
+        payload: b"hello",
+        ..MessageRef::default()
+    }
 }
 
 /// What the reference says of an error.

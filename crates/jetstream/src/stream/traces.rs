@@ -1,13 +1,13 @@
 //! Messages that are traced: what the stream did with each, in the reference's words, and what it would do with one that
 //! nobody is to get.
 
-use super::admit::Intake;
+use super::admit::Ingest;
+use super::append_run::{Draft, Verdict};
 use super::core::StreamCore;
 use super::effects::Effects;
-use super::marks::{Key, Marks};
-use super::run::{Draft, Verdict};
+use super::msg_headers::{Key, MsgHeaders};
 use crate::ApiError;
-use myelin_broker::{Letter, Parcel, Traced};
+use myelin_broker::{MessageBuf, MessageRef, Traced};
 use myelin_wire::error::Quoted;
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ impl StreamCore {
     /// Takes message number `at` of a parcel with traced ones.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_traced(&mut self, at: usize, letter: Letter<'_>, intake: &mut Intake<'_>) {
-        match intake.parcel.trace(at) {
-            Some(trace) if trace.is_only() => self.examine(at, letter, &trace.clone(), intake),
-            _ => self.take(at, letter, intake),
+    pub(super) fn take_traced(&mut self, at: usize, msg: MessageRef<'_>, intake: &mut Ingest<'_>) {
+        match intake.msgs.trace(at) {
+            Some(trace) if trace.is_only() => self.examine(at, msg, &trace.clone(), intake),
+            _ => self.take(at, msg, intake),
         }
     }
 
     /// Finds out what would become of a message. Its publisher hears of errors, and of nothing else.
-    fn examine(&mut self, at: usize, letter: Letter<'_>, trace: &Traced, intake: &mut Intake<'_>) {
+    fn examine(&mut self, at: usize, msg: MessageRef<'_>, trace: &Traced, intake: &mut Ingest<'_>) {
         // It is to be judged by what came before it.
         self.flush(intake);
-        let marks = Marks::scan(letter.headers);
+        let marks = MsgHeaders::scan(msg.headers);
         let mut draft = Draft::default();
-        let verdict = match self.admit(letter, &marks, &mut draft, intake) {
+        let verdict = match self.admit(msg, &marks, &mut draft, intake) {
             Ok(verdict) => verdict,
             Err(error) => Verdict::Refuse(Box::new(error)),
         };
@@ -36,14 +36,14 @@ impl StreamCore {
             self.ids.refused(slot);
         }
         if let Verdict::Store = verdict {
-            let message = self.run.apply(&draft, letter);
+            let message = self.run.apply(&draft, msg);
             let outcome = Ok((message.subject, draft.is_unwanted));
             note(trace, outcome, intake.effects);
             self.run.clear();
             return;
         }
         self.run.clear();
-        if letter.reply.is_empty() {
+        if msg.reply.is_empty() {
             let outcome = Err(refusal(&verdict, &marks));
             return note(trace, outcome, intake.effects);
         }
@@ -53,16 +53,16 @@ impl StreamCore {
 
     /// Says what became of the run's messages, as far as they are traced.
     #[cold]
-    pub(super) fn tell_traces(&self, intake: &mut Intake<'_>) {
+    pub(super) fn tell_traces(&self, intake: &mut Ingest<'_>) {
         for entry in self.run.entries() {
-            let Some(trace) = intake.parcel.trace(entry.letter) else { continue };
-            let Some(letter) = intake.parcel.get(entry.letter) else { continue };
+            let Some(trace) = intake.msgs.trace(entry.msg) else { continue };
+            let Some(msg) = intake.msgs.get(entry.msg) else { continue };
             let outcome = match &entry.verdict {
                 Verdict::Store | Verdict::Aside(_) => continue,
                 Verdict::Stored(..) => {
-                    Ok((self.run.apply(&entry.draft, letter).subject, entry.draft.is_unwanted))
+                    Ok((self.run.apply(&entry.draft, msg).subject, entry.draft.is_unwanted))
                 }
-                refused => Err(refusal(refused, &Marks::scan(letter.headers))),
+                refused => Err(refusal(refused, &MsgHeaders::scan(msg.headers))),
             };
             note(trace, outcome, intake.effects);
         }
@@ -70,10 +70,10 @@ impl StreamCore {
 
     /// Of messages of batches nothing more is told than that they came.
     #[cold]
-    pub(super) fn end_traces(&self, parcel: &Parcel, effects: &mut Effects) {
-        for (at, letter) in parcel.iter().enumerate() {
-            if let Some(trace) = parcel.trace(at) {
-                note(trace, Ok((letter.subject, false)), effects);
+    pub(super) fn end_traces(&self, msgs: &MessageBuf, effects: &mut Effects) {
+        for (at, msg) in msgs.iter().enumerate() {
+            if let Some(trace) = msgs.trace(at) {
+                note(trace, Ok((msg.subject, false)), effects);
             }
         }
     }
@@ -86,7 +86,7 @@ fn note(traced: &Traced, outcome: Result<(&[u8], bool), String>, effects: &mut E
 }
 
 /// Why a message is not taken. Compat: not always what its publisher is told.
-fn refusal(verdict: &Verdict, marks: &Marks<'_>) -> String {
+fn refusal(verdict: &Verdict, marks: &MsgHeaders<'_>) -> String {
     let Verdict::Refuse(error) = verdict else { return "msgid is duplicate".to_owned() };
     let last = || error.description.rsplit(": ").next().unwrap_or_default();
     let text = |key| String::from_utf8_lossy(marks.get(key));

@@ -65,14 +65,13 @@ pub(crate) fn duration(text: &[u8]) -> Option<i64> {
 
 /// One number with its unit, in nanoseconds, and what is behind it.
 fn term(text: &str) -> Option<(i64, &str)> {
-    let number_end =
-        text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let number_end = text.find(|msg: char| !msg.is_ascii_digit() && msg != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(number_end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
-    let unit_end = rest.find(|letter: char| letter.is_ascii_digit() || letter == '.').unwrap_or(rest.len());
+    let unit_end = rest.find(|msg: char| msg.is_ascii_digit() || msg == '.').unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(unit_end);
     let unit = nanos_of(unit)?;
     let whole = if whole.is_empty() { 0 } else { whole.parse::<i64>().ok()? };

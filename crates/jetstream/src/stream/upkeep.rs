@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::{
-    Done, Job, Markers, OpenError, Progress, Purge, Seq, Store, StoreError, Stream, StreamReport, Timestamp,
-    Witness,
+    Done, Job, Markers, OpenError, Progress, Purge, ReplayVisitor, Seq, Store, StoreError, Stream,
+    StreamReport, Timestamp,
 };
 
 use super::core::StreamCore;
@@ -143,9 +143,10 @@ impl StreamCore {
     ) {
         let Some(republish) = &mut self.republish else { return };
         let random = &mut || self.rng.next_u64() as u32;
-        let mut held = self.outgoing.parcel();
+        let mut held = self.outgoing.msgs();
         for (seq, Left { subject, last }) in (before + 1..).zip(markers.take()) {
-            let message = Letter { subject: &subject, headers: markers.headers(), ..Letter::default() };
+            let message =
+                MessageRef { subject: &subject, headers: markers.headers(), ..MessageRef::default() };
             republish.publish((seq, time), last, &message, random, &mut held);
         }
         self.outgoing.wait(self.store.ticket(), held);
@@ -258,7 +259,7 @@ impl StreamCore {
         &mut self,
         store: &Store,
         now: Timestamp,
-        witness: &mut Witness<'_>,
+        witness: &mut ReplayVisitor<'_>,
     ) -> Result<StreamReport, OpenError> {
         let why = self.store.failure().unwrap_or("it is opened anew");
         let error = ApiError::stream_store_failed(why);
@@ -266,7 +267,7 @@ impl StreamCore {
         self.drop_run();
         self.spare = Vec::new();
         self.leftovers.clear();
-        let mut told = self.outgoing.parcel();
+        let mut told = self.outgoing.msgs();
         self.refuse_waiting(&error, &mut told);
         self.outgoing.wait(self.store.ticket(), told);
         self.reader = self.store.reader();

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::MAX_HEAD;
 use crate::budget::Budget;
-use crate::shard::{self, Places, Socket};
+use crate::shard::{self, Permits, Socket};
 use crate::tls::Current;
 
 /// What those who connect have to go through.
@@ -23,7 +23,7 @@ use crate::tls::Current;
 pub(crate) struct Security {
     pub(crate) terms: Arc<Current>,
     /// Places for what takes computing, shared with the clients' handshakes.
-    pub(crate) places: Places,
+    pub(crate) places: Permits,
 }
 
 impl Security {

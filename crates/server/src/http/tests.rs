@@ -365,7 +365,7 @@ fn a_thousand_silent_connections_do_not_keep_a_scrape_out() {
 
 mod secure {
     use super::*;
-    use crate::shard::Places;
+    use crate::shard::Permits;
     use crate::tls::lab::Lab;
     use crate::tls::{Current, Peers, Terms, offer};
     use rustls::pki_types::ServerName;
@@ -377,7 +377,7 @@ mod secure {
 
     fn secure_site(lab: &Lab) -> (Site, Complaints) {
         let (mut site, complaints) = site(8);
-        site.security = Some(Security { terms: Current::new(terms(lab)), places: Places::new(2) });
+        site.security = Some(Security { terms: Current::new(terms(lab)), places: Permits::new(2) });
         (site, complaints)
     }
 

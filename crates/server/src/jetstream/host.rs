@@ -5,7 +5,7 @@ use crate::logging::Logger;
 use crate::monitoring::Count;
 use crate::shard::{Mail, Mailbox};
 use crate::supervise::{self, Part};
-use myelin_broker::{Account, Broker, Level, Parcel, Service};
+use myelin_broker::{Account, Broker, Level, MessageBuf, Service};
 use myelin_jetstream::{Alarmed, Host, JetStream, LiveStream, Request, Task};
 use myelin_store::{Job, Timestamp};
 use std::fmt;
@@ -260,9 +260,9 @@ impl Host for Threads {
         self.mailboxes[at].post(Mail::Serve(service));
     }
 
-    fn publish(&self, account: &Arc<Account>, parcel: Parcel) {
-        if !parcel.is_empty() {
-            self.mailboxes[0].post(Mail::Publish(Arc::clone(account), parcel));
+    fn publish(&self, account: &Arc<Account>, msgs: MessageBuf) {
+        if !msgs.is_empty() {
+            self.mailboxes[0].post(Mail::Publish(Arc::clone(account), msgs));
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) use claims::Updated;
 use directory::{Directory, Limits};
 use myelin_auth::jwt;
 use myelin_auth::operator::Accounts;
-use myelin_broker::{Broker, Resolver, TrustedAccounts};
+use myelin_broker::{Broker, JwtAccounts, Resolver};
 use myelin_conf::options::{AccountResolver, DeleteMode, OperatorOptions, Options};
 use myelin_stdx::nkey::Role;
 use std::collections::HashMap;
@@ -145,7 +145,7 @@ pub(crate) fn start(
     let Some(trust) = auth.trust() else { return Ok(None) };
     let tokens = Arc::new(Tokens::open(options, control, log)?);
     let resolver: Arc<dyn Resolver> = tokens.clone();
-    broker.trust(TrustedAccounts::new(Arc::clone(trust), resolver));
+    broker.trust(JwtAccounts::new(Arc::clone(trust), resolver));
     greet(options, log);
     check_preloads(options, log);
     let running = Running { tokens };

@@ -1,7 +1,7 @@
 //! A blocked outbox: waits for the socket and writes on, until it is empty or the peer is given up.
 
 use super::Local;
-use super::link::Link;
+use super::conn_handle::ConnHandle;
 use crate::supervise::{self, Part};
 use myelin_broker::{Conn, Drained, Level, Span};
 use myelin_wire::error::CloseReason;
@@ -13,14 +13,14 @@ use tokio::time::{Instant, timeout_at};
 
 /// Holds the claim of `conn`'s outbox from beginning to end, and ends when the connection does. After a panic the claim is
 /// nobody's, and nothing more could be written: then the connection ends.
-pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<Link>) {
+pub(super) async fn run(local: Rc<Local>, conn: Arc<Conn>, link: Rc<ConnHandle>) {
     let writing = pin!(write_on(&local, &conn, &link));
     if supervise::guarded(Part::Drain, writing).await.is_none() {
         conn.close(CloseReason::InternalError);
     }
 }
 
-async fn write_on(local: &Rc<Local>, conn: &Arc<Conn>, link: &Rc<Link>) {
+async fn write_on(local: &Rc<Local>, conn: &Arc<Conn>, link: &Rc<ConnHandle>) {
     let settings = Arc::clone(local.shard.borrow().settings());
     let deadline = settings.write_deadline;
     let mut last_progress = Instant::now();

@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::Places;
+use super::Permits;
 use super::secure::Socket;
 use crate::budget::Budget;
 use crate::fault;
@@ -44,7 +44,7 @@ const UNREAD_LOOKS: usize = 32;
 pub(crate) async fn handshake(
     stream: &TcpStream,
     peer: SocketAddr,
-    (terms, places): (Terms, Places),
+    (terms, places): (Terms, Permits),
     ahead: Vec<u8>,
     budget: &mut Budget,
 ) -> Result<ServerConnection, String> {
@@ -73,7 +73,7 @@ async fn converse(
     stream: &TcpStream,
     ends: &Ends,
     terms: &Terms,
-    places: &Places,
+    places: &Permits,
     (first, budget): (&[u8], &mut Budget),
 ) -> Result<ServerConnection, String> {
     let closed = |_| "EOF".to_owned();
@@ -204,7 +204,7 @@ impl Ends {
 /// otherwise keep the control runtime from accepting, monitoring and signals for seconds.
 async fn compute(
     mut connection: ServerConnection,
-    places: &Places,
+    places: &Permits,
 ) -> Result<(ServerConnection, Result<(), rustls::Error>), String> {
     let Ok(_place) = places.handshakes.acquire().await else { return Err("EOF".to_owned()) };
     let computing = supervise::blocking(Part::Handshake, move || {

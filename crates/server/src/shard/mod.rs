@@ -4,29 +4,29 @@
 //! flusher task runs once per scheduler tick, after the connections that were ready in that tick, so that
 //! what they staged goes out together.
 
+mod busy_poll;
+mod close;
+mod conn_handle;
 mod drain;
-mod ending;
 mod handshake;
-mod linger;
-mod link;
-mod proxied;
+mod preamble;
+mod proxy_protocol;
 mod reader;
 mod secure;
 mod socket;
 #[cfg(test)]
 mod tests;
 mod timers;
-mod upgrade;
 mod websocket;
 
 use crate::logging::Logger;
 use crate::supervise::{self, Part};
 use crate::tls::ClientTls;
 use crate::websocket::Upgraded;
-use linger::Linger;
-use link::{Link, Links};
+use busy_poll::BusyPoll;
+use conn_handle::{ConnHandle, Links};
 use myelin_auth::{Identity, Reject};
-use myelin_broker::{Account, Broker, Conn, Drained, Level, Parcel, Service, Shard};
+use myelin_broker::{Account, Broker, Conn, Drained, Level, MessageBuf, Service, Shard};
 use myelin_wire::error::CloseReason;
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpStream};
@@ -52,9 +52,9 @@ pub(crate) enum Mail {
     /// Call this service, whether or not it was sent anything.
     Serve(Arc<dyn Service>),
     /// Publish what a service has to say.
-    Publish(Arc<Account>, Parcel),
+    Publish(Arc<Account>, MessageBuf),
     /// Put a question about a login to a service of the account.
-    Ask(Arc<Account>, Parcel),
+    Ask(Arc<Account>, MessageBuf),
     /// Flush, and say so.
     Flushed(std::sync::mpsc::Sender<()>),
     /// Tell this client what all are told in lame duck mode.
@@ -131,7 +131,7 @@ impl Mailbox {
 
 /// How many things that take computing go on at once outside of the shards, for all shards together.
 #[derive(Clone)]
-pub(crate) struct Places {
+pub(crate) struct Permits {
     logins: Arc<Semaphore>,
     handshakes: Arc<Semaphore>,
     /// Handshakes on their way, at work or waiting for their client.
@@ -139,7 +139,7 @@ pub(crate) struct Places {
     lookups: Arc<Semaphore>,
 }
 
-impl Places {
+impl Permits {
     /// So many of each kind, and more of what mostly waits for other machines.
     pub(crate) fn new(each: usize) -> Self {
         let places = |n| Arc::new(Semaphore::new(n));
@@ -170,7 +170,7 @@ impl ShardThread {
         index: usize,
         broker: &Arc<Broker>,
         control: &Handle,
-        places: &Places,
+        places: &Permits,
         tls: &Arc<ClientTls>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -218,7 +218,7 @@ struct Local {
     mailbox: Mailbox,
     control: Handle,
     /// Places for password checks and handshakes, shared by all shards.
-    places: Places,
+    places: Permits,
     /// What is offered to clients.
     tls: Arc<ClientTls>,
     broker: Arc<Broker>,
@@ -227,7 +227,7 @@ struct Local {
 fn run(
     runtime: &LocalRuntime,
     broker: Arc<Broker>,
-    (control, places, tls): (Handle, Places, Arc<ClientTls>),
+    (control, places, tls): (Handle, Permits, Arc<ClientTls>),
     mailbox: Mailbox,
     mut receiver: mpsc::UnboundedReceiver<Mail>,
 ) {
@@ -281,7 +281,7 @@ fn spawn_tasks(local: &Rc<Local>) {
 
 /// Sends what the tick has staged.
 async fn flusher(local: Rc<Local>) {
-    let mut linger = Linger::default();
+    let mut linger = BusyPoll::default();
     loop {
         local.dirty.notified().await;
         linger.worked(Instant::now());
@@ -360,12 +360,12 @@ impl Local {
                 self.shard.borrow_mut().wake(&service);
                 self.flush_soon();
             }
-            Mail::Publish(account, mut parcel) => {
-                self.shard.borrow_mut().send(&account, &mut parcel, Instant::now());
+            Mail::Publish(account, mut msgs) => {
+                self.shard.borrow_mut().send(&account, &mut msgs, Instant::now());
                 self.flush_soon();
             }
-            Mail::Ask(account, mut parcel) => {
-                self.shard.borrow_mut().send_question(&account, &mut parcel, Instant::now());
+            Mail::Ask(account, mut msgs) => {
+                self.shard.borrow_mut().send_question(&account, &mut msgs, Instant::now());
                 self.flush_soon();
             }
             Mail::Flushed(told) => {
@@ -434,11 +434,11 @@ impl Local {
         self.mailbox.forget_one();
     }
 
-    fn link(&self, cid: u64) -> Option<Rc<Link>> {
+    fn link(&self, cid: u64) -> Option<Rc<ConnHandle>> {
         self.links.borrow().get(&cid).cloned()
     }
 
-    fn with_link(&self, cid: u64, act: impl FnOnce(&Link)) {
+    fn with_link(&self, cid: u64, act: impl FnOnce(&ConnHandle)) {
         if let Some(link) = self.link(cid) {
             act(&link);
         }
@@ -451,7 +451,7 @@ impl Local {
             link.conn.close(CloseReason::ServerShutdown);
             link.kick();
         }
-        let deadline = tokio::time::Instant::now() + ending::LINGER * 2;
+        let deadline = tokio::time::Instant::now() + close::LINGER * 2;
         while !self.links.borrow().is_empty() && tokio::time::Instant::now() < deadline {
             while let Ok(mail) = receiver.try_recv() {
                 self.mailbox.taken();

@@ -4,10 +4,10 @@
 //! of an incomplete operation is kept by the connection and put in front of the next read; an operation
 //! too large for that gets a buffer of its own size, which its receivers then share.
 
-use super::link::{Link, Notice};
+use super::conn_handle::{ConnHandle, Notice};
+use super::preamble::Preamble;
 use super::secure::Tls;
 use super::socket::{SecureSocket, Socket};
-use super::upgrade::Approach;
 use super::websocket::{Framed, Frames, Incoming, Wish};
 use super::{Local, Mail, Mailbox};
 use crate::budget::Budget;
@@ -17,8 +17,8 @@ use crate::websocket::Upgraded;
 use bytes::{BufMut, Bytes, BytesMut};
 use myelin_auth::{Identity, Reject};
 use myelin_broker::{
-    Asking, AuthTask, Checked, Conn, Endpoint, Entrance, Greeting, Level, Refreshed, Session, Sink, Verdict,
-    Why,
+    Asking, AuthTask, Checked, Conn, Endpoint, Greeting, Level, Refreshed, Session, StopReason, Transport,
+    Verdict, WebSocketOrigin,
 };
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::{Allowance, Receiver, Sender};
@@ -69,9 +69,9 @@ enum Event {
 }
 
 /// A connection's task.
-pub(super) struct Reader {
+pub(super) struct ConnTask {
     pub(super) local: Rc<Local>,
-    pub(super) link: Rc<Link>,
+    pub(super) link: Rc<ConnHandle>,
     pub(super) session: Session,
     pub(super) read: OwnedReadHalf,
     /// Where it is a WebSocket.
@@ -124,14 +124,14 @@ pub(super) fn open(
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
-    let approach = Approach::of(&local.tls);
+    let approach = Preamble::of(&local.tls);
     let tls = approach.tls.as_ref().map(|_| Tls::new());
-    let sink: Box<dyn Sink> = match &tls {
+    let sink: Box<dyn Transport> = match &tls {
         Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
         None => Box::new(plain),
     };
     let conn = local.broker.connect(Endpoint { peer, start: SystemTime::now() }, sink);
-    let link = Link::new(conn, write, tls, None);
+    let link = ConnHandle::new(conn, write, tls, None);
     let budget = Budget::new(local.shard.borrow().settings().max_control_line);
     begin(local, link, (read, budget), None, approach.first_greeting(), approach.steps())
 }
@@ -147,7 +147,7 @@ pub(super) fn open_upgraded(
     let greeting = Greeting { tls_verify: local.broker.info().tls_verify, ..Greeting::default() };
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
-    let entrance = Entrance {
+    let entrance = WebSocketOrigin {
         door,
         cookies: upgrade.cookies,
         client_ip: upgrade.client_ip,
@@ -159,7 +159,7 @@ pub(super) fn open_upgraded(
         tls
     });
     let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
-    let inner: Box<dyn Sink> = match &tls {
+    let inner: Box<dyn Transport> = match &tls {
         Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
         None => Box::new(plain),
     };
@@ -167,18 +167,18 @@ pub(super) fn open_upgraded(
     let sink = Framed { inner, frames: Arc::downgrade(&frames) };
     let endpoint = Endpoint { peer, start: SystemTime::now() };
     let conn = local.broker.connect_by(Some(Box::new(entrance)), endpoint, Box::new(sink));
-    let link = Link::new(conn, write, tls, Some(frames));
+    let link = ConnHandle::new(conn, write, tls, Some(frames));
     let receiver = Receiver::new(upgrade.is_masked, upgrade.taste.compresses);
     begin(local, link, (read, budget), Some(Incoming::new(receiver)), Some(greeting), None)
 }
 
 fn begin(
     local: &Rc<Local>,
-    link: Rc<Link>,
+    link: Rc<ConnHandle>,
     (read, budget): (OwnedReadHalf, Budget),
     frames: Option<Box<Incoming>>,
     greeting: Option<Greeting>,
-    approach: Option<Box<Approach>>,
+    approach: Option<Box<Preamble>>,
 ) -> impl Future<Output = ()> + use<> {
     let conn = Arc::clone(&link.conn);
     let now = Instant::now();
@@ -187,7 +187,7 @@ fn begin(
     let alarm = session.deadline();
     local.timers.enter(alarm, session.conn().cid());
     local.flush_soon();
-    let reader = Reader {
+    let reader = ConnTask {
         local: Rc::clone(local),
         link,
         session,
@@ -205,7 +205,7 @@ fn begin(
 }
 
 /// Serves a connection to its end, which is an orderly one also after a panic: that costs this connection and no other.
-async fn serve(mut reader: Reader, verdict: Verdict, approach: Option<Box<Approach>>) {
+async fn serve(mut reader: ConnTask, verdict: Verdict, approach: Option<Box<Preamble>>) {
     let life = supervise::guarded(Part::Connection, pin!(reader.live(verdict, approach))).await;
     let reason = life.unwrap_or_else(|| {
         let what = format_args!("is closed: its task has panicked");
@@ -221,8 +221,8 @@ async fn serve(mut reader: Reader, verdict: Verdict, approach: Option<Box<Approa
     }
 }
 
-impl Reader {
-    async fn live(&mut self, verdict: Verdict, approach: Option<Box<Approach>>) -> CloseReason {
+impl ConnTask {
+    async fn live(&mut self, verdict: Verdict, approach: Option<Box<Preamble>>) -> CloseReason {
         if let Verdict::Close(reason) = verdict {
             return reason;
         }
@@ -479,10 +479,10 @@ impl Reader {
         consumed
     }
 
-    fn heed(&mut self, why: Why) -> Result<Next, CloseReason> {
+    fn heed(&mut self, why: StopReason) -> Result<Next, CloseReason> {
         match why {
-            Why::More(need) => Ok(Next::Hold(need)),
-            Why::Flush => {
+            StopReason::More(need) => Ok(Next::Hold(need)),
+            StopReason::Flush => {
                 self.local.flush();
                 if let Some(reason) = self.link.conn.close_requested() {
                     return Err(reason);
@@ -490,16 +490,16 @@ impl Reader {
                 let is_long = self.turn_began.elapsed() > LONGEST_TURN;
                 Ok(if is_long { Next::Pause(Step::Resume) } else { Next::Continue })
             }
-            Why::Stall => {
+            StopReason::Stall => {
                 self.local.flush();
                 Ok(Next::Pause(Step::Stall))
             }
-            Why::Authenticate(task) => {
+            StopReason::Authenticate(task) => {
                 self.paused = true;
                 self.authenticate(task);
                 Ok(Next::Pause(Step::Read))
             }
-            Why::Close(reason) => Err(reason),
+            StopReason::Close(reason) => Err(reason),
         }
     }
 
@@ -635,7 +635,7 @@ async fn ask(
     let (published, mut asking) = supervise::blocking(Part::Login, publish).await?;
     drop(place);
     match published {
-        Ok((account, parcel)) => mailbox.post(Mail::Ask(account, parcel)),
+        Ok((account, msgs)) => mailbox.post(Mail::Ask(account, msgs)),
         Err(reject) => return Some(Err(reject)),
     }
     let answer = tokio::time::timeout(asking.timeout(), answer).await.ok().and_then(Result::ok);
@@ -682,7 +682,7 @@ mod tests {
     /// What an idle connection costs is mostly this future; it must not grow unnoticed.
     #[test]
     fn an_idle_connection_is_small() {
-        fn size_of_future<F: Future>(_: fn(Reader, Verdict, Option<Box<Approach>>) -> F) -> usize {
+        fn size_of_future<F: Future>(_: fn(ConnTask, Verdict, Option<Box<Preamble>>) -> F) -> usize {
             std::mem::size_of::<F>()
         }
         assert!(size_of_future(serve) <= 1152, "{}", size_of_future(serve));

@@ -2,7 +2,7 @@
 
 use super::secure::Tls;
 use super::{Mail, Mailbox};
-use myelin_broker::{Conn, Sink};
+use myelin_broker::{Conn, Transport};
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Weak};
 use tokio::net::tcp::OwnedWriteHalf;
@@ -14,7 +14,7 @@ pub(super) struct Socket {
     pub(super) owner: Mailbox,
 }
 
-impl Sink for Socket {
+impl Transport for Socket {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let write = self.write.upgrade().ok_or(io::ErrorKind::BrokenPipe)?;
         write.try_write_vectored(bufs)
@@ -35,7 +35,7 @@ pub(super) struct SecureSocket {
     pub(super) tls: Weak<Tls>,
 }
 
-impl Sink for SecureSocket {
+impl Transport for SecureSocket {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         match self.tls.upgrade() {
             Some(tls) if tls.is_on() => {

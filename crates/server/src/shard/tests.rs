@@ -28,7 +28,7 @@ struct Busy {
 }
 
 impl Service for Busy {
-    fn serve(&self, _: &mut Parcel, shard: &mut Shard) {
+    fn serve(&self, _: &mut MessageBuf, shard: &mut Shard) {
         if !self.has_begun.swap(true, Relaxed) {
             let _ = self.tell.send("begun");
         }
@@ -44,7 +44,7 @@ impl Service for Busy {
 struct Enough(Arc<Busy>);
 
 impl Service for Enough {
-    fn serve(&self, _: &mut Parcel, _: &mut Shard) {
+    fn serve(&self, _: &mut MessageBuf, _: &mut Shard) {
         self.0.is_enough.store(true, Relaxed);
     }
 }
@@ -54,7 +54,7 @@ fn services_that_always_have_more_to_do_leave_time_for_others() {
     let broker =
         Broker::new(Settings::default(), AuthConfig::open(), &[], None, Info::default(), Arc::new(NoLog));
     let control = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    let places = Places::new(1);
+    let places = Permits::new(1);
     let shard =
         ShardThread::start(0, &broker.unwrap(), control.handle(), &places, &ClientTls::new(false)).unwrap();
     let (tell, told) = channel();

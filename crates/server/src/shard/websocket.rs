@@ -4,9 +4,9 @@
 //! together; whoever holds the outbox's claim makes it. Only what is encrypted or compressed is left to the owner
 //! shard. What is read is unmasked in the shard's buffer.
 
-use super::link::Link;
+use super::conn_handle::ConnHandle;
 use crate::supervise::{self, Part};
-use myelin_broker::{Conn, Sink};
+use myelin_broker::{Conn, Transport};
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::deflate::{Deflater, Inflaters};
 use myelin_wire::websocket::{Allowance, Ending, Fault, Place, Receiver, Sender};
@@ -68,7 +68,7 @@ impl Frames {
     }
 
     /// Sends the close frame, unless one is out or a frame is in the way.
-    pub(super) fn farewell(&self, payload: &[u8], link: &Link) {
+    pub(super) fn farewell(&self, payload: &[u8], link: &ConnHandle) {
         let mut sender = self.sender();
         sender.close(payload);
         // Whoever does not take it now has missed it.
@@ -78,11 +78,11 @@ impl Frames {
 
 /// Any socket with frames around what is written to it.
 pub(super) struct Framed {
-    pub(super) inner: Box<dyn Sink>,
+    pub(super) inner: Box<dyn Transport>,
     pub(super) frames: Weak<Frames>,
 }
 
-impl Sink for Framed {
+impl Transport for Framed {
     fn try_write(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let frames = self.frames.upgrade().ok_or(io::ErrorKind::BrokenPipe)?;
         frames.try_write(bufs, |bufs| self.inner.try_write(bufs))
@@ -122,7 +122,7 @@ impl Incoming {
         &mut self,
         cx: &mut Context<'_>,
         read: &mut OwnedReadHalf,
-        link: &Rc<Link>,
+        link: &Rc<ConnHandle>,
         buf: &mut [u8],
         wish: Wish,
     ) -> Poll<io::Result<usize>> {
@@ -152,7 +152,7 @@ impl Incoming {
         &self,
         cx: &mut Context<'_>,
         read: &mut OwnedReadHalf,
-        link: &Link,
+        link: &ConnHandle,
         buf: &mut [u8],
         wish: Wish,
     ) -> Poll<io::Result<usize>> {
@@ -174,7 +174,7 @@ impl Incoming {
     }
 
     /// Sends answers to pings; where the socket is full, somebody waits for it.
-    fn answer(&mut self, link: &Rc<Link>) {
+    fn answer(&mut self, link: &Rc<ConnHandle>) {
         let (Some(answers), Some(frames)) = (self.receiver.take_answers(), &link.frames) else { return };
         if self.is_answering.get() {
             // It reads nothing, and wants more answers: they may be left out.
@@ -206,7 +206,7 @@ impl Incoming {
 }
 
 /// Waits for the socket and writes what is urgent. After a panic nobody would: then the connection ends.
-async fn answer_on(link: Rc<Link>, is_answering: Rc<Cell<bool>>) {
+async fn answer_on(link: Rc<ConnHandle>, is_answering: Rc<Cell<bool>>) {
     let conn = Arc::clone(&link.conn);
     let answering = pin!(go_on(link, is_answering));
     if supervise::guarded(Part::Pongs, answering).await.is_none() {
@@ -215,7 +215,7 @@ async fn answer_on(link: Rc<Link>, is_answering: Rc<Cell<bool>>) {
 }
 
 /// Waits for the socket and writes what is urgent.
-async fn go_on(link: Rc<Link>, is_answering: Rc<Cell<bool>>) {
+async fn go_on(link: Rc<ConnHandle>, is_answering: Rc<Cell<bool>>) {
     loop {
         tokio::select! {
             ready = link.write.writable() => if ready.is_err() { break },

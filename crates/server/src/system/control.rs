@@ -5,7 +5,7 @@ use super::envelope::{Fault, Response};
 use super::front::Ask;
 use super::tell::send;
 use crate::shard::Mail;
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_monitor::request::{Request, Topic};
 use myelin_wire::error::CloseReason;
 use myelin_wire::json::compact;
@@ -52,7 +52,11 @@ impl System {
             let error = outcome.err().map(Fault::of_server);
             let body = compact(&Response { server, data: None, error });
             if let Some(mailbox) = mailbox {
-                send(&mailbox, &account, Letter { subject: &reply, payload: &body, ..Letter::default() });
+                send(
+                    &mailbox,
+                    &account,
+                    MessageRef { subject: &reply, payload: &body, ..MessageRef::default() },
+                );
             }
         };
         // A server that ends has no configuration to read.
@@ -83,7 +87,7 @@ impl System {
     /// Tells one client what all are told in lame duck mode.
     fn send_away(&self, cid: u64) -> Result<(), &'static str> {
         let conn = self.broker.connection(cid).ok_or("no such client id")?;
-        if !conn.hears_news() {
+        if !conn.accepts_async_info() {
             return Err("client does not support Lame Duck Mode or is not ready to receive the notification");
         }
         // Its shard knows it, the others do not.

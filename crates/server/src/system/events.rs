@@ -7,7 +7,7 @@ use super::{Job, System};
 use crate::ocsp::Finding;
 use jiff::Timestamp;
 use myelin_broker::ServerInfo;
-use myelin_broker::{Account, ClosedConn, Conn, ConnDetails, Endpoint, Witness};
+use myelin_broker::{Account, ClientEvents, ClosedConn, Conn, ConnDetails, Endpoint};
 use myelin_conf::options::GLOBAL_ACCOUNT;
 use myelin_monitor::request;
 use myelin_wire::error::CloseReason;
@@ -213,7 +213,7 @@ fn client(
     }
 }
 
-impl Witness for System {
+impl ClientEvents for System {
     fn came(&self, conn: &Arc<Conn>, account: &Arc<Account>) {
         let subject = format!("$SYS.ACCOUNT.{}.CONNECT", account.name());
         if self.is_heard(&subject) {

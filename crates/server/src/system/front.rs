@@ -1,7 +1,7 @@
 //! The front desk: takes requests on shards and puts them before a thread.
 
 use super::{System, requests};
-use myelin_broker::{Conn, Parcel, Service, Shard};
+use myelin_broker::{Conn, MessageBuf, Service, Shard};
 use myelin_monitor::request::Topic;
 use std::sync::{Arc, Weak};
 
@@ -73,17 +73,17 @@ fn subjects(system: &System) -> Vec<String> {
 }
 
 impl Service for Front {
-    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
+    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
         if let Some(system) = self.0.upgrade() {
-            for (at, letter) in parcel.iter().enumerate() {
-                let origin = parcel.origin(at).cloned();
+            for (at, msg) in msgs.iter().enumerate() {
+                let origin = msgs.origin(at).cloned();
                 let account = |conn: &Arc<Conn>| conn.with_details(|details| details.account.clone());
                 let account = origin.as_ref().map(account).unwrap_or_default();
                 let ask = Ask {
-                    subject: String::from_utf8_lossy(letter.subject).into_owned(),
-                    reply: letter.reply.to_vec(),
-                    headers: letter.headers.to_vec(),
-                    body: letter.payload.to_vec(),
+                    subject: String::from_utf8_lossy(msg.subject).into_owned(),
+                    reply: msg.reply.to_vec(),
+                    headers: msg.headers.to_vec(),
+                    body: msg.payload.to_vec(),
                     guest: (account != system.account.name()).then_some(account),
                     origin,
                 };
@@ -91,7 +91,7 @@ impl Service for Front {
                 system.ask(to, ask);
             }
         }
-        parcel.clear();
+        msgs.clear();
     }
 
     fn wants_origin(&self) -> bool {

@@ -178,7 +178,7 @@ impl Running {
         let count = move || waiting.upgrade().map_or(0, |system| system.queued.load(Relaxed));
         system.monitor.watch_queue("System recvQ", Box::new(count));
         Front::open(&system);
-        system.broker.set_witness(Arc::clone(&system) as Arc<dyn myelin_broker::Witness>);
+        system.broker.set_witness(Arc::clone(&system) as Arc<dyn myelin_broker::ClientEvents>);
         Ok(Some(Self { system, threads }))
     }
 

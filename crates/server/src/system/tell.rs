@@ -2,7 +2,7 @@
 
 use super::System;
 use crate::shard::{Mail, Mailbox};
-use myelin_broker::{Account, Letter, Parcel};
+use myelin_broker::{Account, MessageBuf, MessageRef};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -10,17 +10,23 @@ use std::time::Duration;
 impl System {
     /// Publishes an event.
     pub(super) fn tell(&self, account: &Arc<Account>, subject: &str, body: &[u8]) {
-        self.publish(account, Letter { subject: subject.as_bytes(), payload: body, ..Letter::default() });
+        self.publish(
+            account,
+            MessageRef { subject: subject.as_bytes(), payload: body, ..MessageRef::default() },
+        );
     }
 
     /// Publishes an answer in the system account; whoever asked from elsewhere gets it from there.
     pub(super) fn reply(&self, to: &[u8], headers: &[u8], body: &[u8]) {
-        self.publish(&self.account, Letter { subject: to, headers, payload: body, ..Letter::default() });
+        self.publish(
+            &self.account,
+            MessageRef { subject: to, headers, payload: body, ..MessageRef::default() },
+        );
     }
 
-    fn publish(&self, account: &Arc<Account>, letter: Letter<'_>) {
+    fn publish(&self, account: &Arc<Account>, msg: MessageRef<'_>) {
         if let Some(mailbox) = self.mailboxes.first() {
-            send(mailbox, account, letter);
+            send(mailbox, account, msg);
         }
     }
 
@@ -36,8 +42,8 @@ impl System {
 }
 
 /// Has a shard publish one message.
-pub(super) fn send(to: &Mailbox, account: &Arc<Account>, letter: Letter<'_>) {
-    let mut parcel = Parcel::default();
-    parcel.push(letter);
-    to.post(Mail::Publish(Arc::clone(account), parcel));
+pub(super) fn send(to: &Mailbox, account: &Arc<Account>, msg: MessageRef<'_>) {
+    let mut msgs = MessageBuf::default();
+    msgs.push(msg);
+    to.post(Mail::Publish(Arc::clone(account), msgs));
 }

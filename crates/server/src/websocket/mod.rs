@@ -11,12 +11,12 @@ use crate::budget::Budget;
 use crate::fault;
 use crate::listener::{Acceptor, bind, place};
 use crate::logging::Logger;
-use crate::shard::{Mail, Mailbox, Places};
+use crate::shard::{Mail, Mailbox, Permits};
 use crate::supervise::{self, Part};
 use crate::tls::{Offer, Peers, Staple, Terms, offer};
 use handshake::{Failure, shake};
 use myelin_auth::ConnectionType;
-use myelin_broker::Door;
+use myelin_broker::ListenerInfo;
 use myelin_conf::options::{Options, TlsOptions, WebSocketOptions};
 use myelin_wire::websocket::upgrade::{CookieNames, Origin, Rules, Upgrade};
 use rustls::ServerConnection;
@@ -42,7 +42,7 @@ pub(crate) struct Upgraded {
     pub(crate) security: Option<ServerConnection>,
     /// What it may still send before it is known who it is.
     pub(crate) budget: Budget,
-    pub(crate) door: Arc<Door>,
+    pub(crate) door: Arc<ListenerInfo>,
     pub(crate) upgrade: Upgrade,
 }
 
@@ -75,13 +75,13 @@ impl Security {
 /// What an upgrade needs to know.
 struct Site {
     rules: Rules,
-    door: Arc<Door>,
+    door: Arc<ListenerInfo>,
     security: Option<RwLock<Arc<Security>>>,
     timeout: Duration,
     /// The longest CONNECT, as when the server started.
     max_control_line: usize,
     /// Places for what takes computing, shared with the clients' handshakes.
-    places: Places,
+    places: Permits,
     log: Arc<Logger>,
 }
 
@@ -108,7 +108,7 @@ impl Listening {
         options: &Options,
         security: Option<(Security, Vec<String>)>,
         shards: Vec<Mailbox>,
-        places: &Places,
+        places: &Permits,
         log: &Arc<Logger>,
     ) -> Result<Option<Self>, String> {
         let websocket = &options.websocket;
@@ -195,8 +195,8 @@ fn rules(options: &WebSocketOptions, is_secure: bool) -> Result<Rules, String> {
     })
 }
 
-fn door(options: &WebSocketOptions, port: u16, is_secure: bool) -> Arc<Door> {
-    Arc::new(Door {
+fn door(options: &WebSocketOptions, port: u16, is_secure: bool) -> Arc<ListenerInfo> {
+    Arc::new(ListenerInfo {
         via: ConnectionType::Websocket,
         host: options.listener.host.clone(),
         port,

@@ -4,7 +4,7 @@ use crate::eventually;
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
 use crate::tls::Lab;
-use myelin_auth::{CurveKey, KeyPair};
+use myelin_auth::{KeyPair, XKey};
 use myelin_compat::identity::{Identities, Order};
 use myelin_stdx::digits::{self, BASE64_URL};
 use myelin_stdx::nkey::{self, Role};
@@ -56,7 +56,7 @@ impl Question {
 }
 
 /// Hears the next question; sealed ones are opened with `curve`.
-fn hear(service: &mut Raw, curve: Option<&CurveKey>) -> Question {
+fn hear(service: &mut Raw, curve: Option<&XKey>) -> Question {
     let message = service.message();
     let has_headers = message.body.starts_with(b"NATS/1.0\r\n");
     let end = message.body.windows(4).position(|end| end == b"\r\n\r\n").filter(|_| has_headers);
@@ -105,7 +105,7 @@ const AUTH: &str = "\"user\":\"auth\",\"pass\":\"pwd\"";
 /// Questions are sealed for the service's key, and it may answer sealed or open.
 #[test]
 fn questions_and_answers_are_sealed() {
-    let curve = CurveKey::from_seed(&nkey::encode_seed(Role::Curve, &[5; 32])).expect("a curve key");
+    let curve = XKey::from_seed(&nkey::encode_seed(Role::Curve, &[5; 32])).expect("a curve key");
     let server = Server::with_config(&configured(&format!(", xkey: {}", curve.public()), 5));
     let issuer = key(Role::Account, 1);
     let mut service = service(&server, AUTH);
@@ -124,7 +124,7 @@ fn questions_and_answers_are_sealed() {
         assert_eq!(client.line(), "PONG");
     }
     // Sealed by somebody else, or broken.
-    let stranger = CurveKey::random();
+    let stranger = XKey::random();
     for n in 0..3 {
         let mut client = raw(&server);
         client.send("CONNECT {\"user\":\"bob\",\"verbose\":false}\r\nPING\r\n");

@@ -11,7 +11,7 @@ use super::entries;
 use super::output::{Output, Packing};
 use super::overwrite::Overwriting;
 use super::state::{live_rows, read_table};
-use super::{JobError, Site};
+use super::{JobEnv, JobError};
 use crate::damage::Damage;
 use crate::disk::File;
 use crate::manifest::Manifest;
@@ -59,7 +59,7 @@ struct Rest {
 }
 
 impl Compaction {
-    pub(super) fn run(&self, site: &Site) -> Result<Compacted, JobError> {
+    pub(super) fn run(&self, site: &JobEnv) -> Result<Compacted, JobError> {
         let compacted = self.compact(site);
         if compacted.is_err() {
             Output::abandon(site, &self.segment);
@@ -67,7 +67,7 @@ impl Compaction {
         compacted
     }
 
-    fn compact(&self, site: &Site) -> Result<Compacted, JobError> {
+    fn compact(&self, site: &JobEnv) -> Result<Compacted, JobError> {
         let before = &*self.segment;
         let sealed = before.sealed().ok_or(JobError::Damage(before.no, Damage::Content("segment")))?;
         // Who reads the old file goes on to read it.

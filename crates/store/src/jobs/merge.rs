@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::state::{Newer, Visible, live_rows, read_footer, read_table};
-use super::{JobError, Site, entries};
+use super::{JobEnv, JobError, entries};
 use crate::base::{self, BaseReader, BaseWriter};
 use crate::damage::Damage;
 use crate::manifest::{BaseFile, Manifest, SegmentEntry};
@@ -47,7 +47,7 @@ pub(crate) struct Merged {
 }
 
 impl Merging {
-    pub(super) fn run(&self, site: &Site) -> Result<Merged, JobError> {
+    pub(super) fn run(&self, site: &JobEnv) -> Result<Merged, JobError> {
         let newer = self.read_newer()?;
         let visible = Visible::after(self.old.as_deref(), &newer);
         let mut list = List { visible: &visible, entries: Vec::new(), sparse: Vec::new() };
@@ -220,7 +220,7 @@ fn behind_the_last_purge(newer: Vec<Newer>) -> (bool, Vec<Changes>) {
 
 /// A base that is to be written.
 struct NewBase<'a> {
-    site: &'a Site,
+    site: &'a JobEnv,
     stream: StreamId,
     covers: SegmentNo,
     generation: u64,

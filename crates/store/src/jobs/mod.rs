@@ -9,12 +9,12 @@
 //! one that nothing refers to), synced, and only then given its name, and what it replaces goes after that.
 
 mod compact;
-mod desk;
 mod entries;
 mod merge;
 mod output;
 mod overwrite;
 mod remove;
+mod return_slot;
 mod seal;
 mod state;
 #[cfg(test)]
@@ -29,24 +29,24 @@ use crate::damage::Damage;
 use crate::stream::{Files, Segment, Shared, StoreError};
 
 pub(crate) use compact::{Compacted, Compaction};
-pub(crate) use desk::{Desk, Errand};
 pub(crate) use merge::{Merged, Merging};
 pub(crate) use output::Packing;
 pub(crate) use overwrite::Overwriting;
 pub(crate) use remove::Removal;
+pub(crate) use return_slot::{ReturnSlot, TaskGuard};
 pub(crate) use seal::{Sealed, Sealing};
 
 /// One piece of upkeep of one stream. See the module.
 #[derive(Debug)]
 #[must_use = "a stream has one job out at a time: one that is dropped makes its upkeep rest"]
 pub struct Job {
-    pub(crate) site: Site,
-    pub(crate) errand: Errand,
+    pub(crate) site: JobEnv,
+    pub(crate) errand: TaskGuard,
 }
 
 /// Where a job works.
 #[derive(Clone, Debug)]
-pub(crate) struct Site {
+pub(crate) struct JobEnv {
     pub(crate) files: Files,
     pub(crate) shared: Arc<Shared>,
 }
@@ -71,7 +71,7 @@ pub(crate) enum Task {
 #[must_use = "the stream has to be told"]
 pub struct Done {
     pub(crate) result: Result<Finished, JobError>,
-    pub(crate) errand: Errand,
+    pub(crate) errand: TaskGuard,
 }
 
 /// A job that did what it was for.
@@ -146,7 +146,7 @@ impl Job {
     }
 }
 
-impl Site {
+impl JobEnv {
     /// To be asked before each step that changes a file.
     ///
     /// # Errors

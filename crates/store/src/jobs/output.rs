@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{JobError, Site, entries};
+use super::{JobEnv, JobError, entries};
 use crate::disk::File;
 use crate::document::UNFINISHED;
 use crate::pack::{FRAME_TARGET, FrameError, FrameTable, Packer};
@@ -29,7 +29,7 @@ pub(crate) enum Packing {
 
 /// A segment file under construction. One that is dropped leaves a file that recovery removes.
 pub(super) struct Output {
-    site: Site,
+    site: JobEnv,
     header: Header,
     context: Context,
     path: PathBuf,
@@ -48,7 +48,7 @@ pub(super) struct Output {
 
 impl Output {
     /// Begins the file that is to replace `old`'s.
-    pub(super) fn begin(site: &Site, old: &Segment, packing: Packing) -> Result<Self, JobError> {
+    pub(super) fn begin(site: &JobEnv, old: &Segment, packing: Packing) -> Result<Self, JobError> {
         let before = entries::header(old)?;
         let header = Header {
             generation: old.generation + 1,
@@ -201,7 +201,7 @@ impl Output {
     }
 
     /// Gives up. What cannot be removed now is removed by recovery.
-    pub(super) fn abandon(site: &Site, segment: &Segment) {
+    pub(super) fn abandon(site: &JobEnv, segment: &Segment) {
         if site.check().is_err() {
             return;
         }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{JobError, Site};
+use super::{JobEnv, JobError};
 use crate::damage::Damage;
 use crate::stream::Segment;
 
@@ -30,7 +30,7 @@ impl Overwriting {
         Arc::strong_count(&self.segment) == 1
     }
 
-    pub(super) fn run(&self, site: &Site) -> Result<(), JobError> {
+    pub(super) fn run(&self, site: &JobEnv) -> Result<(), JobError> {
         site.check()?;
         let segment = &*self.segment;
         let sealed = segment.sealed().ok_or(JobError::Damage(segment.no, Damage::Content("segment")))?;

@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{JobError, Site};
+use super::{JobEnv, JobError};
 use crate::SegmentNo;
 use crate::stream::Segment;
 
@@ -27,7 +27,7 @@ impl Removal {
         self.numbers.is_empty() && self.files.is_empty()
     }
 
-    pub(super) fn run(&self, site: &Site) -> Result<(), JobError> {
+    pub(super) fn run(&self, site: &JobEnv) -> Result<(), JobError> {
         let ground = &site.files.ground;
         // Before they go, since this waits for a round that is on its way: on a slow device for seconds, in which the
         // journal would keep removed files open.

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 
 use super::entries;
 use super::output::{Output, Packing};
-use super::{JobError, Site};
+use super::{JobEnv, JobError};
 use crate::damage::Damage;
 use crate::disk::is_full;
 use crate::index::SubjectId;
@@ -66,7 +66,7 @@ struct Names {
 }
 
 impl Sealing {
-    pub(super) fn run(&self, site: &Site) -> Result<Sealed, JobError> {
+    pub(super) fn run(&self, site: &JobEnv) -> Result<Sealed, JobError> {
         let names = self.names(site);
         if self.packing == Packing::Plain && self.may_be_added_to() {
             return self.seal_in_place(site, &names);
@@ -109,7 +109,7 @@ impl Sealing {
 
     /// Three syncs, so that at no moment a loss of power leaves what could be taken for something else: first the entries
     /// with a mark behind them that says that no more follow, then the sections, then the trailer that makes them count.
-    fn seal_in_place(&self, site: &Site, names: &Names) -> Result<Sealed, JobError> {
+    fn seal_in_place(&self, site: &JobEnv, names: &Names) -> Result<Sealed, JobError> {
         let Closed { active, rows, .. } = &self.closed;
         let file = &active.file;
         file.flush().map_err(io::Error::from)?;
@@ -162,7 +162,7 @@ impl Sealing {
         mark
     }
 
-    fn write(&self, site: &Site, bytes: &[u8], offset: u64) -> Result<(), JobError> {
+    fn write(&self, site: &JobEnv, bytes: &[u8], offset: u64) -> Result<(), JobError> {
         site.check()?;
         let file = &self.closed.active.file;
         file.file().write_at(bytes, offset).map_err(|error| {
@@ -181,7 +181,7 @@ impl Sealing {
     }
 
     /// The new file has all entries and syncs itself: the one that was appended to need not become durable.
-    fn rewrite(&self, site: &Site, names: &Names, care: Care) -> Result<Sealed, JobError> {
+    fn rewrite(&self, site: &JobEnv, names: &Names, care: Care) -> Result<Sealed, JobError> {
         let before = &*self.closed.active.segment;
         let mut output = Output::begin(site, before, self.packing)?;
         let (rows, mut kept) = (&*self.closed.rows, Rows::default());
@@ -224,7 +224,7 @@ impl Sealing {
     }
 
     /// Copies the file to quarantine, as it is: the one that replaces it has less.
-    fn keep_damaged(&self, site: &Site) -> Result<(), JobError> {
+    fn keep_damaged(&self, site: &JobEnv) -> Result<(), JobError> {
         let active = &self.closed.active;
         let disk = &*site.files.ground.disk;
         let root = site.files.directory.ancestors().nth(2).unwrap_or(&site.files.directory);
@@ -275,7 +275,7 @@ impl Sealing {
         Footer { summary, changes: names.changes.clone(), slots: names.slots(first_seq, rows) }
     }
 
-    fn names(&self, site: &Site) -> Names {
+    fn names(&self, site: &JobEnv) -> Names {
         let closed = &self.closed;
         let mut texts = Texts::new();
         for slice in closed.touched.chunks(SLICE) {

@@ -23,7 +23,7 @@ pub enum Wake {
 
 /// How soon a file is to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Haste {
+pub(super) enum SyncUrgency {
     /// Somebody waits for it.
     Urgent,
     /// With the next interval.
@@ -50,17 +50,17 @@ pub(super) struct Dirty {
 
 impl Dirty {
     /// Adds a file that has become dirty.
-    pub(super) fn push(&self, file: Arc<AppendFile>, haste: Haste) {
+    pub(super) fn push(&self, file: Arc<AppendFile>, haste: SyncUrgency) {
         let mut state = self.lock();
         let files = match haste {
-            Haste::Urgent => &mut state.urgent,
-            Haste::Relaxed => &mut state.relaxed,
-            Haste::Patient => &mut state.patient,
+            SyncUrgency::Urgent => &mut state.urgent,
+            SyncUrgency::Relaxed => &mut state.relaxed,
+            SyncUrgency::Patient => &mut state.patient,
         };
         files.push(file);
         let is_first = files.len() == 1;
         match haste {
-            Haste::Urgent => self.tell(state, Wake::Urgent),
+            SyncUrgency::Urgent => self.tell(state, Wake::Urgent),
             _ if is_first => self.tell(state, Wake::Dirty),
             _ => {}
         }

@@ -31,7 +31,7 @@ use crate::append_file::WriteFailed;
 use crate::disk::{Disk, is_full};
 use crate::id::Part;
 use crate::{AppendFile, SegmentNo, StreamId};
-use dirty::{Dirty, Haste};
+use dirty::{Dirty, SyncUrgency};
 use files::Files;
 use round::{Notice, Running};
 use statistics::Counters;
@@ -302,9 +302,9 @@ impl Journal {
         for file in files {
             let Some(one) = file.take() else { continue };
             match round::haste(&file) {
-                Haste::Relaxed => oldest = oldest.min(one.since),
-                Haste::Patient => oldest_positions = oldest_positions.min(one.since),
-                Haste::Urgent => {}
+                SyncUrgency::Relaxed => oldest = oldest.min(one.since),
+                SyncUrgency::Patient => oldest_positions = oldest_positions.min(one.since),
+                SyncUrgency::Urgent => {}
             }
             taken.push(one);
         }

@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::dirty::Haste;
+use super::dirty::SyncUrgency;
 use super::files::{Files, Writing};
 use super::statistics::{Counters, add};
 use super::{Journal, JournalConfig};
@@ -215,11 +215,11 @@ fn divide(config: &JournalConfig, taken: Vec<Taken>) -> (Vec<Taken>, Vec<Taken>)
 }
 
 /// How soon it is to be durable.
-pub(super) fn haste(file: &AppendFile) -> Haste {
+pub(super) fn haste(file: &AppendFile) -> SyncUrgency {
     match file.id().kind {
-        _ if is_urgent(file) => Haste::Urgent,
-        FileKind::Consumers(_) => Haste::Patient,
-        FileKind::Segment(_) => Haste::Relaxed,
+        _ if is_urgent(file) => SyncUrgency::Urgent,
+        FileKind::Consumers(_) => SyncUrgency::Patient,
+        FileKind::Segment(_) => SyncUrgency::Relaxed,
     }
 }
 

@@ -27,7 +27,7 @@ use crate::disk::{File, is_full};
 use crate::flipped;
 use crate::manifest::{self, Manifest};
 use crate::segment::{self, HEADER_BYTES, Header, Trailer};
-use crate::stream::{Active, Catalog, Closed, Files, Home, Shared, Stream, segment_name};
+use crate::stream::{Active, Catalog, Closed, Files, SegmentStorage, Shared, Stream, segment_name};
 use crate::watermarks::{Opened, Statement};
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
@@ -65,13 +65,13 @@ impl OpenError {
 
 /// Is told of every message that opening a stream meets in segments that were not sealed, with its headers: also of those that
 /// later entries took away. Whoever keeps something elsewhere that belongs to messages finds out what a crash has left of both.
-pub type Witness<'a> = dyn FnMut(Seq, &[u8]) + 'a;
+pub type ReplayVisitor<'a> = dyn FnMut(Seq, &[u8]) + 'a;
 
 /// A stream on its way back.
 pub(crate) struct Recovering<'a> {
     id: StreamId,
     files: &'a Files,
-    witness: &'a mut Witness<'a>,
+    witness: &'a mut ReplayVisitor<'a>,
     catalog: Catalog,
     /// The unsealed segment whose entries were walked last; it grows or is closed when the next one comes.
     open: Option<Active>,
@@ -91,7 +91,7 @@ pub(crate) fn open_stream(
     files: Files,
     config: StreamConfig,
     (index_seed, now): (u64, Timestamp),
-    witness: &mut Witness<'_>,
+    witness: &mut ReplayVisitor<'_>,
 ) -> Result<(Stream, StreamReport), OpenError> {
     let catalog = Catalog::new(index_seed, Arc::clone(&files.ground.slots), config.first_seq);
     let stated = files.ground.watermarks.statement(id);
@@ -119,7 +119,7 @@ pub(crate) fn open_stream(
     let unsealed = closed.iter().map(|closed| &closed.active.file).chain([&active.file]);
     let unsealed: Vec<_> = unsealed.cloned().collect();
     let ground = Arc::clone(&files.ground);
-    let mut stream = Stream::assemble(shared, config, Home::Files(files), active, closed, manifest);
+    let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);
     if let Some(uncertain) = report.uncertain.as_ref().filter(|_| config.is_copy) {
         stream.owe(*uncertain.end());
     }

@@ -9,7 +9,7 @@ use crate::consumer::{self, Consumers, Fate, JournalTails, Obsolete, Stated, Tai
 use crate::disk::{Disk, File};
 use crate::id::Part;
 use crate::recovery::{Notice, move_aside, stream_directory};
-use crate::stream::{Claimed, Ground};
+use crate::stream::{Claimed, StoreEnv};
 use crate::{FileId, OnDurable, StreamId, Timestamp};
 
 use super::{OpenError, Store};
@@ -84,7 +84,7 @@ fn set_aside(disk: &dyn Disk, path: &Path) -> io::Result<Notice> {
 #[derive(Debug)]
 struct WithHeadroom {
     tails: JournalTails,
-    ground: Arc<Ground>,
+    ground: Arc<StoreEnv>,
     /// Held for as long as the consumers are.
     _claim: Claimed,
 }
@@ -104,7 +104,7 @@ impl Tails for WithHeadroom {
 #[derive(Debug)]
 struct Log {
     tail: Box<dyn Tail>,
-    ground: Arc<Ground>,
+    ground: Arc<StoreEnv>,
 }
 
 impl Tail for Log {

@@ -37,9 +37,9 @@ use crate::id::Part;
 use crate::journal::{Journal, JournalConfig, JournalFailed, ReplayReport, SyncInterval};
 use crate::keys::{Keys, NeedsReseal, StreamKey};
 use crate::meta::Meta;
-use crate::recovery::{self, Notice, OpenError, StreamReport, Witness, place_aside, stream_directory};
+use crate::recovery::{self, Notice, OpenError, ReplayVisitor, StreamReport, place_aside, stream_directory};
 use crate::stream::{
-    Active, Beginning, Blocks, Catalog, Claimed, Files, Ground, Home, Shared, SlotsCache, Stream,
+    Active, Beginning, Blocks, Catalog, Claimed, Files, SegmentStorage, Shared, SlotsCache, StoreEnv, Stream,
 };
 pub use crate::watermarks::Reserve;
 use crate::watermarks::{self, Opened, Watermarks};
@@ -115,7 +115,7 @@ pub struct StoreReport {
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
-    ground: Arc<Ground>,
+    ground: Arc<StoreEnv>,
     index_seed: u64,
 }
 
@@ -185,7 +185,7 @@ impl Store {
         remove_unfinished(&*disk, &streams, &mut report).map_err(io("streams"))?;
         let mut seed = [0; 8];
         entropy.fill(&mut seed);
-        let ground = Arc::new(Ground {
+        let ground = Arc::new(StoreEnv {
             handles: Arc::new(Handles::new(Arc::clone(&disk), open_files)),
             slots: Arc::new(SlotsCache::new(table_bytes)),
             blocks: Arc::new(Blocks::new(block_bytes)),
@@ -303,7 +303,7 @@ impl Store {
         let found = first_seq.saturating_sub(1);
         let opened = Opened { found, durability: config.durability };
         self.ground.watermarks.attach(id, &shared, &[&active.file], opened);
-        Ok(Stream::assemble(shared, config, Home::Files(files), active, Vec::new(), None))
+        Ok(Stream::assemble(shared, config, SegmentStorage::Files(files), active, Vec::new(), None))
     }
 
     fn new_key(&self, id: StreamId) -> (Option<StreamKey>, Vec<u8>) {
@@ -350,7 +350,7 @@ impl Store {
         self.open_stream_before(id, config, now, &mut |_, _| {})
     }
 
-    /// The same before a [`Witness`].
+    /// The same before a [`ReplayVisitor`].
     ///
     /// # Errors
     /// As [`Store::open_stream`].
@@ -359,7 +359,7 @@ impl Store {
         id: StreamId,
         config: StreamConfig,
         now: Timestamp,
-        witness: &mut Witness<'_>,
+        witness: &mut ReplayVisitor<'_>,
     ) -> Result<(Stream, StreamReport), OpenError> {
         let claim = self.claim(id, Part::Messages)?;
         let directory = stream_directory(&self.root, id);
@@ -385,7 +385,7 @@ impl Store {
         self.reopen_stream_before(stream, now, &mut |_, _| {})
     }
 
-    /// The same before a [`Witness`].
+    /// The same before a [`ReplayVisitor`].
     ///
     /// # Errors
     /// As [`Store::reopen_stream`].
@@ -393,7 +393,7 @@ impl Store {
         &self,
         stream: &mut Stream,
         now: Timestamp,
-        witness: &mut Witness<'_>,
+        witness: &mut ReplayVisitor<'_>,
     ) -> Result<StreamReport, OpenError> {
         let (id, config) = (stream.id(), *stream.config());
         let refused = |why| OpenError::new("a failed stream", io::Error::other(why));

@@ -33,7 +33,7 @@ pub(crate) type Claimed = Arc<Claim<(StreamId, Part)>>;
 
 /// What all streams of a store share.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct StoreEnv {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) handles: Arc<Handles>,
     pub(crate) slots: Arc<SlotsCache>,
@@ -51,7 +51,7 @@ pub(crate) struct Ground {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) enum Home {
+pub(crate) enum SegmentStorage {
     /// Nothing reaches a disk.
     Memory,
     /// A directory of a store.
@@ -61,7 +61,7 @@ pub(crate) enum Home {
 /// A stream's directory, and what is needed to make files in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
-    pub(crate) ground: Arc<Ground>,
+    pub(crate) ground: Arc<StoreEnv>,
     pub(crate) directory: PathBuf,
     /// The stream's own key, if the store encrypts or the stream was encrypted when it was made.
     pub(crate) key: Option<StreamKey>,
@@ -69,7 +69,7 @@ pub(crate) struct Files {
     pub(crate) _claim: Claimed,
 }
 
-impl Home {
+impl SegmentStorage {
     pub(crate) fn is_memory(&self) -> bool {
         matches!(self, Self::Memory)
     }

@@ -10,8 +10,8 @@ use crate::config::Compression;
 use crate::disk::is_full;
 use crate::id::nanos;
 use crate::jobs::{
-    Compacted, Compaction, Desk, Done, Finished, Job, JobError, Merged, Merging, Overwriting, Packing,
-    Removal, Sealed, Sealing, Site, Task,
+    Compacted, Compaction, Done, Finished, Job, JobEnv, JobError, Merged, Merging, Overwriting, Packing,
+    Removal, ReturnSlot, Sealed, Sealing, Task,
 };
 use crate::ranges::Ranges;
 use crate::record::{self, HEAD_BYTES};
@@ -38,7 +38,7 @@ const REST_DAMAGED: i64 = 60 * REST;
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
     out: Out,
-    desk: Desk,
+    desk: ReturnSlot,
     /// When there was nothing to do, what it was that had been looked at.
     idle: Option<Sight>,
     rest_until: Timestamp,
@@ -140,7 +140,7 @@ impl Stream {
             Task::Merge(_) | Task::Overwrite(_) | Task::Remove(_) => Out::Other,
         };
         let errand = self.upkeep.desk.send(task);
-        Some(Job { site: Site { files, shared: Arc::clone(&self.shared) }, errand })
+        Some(Job { site: JobEnv { files, shared: Arc::clone(&self.shared) }, errand })
     }
 
     /// Writes a new base and a new manifest now, whatever they are worth, and does all upkeep that is due.

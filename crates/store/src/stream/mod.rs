@@ -68,7 +68,7 @@ pub use usage::Usage;
 pub(crate) use append::SEGMENT_SPAN;
 pub(crate) use blocks::Blocks;
 pub(crate) use catalog::{Catalog, NewRow, size_of};
-pub(crate) use home::{Beginning, Claimed, Files, Ground, Home, segment_name, segment_number};
+pub(crate) use home::{Beginning, Claimed, Files, SegmentStorage, StoreEnv, segment_name, segment_number};
 pub(crate) use place::{Form, Place, SealedFile, Segment, Source, Times};
 pub(crate) use roll::{Closed, Origin};
 pub(crate) use slots_cache::SlotsCache;
@@ -86,7 +86,7 @@ const SEGMENT_BYTES_MIN: u64 = 128 << 10;
 pub struct Stream {
     shared: Arc<Shared>,
     config: StreamConfig,
-    home: Home,
+    home: SegmentStorage,
     active: Active,
     /// Segments that were closed and wait to be sealed.
     closed: Vec<Closed>,
@@ -248,7 +248,7 @@ impl Stream {
     pub(crate) fn assemble(
         shared: Arc<Shared>,
         config: StreamConfig,
-        home: Home,
+        home: SegmentStorage,
         active: Active,
         closed: Vec<Closed>,
         manifest: Option<Manifest>,
@@ -291,7 +291,7 @@ impl Stream {
         let active = home::begin_in_memory(id, Beginning::anew(no, catalog.next_seq()), now);
         catalog.begin_segment(Arc::clone(&active.segment));
         let shared = Shared::new(id, Storage::Memory, catalog, Arc::new(Blocks::new(0)));
-        Self::assemble(shared, config, Home::Memory, active, Vec::new(), None)
+        Self::assemble(shared, config, SegmentStorage::Memory, active, Vec::new(), None)
     }
 
     /// The stream's number; 0 in memory.

@@ -15,7 +15,7 @@ use crate::keys::Keys;
 use crate::meta::{MARKER, Marker};
 use crate::recovery::{Notice, QUARANTINE};
 use crate::store::{COPY, OURS, is_unfinished, number, stream_number};
-use crate::stream::{Blocks, Ground, SlotsCache};
+use crate::stream::{Blocks, SlotsCache, StoreEnv};
 use crate::watermarks::{self, After, Mark, Reserve, Statement, Watermarks};
 
 use super::overlay::Overlay;
@@ -32,7 +32,7 @@ pub(super) struct Looking<'a> {
     pub(super) root: &'a Path,
     pub(super) keys: Option<&'a Keys>,
     /// What recovery needs; `None` if the journal cannot be used.
-    pub(super) ground: Option<Arc<Ground>>,
+    pub(super) ground: Option<Arc<StoreEnv>>,
 }
 
 impl Looking<'_> {
@@ -130,7 +130,7 @@ fn ground(
     store: u64,
     keys: Option<&Keys>,
     reporter: &mut Reporter<'_>,
-) -> Option<Arc<Ground>> {
+) -> Option<Arc<StoreEnv>> {
     let config = JournalConfig { store_id: store, ..JournalConfig::default() };
     let directory = root.join("journal");
     let opened = Journal::open(Arc::clone(overlay), &directory, config).and_then(|(journal, mut replay)| {
@@ -145,7 +145,7 @@ fn ground(
         Ok((journal, headroom, report, watermarks, notices)) => {
             journal::judge(&report, &directory, reporter);
             notices.iter().for_each(|notice| stated(notice, root, reporter));
-            Some(Arc::new(Ground {
+            Some(Arc::new(StoreEnv {
                 disk: Arc::clone(overlay),
                 handles: Arc::new(Handles::new(Arc::clone(overlay), OPEN_FILES)),
                 slots: Arc::new(SlotsCache::new(TABLE_BYTES)),

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::hashing::{Lead, shard_of};
+use super::hashing::{FirstToken, shard_of};
 
 /// Says how old a result is. Only [`Interest::is_current`](super::Interest::is_current) can use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Epochs {
     }
 
     /// The counters that decide about subjects which begin with `first`, as they are now.
-    pub(super) fn stamp(&self, first: &Lead<'_>) -> Stamp {
+    pub(super) fn stamp(&self, first: &FirstToken<'_>) -> Stamp {
         let shard = shard_of(first.hash, self.breadth) as u8;
         Stamp { shard, first: self.count(shard), wild: self.wild.load(Ordering::Acquire) }
     }
@@ -46,7 +46,7 @@ impl Epochs {
     }
 
     /// The counter of patterns that begin with `first`.
-    fn counter(&self, first: &Lead<'_>) -> &AtomicU64 {
+    fn counter(&self, first: &FirstToken<'_>) -> &AtomicU64 {
         let counters = self.first.get_or_init(|| (0..self.breadth).map(|_| AtomicU64::new(0)).collect());
         &counters[shard_of(first.hash, self.breadth)]
     }
@@ -58,7 +58,7 @@ impl Epochs {
 
     /// Falls between any two changes that can affect subjects which begin with `first`: those before it are seen by whoever
     /// comes after it, and those after it see what was written before it.
-    pub(super) fn meet(&self, first: &Lead<'_>) {
+    pub(super) fn meet(&self, first: &FirstToken<'_>) {
         for counter in [self.counter(first), &self.wild] {
             // Takes its place in the order of changes of the counter and outdates nothing.
             counter.fetch_add(0, Ordering::AcqRel);
@@ -66,7 +66,7 @@ impl Epochs {
     }
 
     /// Announces a change of patterns that begin with `first`; it counts once it is published.
-    pub(super) fn change(&self, first: &Lead<'_>) -> Change<'_> {
+    pub(super) fn change(&self, first: &FirstToken<'_>) -> Change<'_> {
         Change(match first.text {
             b"*" | b">" => &self.wild,
             _ => self.counter(first),

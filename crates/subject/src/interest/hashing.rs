@@ -35,12 +35,12 @@ pub(super) fn shard_of(hash: u64, shards: usize) -> usize {
 }
 
 /// The first tokens of a subject, and their hash.
-pub(super) struct Lead<'a> {
+pub(super) struct FirstToken<'a> {
     pub(super) text: &'a [u8],
     pub(super) hash: u64,
 }
 
-impl<'a> Lead<'a> {
+impl<'a> FirstToken<'a> {
     /// The first token of `subject`.
     pub(super) fn first(subject: &'a [u8], hashing: &Hashing) -> Self {
         Self::until(subject, 0, hashing)

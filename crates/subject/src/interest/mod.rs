@@ -34,7 +34,7 @@ pub use member::{Member, Subscribed};
 
 use crate::pattern::{has_empty_token, has_wildcard, is_well_formed};
 use epochs::Epochs;
-use hashing::{Hashing, Lead};
+use hashing::{FirstToken, Hashing};
 use literals::Literals;
 use patterns::Patterns;
 
@@ -81,7 +81,7 @@ impl<M: Member> Interest<M> {
     /// A member that is added twice is delivered to twice and must be removed twice.
     pub fn insert(&self, m: M) {
         debug_assert!(is_well_formed(m.subject()), "the caller refuses invalid subjects");
-        let change = self.epochs.change(&Lead::first(m.subject(), &self.hashing));
+        let change = self.epochs.change(&FirstToken::first(m.subject(), &self.hashing));
         if has_wildcard(m.subject()) {
             self.patterns.insert(m, &self.hashing);
         } else {
@@ -94,7 +94,7 @@ impl<M: Member> Interest<M> {
 
     /// Outdates every stamp that `m` has a part in, because something about `m` itself has changed.
     pub fn touch(&self, m: &M) {
-        self.epochs.change(&Lead::first(m.subject(), &self.hashing)).publish();
+        self.epochs.change(&FirstToken::first(m.subject(), &self.hashing)).publish();
     }
 
     /// Outdates every stamp: what is done with a subject does not follow from the index alone, and the rest has changed.
@@ -104,7 +104,7 @@ impl<M: Member> Interest<M> {
 
     /// Takes out the member that is the [same](Member::same) as `m`; false when there is none.
     pub fn remove(&self, m: &M) -> bool {
-        let change = self.epochs.change(&Lead::first(m.subject(), &self.hashing));
+        let change = self.epochs.change(&FirstToken::first(m.subject(), &self.hashing));
         let removed = if has_wildcard(m.subject()) {
             self.patterns.remove(m, &self.hashing)
         } else {
@@ -120,7 +120,7 @@ impl<M: Member> Interest<M> {
     /// Meets whoever changes who receives `subject`: every change is either found by each [`collect`](Self::collect) that the
     /// caller begins afterwards, or whoever makes it sees, when it is made, all that the caller wrote before.
     pub fn meet(&self, subject: &[u8]) {
-        self.epochs.meet(&Lead::first(subject, &self.hashing));
+        self.epochs.meet(&FirstToken::first(subject, &self.hashing));
     }
 
     /// How many members there are. While others change the index, an estimate.
@@ -155,7 +155,7 @@ impl<M: Member> Interest<M> {
     pub fn collect(&self, subject: &[u8], out: &mut Matched<M>) -> Stamp {
         out.clear();
         // Before the data: a change that this misses moves the epoch after it and outdates the stamp.
-        let first = Lead::first(subject, &self.hashing);
+        let first = FirstToken::first(subject, &self.hashing);
         let stamp = self.epochs.stamp(&first);
         self.literals.collect(subject, &self.hashing, out);
         if self.has_wildcards() && !has_empty_token(subject) {

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use super::hashing::{Hashing, Lead, shard_of};
+use super::hashing::{FirstToken, Hashing, shard_of};
 use super::matched::Matched;
 use super::member::Member;
 use super::trie::{self, Branch};
@@ -42,11 +42,11 @@ impl<M: Member> ByTokens<M> {
         })
     }
 
-    fn by_first(&self, lead: &Lead<'_>) -> &Shard<M> {
+    fn by_first(&self, lead: &FirstToken<'_>) -> &Shard<M> {
         &self.first[shard_of(lead.hash, BY_FIRST)]
     }
 
-    fn by_second(&self, lead: &Lead<'_>) -> &Shard<M> {
+    fn by_second(&self, lead: &FirstToken<'_>) -> &Shard<M> {
         &self.second[shard_of(lead.hash, BY_SECOND)]
     }
 }
@@ -77,7 +77,13 @@ impl<M: Member> Patterns<M> {
     }
 
     /// `subject` must not have an empty token, and begins with `first`.
-    pub(super) fn collect(&self, subject: &[u8], first: &Lead<'_>, hashing: &Hashing, out: &mut Matched<M>) {
+    pub(super) fn collect(
+        &self,
+        subject: &[u8],
+        first: &FirstToken<'_>,
+        hashing: &Hashing,
+        out: &mut Matched<M>,
+    ) {
         self.wild.collect(subject, hashing, out);
         let Some(tokens) = self.tokens.get() else { return };
         tokens.by_first(first).collect(subject, hashing, out);
@@ -105,7 +111,7 @@ impl<M: Member> Patterns<M> {
             return &self.wild;
         }
         let places = self.tokens.get_or_init(ByTokens::new);
-        let first = Lead::first(pattern, hashing);
+        let first = FirstToken::first(pattern, hashing);
         match is_wild.1 {
             true => places.by_first(&first),
             false => places.by_second(&first.longer(pattern, hashing).unwrap_or(first)),

@@ -12,7 +12,7 @@ mod window;
 pub(super) use origins::{mirror_filter, source_filters};
 pub(super) use subjects::overlap;
 
-use super::{Limits, Neighbours, StreamConfig};
+use super::{Limits, Others, StreamConfig};
 use crate::error::ApiError;
 use myelin_store::MAX_SEQ;
 use myelin_subject::{is_subset, overlaps};
@@ -25,7 +25,7 @@ const MAX_METADATA: usize = 128 * 1024;
 /// `config` with defaults filled in. `pedantic`: refuse what would otherwise be adjusted.
 pub(super) fn check(
     config: &StreamConfig,
-    all: &dyn Neighbours,
+    all: &dyn Others,
     limits: &Limits,
     pedantic: bool,
 ) -> Result<StreamConfig, ApiError> {

@@ -7,7 +7,7 @@ mod sources;
 pub(crate) use mirror::filter as mirror_filter;
 pub(crate) use sources::filters as source_filters;
 
-use super::{Neighbours, StreamConfig, collide, invalid, is_asset_name, is_within, pedantic_about};
+use super::{Others, StreamConfig, collide, invalid, is_asset_name, is_within, pedantic_about};
 use crate::config::{StreamSource, SubjectTransform};
 use crate::error::ApiError;
 use myelin_subject::{Transform, is_literal, is_valid_pattern};
@@ -15,7 +15,7 @@ use myelin_wire::error::Quoted;
 
 const API_PREFIX: &str = "$JS.API";
 
-pub(super) fn check(config: &mut StreamConfig, all: &dyn Neighbours, pedantic: bool) -> Result<(), ApiError> {
+pub(super) fn check(config: &mut StreamConfig, all: &dyn Others, pedantic: bool) -> Result<(), ApiError> {
     let mut seen = Seen::default();
     mirror::check(config, all, &mut seen, pedantic)?;
     sources::check(config, all, &mut seen)?;

@@ -1,6 +1,6 @@
 //! Which subjects a stream may take: none of the server's own, none twice, none of another stream.
 
-use super::{Neighbours, StreamConfig, collide, invalid, is_within};
+use super::{Others, StreamConfig, collide, invalid, is_within};
 use crate::error::ApiError;
 use hashbrown::HashMap;
 use myelin_subject::{has_wildcard, is_valid_pattern};
@@ -32,7 +32,7 @@ pub(super) fn fill(config: &mut StreamConfig) -> Result<(), ApiError> {
 }
 
 /// Whether another stream has some of these subjects.
-pub(crate) fn overlap(config: &StreamConfig, all: &dyn Neighbours) -> Result<(), ApiError> {
+pub(crate) fn overlap(config: &StreamConfig, all: &dyn Others) -> Result<(), ApiError> {
     let mut found = false;
     all.each(&mut |other| {
         let collide = |theirs: &String| config.subjects.iter().any(|ours| collide(ours, theirs));

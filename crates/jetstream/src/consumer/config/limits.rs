@@ -1,6 +1,6 @@
 //! What an account and the server allow for consumers.
 
-use super::{ConsumerConfig, Neighbours};
+use super::{ConsumerConfig, Others};
 use crate::config::{AccountLimits, StreamConfig};
 use crate::error::ApiError;
 
@@ -51,11 +51,7 @@ impl Limits {
     }
 
     /// Whether the stream may have one more consumer.
-    pub(super) fn check_count(
-        &self,
-        stream: &StreamConfig,
-        consumers: &dyn Neighbours,
-    ) -> Result<(), ApiError> {
+    pub(super) fn check_count(&self, stream: &StreamConfig, consumers: &dyn Others) -> Result<(), ApiError> {
         self.account.check_tier()?;
         let (mut limit, of_account) = (stream.max_consumers, self.account.max_consumers);
         if limit <= 0 || (of_account > 0 && of_account < limit) {
@@ -70,7 +66,7 @@ impl Limits {
 }
 
 /// How many of `consumers` count.
-pub(super) fn public(consumers: &dyn Neighbours) -> i64 {
+pub(super) fn public(consumers: &dyn Others) -> i64 {
     let mut count = 0;
     consumers.each(&mut |config| {
         count += i64::from(!config.is_internal());

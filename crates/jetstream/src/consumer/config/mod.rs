@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The consumers that a stream has, as far as a new configuration must get along with them. All count, direct ones too.
-pub trait Neighbours {
+pub trait Others {
     /// The configuration of the consumer `name`.
     fn find(&self, name: &str) -> Option<Arc<ConsumerConfig>>;
 
@@ -41,7 +41,7 @@ pub trait Neighbours {
     fn each(&self, visit: &mut dyn FnMut(&ConsumerConfig) -> bool);
 }
 
-impl Neighbours for BTreeMap<String, Arc<ConsumerConfig>> {
+impl Others for BTreeMap<String, Arc<ConsumerConfig>> {
     fn find(&self, name: &str) -> Option<Arc<ConsumerConfig>> {
         self.get(name).cloned()
     }
@@ -57,7 +57,7 @@ pub struct World<'a> {
     /// The stream.
     pub stream: &'a StreamConfig,
     /// Its consumers.
-    pub consumers: &'a dyn Neighbours,
+    pub consumers: &'a dyn Others,
     /// What the account and the server allow.
     pub limits: &'a Limits,
     /// Whether somebody in the account listens to a subject: a consumer that pushes to one where somebody does can not be

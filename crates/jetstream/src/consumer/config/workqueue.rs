@@ -1,7 +1,7 @@
 //! What a stream that is a work queue asks of its consumers: each message is for one of them.
 
 use super::limits::public;
-use super::{AckPolicy, ConsumerConfig, DeliverPolicy, Neighbours, World};
+use super::{AckPolicy, ConsumerConfig, DeliverPolicy, Others, World};
 use crate::config::Retention;
 use crate::error::ApiError;
 use myelin_subject::overlaps;
@@ -35,7 +35,7 @@ pub(super) fn check_changed(config: &ConsumerConfig, world: &World<'_>) -> Resul
 }
 
 /// Whether no other consumer wants any of what `config`'s filters say.
-fn check_unique(config: &ConsumerConfig, consumers: &dyn Neighbours) -> Result<(), ApiError> {
+fn check_unique(config: &ConsumerConfig, consumers: &dyn Others) -> Result<(), ApiError> {
     let mut unique = true;
     consumers.each(&mut |other| {
         let counts = !other.is_internal() && other.consumer_name() != config.consumer_name();

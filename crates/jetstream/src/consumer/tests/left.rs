@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use myelin_stdx::rng::Rng;
 use myelin_store::{Admission, Filter, Limits, NewMessage, Seq, Stream, StreamConfig, Wait};
 
-use crate::consumer::source::{Source, Start};
+use crate::consumer::stream_scan::{Start, StreamScan};
 
 const SUBJECTS: [&str; 4] = ["a.x", "a.y", "b", "c"];
 
@@ -15,13 +15,13 @@ fn publish(stream: &mut Stream, subject: &str) {
     stream.append(&[message], Admission::Granted, 1, &mut Vec::new()).unwrap();
 }
 
-fn source(stream: &Stream, filter: &Filter, lasts: &[Seq], next: Seq) -> Source {
+fn source(stream: &Stream, filter: &Filter, lasts: &[Seq], next: Seq) -> StreamScan {
     let lasts: VecDeque<Seq> = lasts.iter().copied().collect();
-    Source::new(stream.reader(), filter.clone(), Start { next, lasts })
+    StreamScan::new(stream.reader(), filter.clone(), Start { next, lasts })
 }
 
 /// Delivers the next message; answers its sequence and what it tells of those behind it.
-fn next(source: &mut Source) -> Option<(Seq, u64)> {
+fn next(source: &mut StreamScan) -> Option<(Seq, u64)> {
     let found = source.next(Wait::Allowed).unwrap().map(|(message, left)| (message.seq, left));
     if found.is_some() {
         source.count_down();

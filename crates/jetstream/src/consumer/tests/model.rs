@@ -58,7 +58,7 @@ fn retell(seed: u64, story: &[Operation], wrong: &str) -> Option<Wrong> {
 
 /// What stands before the numbers.
 fn kind(why: &str) -> &str {
-    why.split(|letter: char| letter == ':' || letter.is_ascii_digit()).next().unwrap_or(why)
+    why.split(|msg: char| msg == ':' || msg.is_ascii_digit()).next().unwrap_or(why)
 }
 
 /// Leaves out what the disagreement does not need.

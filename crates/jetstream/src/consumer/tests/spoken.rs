@@ -28,11 +28,11 @@ impl World for Listeners {
 /// The statuses that were said: to whom, and the lines of each.
 pub(super) fn lines(effects: &Effects) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let line = |letter: myelin_broker::Letter<'_>| {
-        let headers = text(letter.headers);
+    let line = |msg: myelin_broker::MessageRef<'_>| {
+        let headers = text(msg.headers);
         let lines: Vec<&str> =
             headers.trim_start_matches("NATS/1.0 ").lines().filter(|line| !line.is_empty()).collect();
-        format!("{}: {}", text(letter.subject), lines.join(", "))
+        format!("{}: {}", text(msg.subject), lines.join(", "))
     };
-    effects.out.iter().filter(|letter| letter.to.is_empty()).map(line).collect()
+    effects.out.iter().filter(|msg| msg.to.is_empty()).map(line).collect()
 }

@@ -8,7 +8,7 @@ use myelin_store::{Admission, NewMessage, Seq, Stream, StreamConfig};
 use super::spoken::lines;
 use crate::config::Retention;
 use crate::consumer::config::{AckPolicy, ConsumerConfig};
-use crate::consumer::{ConsumerCore, Effects, Opening, Pace, Record, Turn, World, rules};
+use crate::consumer::{ConsumerCore, ConsumerInit, Effects, Pace, Record, Turn, World, rules};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -69,8 +69,8 @@ fn config() -> ConsumerConfig {
     }
 }
 
-fn opening(stream: &Stream, config: ConsumerConfig, record: Record) -> Opening {
-    Opening {
+fn opening(stream: &Stream, config: ConsumerConfig, record: Record) -> ConsumerInit {
+    ConsumerInit {
         stream: "S".into(),
         config: Arc::new(config),
         created: 1,
@@ -113,8 +113,8 @@ impl Bench {
             let subject = String::from_utf8_lossy(subject).into_owned();
             subject.split('.').nth(5).unwrap().parse().unwrap()
         };
-        let messages = self.effects.out.iter().filter(|letter| !letter.to.is_empty());
-        messages.map(|letter| number(letter.reply)).collect()
+        let messages = self.effects.out.iter().filter(|msg| !msg.to.is_empty());
+        messages.map(|msg| number(msg.reply)).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_stdx::rng::Rng;
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::disk::memory::MemoryDisk;
@@ -19,7 +19,7 @@ use crate::config::Retention;
 use crate::consumer::config::stored::Stored as StoredConfig;
 use crate::consumer::config::{AckPolicy, ConsumerConfig};
 use crate::consumer::{
-    AckSubject, ConsumerCore, Effects, Event, Opening, Pace, Record, Turn, World as Around, rules,
+    AckSubject, ConsumerCore, ConsumerInit, Effects, Event, Pace, Record, Turn, World as Around, rules,
 };
 
 /// A multiple of [`TICK`].
@@ -156,8 +156,8 @@ impl World {
         format!("{stream:?}, {retention:?}, {shown}")
     }
 
-    fn opening(&self, config: ConsumerConfig) -> Opening {
-        Opening {
+    fn opening(&self, config: ConsumerConfig) -> ConsumerInit {
+        ConsumerInit {
             stream: "S".into(),
             config: Arc::new(config),
             created: BEGIN,
@@ -263,32 +263,32 @@ impl World {
 
     fn heard(&mut self, effects: &Effects) -> Result<Vec<Said>, String> {
         let mut said = Vec::new();
-        for letter in effects.out.iter() {
-            said.push(self.letter(&letter)?);
+        for msg in effects.out.iter() {
+            said.push(self.msg(&msg)?);
         }
-        said.extend(effects.confirmations.iter().map(|letter| Said::Confirmed(text(letter.subject))));
+        said.extend(effects.confirmations.iter().map(|msg| Said::Confirmed(text(msg.subject))));
         said.extend(effects.settled.iter().map(|seq| Said::Settled(*seq)));
         said.extend(effects.events.iter().map(told));
         Ok(said)
     }
 
-    fn letter(&mut self, letter: &Letter<'_>) -> Result<Said, String> {
-        if letter.to.is_empty() {
-            let words: Vec<String> = text(letter.headers)
+    fn msg(&mut self, msg: &MessageRef<'_>) -> Result<Said, String> {
+        if msg.to.is_empty() {
+            let words: Vec<String> = text(msg.headers)
                 .trim_start_matches("NATS/1.0 ")
                 .lines()
                 .filter(|line| !line.is_empty() && !line.starts_with("Nats-Last-Stream"))
                 .map(str::to_owned)
                 .collect();
-            let (to, words) = (text(letter.subject), words.join(", "));
+            let (to, words) = (text(msg.subject), words.join(", "));
             self.check_status(&to, &words)?;
             return Ok(Said::Status(to, words));
         }
-        let (to, ack) = (text(letter.to), text(letter.reply));
+        let (to, ack) = (text(msg.to), text(msg.reply));
         self.check_delivery(&to, &ack)?;
         self.deliveries.push(ack.clone());
-        let size = letter.headers.len() + letter.payload.len();
-        Ok(Said::Message(to, text(letter.subject), ack, size))
+        let size = msg.headers.len() + msg.payload.len();
+        Ok(Said::Message(to, text(msg.subject), ack, size))
     }
 
     /// A request has exactly one end: a status, or its last message.
@@ -431,15 +431,15 @@ impl World {
             self.unconfirmed.push(named.1);
         }
         let ack = AckSubject::read(subject.as_bytes()).ok_or("no acknowledgement")?;
-        let letter = Letter {
+        let msg = MessageRef {
             subject: subject.as_bytes(),
             reply: reply.as_bytes(),
             payload: payload.as_bytes(),
-            ..Letter::default()
+            ..MessageRef::default()
         };
-        let mut parcel = Parcel::default();
-        parcel.push(letter);
-        self.turn(|core, turn| core.acknowledge(&ack, &letter, turn))
+        let mut msgs = MessageBuf::default();
+        msgs.push(msg);
+        self.turn(|core, turn| core.acknowledge(&ack, &msg, turn))
     }
 
     fn flush_log(&mut self) -> Result<(), String> {

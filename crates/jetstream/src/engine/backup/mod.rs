@@ -11,7 +11,7 @@ pub(super) use snapshot::{Order, Snapshot};
 
 use super::host::Host;
 use crate::advisory::{Advisory, ClientInfo, Stamp};
-use myelin_broker::{Account, Letter, Parcel};
+use myelin_broker::{Account, MessageBuf, MessageRef};
 use std::sync::Arc;
 
 /// Who does it, for whom, and whom to tell.
@@ -25,12 +25,12 @@ pub(super) struct Errand {
 
 impl Errand {
     /// Adds what there is to tell, if anybody listens.
-    pub(super) fn tell(&self, out: &mut Parcel, make: impl FnOnce(Stamp<'_>) -> Advisory) {
+    pub(super) fn tell(&self, out: &mut MessageBuf, make: impl FnOnce(Stamp<'_>) -> Advisory) {
         let id = self.host.unique_id();
         let advisory = make(Stamp { id: &id, time: self.host.now(), domain: &self.domain });
         let subject = advisory.subject.as_bytes();
         if self.account.has_interest(subject) {
-            out.push(Letter { subject, payload: &advisory.body, ..Letter::default() });
+            out.push(MessageRef { subject, payload: &advisory.body, ..MessageRef::default() });
         }
     }
 }

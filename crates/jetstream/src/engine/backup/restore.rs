@@ -19,7 +19,7 @@ use crate::engine::live::lock;
 use crate::engine::{AccountStreams, JetStream};
 use crate::error::ApiError;
 use crate::stream::shape;
-use myelin_broker::{Binding, Letter, Level, Parcel, Service, Shard, Span};
+use myelin_broker::{Binding, Level, MessageBuf, MessageRef, Service, Shard, Span};
 use myelin_store::consumer::Consumers;
 use myelin_store::{Seq, Stream, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
@@ -142,7 +142,7 @@ pub(in crate::engine) fn has_room(jetstream: &JetStream) -> bool {
 
 impl Restore {
     /// Waits for a backup. Answers where its pieces are to be sent.
-    pub(in crate::engine) fn begin(errand: Errand, wanted: Wanted, out: &mut Parcel) -> String {
+    pub(in crate::engine) fn begin(errand: Errand, wanted: Wanted, out: &mut MessageBuf) -> String {
         let subject = format!("$JS.SNAPSHOT.RESTORE.{}.{}", errand.stream, errand.host.unique_id());
         let now = errand.host.now();
         let account = errand.account.name();
@@ -255,9 +255,9 @@ impl Restore {
             Ok(Progress::More) => Ok(true),
             Ok(progress) => {
                 work.is_whole = progress == Progress::Whole;
-                let mut out = Parcel::default();
+                let mut out = MessageBuf::default();
                 let reply = work.reply.take().unwrap_or_default();
-                out.push(Letter { subject: &reply, ..Letter::default() });
+                out.push(MessageRef { subject: &reply, ..MessageRef::default() });
                 self.host().publish(&self.errand.account, out);
                 Ok(true)
             }
@@ -314,7 +314,7 @@ impl Restore {
             }
         };
         drop(seat);
-        let mut out = Parcel::default();
+        let mut out = MessageBuf::default();
         let errand = &self.errand;
         if made.is_ok() {
             errand.tell(&mut out, |stamp| stream_action(stamp, &errand.stream, Told::Create));
@@ -341,7 +341,7 @@ impl Restore {
             }
         };
         if !reply.is_empty() {
-            out.push(Letter { subject: reply, payload: &body, ..Letter::default() });
+            out.push(MessageRef { subject: reply, payload: &body, ..MessageRef::default() });
         }
         self.host().publish(&errand.account, out);
     }
@@ -530,26 +530,26 @@ impl Target for Seat {
 }
 
 impl Service for Restore {
-    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
+    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
         let mut inbox = lock(&self.inbox);
-        for letter in parcel.iter() {
+        for msg in msgs.iter() {
             if inbox.is_closed {
                 break;
             }
-            let reply: Box<[u8]> = letter.reply.into();
+            let reply: Box<[u8]> = msg.reply.into();
             let name = || format!("restore for stream '{}'", self.name());
             let piece = if reply.is_empty() {
                 Piece::Bad(reply, format!("{} requires reply subject for each chunk", name()))
-            } else if letter.payload.is_empty() {
+            } else if msg.payload.is_empty() {
                 Piece::End(reply)
-            } else if inbox.waiting + weight(&reply, letter.payload) > MOST_WAITING {
+            } else if inbox.waiting + weight(&reply, msg.payload) > MOST_WAITING {
                 Piece::Bad(reply, format!("{} does not wait for its chunks to be taken", name()))
-            } else if !self.share.hold(weight(&reply, letter.payload)) {
+            } else if !self.share.hold(weight(&reply, msg.payload)) {
                 Piece::Bad(reply, "the server has no memory to restore so much at once".to_owned())
             } else {
-                inbox.waiting += weight(&reply, letter.payload);
-                inbox.bytes += letter.payload.len() as u64;
-                Piece::Bytes(reply, letter.payload.into())
+                inbox.waiting += weight(&reply, msg.payload);
+                inbox.bytes += msg.payload.len() as u64;
+                Piece::Bytes(reply, msg.payload.into())
             };
             inbox.is_closed = !matches!(piece, Piece::Bytes(..));
             inbox.pieces.push_back(piece);
@@ -558,7 +558,7 @@ impl Service for Restore {
         let begins = !inbox.pieces.is_empty() && !inbox.is_working;
         inbox.is_working |= begins;
         drop(inbox);
-        parcel.clear();
+        msgs.clear();
         if begins {
             self.work_later();
         }

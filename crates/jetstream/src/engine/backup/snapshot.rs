@@ -9,7 +9,7 @@ use crate::advisory::backup as advisory;
 use crate::backup::source::Source;
 use crate::engine::host::{Alarmed, Host};
 use crate::engine::live::{LiveStream, lock};
-use myelin_broker::{Binding, Letter, Level, Parcel, Service, Shard, Span, Watch, Watcher};
+use myelin_broker::{Binding, Level, MessageBuf, MessageRef, Service, Shard, Span, Watch, Watcher};
 use myelin_store::Timestamp;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -219,7 +219,7 @@ impl Snapshot {
             drop(held);
             return self.end(Some(End::Failed(why)));
         }
-        let mut out = Parcel::default();
+        let mut out = MessageBuf::default();
         let is_last = self.cut(source, slots, &mut out);
         self.errand.host.publish(&self.errand.account, out);
         drop(held);
@@ -237,7 +237,7 @@ impl Snapshot {
     }
 
     /// Takes up to `slots` pieces of what is ready. Answers whether the last one is among them, or there is none left.
-    fn cut(&self, source: &mut Source, slots: usize, out: &mut Parcel) -> bool {
+    fn cut(&self, source: &mut Source, slots: usize, out: &mut MessageBuf) -> bool {
         let is_over = source.is_over();
         let ready = source.ready();
         let mut at = 0;
@@ -247,11 +247,11 @@ impl Snapshot {
             let number = flow.sent + 1;
             let reply = format!("{}.{}.{number}", self.ack, self.chunk);
             let payload = &ready[at..at + self.chunk];
-            out.push(Letter {
+            out.push(MessageRef {
                 subject: &self.deliver,
                 reply: reply.as_bytes(),
                 payload,
-                ..Letter::default()
+                ..MessageRef::default()
             });
             at += self.chunk;
             count += 1;
@@ -264,7 +264,7 @@ impl Snapshot {
         let is_last = is_over && ready.len() - at < self.chunk && count < slots;
         // Compat: what is left is sent without a subject for an acknowledgement.
         if is_last && ready.len() > at {
-            out.push(Letter { subject: &self.deliver, payload: &ready[at..], ..Letter::default() });
+            out.push(MessageRef { subject: &self.deliver, payload: &ready[at..], ..MessageRef::default() });
             at = ready.len();
         }
         ready.drain(..at);
@@ -292,8 +292,8 @@ impl Snapshot {
             }
             Some(End::Failed(why)) => (format!("NATS/1.0 500 {}\r\n\r\n", one_line(&why)), why),
         };
-        let mut out = Parcel::default();
-        out.push(Letter { subject: &self.deliver, headers: status.as_bytes(), ..Letter::default() });
+        let mut out = MessageBuf::default();
+        out.push(MessageRef { subject: &self.deliver, headers: status.as_bytes(), ..MessageRef::default() });
         let errand = &self.errand;
         let (stream, client) = (errand.stream.as_str(), errand.client.as_ref());
         errand.tell(&mut out, |stamp| advisory::snapshot_complete(stamp, stream, self.start, client, &error));
@@ -329,12 +329,12 @@ fn one_line(text: &str) -> String {
 
 impl Service for Snapshot {
     /// Acknowledgements.
-    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
+    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
         {
             let mut flow = lock(&self.flow);
-            flow.slots = (flow.slots + parcel.len()).min(flow.most);
+            flow.slots = (flow.slots + msgs.len()).min(flow.most);
         }
-        parcel.clear();
+        msgs.clear();
         self.go_on();
     }
 }

@@ -10,7 +10,7 @@ use crate::config;
 use crate::engine::backup::{Errand, Order, Restore, Snapshot, Wanted, has_room};
 use crate::engine::live::LiveStream;
 use crate::error::ApiError;
-use myelin_broker::{Letter, Level, Parcel};
+use myelin_broker::{Level, MessageBuf, MessageRef};
 use std::sync::Arc;
 
 impl Call<'_> {
@@ -24,9 +24,9 @@ impl Call<'_> {
         let errand = self.errand(name);
         let state = answer.state.clone().unwrap_or_default();
         let body = granted(&answer);
-        let mut out = Parcel::default();
+        let mut out = MessageBuf::default();
         if !self.request.reply.is_empty() {
-            out.push(Letter { subject: &self.request.reply, payload: &body, ..Letter::default() });
+            out.push(MessageRef { subject: &self.request.reply, payload: &body, ..MessageRef::default() });
         }
         let client = errand.client.as_ref();
         errand.tell(&mut out, |stamp| advisory::snapshot_create(stamp, stream.name(), &state, client));

@@ -3,7 +3,7 @@
 use super::{Call, Said};
 use crate::api::response::{Answer, refused};
 use crate::error::ApiError;
-use myelin_broker::Parcel;
+use myelin_broker::MessageBuf;
 use serde::Serialize;
 
 /// An answer that never says yes on a server alone.
@@ -67,7 +67,7 @@ impl Call<'_> {
         }
         if let Some(account) = self.jetstream.account(name) {
             for stream in account.streams() {
-                account.delete(self.jetstream, &stream, &mut Parcel::default())?;
+                account.delete(self.jetstream, &stream, &mut MessageBuf::default())?;
             }
         }
         Ok(AccountPurge { initiated: true })

@@ -13,7 +13,7 @@ use crate::api::request::is_empty;
 use crate::api::response::Paging;
 use crate::api::{LIST_LIMIT, NAMES_LIMIT};
 use crate::consumer::config::{self, CreateConsumerRequest, Created, Limits, Place, World, with_versions};
-use crate::engine::consumers::Surroundings;
+use crate::engine::consumers::CreateContext;
 use crate::engine::{LiveConsumer, LiveStream};
 use crate::error::ApiError;
 use myelin_wire::header;
@@ -65,7 +65,7 @@ impl Call<'_> {
         let created = config::create(wanted, &world, &mut || short_name(&host.unique_id()))?;
         let info = match created {
             Created::New(wanted) => {
-                let around = Surroundings::new(&config, self.jetstream);
+                let around = CreateContext::new(&config, self.jetstream);
                 let info = consumers.create(*wanted, &around, &mut self.out)?;
                 self.make_consumers_durable(&stream)?;
                 info

@@ -19,7 +19,7 @@ use crate::config::API_LEVEL;
 use crate::error::ApiError;
 
 use cluster::{CancelMove, EvacuatePeer, LeaderStepDown, RemovePeer};
-use myelin_broker::{Conn, Letter, Parcel};
+use myelin_broker::{Conn, MessageBuf, MessageRef};
 use myelin_store::Timestamp;
 use myelin_wire::header;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) struct Call<'a> {
     /// The answer's headers, where there are any.
     headers: Vec<u8>,
     /// What there is to be said. Compat: that a stream has changed comes before the answer, the audit after it.
-    out: Parcel,
+    out: MessageBuf,
 }
 
 /// What a call has to say.
@@ -53,25 +53,25 @@ struct Said {
 
 impl JetStream {
     /// Does what a request asks for. What there is to be said is for the request's account, in this order.
-    pub fn answer(self: &Arc<Self>, request: &Request) -> Parcel {
-        let Some(account) = self.account(request.account.name()) else { return Parcel::default() };
+    pub fn answer(self: &Arc<Self>, request: &Request) -> MessageBuf {
+        let Some(account) = self.account(request.account.name()) else { return MessageBuf::default() };
         let mut call = Call {
             jetstream: self,
             account: &account,
             request,
             subject: String::new(),
             headers: Vec::new(),
-            out: Parcel::default(),
+            out: MessageBuf::default(),
         };
         // Compat: a request that means nothing gets no answer.
         let Some(said) = call.dispatch() else { return call.out };
         if !request.reply.is_empty() && !said.is_said {
             let headers = &call.headers;
-            call.out.push(Letter {
+            call.out.push(MessageRef {
                 subject: &request.reply,
                 headers,
                 payload: &said.body,
-                ..Letter::default()
+                ..MessageRef::default()
             });
         }
         if said.is_audited {
@@ -180,7 +180,7 @@ impl Call<'_> {
     fn publish(&mut self, advisory: &Advisory) {
         let subject = advisory.subject.as_bytes();
         if self.account.account().has_interest(subject) {
-            self.out.push(Letter { subject, payload: &advisory.body, ..Letter::default() });
+            self.out.push(MessageRef { subject, payload: &advisory.body, ..MessageRef::default() });
         }
     }
 }

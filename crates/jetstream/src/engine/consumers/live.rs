@@ -5,13 +5,13 @@
 //! acknowledgement waits for that.
 
 use super::StreamConsumers;
-use super::news::Wish;
+use super::wakeups::FilterEntry;
 use crate::consumer::config::ConsumerConfig;
 use crate::consumer::{AckSubject, ConsumerCore, Effects, Pace, Turn, World};
 use crate::engine::host::{Alarmed, Host};
-use crate::engine::letters::Letters;
 use crate::engine::live::lock;
-use myelin_broker::{Account, Binding, Parcel, Service, Shard, Watch, Watcher};
+use crate::engine::ordered_outbox::OrderedOutbox;
+use myelin_broker::{Account, Binding, MessageBuf, Service, Shard, Watch, Watcher};
 use myelin_stdx::turn::{self, Outcome};
 use myelin_store::consumer::Flushed;
 use myelin_store::{Filter, Timestamp};
@@ -35,11 +35,11 @@ const CALM: Duration = Duration::from_secs(60);
 /// What is done with the core.
 pub(super) enum Work {
     /// Pull requests.
-    Requests(Parcel),
+    Requests(MessageBuf),
     /// Acknowledgements.
-    Acks(Parcel),
+    Acks(MessageBuf),
     /// Answers to flow control.
-    Flow(Parcel),
+    Flow(MessageBuf),
     /// Something is due, or there may be something to deliver.
     Look,
     /// Somebody who may wait wants something done.
@@ -49,12 +49,12 @@ pub(super) enum Work {
 type Act = Box<dyn FnOnce(&mut ConsumerCore, &mut Turn<'_>) + Send>;
 
 /// The core, and what it said that is not stored yet.
-pub(super) struct Seat {
+pub(super) struct ConsumerSlot {
     core: ConsumerCore,
     /// Answers to acknowledgements that could not be written.
-    unwritten: Parcel,
+    unwritten: MessageBuf,
     /// Those that are, and what must be stored before they are given; `None`: nothing.
-    unconfirmed: VecDeque<(Option<Flushed>, Parcel)>,
+    unconfirmed: VecDeque<(Option<Flushed>, MessageBuf)>,
     /// When it panicked last, of its own accord.
     panicked: Option<Instant>,
     /// Until then it delivers nothing: it panicked too often.
@@ -76,8 +76,8 @@ pub struct LiveConsumer {
     account: Arc<Account>,
     host: Arc<dyn Host>,
     owner: Weak<StreamConsumers>,
-    turn: turn::Turn<Seat, Work>,
-    letters: Letters,
+    turn: turn::Turn<ConsumerSlot, Work>,
+    outbox: OrderedOutbox,
     /// Whether it waits for news of its stream.
     is_parked: AtomicBool,
     /// Whether there is more to deliver when what was said is flushed.
@@ -97,13 +97,13 @@ pub struct LiveConsumer {
     /// Who listens to what it pushes.
     listeners: Mutex<Option<Watch>>,
     /// Its filters in the index of its stream.
-    wishes: Mutex<Vec<Arc<Wish>>>,
+    wishes: Mutex<Vec<Arc<FilterEntry>>>,
     me: Weak<Self>,
 }
 
 /// What comes of a hold.
 #[derive(Default)]
-struct Aftermath {
+struct DeliveryResult {
     has_letters: bool,
     settled: Vec<myelin_store::Seq>,
     pace: Option<Pace>,
@@ -115,14 +115,14 @@ struct Aftermath {
 }
 
 /// What a turn asks.
-struct Around<'a> {
+struct ShardEnv<'a> {
     account: &'a Arc<Account>,
     host: &'a dyn Host,
     shard: Option<&'a mut Shard>,
     me: Option<Arc<dyn Service>>,
 }
 
-impl World for Around<'_> {
+impl World for ShardEnv<'_> {
     fn has_interest(&self, subject: &[u8]) -> bool {
         self.account.has_interest(subject)
     }
@@ -152,14 +152,14 @@ impl LiveConsumer {
             account: Arc::clone(&owner.account),
             host: Arc::clone(&owner.host),
             owner: Arc::downgrade(owner),
-            turn: turn::Turn::new(Seat {
+            turn: turn::Turn::new(ConsumerSlot {
                 core,
-                unwritten: Parcel::default(),
+                unwritten: MessageBuf::default(),
                 unconfirmed: VecDeque::new(),
                 panicked: None,
                 rests_until: None,
             }),
-            letters: Letters::default(),
+            outbox: OrderedOutbox::default(),
             is_parked: AtomicBool::new(false),
             is_unfinished: AtomicBool::new(false),
             has_look: AtomicBool::new(false),
@@ -218,7 +218,7 @@ impl LiveConsumer {
     }
 
     /// Has other filters in the index; answers those before.
-    pub(super) fn set_wishes(&self, wishes: Vec<Arc<Wish>>) -> Vec<Arc<Wish>> {
+    pub(super) fn set_wishes(&self, wishes: Vec<Arc<FilterEntry>>) -> Vec<Arc<FilterEntry>> {
         std::mem::replace(&mut *lock(&self.wishes), wishes)
     }
 
@@ -276,7 +276,7 @@ impl LiveConsumer {
             // Who asked may be gone.
             let _ = sender.send(act(core, turn));
         });
-        let mut after = Aftermath::default();
+        let mut after = DeliveryResult::default();
         let mut is_all = true;
         let mut outcome =
             self.turn.submit(Work::Act(act), |seat, batch| self.hold(seat, batch, None, &mut after));
@@ -286,7 +286,7 @@ impl LiveConsumer {
         }
         self.heed(&mut after);
         if after.has_letters {
-            self.letters.release();
+            self.outbox.release();
         }
         if let Some(owner) = self.owner.upgrade()
             && !after.settled.is_empty()
@@ -306,7 +306,7 @@ impl LiveConsumer {
 
     /// Whether everything it has to say is on its way.
     pub(in crate::engine) fn has_said_all(&self) -> bool {
-        self.letters.are_out()
+        self.outbox.are_out()
     }
 
     /// Who listens to what it pushes may have changed.
@@ -338,14 +338,14 @@ impl LiveConsumer {
 
     /// What others have to say to it, on a shard.
     pub(super) fn submit(&self, work: Work, shard: &mut Shard) {
-        let mut after = Aftermath::default();
+        let mut after = DeliveryResult::default();
         let outcome =
             self.turn.submit(work, |seat, batch| self.hold(seat, batch, Some(&mut *shard), &mut after));
         self.end(outcome, after, shard);
     }
 
     fn look(&self, shard: &mut Shard) {
-        let mut after = Aftermath::default();
+        let mut after = DeliveryResult::default();
         let outcome = if self.has_look.swap(true, AcqRel) {
             self.turn.resume(|seat, batch| self.hold(seat, batch, Some(&mut *shard), &mut after))
         } else {
@@ -354,10 +354,10 @@ impl LiveConsumer {
         self.end(outcome, after, shard);
     }
 
-    fn end(&self, outcome: Outcome, mut after: Aftermath, shard: &mut Shard) {
+    fn end(&self, outcome: Outcome, mut after: DeliveryResult, shard: &mut Shard) {
         self.heed(&mut after);
-        if after.has_letters || self.letters.claim() {
-            self.letters.send(&self.account, shard, self.host.instant());
+        if after.has_letters || self.outbox.claim() {
+            self.outbox.send(&self.account, shard, self.host.instant());
             if let Some(me) = self.me.upgrade() {
                 shard.after_flush(me);
             }
@@ -373,7 +373,7 @@ impl LiveConsumer {
     }
 
     /// Sees to what a hold wants besides its messages.
-    fn heed(&self, after: &mut Aftermath) {
+    fn heed(&self, after: &mut DeliveryResult) {
         match after.pace.take() {
             Some(Pace::More) => {
                 self.is_unfinished.store(true, Release);
@@ -409,17 +409,17 @@ impl LiveConsumer {
     /// doing, and nobody else anything: it is opened anew.
     fn hold(
         &self,
-        seat: &mut Seat,
+        seat: &mut ConsumerSlot,
         batch: &mut VecDeque<Work>,
         shard: Option<&mut Shard>,
-        after: &mut Aftermath,
+        after: &mut DeliveryResult,
     ) {
         let mut shard = shard;
-        let out = shard.as_deref_mut().map(Shard::spare_parcel).unwrap_or_default();
+        let out = shard.as_deref_mut().map(Shard::spare_buf).unwrap_or_default();
         let mut effects = Effects { out, ..Effects::default() };
         let has_shard = shard.is_some();
         let me = self.me.upgrade().map(|me| me as Arc<dyn Service>);
-        let mut world = Around { account: &self.account, host: &*self.host, shard, me };
+        let mut world = ShardEnv { account: &self.account, host: &*self.host, shard, me };
         let now = self.host.now();
         let is_resting = self.is_resting.load(Acquire) || self.rests_after_panic(seat);
         if !self.is_gone() && !is_resting && self.has_listeners_news.swap(false, AcqRel) {
@@ -434,14 +434,14 @@ impl LiveConsumer {
             let mut turn = Turn::new(now, &mut world, &mut effects);
             let working = caught(|| self.work(&mut seat.core, work, &mut turn));
             match (working, &mut world.shard) {
-                (Ok(spare), Some(shard)) => shard.keep_parcel(spare),
+                (Ok(spare), Some(shard)) => shard.keep_buf(spare),
                 (Ok(_), None) => {}
                 (Err(payload), _) => self.open_anew(seat, now, &*payload, cause),
             }
         }
         if self.is_gone() {
             // What was said before is still sent.
-            after.has_letters |= self.letters.add(&mut effects.out);
+            after.has_letters |= self.outbox.add(&mut effects.out);
             return;
         }
         let is_resting = is_resting || self.rests_after_panic(seat);
@@ -462,12 +462,12 @@ impl LiveConsumer {
             self.open_anew(seat, now, &*payload, Cause::Own);
             after.due = Some(now.saturating_add(RETRY));
         }
-        after.has_letters |= self.letters.add(&mut effects.out);
+        after.has_letters |= self.outbox.add(&mut effects.out);
         after.settled.append(&mut effects.settled);
         after.is_over |= effects.is_over;
         self.rest_or_wake(seat, now, after);
         if let Some(shard) = world.shard {
-            shard.keep_parcel(effects.out);
+            shard.keep_buf(effects.out);
         }
     }
 
@@ -481,7 +481,13 @@ impl LiveConsumer {
 
     /// After a panic: begins anew from what is written, at once or after a rest.
     #[cold]
-    fn open_anew(&self, seat: &mut Seat, now: Timestamp, payload: &(dyn Any + Send + 'static), cause: Cause) {
+    fn open_anew(
+        &self,
+        seat: &mut ConsumerSlot,
+        now: Timestamp,
+        payload: &(dyn Any + Send + 'static),
+        cause: Cause,
+    ) {
         let instant = self.host.instant();
         let is_recent = |last| instant.saturating_duration_since(last) < CALM;
         let mut must_rest = cause == Cause::Own && seat.panicked.is_some_and(is_recent);
@@ -508,12 +514,12 @@ impl LiveConsumer {
     }
 
     /// Whether it panicked too often not long ago.
-    fn rests_after_panic(&self, seat: &Seat) -> bool {
+    fn rests_after_panic(&self, seat: &ConsumerSlot) -> bool {
         seat.rests_until.is_some_and(|until| self.host.instant() < until)
     }
 
     /// After a panic it goes on by itself, when its rest is over; otherwise while nothing is delivered nothing is due.
-    fn rest_or_wake(&self, seat: &mut Seat, now: Timestamp, after: &mut Aftermath) {
+    fn rest_or_wake(&self, seat: &mut ConsumerSlot, now: Timestamp, after: &mut DeliveryResult) {
         if let Some(until) = seat.rests_until {
             let left = until.saturating_duration_since(self.host.instant());
             if left.is_zero() {
@@ -529,28 +535,28 @@ impl LiveConsumer {
     }
 
     /// Answers the parcel that was worked off, for its memory.
-    fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) -> Parcel {
+    fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) -> MessageBuf {
         match work {
-            Work::Requests(parcel) => {
-                parcel.iter().for_each(|letter| core.request(&letter, turn));
-                return parcel;
+            Work::Requests(msgs) => {
+                msgs.iter().for_each(|msg| core.request(&msg, turn));
+                return msgs;
             }
-            Work::Acks(parcel) => {
-                for letter in parcel.iter() {
-                    if let Some(ack) = AckSubject::read(letter.subject) {
-                        core.acknowledge(&ack, &letter, turn);
+            Work::Acks(msgs) => {
+                for msg in msgs.iter() {
+                    if let Some(ack) = AckSubject::read(msg.subject) {
+                        core.acknowledge(&ack, &msg, turn);
                     }
                 }
-                return parcel;
+                return msgs;
             }
-            Work::Flow(parcel) => {
-                parcel.iter().for_each(|letter| core.flow(&letter, turn));
-                return parcel;
+            Work::Flow(msgs) => {
+                msgs.iter().for_each(|msg| core.flow(&msg, turn));
+                return msgs;
             }
             Work::Look => self.has_look.store(false, Release),
             Work::Act(act) => act(core, turn),
         }
-        Parcel::default()
+        MessageBuf::default()
     }
 
     /// Delivers, and parks the consumer at the end of its stream without missing what comes meanwhile.
@@ -570,7 +576,13 @@ impl LiveConsumer {
     }
 
     /// Has the log know, and puts what there is to say behind what was said before.
-    fn finish(&self, seat: &mut Seat, effects: &mut Effects, now: Timestamp, after: &mut Aftermath) {
+    fn finish(
+        &self,
+        seat: &mut ConsumerSlot,
+        effects: &mut Effects,
+        now: Timestamp,
+        after: &mut DeliveryResult,
+    ) {
         let mut due = seat.core.next_due(now);
         if let Some(owner) = self.owner.upgrade() {
             owner.advise(&self.name, effects);
@@ -585,7 +597,7 @@ impl LiveConsumer {
                 Ok(_) => {}
                 Err(_) => due = Some(due.unwrap_or(Timestamp::MAX).min(now.saturating_add(RETRY))),
             }
-            while let Some((position, parcel)) = seat.unconfirmed.front_mut() {
+            while let Some((position, msgs)) = seat.unconfirmed.front_mut() {
                 let is_stored = || position.is_none_or(|position| record.lock().is_released(position));
                 if !is_stored() {
                     owner.await_release(&self.me);
@@ -594,7 +606,7 @@ impl LiveConsumer {
                         break;
                     }
                 }
-                effects.out.append(parcel);
+                effects.out.append(msgs);
                 seat.unconfirmed.pop_front();
             }
         }
@@ -608,22 +620,22 @@ fn caught<T>(step: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
 }
 
 impl Service for LiveConsumer {
-    fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
+    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
         if self.is_gone() {
             // Who waited is still told that it is.
-            return self.end(Outcome::Done, Aftermath::default(), shard);
+            return self.end(Outcome::Done, DeliveryResult::default(), shard);
         }
-        if parcel.is_empty() {
+        if msgs.is_empty() {
             self.look(shard);
         } else {
-            self.submit(Work::Requests(std::mem::take(parcel)), shard);
+            self.submit(Work::Requests(std::mem::take(msgs)), shard);
         }
     }
 
     fn flushed(&self, shard: &mut Shard) {
         let me = self.me.upgrade();
-        if self.letters.flushed() {
-            self.letters.send(&self.account, shard, self.host.instant());
+        if self.outbox.flushed() {
+            self.outbox.send(&self.account, shard, self.host.instant());
             if let Some(me) = &me {
                 shard.after_flush(Arc::clone(me) as Arc<dyn Service>);
             }

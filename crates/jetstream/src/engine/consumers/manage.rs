@@ -2,32 +2,32 @@
 
 use super::StreamConsumers;
 use super::live::LiveConsumer;
-use super::news::Wish;
 use super::schedules::is_ledger;
+use super::wakeups::FilterEntry;
 use crate::advisory::Action;
 use crate::api::consumer::ConsumerInfo;
 use crate::config::{ConsumerLimits, Retention, StreamConfig};
 use crate::consumer::config::stored::Stored;
-use crate::consumer::config::{ConsumerConfig, Neighbours};
-use crate::consumer::{ConsumerCore, Opening, Record, filter_of, rules};
+use crate::consumer::config::{ConsumerConfig, Others};
+use crate::consumer::{ConsumerCore, ConsumerInit, Record, filter_of, rules};
 use crate::engine::JetStream;
-use crate::engine::origins::is_position;
+use crate::engine::sourcing::is_position;
 use crate::error::ApiError;
-use myelin_broker::{Level, Parcel};
+use myelin_broker::{Level, MessageBuf};
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::{ReadError, Seq, Timestamp};
 use myelin_subject::is_subset;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the stream's consumers share with those who make them.
-pub(in crate::engine) struct Surroundings<'a> {
+pub(in crate::engine) struct CreateContext<'a> {
     pub(in crate::engine) stream: &'a StreamConfig,
     /// Bytes of the largest message that may come.
     pub(in crate::engine) largest: i64,
     pub(in crate::engine) seed: u64,
 }
 
-impl<'a> Surroundings<'a> {
+impl<'a> CreateContext<'a> {
     /// Of a stream with this configuration.
     pub(in crate::engine) fn new(stream: &'a StreamConfig, jetstream: &JetStream) -> Self {
         let largest = i64::from(stream.max_msg_size);
@@ -43,7 +43,7 @@ impl StreamConsumers {
     }
 
     /// Opens the consumers that the log holds.
-    pub(in crate::engine) fn restore(self: &Arc<Self>, around: &Surroundings<'_>) {
+    pub(in crate::engine) fn restore(self: &Arc<Self>, around: &CreateContext<'_>) {
         let found: Vec<_> = {
             let states = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
             states
@@ -75,9 +75,9 @@ impl StreamConsumers {
         config: &Arc<ConsumerConfig>,
         created: Timestamp,
         record: Record,
-        around: &Surroundings<'_>,
-    ) -> Option<Opening> {
-        Some(Opening {
+        around: &CreateContext<'_>,
+    ) -> Option<ConsumerInit> {
+        Some(ConsumerInit {
             stream: self.stream.to_string(),
             config: Arc::clone(config),
             created,
@@ -93,8 +93,8 @@ impl StreamConsumers {
     pub(in crate::engine) fn create(
         self: &Arc<Self>,
         config: ConsumerConfig,
-        around: &Surroundings<'_>,
-        out: &mut Parcel,
+        around: &CreateContext<'_>,
+        out: &mut MessageBuf,
     ) -> Result<ConsumerInfo, ApiError> {
         let now = self.host.now();
         let config = Arc::new(config);
@@ -173,7 +173,7 @@ impl StreamConsumers {
         subjects
     }
 
-    fn wishes(&self, config: &ConsumerConfig, live: &Arc<LiveConsumer>) -> Vec<Arc<Wish>> {
+    fn wishes(&self, config: &ConsumerConfig, live: &Arc<LiveConsumer>) -> Vec<Arc<FilterEntry>> {
         if filter_of(config).is_all() {
             return Vec::new();
         }
@@ -212,7 +212,7 @@ impl StreamConsumers {
     }
 
     /// Ends a consumer. Answers whether it was still there.
-    pub(in crate::engine) fn delete(&self, live: &Arc<LiveConsumer>, out: &mut Parcel) -> bool {
+    pub(in crate::engine) fn delete(&self, live: &Arc<LiveConsumer>, out: &mut MessageBuf) -> bool {
         if !self.remove(live, "Consumer Deleted") {
             return false;
         }
@@ -278,7 +278,7 @@ impl StreamConsumers {
             if is_unused != Some(true) {
                 return live.keep();
             }
-            let mut out = Parcel::default();
+            let mut out = MessageBuf::default();
             if me.delete(&live, &mut out) {
                 me.host.publish(&me.account, out);
             }
@@ -286,7 +286,7 @@ impl StreamConsumers {
     }
 
     /// Ends all consumers with their stream.
-    pub(in crate::engine) fn end_all(&self, why: &'static str, out: &mut Parcel) {
+    pub(in crate::engine) fn end_all(&self, why: &'static str, out: &mut MessageBuf) {
         self.unbind();
         for live in self.all() {
             if self.remove(&live, why) {
@@ -416,7 +416,7 @@ fn add(states: &Mutex<Consumers>, config: &ConsumerConfig, now: Timestamp) -> Re
     states.create(&config.name, rules(config), &blob).map_err(ApiError::consumer_create)
 }
 
-impl Neighbours for StreamConsumers {
+impl Others for StreamConsumers {
     fn find(&self, name: &str) -> Option<Arc<ConsumerConfig>> {
         self.config(name)
     }

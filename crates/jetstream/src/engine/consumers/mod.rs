@@ -3,18 +3,18 @@
 //! Owns the log of their states and the index of their filters. Consumers have turns of their own; nothing here takes one for
 //! longer than a look.
 
-mod door;
+mod ack_service;
 mod interest;
 mod listener;
 mod live;
 mod manage;
-mod news;
 mod schedules;
 mod told;
+mod wakeups;
 
 use super::host::Host;
 use super::live::lock;
-use super::{JetStream, LiveStream, origins};
+use super::{JetStream, LiveStream, sourcing};
 use crate::consumer::config::ConsumerConfig;
 use crate::consumer::{Record, account_hash};
 use crate::error::ApiError;
@@ -33,8 +33,8 @@ use std::time::Duration;
 pub(super) use interest::StreamInterest;
 pub(super) use listener::LogListener;
 pub use live::LiveConsumer;
-pub(super) use manage::Surroundings;
-use news::News;
+pub(super) use manage::CreateContext;
+use wakeups::Wakeups;
 
 /// The pause between two slices of a log that is written anew.
 const BETWEEN_SLICES: Duration = Duration::from_micros(100);
@@ -53,7 +53,7 @@ pub struct StreamConsumers {
     /// Their configurations, for those who decide about others.
     configs: RwLock<BTreeMap<String, Arc<ConsumerConfig>>>,
     interest: Arc<StreamInterest>,
-    news: News,
+    news: Wakeups,
     /// Consumers that have something to say when the log is released.
     unreleased: Mutex<Vec<Weak<LiveConsumer>>>,
     has_unreleased: AtomicBool,
@@ -88,12 +88,12 @@ impl StreamConsumers {
             volatile,
             live: RwLock::default(),
             configs: RwLock::default(),
-            news: News::default(),
+            news: Wakeups::default(),
             unreleased: Mutex::default(),
             has_unreleased: AtomicBool::new(false),
             has_unwritten: AtomicBool::new(false),
             is_tidying: AtomicBool::new(false),
-            door: door::Door::to(me),
+            door: ack_service::AckService::to(me),
             bindings: Mutex::default(),
             of: Mutex::default(),
             me: Weak::clone(me),
@@ -310,7 +310,7 @@ impl StreamConsumers {
     /// Does a job of the stream. Only for threads that may wait. `None`: the server is ending.
     pub(super) fn upkeep(&self, job: Job) -> Option<Done> {
         let jetstream = self.jetstream.upgrade()?;
-        Some(origins::upkeep(job, &self.stored, jetstream.journal(), self.host.now()))
+        Some(sourcing::upkeep(job, &self.stored, jetstream.journal(), self.host.now()))
     }
 
     /// What a consumer reads next is brought into memory, and the consumer goes on then.

@@ -6,7 +6,7 @@ use crate::advisory::{Action, Advisory, Stamp};
 use crate::consumer::config::ConsumerConfig;
 use crate::consumer::{Answered, Effects, Event};
 use crate::json::Moment;
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 
 impl StreamConsumers {
     /// Adds advisories to what a consumer has to say.
@@ -20,25 +20,25 @@ impl StreamConsumers {
     }
 
     /// That a consumer was made, or is no more.
-    pub(super) fn announce(&self, name: &str, action: Action, out: &mut Parcel) {
+    pub(super) fn announce(&self, name: &str, action: Action, out: &mut MessageBuf) {
         self.tell_of(name, &|stamp, whose| consumer::consumer_action(stamp, whose, action), out);
     }
 
     /// That a consumer rests until a moment, if it does.
-    pub(in crate::engine) fn tell_of_pause(&self, config: &ConsumerConfig, out: &mut Parcel) {
+    pub(in crate::engine) fn tell_of_pause(&self, config: &ConsumerConfig, out: &mut MessageBuf) {
         let now = self.host.now();
         if let Some(until) = config.pause_until.filter(|until| until.timestamp() > now) {
             self.tell_of(&config.name, &|stamp, whose| consumer::paused(stamp, whose, Some(until)), out);
         }
     }
 
-    fn tell_of(&self, name: &str, make: &dyn Fn(Stamp<'_>, Whose<'_>) -> Advisory, out: &mut Parcel) {
+    fn tell_of(&self, name: &str, make: &dyn Fn(Stamp<'_>, Whose<'_>) -> Advisory, out: &mut MessageBuf) {
         let (id, time) = (self.host.unique_id(), self.host.now());
         let stamp = Stamp { id: &id, time, domain: &self.domain };
         let advisory = make(stamp, Whose { stream: &self.stream, consumer: name });
         let subject = advisory.subject.as_bytes();
         if self.account.has_interest(subject) {
-            out.push(Letter { subject, payload: &advisory.body, ..Letter::default() });
+            out.push(MessageRef { subject, payload: &advisory.body, ..MessageRef::default() });
         }
     }
 }

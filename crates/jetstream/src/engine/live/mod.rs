@@ -5,23 +5,22 @@
 //! hands: [`LiveStream::borrow`]. Meanwhile publishes gather in the inbox. What a turn wants from others are effects,
 //! which happen after it (3.3).
 
-mod holding;
-mod loan;
+mod core_guard;
 mod lost;
 mod news;
 mod repair;
+mod turn;
 
 use super::consumers::StreamConsumers;
 use super::direct::DirectGets;
 use super::host::Host;
-use super::letters::Letters;
-use super::origins::{Followers, Origins, identity};
+use super::ordered_outbox::OrderedOutbox;
+use super::sourcing::{Followers, Sourcing, identity};
 use crate::api::info::{SourceInfo, StreamState};
 use crate::config::{Storage, StreamConfig};
 use crate::read::{Readable, contents};
 use crate::stream::{StreamCore, refuse_overload};
-use holding::{Aftermath, Seat, Work};
-use myelin_broker::{Account, Binding, Letter, Parcel, Role, Service, Shard, Traced};
+use myelin_broker::{Account, Binding, MessageBuf, MessageRef, Role, Service, Shard, Traced};
 use myelin_stdx::turn::Turn;
 use myelin_store::{Lost, OnRelease, Reader, Seq, StreamId, Ticket, Timestamp};
 use std::collections::VecDeque;
@@ -29,8 +28,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
+use turn::{CoreSlot, TurnResult, Work};
 
-pub use loan::Loan;
+pub use core_guard::CoreGuard;
 
 /// What may wait for a stream before publishers are refused.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ pub struct LiveStream {
     account: Arc<Account>,
     host: Arc<dyn Host>,
     backlog: Backlog,
-    turn: Turn<Seat, Work>,
+    turn: Turn<CoreSlot, Work>,
     /// The core on its way back from a borrower.
     returned: Mutex<Option<Box<StreamCore>>>,
     config: Mutex<Arc<StreamConfig>>,
@@ -70,9 +70,9 @@ pub struct LiveStream {
     direct: Arc<DirectGets>,
     consumers: Arc<StreamConsumers>,
     /// The streams that it copies, and those that copy it.
-    origins: Origins,
+    origins: Sourcing,
     followers: Followers,
-    letters: Letters,
+    outbox: OrderedOutbox,
     /// Why the stream takes no messages, and whether it was opened anew before.
     failure: Mutex<Option<String>>,
     /// What was missing when its log was opened.
@@ -87,7 +87,7 @@ pub struct LiveStream {
     is_gone: AtomicBool,
     waiting: Waiting,
     /// Publishes that wait for what they count on from, and those behind them.
-    held_up: Mutex<VecDeque<Parcel>>,
+    held_up: Mutex<VecDeque<MessageBuf>>,
     /// When the last advisory about lost messages was.
     last_loss: AtomicI64,
     /// When the last advisory about a full disk was.
@@ -114,14 +114,14 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn add(&self, parcel: &Parcel) {
-        self.bytes.fetch_add(parcel.bytes(), Relaxed);
-        self.messages.fetch_add(parcel.len(), Relaxed);
+    fn add(&self, msgs: &MessageBuf) {
+        self.bytes.fetch_add(msgs.bytes(), Relaxed);
+        self.messages.fetch_add(msgs.len(), Relaxed);
     }
 
-    fn forget(&self, parcel: &Parcel) {
-        self.bytes.fetch_sub(parcel.bytes(), Relaxed);
-        self.messages.fetch_sub(parcel.len(), Relaxed);
+    fn forget(&self, msgs: &MessageBuf) {
+        self.bytes.fetch_sub(msgs.bytes(), Relaxed);
+        self.messages.fetch_sub(msgs.len(), Relaxed);
     }
 }
 
@@ -146,17 +146,17 @@ impl LiveStream {
             backlog,
             config: Mutex::new(Arc::clone(core.config())),
             reader: Mutex::new(core.reader()),
-            turn: Turn::new(Seat::Here(Box::new(core))),
+            turn: Turn::new(CoreSlot::Here(Box::new(core))),
             returned: Mutex::new(None),
             bindings: Mutex::default(),
             direct: DirectGets::new(account, host, readable),
             consumers: Arc::clone(consumers),
-            origins: Origins::default(),
+            origins: Sourcing::default(),
             followers: Followers::default(),
             domain: domain.into(),
             server_name: server.name.into(),
             server_id: server.id.into(),
-            letters: Letters::default(),
+            outbox: OrderedOutbox::default(),
             failure: Mutex::default(),
             lost: Mutex::default(),
             alarm: AtomicI64::new(i64::MAX),
@@ -211,7 +211,7 @@ impl LiveStream {
     }
 
     /// What it copies.
-    pub(super) fn origins(&self) -> &Origins {
+    pub(super) fn origins(&self) -> &Sourcing {
         &self.origins
     }
 
@@ -337,28 +337,28 @@ impl LiveStream {
     /// Whether a message of so many bytes may still wait: with what the stream has to say and could not say yet.
     fn has_room(&self, bytes: usize) -> bool {
         self.waiting.messages.load(Relaxed) < self.backlog.messages
-            && self.waiting.bytes.load(Relaxed) + self.letters.bytes() + bytes <= self.backlog.bytes
+            && self.waiting.bytes.load(Relaxed) + self.outbox.bytes() + bytes <= self.backlog.bytes
     }
 
     /// Leaves messages for the holder of the turn, and works them off if there is none.
     /// `out`: memory for what there is to say.
-    fn publish(&self, parcel: Parcel, out: Parcel) -> Aftermath {
-        self.waiting.add(&parcel);
-        self.submit(Work::Publish(parcel), out)
+    fn publish(&self, msgs: MessageBuf, out: MessageBuf) -> TurnResult {
+        self.waiting.add(&msgs);
+        self.submit(Work::Publish(msgs), out)
     }
 
     /// The same for messages that may not all find room.
     #[cold]
-    fn publish_what_fits(&self, parcel: &Parcel) -> Aftermath {
-        let (mut taken, mut refused) = (Parcel::default(), Parcel::default());
+    fn publish_what_fits(&self, msgs: &MessageBuf) -> TurnResult {
+        let (mut taken, mut refused) = (MessageBuf::default(), MessageBuf::default());
         let mut dropped = 0;
-        for (at, letter) in parcel.iter().enumerate() {
-            let Letter { subject, reply, headers, payload, .. } = letter;
+        for (at, msg) in msgs.iter().enumerate() {
+            let MessageRef { subject, reply, headers, payload, .. } = msg;
             if self.has_room(subject.len() + reply.len() + headers.len() + payload.len()) {
-                taken.push_traced(letter, parcel.trace(at));
+                taken.push_traced(msg, msgs.trace(at));
                 continue;
             }
-            parcel.trace(at).into_iter().for_each(|trace| self.give_up_trace(trace, "too many requests"));
+            msgs.trace(at).into_iter().for_each(|trace| self.give_up_trace(trace, "too many requests"));
             if reply.is_empty() {
                 dropped += 1;
             } else {
@@ -372,8 +372,8 @@ impl LiveStream {
             self.wake();
         }
         let mut after =
-            if taken.is_empty() { Aftermath::default() } else { self.publish(taken, Parcel::default()) };
-        after.has_letters |= self.letters.add(&mut refused);
+            if taken.is_empty() { TurnResult::default() } else { self.publish(taken, MessageBuf::default()) };
+        after.has_letters |= self.outbox.add(&mut refused);
         after
     }
 }
@@ -381,8 +381,8 @@ impl LiveStream {
 impl LiveStream {
     /// Ends traces of messages that the stream does not look at.
     #[cold]
-    fn give_up_traces(&self, parcel: &Parcel) {
-        parcel.traces().for_each(|trace| self.give_up_trace(trace, "stream closed"));
+    fn give_up_traces(&self, msgs: &MessageBuf) {
+        msgs.traces().for_each(|trace| self.give_up_trace(trace, "stream closed"));
     }
 
     fn give_up_trace(&self, traced: &Traced, why: &str) {
@@ -397,28 +397,28 @@ impl Service for LiveStream {
         Role::Stream(&self.name)
     }
 
-    fn serve(&self, parcel: &mut Parcel, shard: &mut Shard) {
-        if parcel.is_empty() || self.is_woken.load(Acquire) {
+    fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard) {
+        if msgs.is_empty() || self.is_woken.load(Acquire) {
             // A wake-up may come with messages.
             let after = self.look();
             self.deliver(after, shard);
         }
-        if parcel.is_empty() {
+        if msgs.is_empty() {
             return;
         }
-        let after = if self.has_room(parcel.bytes()) {
-            self.publish(std::mem::take(parcel), shard.spare_parcel())
+        let after = if self.has_room(msgs.bytes()) {
+            self.publish(std::mem::take(msgs), shard.spare_buf())
         } else {
-            self.publish_what_fits(parcel)
+            self.publish_what_fits(msgs)
         };
         let spare = self.deliver(after, shard);
-        if parcel.is_empty() {
-            *parcel = spare;
+        if msgs.is_empty() {
+            *msgs = spare;
         }
     }
 
     fn flushed(&self, shard: &mut Shard) {
-        if self.letters.flushed() {
+        if self.outbox.flushed() {
             self.send_letters(shard);
         }
     }

@@ -2,10 +2,10 @@
 //! lost.
 
 use super::LiveStream;
-use super::holding::Aftermath;
+use super::turn::TurnResult;
 use crate::advisory::{self, Advisory, Stamp};
 use crate::stream::batch::Abandoned;
-use myelin_broker::{Letter, Level, Parcel};
+use myelin_broker::{Level, MessageBuf, MessageRef};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Nanoseconds between two advisories about lost messages or a full disk of one stream, and between two warnings about its overload.
@@ -13,7 +13,7 @@ const EVERY: i64 = 1_000_000_000;
 
 impl LiveStream {
     /// Adds advisories to what a turn has to say.
-    pub(super) fn advise(&self, after: &mut Aftermath) {
+    pub(super) fn advise(&self, after: &mut TurnResult) {
         self.tell_of_full_disk(after);
         if after.losses.is_empty() && after.effects.abandoned.is_empty() {
             return;
@@ -39,7 +39,7 @@ impl LiveStream {
     /// Tells operators that the disk is full, in the log and as an advisory, now and then while it is.
     ///
     /// Compat: the reference does in a cluster, and stops JetStream there; alone it tells publishers only, as we do besides.
-    fn tell_of_full_disk(&self, after: &mut Aftermath) {
+    fn tell_of_full_disk(&self, after: &mut TurnResult) {
         let time = self.host.now();
         if !std::mem::take(&mut after.effects.is_full)
             || time < self.last_full.load(Relaxed).saturating_add(EVERY)
@@ -65,13 +65,13 @@ impl LiveStream {
     /// Publishes in the system account.
     fn tell_operators(&self, advisory: impl FnOnce() -> Advisory) {
         if let Some(system) = self.host.system_account() {
-            let (advisory, mut out) = (advisory(), Parcel::default());
+            let (advisory, mut out) = (advisory(), MessageBuf::default());
             out.push(letter_of(&advisory));
             self.host.publish(&system, out);
         }
     }
 
-    fn tell(&self, advisory: &Advisory, out: &mut Parcel) {
+    fn tell(&self, advisory: &Advisory, out: &mut MessageBuf) {
         if self.account.has_interest(advisory.subject.as_bytes()) {
             out.push(letter_of(advisory));
         }
@@ -89,6 +89,6 @@ impl LiveStream {
     }
 }
 
-fn letter_of(advisory: &Advisory) -> Letter<'_> {
-    Letter { subject: advisory.subject.as_bytes(), payload: &advisory.body, ..Letter::default() }
+fn letter_of(advisory: &Advisory) -> MessageRef<'_> {
+    MessageRef { subject: advisory.subject.as_bytes(), payload: &advisory.body, ..MessageRef::default() }
 }

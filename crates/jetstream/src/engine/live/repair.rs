@@ -2,7 +2,7 @@
 
 use super::{LiveStream, lock};
 use crate::engine::host::Alarmed;
-use crate::engine::origins::Witnessed;
+use crate::engine::sourcing::Witnessed;
 use myelin_broker::Level;
 use myelin_store::Store;
 use std::sync::atomic::Ordering::Relaxed;

@@ -3,7 +3,7 @@
 use super::house::{House, stream};
 use crate::config::StreamConfig;
 use crate::engine::live::lock;
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::Wait;
 use myelin_store::disk::faulty::FaultyDisk;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn counters() -> StreamConfig {
 /// Publishes, and does nothing of what follows from it.
 fn increment(house: &mut House, subject: &str) {
     let headers = b"NATS/1.0\r\nNats-Incr: 1\r\n\r\n";
-    house.send(Letter { subject: subject.as_bytes(), headers, ..Letter::default() });
+    house.send(MessageRef { subject: subject.as_bytes(), headers, ..MessageRef::default() });
     house.flush();
 }
 

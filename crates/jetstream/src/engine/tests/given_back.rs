@@ -3,7 +3,7 @@
 use super::house::{House, stream};
 use crate::config::{Storage, StreamConfig};
 use crate::consumer::config::{AckPolicy, ConsumerConfig};
-use myelin_broker::Parcel;
+use myelin_broker::MessageBuf;
 use myelin_store::Usage;
 
 const SECOND: i64 = 1_000_000_000;
@@ -68,7 +68,7 @@ fn consumers_that_are_deleted_while_they_wait_leave_nothing() {
         let live = house.stream("S");
         let consumer = live.consumers().find(&name).expect("it was just made");
         gone.push(std::sync::Arc::downgrade(&consumer));
-        assert!(live.consumers().delete(&consumer, &mut Parcel::default()));
+        assert!(live.consumers().delete(&consumer, &mut MessageBuf::default()));
         drop(consumer);
         house.settle();
     }

@@ -2,14 +2,14 @@
 
 use crate::config::{AccountLimits, Storage, StreamConfig, StreamSource};
 use crate::consumer::config::{self as consumers, Action, ConsumerConfig, Created, Limits, Wanted};
-use crate::engine::consumers::Surroundings;
+use crate::engine::consumers::CreateContext;
 use crate::engine::live::lock;
 use crate::engine::{
     AccountStreams, Alarmed, Backlog, Host, JetStream, LiveStream, Request, ServerLimits, Settings, Task,
 };
 use crate::error::ApiError;
 use myelin_auth::AuthConfig;
-use myelin_broker::{Account, Broker, Letter, Level, Log, Parcel, Service, Shard};
+use myelin_broker::{Account, Broker, Level, Log, MessageBuf, MessageRef, Service, Shard};
 use myelin_store::disk::faulty::FaultyDisk;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{Job, StoreOptions, Timestamp};
@@ -36,7 +36,7 @@ pub(super) struct Desk {
     woken: Mutex<VecDeque<Arc<dyn Service>>>,
     jobs: Mutex<VecDeque<(Arc<LiveStream>, Job)>>,
     alarms: Mutex<Vec<(Timestamp, Weak<dyn Alarmed>)>>,
-    parcels: Mutex<VecDeque<(Arc<Account>, Parcel)>>,
+    bufs: Mutex<VecDeque<(Arc<Account>, MessageBuf)>>,
     /// Panics that were caught, in words.
     pub(super) panics: Mutex<Vec<String>>,
     /// Names are refused with a panic while this is set.
@@ -58,8 +58,8 @@ impl Host for Desk {
         lock(&self.woken).push_back(service);
     }
 
-    fn publish(&self, account: &Arc<Account>, parcel: Parcel) {
-        lock(&self.parcels).push_back((Arc::clone(account), parcel));
+    fn publish(&self, account: &Arc<Account>, msgs: MessageBuf) {
+        lock(&self.bufs).push_back((Arc::clone(account), msgs));
     }
 
     fn request(&self, _: Request) -> bool {
@@ -130,8 +130,8 @@ impl Log for Silent {
 struct Ear;
 
 impl Service for Ear {
-    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
-        parcel.clear();
+    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+        msgs.clear();
     }
 }
 
@@ -139,10 +139,10 @@ impl Service for Ear {
 struct Witness(Arc<Mutex<Vec<String>>>);
 
 impl Service for Witness {
-    fn serve(&self, parcel: &mut Parcel, _: &mut Shard) {
-        let headers = parcel.iter().map(|letter| String::from_utf8_lossy(letter.headers).into_owned());
+    fn serve(&self, msgs: &mut MessageBuf, _: &mut Shard) {
+        let headers = msgs.iter().map(|msg| String::from_utf8_lossy(msg.headers).into_owned());
         lock(&self.0).extend(headers);
-        parcel.clear();
+        msgs.clear();
     }
 }
 
@@ -215,7 +215,7 @@ impl House {
 
     pub(super) fn delete(&mut self, name: &str) {
         let (streams, live) = (self.streams(), self.stream(name));
-        streams.delete(&self.jetstream, &live, &mut Parcel::default()).expect("it can be deleted");
+        streams.delete(&self.jetstream, &live, &mut MessageBuf::default()).expect("it can be deleted");
         self.settle();
     }
 
@@ -234,8 +234,8 @@ impl House {
         let Ok(Created::New(config)) = consumers::create(wanted, &world, &mut String::new) else {
             panic!("it is a new one")
         };
-        let around = Surroundings::new(&config_of_stream, &self.jetstream);
-        live.consumers().create(*config, &around, &mut Parcel::default()).expect("it can be made");
+        let around = CreateContext::new(&config_of_stream, &self.jetstream);
+        live.consumers().create(*config, &around, &mut MessageBuf::default()).expect("it can be made");
         self.settle();
     }
 
@@ -264,13 +264,13 @@ impl House {
     /// Publishes, and does nothing of what follows from it.
     pub(super) fn say(&mut self, subject: &str, reply: &str, payload: &str) {
         let (subject, reply, payload) = (subject.as_bytes(), reply.as_bytes(), payload.as_bytes());
-        self.send(Letter { subject, reply, payload, ..Letter::default() });
+        self.send(MessageRef { subject, reply, payload, ..MessageRef::default() });
     }
 
-    pub(super) fn send(&mut self, letter: Letter<'_>) {
-        let mut parcel = Parcel::default();
-        parcel.push(letter);
-        self.shard.send(&self.account, &mut parcel, Instant::now());
+    pub(super) fn send(&mut self, msg: MessageRef<'_>) {
+        let mut msgs = MessageBuf::default();
+        msgs.push(msg);
+        self.shard.send(&self.account, &mut msgs, Instant::now());
     }
 
     /// Ends a tick of the shard, and does nothing else.
@@ -308,9 +308,9 @@ impl House {
                 stream.upkeep(job);
                 continue;
             }
-            let parcel = lock(&self.host.parcels).pop_front();
-            if let Some((account, mut parcel)) = parcel {
-                self.shard.send(&account, &mut parcel, Instant::now());
+            let msgs = lock(&self.host.bufs).pop_front();
+            if let Some((account, mut msgs)) = msgs {
+                self.shard.send(&account, &mut msgs, Instant::now());
                 continue;
             }
             if !self.shard.is_dirty() {

@@ -6,7 +6,7 @@ use crate::consumer::config::{AckPolicy, ConsumerConfig};
 use crate::engine::Host;
 use crate::engine::live::lock;
 use crate::json::Moment;
-use myelin_broker::Parcel;
+use myelin_broker::MessageBuf;
 use myelin_store::disk::faulty::{FaultyDisk, Survival};
 
 const SECOND: i64 = 1_000_000_000;
@@ -100,7 +100,7 @@ fn a_consumer_that_a_client_removes_is_made_anew() {
         house.publish("W.a");
         let live = house.stream("W");
         let consumer = live.consumers().all().remove(0);
-        live.consumers().delete(&consumer, &mut Parcel::default());
+        live.consumers().delete(&consumer, &mut MessageBuf::default());
         house.settle();
         assert_eq!(house.consumers("W"), [consumer.name()]);
         house.publish("W.b");
@@ -241,7 +241,7 @@ fn a_stream_does_not_begin_to_lose_what_is_not_held_for_those_that_copy_it() {
     // When the name is free, it may.
     let live = house.stream("O");
     let taken = live.consumers().find(&name).expect("it is there");
-    live.consumers().delete(&taken, &mut Parcel::default());
+    live.consumers().delete(&taken, &mut MessageBuf::default());
     house.update(keeping(Retention::Interest, "O")).expect("both are held");
     assert_eq!(house.consumers("O").len(), 2);
     house.publish("O.y");

@@ -2,20 +2,20 @@
 
 use super::*;
 
-fn letter(body: &'static str) -> Letter<'static> {
-    Letter {
+fn msg(body: &'static str) -> MessageRef<'static> {
+    MessageRef {
         subject: b"$JS.API.DIRECT.GET.S",
         reply: b"in.box",
         payload: body.as_bytes(),
-        ..Letter::default()
+        ..MessageRef::default()
     }
 }
 
 #[test]
 fn nobody_is_answered_who_gave_no_reply() {
-    let mut out = Parcel::default();
-    let letter = Letter { reply: b"", ..letter("{}") };
-    assert!(Requests::default().ask(&Bench::in_memory().readable(), &letter, &mut out).is_none());
+    let mut out = MessageBuf::default();
+    let msg = MessageRef { reply: b"", ..msg("{}") };
+    assert!(Requests::default().ask(&Bench::in_memory().readable(), &msg, &mut out).is_none());
     assert!(out.is_empty());
 }
 
@@ -50,8 +50,8 @@ fn a_shard_waits_for_nothing() {
         r#"{"seq":3,"batch":2}"#,
         r#"{"multi_last":["a"]}"#,
     ] {
-        let mut out = Parcel::default();
-        let mut batch = Requests::default().ask(&readable, &letter(body), &mut out).unwrap();
+        let mut out = MessageBuf::default();
+        let mut batch = Requests::default().ask(&readable, &msg(body), &mut out).unwrap();
         assert_eq!(batch.reply(), b"in.box");
         assert_eq!(batch.fill(&mut out, 1000, Wait::Forbidden), Progress::Waits, "{body}");
         assert!(out.is_empty());
@@ -68,9 +68,9 @@ fn a_batch_sees_what_comes_meanwhile() {
     for n in 1..=3 {
         bench.put("a", "", "", n);
     }
-    let mut out = Parcel::default();
+    let mut out = MessageBuf::default();
     let readable = bench.readable();
-    let mut batch = Requests::default().ask(&readable, &letter(r#"{"seq":1,"batch":2}"#), &mut out).unwrap();
+    let mut batch = Requests::default().ask(&readable, &msg(r#"{"seq":1,"batch":2}"#), &mut out).unwrap();
     assert_eq!(batch.fill(&mut out, 1, Wait::Forbidden), Progress::More);
     bench.put("a", "", "", 4);
     assert_eq!(batch.fill(&mut out, 1, Wait::Forbidden), Progress::Done);
@@ -176,14 +176,14 @@ fn what_is_erased_meanwhile_is_passed_over() {
         for n in 1..=5 {
             bench.put(&format!("k.{n}"), "", &n.to_string(), n);
         }
-        let mut out = Parcel::default();
+        let mut out = MessageBuf::default();
         let readable = bench.readable();
-        let mut batch = Requests::default().ask(&readable, &letter(body), &mut out).unwrap();
+        let mut batch = Requests::default().ask(&readable, &msg(body), &mut out).unwrap();
         assert_eq!(batch.fill(&mut out, 1, Wait::Allowed), Progress::More);
         bench.stream.erase(2, 9).unwrap();
         bench.stream.erase(3, 9).unwrap();
         assert_eq!(batch.fill(&mut out, 9999, Wait::Allowed), Progress::Done);
-        let said: Vec<_> = out.iter().map(|letter| letter.payload).collect();
+        let said: Vec<_> = out.iter().map(|msg| msg.payload).collect();
         assert_eq!(said, [b"1", b"4", b"5", &b""[..]], "{body}");
         let headers = String::from_utf8_lossy(out.get(3).unwrap().headers).into_owned();
         assert!(headers.starts_with(&end(0, 5)), "{body}: {headers}");

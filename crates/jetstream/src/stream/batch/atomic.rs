@@ -2,10 +2,10 @@
 
 use super::in_flight::{Charge, InFlight, Seats};
 use super::member::{self, Member, asks_too_much, stored_headers};
-use super::shelf::Shelf;
-use super::{LONGEST_ID, Voice};
+use super::open_batches::OpenBatches;
+use super::{BatchReplies, LONGEST_ID};
 use crate::ApiError;
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::Timestamp;
 use serde::Serialize;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ const SPARE: usize = 4;
 
 /// The open batches of a stream.
 pub struct AtomicBatches {
-    shelf: Shelf<Held>,
+    shelf: OpenBatches<Held>,
     in_flight: Arc<InFlight>,
     enabled: bool,
-    spare: Vec<Parcel>,
+    spare: Vec<MessageBuf>,
 }
 
 struct Held {
-    messages: Parcel,
+    messages: MessageBuf,
     charge: Charge,
 }
 
@@ -48,7 +48,7 @@ pub enum AtomicStep {
 /// anything else of a message, a `Nats-Expected-Last-Msg-Id` is refused (10177).
 pub struct Commit {
     /// As they are to be checked. Their reply subjects are of no use any more.
-    pub messages: Parcel,
+    pub messages: MessageBuf,
     /// The batch ended behind its last message: that is stored with [`Commit::MARK`] as one more header.
     pub mark_last: bool,
     _charge: Charge,
@@ -83,7 +83,7 @@ impl AtomicBatches {
     /// None is open.
     #[must_use]
     pub fn new(in_flight: Arc<InFlight>, enabled: bool) -> Self {
-        Self { shelf: Shelf::new(in_flight.limits().timeout), in_flight, enabled, spare: Vec::new() }
+        Self { shelf: OpenBatches::new(in_flight.limits().timeout), in_flight, enabled, spare: Vec::new() }
     }
 
     /// As `allow_atomic` says. Without it, open batches are gone and nobody is told.
@@ -110,22 +110,22 @@ impl AtomicBatches {
     pub fn take(
         &mut self,
         member: &Member<'_>,
-        letter: Letter<'_>,
+        msg: MessageRef<'_>,
         now: Timestamp,
-        voice: &mut Voice,
-        out: &mut Parcel,
+        voice: &mut BatchReplies,
+        out: &mut MessageBuf,
     ) -> AtomicStep {
-        match self.step(member, letter, now) {
+        match self.step(member, msg, now) {
             Ok(Some(commit)) => AtomicStep::Commit(commit),
             Ok(None) => {
                 if !voice.no_ack {
-                    voice.held(letter.reply, out);
+                    voice.held(msg.reply, out);
                 }
                 AtomicStep::Held
             }
             Err(Fault(error, reason)) => {
                 if !voice.no_ack {
-                    voice.refused(letter.reply, &error, out);
+                    voice.refused(msg.reply, &error, out);
                 }
                 AtomicStep::Refused { err_code: error.err_code, reason }
             }
@@ -135,7 +135,7 @@ impl AtomicBatches {
     fn step(
         &mut self,
         member: &Member<'_>,
-        letter: Letter<'_>,
+        msg: MessageRef<'_>,
         now: Timestamp,
     ) -> Result<Option<Commit>, Fault> {
         let sequence = self.admit(member)?;
@@ -144,7 +144,7 @@ impl AtomicBatches {
             None => self.open(member, sequence, now)?,
         };
         self.shelf.touch(at, now);
-        if let Err(fault) = self.add(at, member, sequence, letter) {
+        if let Err(fault) = self.add(at, member, sequence, msg) {
             let Held { messages, .. } = self.shelf.remove(at);
             self.recycle(messages);
             return Err(fault);
@@ -190,7 +190,7 @@ impl AtomicBatches {
         at: usize,
         member: &Member<'_>,
         sequence: u64,
-        letter: Letter<'_>,
+        msg: MessageRef<'_>,
     ) -> Result<(), Fault> {
         let commit = member.commit();
         if commit == member::Commit::Invalid {
@@ -210,9 +210,9 @@ impl AtomicBatches {
         if commit == member::Commit::Before {
             return Ok(());
         }
-        let headers = stored_headers(letter.headers, member.api_level);
+        let headers = stored_headers(msg.headers, member.api_level);
         let most = self.in_flight.limits().atomic_bytes;
-        self.shelf.get(at).hold(Letter { reply: b"", headers: &headers, ..letter }, most)
+        self.shelf.get(at).hold(MessageRef { reply: b"", headers: &headers, ..msg }, most)
     }
 
     fn too_large(&self) -> ApiError {
@@ -231,7 +231,7 @@ impl AtomicBatches {
     }
 
     /// Takes back the parcel of a commit that is done: the next batch finds its memory warm.
-    pub fn recycle(&mut self, mut messages: Parcel) {
+    pub fn recycle(&mut self, mut messages: MessageBuf) {
         if self.spare.len() < SPARE {
             messages.clear();
             self.spare.push(messages);
@@ -248,13 +248,13 @@ fn counted(member: &Member<'_>, sequence: u64) -> u64 {
 
 impl Held {
     /// The reference holds batches on disk; we refuse when memory is short.
-    fn hold(&mut self, letter: Letter<'_>, most: usize) -> Result<(), Fault> {
-        let Letter { subject, headers, payload, .. } = letter;
+    fn hold(&mut self, msg: MessageRef<'_>, most: usize) -> Result<(), Fault> {
+        let MessageRef { subject, headers, payload, .. } = msg;
         let bytes = self.messages.bytes() + subject.len() + headers.len() + payload.len();
         if !self.charge.grow_to(bytes + (self.messages.len() + 1) * MESSAGE_OVERHEAD, most) {
             return Err(Fault(ApiError::ATOMIC_PUBLISH_TOO_MANY_INFLIGHT, Some(Reason::Large)));
         }
-        self.messages.push(letter);
+        self.messages.push(msg);
         Ok(())
     }
 }
@@ -265,7 +265,7 @@ impl Commit {
 
     /// The batch is stored or refused. For [`AtomicBatches::recycle`].
     #[must_use]
-    pub fn done(self) -> Parcel {
+    pub fn done(self) -> MessageBuf {
         self.messages
     }
 

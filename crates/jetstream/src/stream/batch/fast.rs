@@ -1,19 +1,19 @@
 //! Fast batches: each message is stored when it comes, and the publisher hears of it only every so many messages.
 
+use super::flow_subject::{FlowSubject, Malformed, Operation};
 use super::in_flight::{InFlight, Seats};
 use super::ingest::{After, Entry, Ingest};
 use super::member::asks_too_much;
-use super::shelf::{Handle, Shelf};
-use super::ticket::{Malformed, Operation, Ticket};
-use super::{Answer, LONGEST_ID, Voice};
+use super::open_batches::{Handle, OpenBatches};
+use super::{Answer, BatchReplies, LONGEST_ID};
 use crate::ApiError;
-use myelin_broker::Parcel;
+use myelin_broker::MessageBuf;
 use myelin_store::Timestamp;
 use std::sync::Arc;
 
 /// The open batches of a stream.
 pub struct FastBatches {
-    shelf: Shelf<Ingest>,
+    shelf: OpenBatches<Ingest>,
     in_flight: Arc<InFlight>,
     enabled: bool,
 }
@@ -51,7 +51,7 @@ impl FastBatches {
     /// None is open.
     #[must_use]
     pub fn new(in_flight: Arc<InFlight>, enabled: bool) -> Self {
-        Self { shelf: Shelf::new(in_flight.limits().timeout), in_flight, enabled }
+        Self { shelf: OpenBatches::new(in_flight.limits().timeout), in_flight, enabled }
     }
 
     /// As `allow_batched` says. Without it, open batches are gone and nobody is told.
@@ -77,7 +77,7 @@ impl FastBatches {
     /// A message with a ticket. `api_level` is its `Nats-Required-Api-Level`, a header that is not stored.
     pub fn take(
         &mut self,
-        ticket: Result<Ticket<'_>, Malformed>,
+        ticket: Result<FlowSubject<'_>, Malformed>,
         api_level: Option<&[u8]>,
         now: Timestamp,
         answer: &mut Answer<'_>,
@@ -115,7 +115,7 @@ impl FastBatches {
     }
 
     /// Whether a message is just the next one of an open batch, so that nothing that is known of those before it matters.
-    pub fn continues(&mut self, ticket: Result<Ticket<'_>, Malformed>) -> bool {
+    pub fn continues(&mut self, ticket: Result<FlowSubject<'_>, Malformed>) -> bool {
         let Ok(ticket) = ticket else { return false };
         let is_next = matches!(ticket.operation, Operation::Append | Operation::Commit);
         let Some(at) = self.shelf.find(ticket.id).filter(|_| is_next) else { return false };
@@ -124,10 +124,10 @@ impl FastBatches {
 
     fn find<'a>(
         &mut self,
-        ticket: Result<Ticket<'a>, Malformed>,
+        ticket: Result<FlowSubject<'a>, Malformed>,
         api_level: Option<&[u8]>,
         now: Timestamp,
-    ) -> Result<(usize, Ticket<'a>), ApiError> {
+    ) -> Result<(usize, FlowSubject<'a>), ApiError> {
         if !self.enabled {
             return Err(ApiError::BATCH_PUBLISH_DISABLED);
         }
@@ -146,7 +146,7 @@ impl FastBatches {
         Ok((at, ticket))
     }
 
-    fn open(&mut self, ticket: &Ticket<'_>, now: Timestamp) -> Result<usize, ApiError> {
+    fn open(&mut self, ticket: &FlowSubject<'_>, now: Timestamp) -> Result<usize, ApiError> {
         if ticket.sequence != 1 || ticket.operation == Operation::Ping {
             return Err(ApiError::BATCH_PUBLISH_UNKNOWN_BATCH_ID);
         }
@@ -185,7 +185,7 @@ impl FastBatches {
 
     /// The stream has failed, and with it perhaps messages that were counted as stored: gives all batches up, and tells
     /// each publisher where its last message asked to be told.
-    pub fn fail(&mut self, error: &ApiError, voice: &mut Voice, out: &mut Parcel) {
+    pub fn fail(&mut self, error: &ApiError, voice: &mut BatchReplies, out: &mut MessageBuf) {
         for batch in self.shelf.drain() {
             if !voice.no_ack {
                 voice.refused(batch.reply(), error, out);

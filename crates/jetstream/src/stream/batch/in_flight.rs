@@ -105,11 +105,11 @@ pub(super) struct Seats(AtomicUsize);
 
 /// One open batch; counts as long as it lives.
 #[derive(Debug)]
-pub(super) struct Seat(Arc<Seats>);
+pub(super) struct BatchPermit(Arc<Seats>);
 
 impl Seats {
-    pub(super) fn take(seats: &Arc<Self>, most: usize) -> Option<Seat> {
-        let seat = Seat(Arc::clone(seats));
+    pub(super) fn take(seats: &Arc<Self>, most: usize) -> Option<BatchPermit> {
+        let seat = BatchPermit(Arc::clone(seats));
         (seats.0.fetch_add(1, Relaxed) < most).then_some(seat)
     }
 
@@ -118,7 +118,7 @@ impl Seats {
     }
 }
 
-impl Drop for Seat {
+impl Drop for BatchPermit {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Relaxed);
     }

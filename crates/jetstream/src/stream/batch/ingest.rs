@@ -2,7 +2,7 @@
 
 use super::Answer;
 use super::fast::Refusal;
-use super::ticket::{Operation, Ticket};
+use super::flow_subject::{FlowSubject, Operation};
 use std::cmp::Ordering;
 
 /// What all batches of a stream together should send between two acknowledgements.
@@ -54,7 +54,7 @@ pub(super) enum After {
 
 impl Ingest {
     /// Who is alone starts with what it asks for, any other carefully.
-    pub(super) fn new(first: &Ticket<'_>, alone: bool) -> Self {
+    pub(super) fn new(first: &FlowSubject<'_>, alone: bool) -> Self {
         let flow = if alone { first.flow.min(TARGET) } else { 1 };
         let (most, gap_ok) = (first.flow, first.gap_ok);
         let id = first.id.into();
@@ -89,7 +89,7 @@ impl Ingest {
     }
 
     /// The client has heard nothing for a while.
-    pub(super) fn ping(&mut self, ticket: &Ticket<'_>, open: usize, answer: &mut Answer<'_>) -> After {
+    pub(super) fn ping(&mut self, ticket: &FlowSubject<'_>, open: usize, answer: &mut Answer<'_>) -> After {
         if ticket.sequence > self.last {
             answer.gap(self.last + 1, ticket.sequence + 1);
             if self.gap_ok {
@@ -107,7 +107,11 @@ impl Ingest {
     }
 
     /// Any message but a ping. `Err` if it is not to be stored.
-    pub(super) fn message(&mut self, ticket: &Ticket<'_>, answer: &mut Answer<'_>) -> Result<Entry, After> {
+    pub(super) fn message(
+        &mut self,
+        ticket: &FlowSubject<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Entry, After> {
         if self.committing {
             return Err(After::Committing);
         }
@@ -129,7 +133,7 @@ impl Ingest {
             _ => {}
         }
         self.pending += 1;
-        let Ticket { sequence, gap_ok, .. } = *ticket;
+        let FlowSubject { sequence, gap_ok, .. } = *ticket;
         Ok(Entry { sequence, gap_ok, commits: self.committing })
     }
 

@@ -11,25 +11,25 @@
 //! checked, for messages of batches as for others: sealed, the server's and the account's resources, the maximum size.
 
 mod atomic;
+mod batch_replies;
 mod fast;
+mod flow_subject;
 mod in_flight;
 mod ingest;
 mod member;
 mod number;
-mod shelf;
+mod open_batches;
 mod staged;
-mod ticket;
-mod voice;
 
 pub use atomic::{Abandoned, AtomicBatches, AtomicStep, Commit, Reason};
+pub use batch_replies::BatchReplies;
 pub use fast::{FastBatches, FastStep, Place, Refusal};
+pub use flow_subject::{FlowSubject, Malformed, Operation};
 pub use in_flight::{InFlight, Limits};
 pub use member::Member;
 pub use staged::Staged;
-pub use ticket::{Malformed, Operation, Ticket};
-pub use voice::Voice;
 
-use myelin_broker::Parcel;
+use myelin_broker::MessageBuf;
 
 /// Longer ids are refused, in either kind of batch.
 const LONGEST_ID: usize = 64;
@@ -39,7 +39,7 @@ pub struct Answer<'a> {
     /// The message's reply subject.
     pub reply: &'a [u8],
     /// The stream's.
-    pub voice: &'a mut Voice,
+    pub voice: &'a mut BatchReplies,
     /// What goes out.
-    pub out: &'a mut Parcel,
+    pub out: &'a mut MessageBuf,
 }

@@ -1,13 +1,13 @@
 //! What is checked when a schedule comes, or a message that ends one.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 
-use super::super::admit::Intake;
+use super::super::admit::Ingest;
+use super::super::append_run::Draft;
 use super::super::core::StreamCore;
 use super::super::lines;
-use super::super::marks::{Key, Marks};
+use super::super::msg_headers::{Key, MsgHeaders};
 use super::super::rules::{Rollup, Rules, is_other_literal};
-use super::super::run::Draft;
 use super::super::ttl;
 use super::{PATTERN, ROLLUP, SOURCE, TARGET, TTL, schedule_of, value};
 use crate::ApiError;
@@ -18,8 +18,8 @@ impl Rules {
     /// What a message says of a schedule, and whether it may. `None` if it is none.
     pub(in crate::stream) fn check_schedule(
         &self,
-        marks: &Marks<'_>,
-        message: &Letter<'_>,
+        marks: &MsgHeaders<'_>,
+        message: &MessageRef<'_>,
     ) -> Result<Option<Schedule>, ApiError> {
         // Compat: a zone is looked at even without a pattern.
         if !marks.has_any(&[Key::Schedule, Key::ScheduleTimeZone]) {
@@ -41,7 +41,7 @@ impl Rules {
         Ok(Some(schedule))
     }
 
-    fn check_schedule_parts(&self, message: &Letter<'_>) -> Result<(), ApiError> {
+    fn check_schedule_parts(&self, message: &MessageRef<'_>) -> Result<(), ApiError> {
         let get = |key| value(message.headers, key);
         let ttl = get(TTL);
         ttl::parse(ttl).map_err(|_| ApiError::MESSAGE_SCHEDULES_TTL_INVALID)?;
@@ -75,37 +75,37 @@ impl StreamCore {
     /// Looks at what a message says of schedules; a schedule takes the place of older messages of its subject.
     pub(in crate::stream) fn check_schedule(
         &mut self,
-        letter: Letter<'_>,
-        marks: &Marks<'_>,
+        msg: MessageRef<'_>,
+        marks: &MsgHeaders<'_>,
         draft: &mut Draft,
-        intake: &Intake<'_>,
+        intake: &Ingest<'_>,
     ) -> Result<(), ApiError> {
         const KEYS: [Key; 4] = [Key::Schedule, Key::ScheduleTimeZone, Key::ScheduleNext, Key::Scheduler];
         if !marks.has_any(&KEYS) {
             return Ok(());
         }
-        let message = self.run.apply(draft, letter);
+        let message = self.run.apply(draft, msg);
         if let Some(schedule) = self.rules.check_schedule(marks, &message)? {
             let time = self.time_of_next(intake.now);
             let due = schedule.next(time, time).ok_or(ApiError::MESSAGE_SCHEDULES_PATTERN_INVALID)?;
             draft.special().due = Some(due);
         }
-        self.rules.check_scheduler(marks, self.run.apply(draft, letter).subject)?;
-        self.check_retirement(marks, draft, intake.parcel)
+        self.rules.check_scheduler(marks, self.run.apply(draft, msg).subject)?;
+        self.check_retirement(marks, draft, intake.msgs)
     }
 
     /// Makes a rollup of a schedule, and says so in its headers.
     pub(in crate::stream) fn roll_up_schedule(
         &mut self,
-        letter: Letter<'_>,
-        marks: &Marks<'_>,
+        msg: MessageRef<'_>,
+        marks: &MsgHeaders<'_>,
         draft: &mut Draft,
     ) -> Result<(), ApiError> {
         if draft.special.as_ref().is_none_or(|special| special.due.is_none()) || marks.has(Key::Rollup) {
             return Ok(());
         }
         let rollup = self.rules.check_rollup_of_subject()?;
-        let headers = self.run.apply(draft, letter).headers.to_vec();
+        let headers = self.run.apply(draft, msg).headers.to_vec();
         // Compat: where there is a line that says nothing it is the one that counts, and stays.
         draft.rollup = rollup.filter(|_| header::get(&headers, b"Nats-Rollup").is_none());
         let write = |kept: &mut Vec<u8>| lines::write_with(&headers, b"Nats-Rollup", b"sub", kept);
@@ -116,16 +116,16 @@ impl StreamCore {
     /// A message may end a schedule: that is what the subject must have, or nothing.
     fn check_retirement(
         &mut self,
-        marks: &Marks<'_>,
+        marks: &MsgHeaders<'_>,
         draft: &mut Draft,
-        parcel: &Parcel,
+        msgs: &MessageBuf,
     ) -> Result<(), ApiError> {
         if !marks.has(Key::ScheduleNext) {
             return Ok(());
         }
         let scheduler = marks.get(Key::Scheduler);
         let invalid = ApiError::MESSAGE_SCHEDULES_SCHEDULER_INVALID;
-        let is_schedule = if let Some(in_run) = self.run.last_is_schedule(scheduler, parcel) {
+        let is_schedule = if let Some(in_run) = self.run.last_is_schedule(scheduler, msgs) {
             in_run
         } else {
             let mut buffer = Vec::new();
@@ -143,6 +143,6 @@ impl StreamCore {
 
 impl Rules {
     fn check_rollup_of_subject(&self) -> Result<Option<Rollup>, ApiError> {
-        self.check_rollup(&Marks::scan(b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"))
+        self.check_rollup(&MsgHeaders::scan(b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"))
     }
 }

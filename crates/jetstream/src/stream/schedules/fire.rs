@@ -2,16 +2,16 @@
 //!
 //! Runs on a thread that may wait for the disk, a slice at a time.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Discard, ReadError, Seq, StoreError, Timestamp};
 
-use super::super::admit::Intake;
+use super::super::admit::Ingest;
+use super::super::append_run::{Draft, Special, Verdict};
 use super::super::core::StreamCore;
 use super::super::effects::Effects;
 use super::super::lines;
-use super::super::marks::Marks;
+use super::super::msg_headers::MsgHeaders;
 use super::super::rules::Rollup;
-use super::super::run::{Draft, Special, Verdict};
 use super::super::ttl::SECOND;
 use super::super::upkeep::RETRY;
 use super::ledger::{Change, Page, Shot};
@@ -102,11 +102,11 @@ impl StreamCore {
         self.drop_run();
         let may_refuse = self.rules.limits.discard == Discard::New;
         let slice = if may_refuse { SLICE_OF_SINGLES } else { SLICE };
-        let (mut parcel, mut shots) = (Parcel::default(), Vec::new());
+        let (mut msgs, mut shots) = (MessageBuf::default(), Vec::new());
         while shots.len() < slice
             && let Some((due, seq)) = self.schedules.pop(now)
         {
-            match self.aim(due, seq, now, &mut parcel) {
+            match self.aim(due, seq, now, &mut msgs) {
                 Ok(Aim::At(shot)) => shots.push(shot),
                 Ok(Aim::TooEarly(due)) => self.schedules.admit(due, seq),
                 Ok(Aim::Nothing) => self.schedules.forget(seq),
@@ -114,7 +114,7 @@ impl StreamCore {
                 Err(_) => self.schedules.push(now.saturating_add(LONG_RETRY), seq),
             }
         }
-        let mut intake = Intake { parcel: &parcel, now, effects, closing: None, is_copy: false };
+        let mut intake = Ingest { msgs: &msgs, now, effects, closing: None, is_copy: false };
         for shot in shots {
             self.shoot(&shot, &mut intake);
             if may_refuse {
@@ -126,7 +126,7 @@ impl StreamCore {
     }
 
     /// Stores the run, once the ledger knows of it.
-    fn discharge(&mut self, intake: &mut Intake<'_>) {
+    fn discharge(&mut self, intake: &mut Ingest<'_>) {
         if self.announce() {
             self.flush(intake);
         } else {
@@ -162,7 +162,7 @@ impl StreamCore {
     }
 
     /// What a schedule that is due has to say, put into the parcel.
-    fn aim(&self, due: Timestamp, seq: Seq, now: Timestamp, parcel: &mut Parcel) -> Result<Aim, ReadError> {
+    fn aim(&self, due: Timestamp, seq: Seq, now: Timestamp, msgs: &mut MessageBuf) -> Result<Aim, ReadError> {
         let mut buffer = Vec::new();
         let Some(message) = self.store.read(seq, &mut buffer)? else { return Ok(Aim::Nothing) };
         let (subject, own) = (message.subject, message.headers);
@@ -189,14 +189,14 @@ impl StreamCore {
         let next = schedule.repeats().then(|| schedule.next(due, now)).flatten();
         let when = next.map_or_else(|| "purge".to_owned(), |next| schedule.show(next));
         let headers = headers_of(content.headers, subject, when.as_bytes(), own);
-        parcel.push(Letter {
+        msgs.push(MessageRef {
             subject: value(own, TARGET),
             headers: &headers,
             payload: content.payload,
-            ..Letter::default()
+            ..MessageRef::default()
         });
         let ends = next.is_none().then(|| subject.into());
-        Ok(Aim::At(Aimed { at: parcel.len() - 1, again: Again { seq, due, next }, ends }))
+        Ok(Aim::At(Aimed { at: msgs.len() - 1, again: Again { seq, due, next }, ends }))
     }
 
     /// Whether a message behind the schedule ended it. One that another schedule has put there does not.
@@ -206,10 +206,10 @@ impl StreamCore {
         Ok(last.is_some_and(|last| last.seq != seq && value(last.headers, SCHEDULER).is_empty()))
     }
 
-    fn shoot(&mut self, shot: &Aimed, intake: &mut Intake<'_>) {
-        let Some(letter) = intake.parcel.get(shot.at) else { return };
+    fn shoot(&mut self, shot: &Aimed, intake: &mut Ingest<'_>) {
+        let Some(msg) = intake.msgs.get(shot.at) else { return };
         let mut draft = Draft::default();
-        let verdict = match self.admit_shot(letter, shot, &mut draft, intake) {
+        let verdict = match self.admit_shot(msg, shot, &mut draft, intake) {
             Ok(()) => Verdict::Store,
             Err(error) => {
                 self.schedules.push(intake.now.saturating_add(LONG_RETRY), shot.again.seq);
@@ -222,23 +222,23 @@ impl StreamCore {
     /// Compat: of what is checked of other messages, only their size, the room, and whether the stream is sealed.
     fn admit_shot(
         &mut self,
-        letter: Letter<'_>,
+        msg: MessageRef<'_>,
         shot: &Aimed,
         draft: &mut Draft,
-        intake: &mut Intake<'_>,
+        intake: &mut Ingest<'_>,
     ) -> Result<(), ApiError> {
-        let marks = Marks::scan(letter.headers);
-        self.transform(letter.subject, draft);
-        self.ask_interest(letter, draft);
-        self.rules.check_form(&self.run.apply(draft, letter))?;
+        let marks = MsgHeaders::scan(msg.headers);
+        self.transform(msg.subject, draft);
+        self.ask_interest(msg, draft);
+        self.rules.check_form(&self.run.apply(draft, msg))?;
         draft.rollup = Rollup::of(&marks)?;
-        let size = self.rules.size(&self.run.apply(draft, letter));
+        let size = self.rules.size(&self.run.apply(draft, msg));
         if self.run.has_drafts() && self.find_room(size, !draft.is_unwanted).is_err() {
             // What waits may evict as much as it brings.
             self.discharge(intake);
         }
         self.find_room(size, !draft.is_unwanted)?;
-        self.enter(letter, &marks, draft, size, intake.now)?;
+        self.enter(msg, &marks, draft, size, intake.now)?;
         draft.special().again = Some(shot.again);
         let Some(subject) = &shot.ends else { return Ok(()) };
         let is_alone = self.store.count_of(subject) == 1;

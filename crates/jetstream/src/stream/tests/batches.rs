@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::Wait;
 
-use super::{Bench, block, config, error, letter};
+use super::{Bench, block, config, error, msg};
 use crate::config::{Discard, StreamConfig, SubjectTransform};
 use crate::stream::batch::Reason;
 use crate::stream::{Budget, Settings};
@@ -27,7 +27,7 @@ impl Bench {
         let own = [format!("Nats-Batch-Id: {id}"), format!("Nats-Batch-Sequence: {seq}")];
         let lines: Vec<_> = own.iter().map(String::as_str).chain(more.iter().copied()).collect();
         let headers = block(&lines);
-        let said = self.parcel(&[Letter { headers: headers.as_bytes(), ..letter(subject, "r") }]);
+        let said = self.msgs(&[MessageRef { headers: headers.as_bytes(), ..msg(subject, "r") }]);
         assert_eq!(said.len(), 1, "{said:?}");
         said[0].strip_prefix('r').expect("replies go to the reply subject").trim_start().to_owned()
     }
@@ -41,12 +41,12 @@ impl Bench {
             .iter()
             .map(|(.., line)| if line.is_empty() { String::new() } else { block(&[line]) })
             .collect();
-        let letters: Vec<_> = replies
+        let refs: Vec<_> = replies
             .iter()
             .zip(&headers)
-            .map(|(reply, headers)| Letter { headers: headers.as_bytes(), ..letter("f", reply) })
+            .map(|(reply, headers)| MessageRef { headers: headers.as_bytes(), ..msg("f", reply) })
             .collect();
-        let said = self.parcel(&letters);
+        let said = self.msgs(&refs);
         let prefix = format!("_I.{id}.{flow}.{gap}.");
         said.iter().map(|line| line.strip_prefix(&prefix).expect(line).replacen(".$FI", "", 1)).collect()
     }
@@ -137,9 +137,9 @@ fn a_commit_follows_what_came_before_it_in_the_parcel() {
     let lines = |seq: &'static str, more: &'static str| block(&["Nats-Batch-Id: b", seq, more]);
     let first = lines("Nats-Batch-Sequence: 1", "A: b");
     let second = lines("Nats-Batch-Sequence: 2", COMMIT);
-    let member = |headers| Letter { headers, ..letter("a", "r") };
+    let member = |headers| MessageRef { headers, ..msg("a", "r") };
     let (first, second) = (member(first.as_bytes()), member(second.as_bytes()));
-    let said = bench.parcel(&[letter("x", "r"), first, letter("y", "r"), second, letter("z", "r")]);
+    let said = bench.msgs(&[msg("x", "r"), first, msg("y", "r"), second, msg("z", "r")]);
     let expected = [
         r#"r {"stream":"S","seq":1}"#,
         "r",
@@ -161,9 +161,9 @@ fn batches_that_are_given_up_are_told_of() {
     assert_eq!((abandoned.len(), &*abandoned[0].id, abandoned[0].reason), (1, &b"slow"[..], Reason::Timeout));
     bench.member("a", "gap", 1, &[]);
     let headers = block(&["Nats-Batch-Id: gap", "Nats-Batch-Sequence: 3"]);
-    let mut parcel = myelin_broker::Parcel::default();
-    parcel.push(Letter { headers: headers.as_bytes(), ..letter("a", "") });
-    bench.core.publish(&parcel, bench.now, &mut bench.effects);
+    let mut msgs = myelin_broker::MessageBuf::default();
+    msgs.push(MessageRef { headers: headers.as_bytes(), ..msg("a", "") });
+    bench.core.publish(&msgs, bench.now, &mut bench.effects);
     assert_eq!((bench.effects.abandoned[0].reason, bench.effects.lost), (Reason::Incomplete, 1));
     assert_eq!(bench.core.losses(), [(10176, 1)]);
 }
@@ -203,7 +203,7 @@ fn a_fast_batch_hears_of_its_messages_now_and_then() {
 #[test]
 fn a_fast_batch_goes_on_behind_what_is_refused() {
     let mut bench = fast();
-    bench.parcel(&[letter("x", ""); 7]);
+    bench.msgs(&[msg("x", ""); 7]);
     let wrong = "Nats-Expected-Last-Sequence: 1";
     let members = [(1, 0, "Nats-Msg-Id: z"), (2, 1, "Nats-Msg-Id: z"), (3, 1, wrong), (4, 2, "")];
     let said = bench.fast("u3", 100, "ok", &members);
@@ -269,7 +269,7 @@ fn a_fast_batch_may_come_from_another_account() {
     let mut bench = fast();
     let mut said = |reply: &str| {
         let headers = block(&[&format!("Nats-Request-Info: {{\"acc\":\"A\",\"reply\":\"{reply}\"}}")]);
-        bench.parcel(&[Letter { headers: headers.as_bytes(), ..letter("f", "_R_.x.y") }])
+        bench.msgs(&[MessageRef { headers: headers.as_bytes(), ..msg("f", "_R_.x.y") }])
     };
     assert_eq!(said("_I.u.100.ok.1.0.$FI"), [r#"_R_.x.y {"type":"ack","seq":0,"msgs":100}"#]);
     assert_eq!(said("_I.u.100.ok.2.2.$FI"), [r#"_R_.x.y {"stream":"F","seq":2,"batch":"u","count":2}"#]);

@@ -3,7 +3,7 @@
 use super::{Bench, NOW, block, config};
 use crate::config::{Discard, Retention, StreamConfig};
 use crate::stream::{Budget, Copied, Copies, Settings};
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::{Filter, Seq, Timestamp, Wait};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -33,24 +33,24 @@ fn rows(bench: &Bench) -> Vec<Row> {
 /// Copies what `origin` has behind what the mirror has, at most so many.
 fn copy(origin: &Bench, mirror: &mut Bench, most: usize) -> Copied {
     let last = mirror.last();
-    let (mut parcel, mut stamps) = (Parcel::default(), Vec::new());
+    let (mut msgs, mut stamps) = (MessageBuf::default(), Vec::new());
     for (seq, time, subject, payload) in rows(origin).into_iter().filter(|row| row.0 > last).take(most) {
-        parcel.push(Letter { subject: &subject, payload: &payload, ..Letter::default() });
+        msgs.push(MessageRef { subject: &subject, payload: &payload, ..MessageRef::default() });
         stamps.push((seq, time));
     }
-    let copies = Copies { parcel: &parcel, stamps: &stamps };
+    let copies = Copies { msgs: &msgs, stamps: &stamps };
     mirror.core.copy(&copies, mirror.now, &mut mirror.effects)
 }
 
 /// Sources these messages: headers and payload of each.
 fn source(bench: &mut Bench, messages: &[(&[&str], &str)]) -> Copied {
-    let mut parcel = Parcel::default();
+    let mut msgs = MessageBuf::default();
     for (headers, payload) in messages {
         let headers = block(headers);
         let (headers, payload) = (headers.as_bytes(), payload.as_bytes());
-        parcel.push(Letter { subject: b"a", headers, payload, ..Letter::default() });
+        msgs.push(MessageRef { subject: b"a", headers, payload, ..MessageRef::default() });
     }
-    bench.core.copy(&Copies { parcel: &parcel, stamps: &[] }, bench.now, &mut bench.effects)
+    bench.core.copy(&Copies { msgs: &msgs, stamps: &[] }, bench.now, &mut bench.effects)
 }
 
 #[test]

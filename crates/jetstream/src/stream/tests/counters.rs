@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::{Purge, Stream, Wait};
 
 use super::{Bench, NOW, block, config, error};
@@ -24,7 +24,8 @@ fn add(bench: &mut Bench, subject: &str, increment: &str) -> String {
 /// Publishes a message of a batch that goes on.
 fn hold(bench: &mut Bench, headers: &[&str]) {
     let headers = block(headers);
-    let said = bench.parcel(&[Letter { subject: b"a", headers: headers.as_bytes(), ..Letter::default() }]);
+    let said =
+        bench.msgs(&[MessageRef { subject: b"a", headers: headers.as_bytes(), ..MessageRef::default() }]);
     assert_eq!(said, [""; 0]);
 }
 
@@ -36,11 +37,16 @@ fn limited(config: StreamConfig, bytes: i64) -> Bench {
 /// Publishes messages on one subject as one parcel, one for each of these header lists; answers what was said of each.
 fn together(bench: &mut Bench, messages: &[&[&str]]) -> Vec<String> {
     let blocks: Vec<String> = messages.iter().map(|headers| block(headers)).collect();
-    let letters: Vec<Letter<'_>> = blocks
+    let refs: Vec<MessageRef<'_>> = blocks
         .iter()
-        .map(|block| Letter { subject: b"a", reply: b"r", headers: block.as_bytes(), ..Letter::default() })
+        .map(|block| MessageRef {
+            subject: b"a",
+            reply: b"r",
+            headers: block.as_bytes(),
+            ..MessageRef::default()
+        })
         .collect();
-    bench.parcel(&letters).iter().map(|said| said.trim_start_matches("r ").to_owned()).collect()
+    bench.msgs(&refs).iter().map(|said| said.trim_start_matches("r ").to_owned()).collect()
 }
 
 /// Headers and payload of a stored message.
@@ -67,13 +73,13 @@ fn increments_add_up_for_each_subject() {
 fn counters_in_one_parcel_follow_each_other() {
     let mut bench = Bench::new(counters());
     let headers = block(&["Nats-Incr: 2"]);
-    let letter = |subject: &'static str| Letter {
+    let msg = |subject: &'static str| MessageRef {
         subject: subject.as_bytes(),
         reply: b"r",
         headers: headers.as_bytes(),
-        ..Letter::default()
+        ..MessageRef::default()
     };
-    let said = bench.parcel(&[letter("a"), letter("b"), letter("a"), letter("a")]);
+    let said = bench.msgs(&[msg("a"), msg("b"), msg("a"), msg("a")]);
     let answers = [ack(1, "2"), ack(2, "2"), ack(3, "4"), ack(4, "6")].map(|answer| format!("r {answer}"));
     assert_eq!(said, answers);
 }
@@ -151,14 +157,14 @@ fn a_counter_that_is_gone_begins_anew() {
     let mut bench = Bench::new(StreamConfig { max_msgs: 2, ..counters() });
     assert_eq!(add(&mut bench, "a", "5"), ack(1, "5"));
     let headers = block(&["Nats-Incr: 1"]);
-    let letter = |subject: &'static str| Letter {
+    let msg = |subject: &'static str| MessageRef {
         subject: subject.as_bytes(),
         reply: b"r",
         headers: headers.as_bytes(),
-        ..Letter::default()
+        ..MessageRef::default()
     };
     // The third message takes the first away, and the counter with it.
-    let said = bench.parcel(&[letter("b"), letter("c"), letter("a")]);
+    let said = bench.msgs(&[msg("b"), msg("c"), msg("a")]);
     let answers = [ack(2, "1"), ack(3, "1"), ack(4, "1")].map(|answer| format!("r {answer}"));
     assert_eq!(said, answers);
     bench.core.purge(&mut Purge::default(), NOW, &mut Effects::default()).unwrap();
@@ -196,15 +202,15 @@ fn a_counter_that_goes_within_a_fast_batch_begins_anew() {
     let members = [("a", 0), ("b", 1), ("c", 1), ("a", 1), ("a", 1), ("a", 2)];
     let replies: Vec<String> =
         (1..).zip(members).map(|(n, (_, op))| format!("_I.u.10.fail.{n}.{op}.$FI")).collect();
-    let letter = |((subject, _), reply): (&(&'static str, u32), &'static str)| Letter {
+    let msg = |((subject, _), reply): (&(&'static str, u32), &'static str)| MessageRef {
         subject: subject.as_bytes(),
         reply: reply.as_bytes(),
         headers: headers.as_bytes(),
-        ..Letter::default()
+        ..MessageRef::default()
     };
     let replies: Vec<&'static str> = replies.into_iter().map(|reply| &*reply.leak()).collect();
-    let letters: Vec<Letter<'_>> = members.iter().zip(replies).map(letter).collect();
-    bench.parcel(&letters);
+    let refs: Vec<MessageRef<'_>> = members.iter().zip(replies).map(msg).collect();
+    bench.msgs(&refs);
     let totals = [5, 6].map(|seq| stored(&bench, seq).1);
     assert_eq!(totals, [r#"{"val":"10"}"#, r#"{"val":"15"}"#]);
 }

@@ -1,8 +1,8 @@
 //! What headers ask for. The answers were observed at the reference.
 
-use super::{Bench, block, config, error, letter};
+use super::{Bench, block, config, error, msg};
 use crate::config::StreamConfig;
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::{Timestamp, Wait};
 
 fn ack(seq: u64) -> String {
@@ -41,8 +41,8 @@ fn the_last_sequence_may_be_expected() {
 fn an_expectation_sees_the_messages_before_it_in_the_parcel() {
     let mut bench = Bench::new(config());
     let headers = block(&["Nats-Expected-Last-Sequence: 2"]);
-    let expecting = Letter { headers: headers.as_bytes(), ..letter("b", "r") };
-    let said = bench.parcel(&[letter("a", "r"), letter("a", "r"), expecting, expecting, letter("c", "r")]);
+    let expecting = MessageRef { headers: headers.as_bytes(), ..msg("b", "r") };
+    let said = bench.msgs(&[msg("a", "r"), msg("a", "r"), expecting, expecting, msg("c", "r")]);
     let answers = [ack(1), ack(2), ack(3), wrong(3), ack(4)].map(|answer| format!("r {answer}"));
     assert_eq!(said, answers);
 }
@@ -76,7 +76,7 @@ fn the_last_message_id_may_be_expected() {
 #[test]
 fn a_rollup_leaves_the_message_that_asks_for_it() {
     let mut bench = Bench::new(StreamConfig { allow_rollup_hdrs: true, ..config() });
-    bench.parcel(&["a", "b", "a", "b", "a"].map(|subject| letter(subject, "")));
+    bench.msgs(&["a", "b", "a", "b", "a"].map(|subject| msg(subject, "")));
     assert_eq!(bench.publish("a", &["Nats-Rollup: SUB"], "x"), ack(6));
     assert_eq!((bench.core.state().totals.messages, bench.core.state().totals.first_seq), (3, 2));
     assert_eq!(bench.publish("c", &["Nats-Rollup: all"], "x"), ack(7));
@@ -88,7 +88,7 @@ fn a_rollup_leaves_the_message_that_asks_for_it() {
 #[test]
 fn a_rollup_of_a_subject_that_reads_as_a_pattern_takes_the_place_of_all_that_it_matches() {
     let mut bench = Bench::new(StreamConfig { allow_rollup_hdrs: true, ..config() });
-    bench.parcel(&["k.a", "k.b", "k.c.d", "l"].map(|subject| letter(subject, "")));
+    bench.msgs(&["k.a", "k.b", "k.c.d", "l"].map(|subject| msg(subject, "")));
     assert_eq!(bench.publish("k.*", &["Nats-Rollup: sub"], "x"), ack(5));
     assert_eq!((bench.core.state().totals.messages, bench.core.state().totals.first_seq), (3, 3));
     assert_eq!(bench.publish(">", &["Nats-Rollup: sub"], "x"), ack(6));
@@ -99,10 +99,10 @@ fn a_rollup_of_a_subject_that_reads_as_a_pattern_takes_the_place_of_all_that_it_
 fn a_large_rollup_goes_on_after_its_turn() {
     let mut bench = Bench::new(StreamConfig { allow_rollup_hdrs: true, ..config() });
     for _ in 0..25 {
-        bench.parcel(&[letter("a", ""); 1000]);
+        bench.msgs(&[msg("a", ""); 1000]);
     }
     assert_eq!(bench.publish("a", &["Nats-Rollup: sub"], "x"), ack(25_001));
-    bench.parcel(&[letter("a", "")]);
+    bench.msgs(&[msg("a", "")]);
     let mut slices = 0;
     while bench.core.next_due().is_some_and(|at| at <= bench.now) {
         bench.core.due(bench.now, &mut bench.effects);
@@ -212,7 +212,7 @@ fn what_is_not_for_the_stream_is_not_stored() {
         ("NATS/1.0 1\r\nNats-Request-Info", "NATS/1.0\r\nNats-Request-Info"),
     ];
     for (seq, (came, kept)) in (1..).zip(cases) {
-        bench.parcel(&[Letter { headers: came.as_bytes(), ..letter("a", "") }]);
+        bench.msgs(&[MessageRef { headers: came.as_bytes(), ..msg("a", "") }]);
         assert_eq!(stored(&bench, seq).0, kept, "{came:?}");
     }
 }
@@ -227,12 +227,12 @@ fn times_to_live_of_one_parcel_are_written_apart() {
     };
     let mut bench = Bench::new(markers);
     let headers = block(&["Nats-TTL: 1"]);
-    let short = Letter { headers: headers.as_bytes(), ..letter("a", "") };
-    bench.parcel(&[short, short]);
+    let short = MessageRef { headers: headers.as_bytes(), ..msg("a", "") };
+    bench.msgs(&[short, short]);
     let batch = block(&["Nats-Batch-Id: b", "Nats-Batch-Sequence: 1", "Nats-TTL: 1"]);
-    bench.parcel(&[short, Letter { headers: batch.as_bytes(), ..letter("a", "r") }]);
+    bench.msgs(&[short, MessageRef { headers: batch.as_bytes(), ..msg("a", "r") }]);
     let last = block(&["Nats-Batch-Id: b", "Nats-Batch-Sequence: 2", "Nats-TTL: 1", "Nats-Batch-Commit: 1"]);
-    bench.parcel(&[short, Letter { headers: last.as_bytes(), ..letter("a", "r") }]);
+    bench.msgs(&[short, MessageRef { headers: last.as_bytes(), ..msg("a", "r") }]);
     let plain = (block(&["Nats-TTL: 60"]), Some(60_000_000_000));
     assert_eq!([1, 2, 3, 4].map(|seq| stored(&bench, seq)), [(); 4].map(|()| plain.clone()));
     for (seq, line) in [(5, "Nats-Batch-Sequence: 1"), (6, "Nats-Batch-Sequence: 2\r\nNats-Batch-Commit: 1")]
@@ -245,7 +245,7 @@ fn times_to_live_of_one_parcel_are_written_apart() {
 fn a_rollup_takes_older_messages_whatever_becomes_of_its_own() {
     let mut bench = Bench::new(StreamConfig { allow_rollup_hdrs: true, ..config() });
     for _ in 0..25 {
-        bench.parcel(&[letter("a", ""); 1000]);
+        bench.msgs(&[msg("a", ""); 1000]);
     }
     assert_eq!(bench.publish("a", &["Nats-Rollup: sub"], "x"), ack(25_001));
     assert!(bench.core.delete(25_001, bench.now, &mut bench.effects).unwrap());
@@ -259,7 +259,7 @@ fn a_rollup_takes_older_messages_whatever_becomes_of_its_own() {
 fn a_rollup_of_all_is_through_at_once() {
     let mut bench = Bench::new(StreamConfig { allow_rollup_hdrs: true, ..config() });
     for _ in 0..25 {
-        bench.parcel(&[letter("a", ""); 1000]);
+        bench.msgs(&[msg("a", ""); 1000]);
     }
     assert_eq!(bench.publish("a", &["Nats-Rollup: all"], "x"), ack(25_001));
     assert_eq!(bench.core.state().totals.messages, 1);

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::{Seq, Wait};
 
 use super::release::on_disk;
-use super::{Bench, block, config, error, letter};
+use super::{Bench, block, config, error, msg};
 use crate::config::{Discard, Republish, Retention, StreamConfig, SubjectTransform};
 use crate::stream::{Budget, Interest, Settings};
 
@@ -84,7 +84,7 @@ impl Bench {
             let is_last = at + 1 == members.len();
             lines.extend(is_last.then(|| "Nats-Batch-Commit: 1".to_owned()));
             let headers = block(&lines.iter().map(String::as_str).collect::<Vec<_>>());
-            let said = self.parcel(&[Letter { headers: headers.as_bytes(), ..letter(subject, "r") }]);
+            let said = self.msgs(&[MessageRef { headers: headers.as_bytes(), ..msg(subject, "r") }]);
             if is_last || said[0] != "r" {
                 return said[0].strip_prefix("r ").expect("replies go to the reply subject").to_owned();
             }
@@ -105,7 +105,7 @@ fn wrong_last(last: Seq) -> String {
 fn what_somebody_wants_is_stored_and_the_rest_gets_sequences() {
     let rule = Republish { source: ">".into(), destination: "again.>".into(), headers_only: true };
     let mut bench = bench(StreamConfig { republish: Some(rule), ..config() });
-    let said = bench.parcel(&["b", "a", "b", "b", "a", "b"].map(|subject| letter(subject, "r")));
+    let said = bench.msgs(&["b", "a", "b", "b", "a", "b"].map(|subject| msg(subject, "r")));
     let acks: Vec<_> = said.iter().filter(|line| line.starts_with("r ")).cloned().collect();
     assert_eq!(acks, (1..=6).map(|seq| format!("r {}", ack(seq))).collect::<Vec<_>>());
     assert_eq!(bench.stored(), [2, 5]);
@@ -121,7 +121,7 @@ fn what_somebody_wants_is_stored_and_the_rest_gets_sequences() {
 #[test]
 fn what_is_not_stored_is_no_last_message_of_its_subject() {
     let mut bench = bench(everything());
-    bench.parcel(&["a", "b", "a", "b"].map(|subject| letter(subject, "")));
+    bench.msgs(&["a", "b", "a", "b"].map(|subject| msg(subject, "")));
     let of_subject = |seq: u64| format!("Nats-Expected-Last-Subject-Sequence: {seq}");
     assert_eq!(bench.publish("b", &[&of_subject(4)], "x"), wrong_last(0));
     assert_eq!(bench.publish("b", &[&of_subject(0)], "x"), ack(5));
@@ -155,7 +155,7 @@ fn nobody_reads_the_time_to_live_of_what_is_not_stored() {
 #[test]
 fn a_rollup_that_is_not_stored_removes_nevertheless() {
     let mut bench = bench(everything());
-    bench.parcel(&["a", "a", "b"].map(|subject| letter(subject, "")));
+    bench.msgs(&["a", "a", "b"].map(|subject| msg(subject, "")));
     assert_eq!(bench.publish("b", &["Nats-Rollup: sub"], "x"), ack(4));
     assert_eq!(bench.stored(), [1, 2]);
     assert_eq!(bench.publish("a", &["Nats-Rollup: sub"], "x"), ack(5));
@@ -169,13 +169,13 @@ fn a_rollup_that_is_not_stored_removes_nevertheless() {
 fn a_full_stream_refuses_only_what_it_would_store() {
     let new = StreamConfig { discard: Discard::New, ..everything() };
     let mut limited = bench(StreamConfig { max_msgs: 2, ..new.clone() });
-    let said = limited.parcel(&["a", "b", "a", "a", "b"].map(|subject| letter(subject, "r")));
+    let said = limited.msgs(&["a", "b", "a", "a", "b"].map(|subject| msg(subject, "r")));
     let full = error(503, 10077, "maximum messages exceeded");
     let expected = [ack(1), ack(2), ack(3), full.clone(), ack(4)].map(|line| format!("r {line}"));
     assert_eq!((said, limited.stored()), (expected.to_vec(), vec![1, 3]));
     // Compat: in a batch it counts what it would not store.
     assert_eq!(limited.batch("one", &[("b", &[])]), full);
-    let said = limited.parcel(&[letter("b", "_I.u.1.fail.1.2.$FI")]);
+    let said = limited.msgs(&[msg("b", "_I.u.1.fail.1.2.$FI")]);
     assert!(said.len() == 1 && said[0].ends_with(&full), "{said:?}");
     let mut bytes = bench(StreamConfig { max_bytes: 60, ..new });
     bytes.publish("a", &[], "x");
@@ -208,9 +208,9 @@ fn an_atomic_batch_is_stored_in_part() {
 fn a_fast_batch_counts_what_is_not_stored() {
     let mut bench = bench(everything());
     let replies = [(1, 0), (2, 1), (3, 1), (4, 2)].map(|(place, op)| format!("_I.u.2.fail.{place}.{op}.$FI"));
-    let letters: Vec<_> =
-        ["a", "b", "a", "b"].iter().zip(&replies).map(|(subject, reply)| letter(subject, reply)).collect();
-    let said = bench.parcel(&letters);
+    let refs: Vec<_> =
+        ["a", "b", "a", "b"].iter().zip(&replies).map(|(subject, reply)| msg(subject, reply)).collect();
+    let said = bench.msgs(&refs);
     let expected = [
         r#"_I.u.2.fail.1.0.$FI {"type":"ack","seq":0,"msgs":2}"#,
         r#"_I.u.2.fail.2.1.$FI {"type":"ack","seq":2,"msgs":2}"#,
@@ -232,17 +232,17 @@ fn what_is_not_stored_takes_nothing_of_the_account() {
     assert_eq!(bench.publish("a", &[], "x"), ack(2));
     // Compat: in a batch it counts.
     let headers = block(&["Nats-Batch-Id: one", "Nats-Batch-Sequence: 1"]);
-    let member = Letter { headers: headers.as_bytes(), payload: large.as_bytes(), ..letter("b", "r") };
-    assert_eq!(bench.parcel(&[member]), [format!("r {refused}")]);
-    let fast = Letter { payload: large.as_bytes(), ..letter("b", "_I.u.1.ok.1.0.$FI") };
-    assert_eq!(bench.parcel(&[fast]), [format!("_I.u.1.ok.1.0.$FI {refused}")]);
+    let member = MessageRef { headers: headers.as_bytes(), payload: large.as_bytes(), ..msg("b", "r") };
+    assert_eq!(bench.msgs(&[member]), [format!("r {refused}")]);
+    let fast = MessageRef { payload: large.as_bytes(), ..msg("b", "_I.u.1.ok.1.0.$FI") };
+    assert_eq!(bench.msgs(&[fast]), [format!("_I.u.1.ok.1.0.$FI {refused}")]);
 }
 
 #[test]
 fn the_subject_under_which_it_would_be_stored_counts() {
     let rule = SubjectTransform { source: "x".into(), destination: "a".into() };
     let mut bench = bench(StreamConfig { subject_transform: Some(rule), ..config() });
-    bench.parcel(&["x", "a", "y"].map(|subject| letter(subject, "")));
+    bench.msgs(&["x", "a", "y"].map(|subject| msg(subject, "")));
     assert_eq!(bench.stored(), [1, 2]);
 }
 
@@ -253,8 +253,8 @@ fn on_a_full_disk_what_came_before_is_answered_as_it_is() {
     let (mut bench, _store, disk) = on_disk(config, settings);
     disk.set_capacity(Some(disk.used()));
     let payload = vec![b'x'; 4 << 20];
-    let large = Letter { payload: &payload, ..letter("a", "r") };
-    let said = bench.parcel(&[letter("b", "r"), large, letter("b", "r")]);
+    let large = MessageRef { payload: &payload, ..msg("a", "r") };
+    let said = bench.msgs(&[msg("b", "r"), large, msg("b", "r")]);
     let refused = error(503, 10023, "insufficient resources");
     assert_eq!(said, [ack(1), refused.clone(), refused].map(|line| format!("r {line}")));
     disk.set_capacity(None);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::Wait;
 
-use super::{Bench, block, config, error, letter};
+use super::{Bench, block, config, error, msg};
 use crate::config::{Discard, Retention, Storage, StreamConfig, SubjectTransform};
 use crate::stream::{Budget, Settings};
 
@@ -44,7 +44,7 @@ fn a_stream_that_discards_new_messages_says_why() {
     let new = StreamConfig { discard: Discard::New, ..config() };
     let mut bench = Bench::new(StreamConfig { max_msgs: 2, ..new.clone() });
     let full = format!("r {}", error(503, 10077, "maximum messages exceeded"));
-    let said = bench.parcel(&[letter("a", "r"); 3]);
+    let said = bench.msgs(&[msg("a", "r"); 3]);
     assert_eq!(said, [r#"r {"stream":"S","seq":1}"#, r#"r {"stream":"S","seq":2}"#, &full]);
     let mut bench = Bench::new(StreamConfig { max_bytes: 10, ..new.clone() });
     assert_eq!(bench.publish("a", &[], "x"), error(503, 10077, "maximum bytes exceeded"));
@@ -65,9 +65,9 @@ fn a_stream_that_discards_new_messages_says_why() {
 fn the_id_of_a_message_that_was_refused_is_free() {
     let mut bench = Bench::new(StreamConfig { discard: Discard::New, max_msgs: 1, ..config() });
     let headers = block(&["Nats-Msg-Id: one"]);
-    let message = Letter { headers: headers.as_bytes(), ..letter("a", "r") };
+    let message = MessageRef { headers: headers.as_bytes(), ..msg("a", "r") };
     let full = format!("r {}", error(503, 10077, "maximum messages exceeded"));
-    let said = bench.parcel(&[letter("a", ""), message, message]);
+    let said = bench.msgs(&[msg("a", ""), message, message]);
     assert_eq!(said, [full.clone(), full]);
     bench.core.delete(1, bench.now, &mut bench.effects).unwrap();
     assert_eq!(bench.publish("a", &["Nats-Msg-Id: one"], "x"), r#"{"stream":"S","seq":2}"#);
@@ -80,7 +80,7 @@ fn an_account_keeps_no_more_than_it_may() {
     let mut bench = Bench::with(StreamConfig { max_msgs: 1, ..config() }, settings);
     // 22 bytes each.
     let refused = error(400, 10002, "resource limits exceeded for account");
-    let said = bench.parcel(&[letter("a", "r"); 3]);
+    let said = bench.msgs(&[msg("a", "r"); 3]);
     assert_eq!(said[2], r#"r {"stream":"S","seq":3}"#, "the others have gone by then");
     assert_eq!(account.used(), 22);
     account.set_limit(43);
@@ -96,7 +96,7 @@ fn a_server_that_keeps_too_much_takes_nothing() {
     let mut bench = Bench::with(config(), settings);
     let refused = error(503, 10023, "insufficient resources");
     // Compat: what brings it above its limit is still taken.
-    let said = bench.parcel(&[letter("a", "r"); 3]);
+    let said = bench.msgs(&[msg("a", "r"); 3]);
     assert_eq!(
         said,
         ["{\"stream\":\"S\",\"seq\":1}", "{\"stream\":\"S\",\"seq\":2}", &refused]
@@ -120,8 +120,8 @@ fn subjects_are_transformed_before_anything_else() {
     let rule = SubjectTransform { source: "in.*".into(), destination: "out.{{wildcard(1)}}".into() };
     let mut bench = Bench::new(StreamConfig { subject_transform: Some(rule), ..config() });
     let headers = block(&["Nats-Expected-Last-Subject-Sequence: 1"]);
-    let expecting = Letter { headers: headers.as_bytes(), ..letter("in.1", "r") };
-    let said = bench.parcel(&[letter("in.1", ""), expecting, letter("other", "")]);
+    let expecting = MessageRef { headers: headers.as_bytes(), ..msg("in.1", "r") };
+    let said = bench.msgs(&[msg("in.1", ""), expecting, msg("other", "")]);
     assert_eq!(said, [r#"r {"stream":"S","seq":2}"#]);
     let mut buffer = Vec::new();
     for (seq, subject) in [(1, "out.1"), (2, "out.1"), (3, "other")] {
@@ -136,9 +136,11 @@ fn memory_for_ids_is_bounded_however_many_come_at_once() {
     let mut bench = Bench::with(config(), settings);
     for round in 0..20 {
         let headers: Vec<_> = (0..6000).map(|n| block(&[&format!("Nats-Msg-Id: {round}-{n}")])).collect();
-        let letters: Vec<_> =
-            headers.iter().map(|headers| Letter { headers: headers.as_bytes(), ..letter("a", "") }).collect();
-        bench.parcel(&letters);
+        let refs: Vec<_> = headers
+            .iter()
+            .map(|headers| MessageRef { headers: headers.as_bytes(), ..msg("a", "") })
+            .collect();
+        bench.msgs(&refs);
         let ids = bench.core.known_ids();
         assert!(ids.bytes < 2 << 20 && ids.count <= 12_000, "{ids:?}");
     }

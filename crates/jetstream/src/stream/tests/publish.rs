@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::{Admission, NewMessage, Stream, Wait};
 
-use super::{Bench, NOW, block, config, letter};
+use super::{Bench, NOW, block, config, msg};
 use crate::config::StreamConfig;
 use crate::stream::{Effects, Settings, StreamCore, shape};
 
 #[test]
 fn messages_of_a_parcel_are_stored_and_acknowledged_in_order() {
     let mut bench = Bench::new(config());
-    let said = bench.parcel(&[letter("a", "r1"), letter("b", ""), letter("c", "r3")]);
+    let said = bench.msgs(&[msg("a", "r1"), msg("b", ""), msg("c", "r3")]);
     assert_eq!(said, [r#"r1 {"stream":"S","seq":1}"#, r#"r3 {"stream":"S","seq":3}"#]);
     let mut buffer = Vec::new();
     let message = bench.core.reader().get(2, Wait::Allowed, &mut buffer).unwrap().unwrap();
@@ -22,9 +22,9 @@ fn messages_of_a_parcel_are_stored_and_acknowledged_in_order() {
 #[test]
 fn timestamps_grow_when_the_clock_does_not() {
     let mut bench = Bench::new(config());
-    bench.parcel(&[letter("a", ""), letter("b", "")]);
+    bench.msgs(&[msg("a", ""), msg("b", "")]);
     bench.now -= 1_000_000;
-    bench.parcel(&[letter("c", "")]);
+    bench.msgs(&[msg("c", "")]);
     let mut buffer = Vec::new();
     let message = bench.core.reader().get(3, Wait::Allowed, &mut buffer).unwrap().unwrap();
     assert_eq!(message.timestamp, NOW + 2);
@@ -33,8 +33,8 @@ fn timestamps_grow_when_the_clock_does_not() {
 #[test]
 fn a_stream_without_acknowledgements_says_nothing() {
     let mut bench = Bench::new(StreamConfig { no_ack: true, max_msg_size: 3, ..config() });
-    let short = Letter { payload: b"x", ..letter("a", "r") };
-    assert!(bench.parcel(&[short, letter("a", "r")]).is_empty());
+    let short = MessageRef { payload: b"x", ..msg("a", "r") };
+    assert!(bench.msgs(&[short, msg("a", "r")]).is_empty());
     assert_eq!((bench.last(), bench.core.losses()), (1, &[(10054, 1)][..]));
 }
 
@@ -53,8 +53,8 @@ fn a_message_that_comes_twice_is_stored_once() {
 fn the_same_id_twice_in_one_parcel_is_seen() {
     let mut bench = Bench::new(StreamConfig { max_msg_size: 60, ..config() });
     let headers = block(&["Nats-Msg-Id: one"]);
-    let message = Letter { headers: headers.as_bytes(), ..letter("a", "r") };
-    let said = bench.parcel(&[message, message, letter("b", "r"), message]);
+    let message = MessageRef { headers: headers.as_bytes(), ..msg("a", "r") };
+    let said = bench.msgs(&[message, message, msg("b", "r"), message]);
     let duplicate = r#"r {"stream":"S","seq":1,"duplicate": true}"#;
     assert_eq!(said, [r#"r {"stream":"S","seq":1}"#, duplicate, r#"r {"stream":"S","seq":2}"#, duplicate]);
 }
@@ -93,6 +93,6 @@ fn a_clock_that_is_set_back_is_followed() {
     bench.now -= 3_600_000_000_000;
     bench.publish("a", &[], "x");
     assert_eq!(time(&bench), bench.now);
-    bench.parcel(&[letter("a", ""); 2]);
+    bench.msgs(&[msg("a", ""); 2]);
     assert_eq!(time(&bench), bench.now + 2, "and is in order from there on");
 }

@@ -7,11 +7,11 @@ use myelin_store::disk::faulty::{Fault, FaultyDisk};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{Purge, Store, StoreOptions};
 
-use super::{Bench, NOW, block, config, letter};
+use super::{Bench, NOW, block, config, msg};
 use crate::config::{Republish, Retention, Storage, StreamConfig};
-use crate::stream::run::{Draft, Verdict};
+use crate::stream::append_run::{Draft, Verdict};
 use crate::stream::{Effects, Settings, StreamCore, shape};
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 
 /// A stream that acknowledges what is synced, on a disk that can be told to fail.
 fn synced(config: StreamConfig) -> (Bench, Store, FaultyDisk) {
@@ -58,10 +58,10 @@ fn fail_a_round(store: &Store, disk: &FaultyDisk) {
 fn nothing_is_said_before_a_round() {
     let (mut bench, store, _disk) = synced(again());
     let headers = block(&["Nats-Msg-Id: one"]);
-    let message = Letter { headers: headers.as_bytes(), ..letter("a", "r") };
-    assert!(bench.parcel(&[message]).is_empty());
+    let message = MessageRef { headers: headers.as_bytes(), ..msg("a", "r") };
+    assert!(bench.msgs(&[message]).is_empty());
     // Compat: a duplicate of what is not safe is no answer either.
-    assert!(bench.parcel(&[message]).is_empty());
+    assert!(bench.msgs(&[message]).is_empty());
     bench.core.released(&mut bench.effects);
     assert!(bench.said().is_empty());
     round(&store);
@@ -75,10 +75,10 @@ fn nothing_is_said_before_a_round() {
 #[test]
 fn what_waits_is_said_before_what_comes_later() {
     let (mut bench, store, _disk) = synced(config());
-    assert!(bench.parcel(&[letter("a", "r1")]).is_empty());
+    assert!(bench.msgs(&[msg("a", "r1")]).is_empty());
     round(&store);
     // The round is over, and nobody has told the stream.
-    assert_eq!(bench.parcel(&[letter("a", "r2")]), [r#"r1 {"stream":"S","seq":1}"#]);
+    assert_eq!(bench.msgs(&[msg("a", "r2")]), [r#"r1 {"stream":"S","seq":1}"#]);
     round(&store);
     bench.core.released(&mut bench.effects);
     assert_eq!(bench.said(), [r#"r2 {"stream":"S","seq":2}"#]);
@@ -89,7 +89,7 @@ fn an_expectation_counts_what_is_not_safe_yet() {
     let (mut bench, store, _disk) = synced(config());
     let headers =
         block(&["Nats-Expected-Last-Subject-Sequence: 1", "Nats-Expected-Last-Subject-Sequence-Subject: *"]);
-    bench.parcel(&[letter("a", ""), Letter { headers: headers.as_bytes(), ..letter("b", "r") }]);
+    bench.msgs(&[msg("a", ""), MessageRef { headers: headers.as_bytes(), ..msg("b", "r") }]);
     round(&store);
     bench.core.released(&mut bench.effects);
     assert_eq!(bench.said(), [r#"r {"stream":"S","seq":2}"#]);
@@ -98,7 +98,7 @@ fn an_expectation_counts_what_is_not_safe_yet() {
 #[test]
 fn a_failed_sync_is_no_acknowledgement() {
     let (mut bench, store, disk) = synced(again());
-    assert!(bench.parcel(&[letter("a", "r")]).is_empty());
+    assert!(bench.msgs(&[msg("a", "r")]).is_empty());
     fail_a_round(&store, &disk);
     bench.core.released(&mut bench.effects);
     let failed = bench.effects.failed.clone().expect("the stream says that it failed");
@@ -106,7 +106,7 @@ fn a_failed_sync_is_no_acknowledgement() {
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].starts_with(r#"r {"error":{"code":503,"err_code":10077,"#), "{said:?}");
     assert!(said[0].contains(&failed), "{said:?}");
-    let said = bench.parcel(&[letter("a", "r"), letter("a", "")]);
+    let said = bench.msgs(&[msg("a", "r"), msg("a", "")]);
     assert!(said.len() == 1 && said[0].contains("10077"), "{said:?}");
     assert_eq!(bench.core.losses(), [(10077, 1)]);
 }
@@ -116,21 +116,21 @@ fn a_full_disk_refuses_and_the_stream_goes_on() {
     let (mut bench, _store, disk) = synced(config());
     disk.set_capacity(Some(disk.used()));
     let payload = vec![b'x'; 4 << 20];
-    let message = Letter { payload: &payload, ..letter("a", "r") };
-    let said = bench.parcel(&[message, message, Letter { reply: b"", ..message }]);
+    let message = MessageRef { payload: &payload, ..msg("a", "r") };
+    let said = bench.msgs(&[message, message, MessageRef { reply: b"", ..message }]);
     let refused = format!("r {}", super::error(503, 10023, "insufficient resources"));
     assert_eq!(said, [refused.clone(), refused]);
     assert_eq!((bench.core.losses(), bench.last()), (&[(10023, 1)][..], 0));
     disk.set_capacity(None);
-    bench.parcel(&[message]);
+    bench.msgs(&[message]);
     assert_eq!(bench.last(), 1);
 }
 
 #[test]
 fn a_fast_batch_does_not_outlive_what_it_stored() {
     let (mut bench, store, disk) = synced(StreamConfig { allow_batched: true, ..config() });
-    let members = ["_I.u.1.ok.1.0.$FI", "_I.u.1.ok.2.1.$FI"].map(|reply| letter("f", reply));
-    assert!(bench.parcel(&members).is_empty());
+    let members = ["_I.u.1.ok.1.0.$FI", "_I.u.1.ok.2.1.$FI"].map(|reply| msg("f", reply));
+    assert!(bench.msgs(&members).is_empty());
     fail_a_round(&store, &disk);
     bench.core.released(&mut bench.effects);
     let said = bench.said();
@@ -139,14 +139,14 @@ fn a_fast_batch_does_not_outlive_what_it_stored() {
     bench.core.reopen(&store, NOW, &mut |_, _| {}).expect("the disk works again");
     let unknown = super::error(400, 10208, "batch publish ID unknown");
     for reply in ["_I.u.1.ok.2.4.$FI", "_I.u.1.ok.3.2.$FI"] {
-        assert_eq!(bench.parcel(&[letter("f", reply)]), [format!("{reply} {unknown}")]);
+        assert_eq!(bench.msgs(&[msg("f", reply)]), [format!("{reply} {unknown}")]);
     }
 }
 
 #[test]
 fn a_stream_that_is_opened_anew_leaves_everything_behind() {
     let (mut bench, store, disk) = synced(StreamConfig { allow_batched: true, ..config() });
-    assert!(bench.parcel(&[letter("a", "r"), letter("f", "_I.u.1.ok.1.0.$FI")]).is_empty());
+    assert!(bench.msgs(&[msg("a", "r"), msg("f", "_I.u.1.ok.1.0.$FI")]).is_empty());
     bench.core.leftovers.push_back(Purge::default());
     bench.core.run.push(0, Draft::default(), Verdict::Store);
     fail_a_round(&store, &disk);
@@ -155,7 +155,7 @@ fn a_stream_that_is_opened_anew_leaves_everything_behind() {
     bench.core.due(NOW, &mut bench.effects);
     let said = bench.said();
     assert!(said.len() == 2 && said.iter().all(|line| line.contains("10077")), "{said:?}");
-    assert!(bench.parcel(&[letter("a", "r")]).is_empty());
+    assert!(bench.msgs(&[msg("a", "r")]).is_empty());
     round(&store);
     bench.core.released(&mut bench.effects);
     assert_eq!(bench.said(), [format!(r#"r {{"stream":"S","seq":{}}}"#, bench.last())]);
@@ -164,7 +164,7 @@ fn a_stream_that_is_opened_anew_leaves_everything_behind() {
 #[test]
 fn a_panic_fails_the_stream_and_who_waits_is_told() {
     let (mut bench, store, _disk) = synced(config());
-    assert!(bench.parcel(&[letter("a", "r")]).is_empty());
+    assert!(bench.msgs(&[msg("a", "r")]).is_empty());
     let slot = bench.core.ids.begin(b"one", NOW);
     bench.core.run.push(0, Draft { id: slot, ..Draft::default() }, Verdict::Store);
     bench.core.panicked(&mut bench.effects);
@@ -181,5 +181,5 @@ fn a_panic_fails_the_stream_and_who_waits_is_told() {
 fn a_parcel_begins_with_nothing_of_another() {
     let mut bench = Bench::new(config());
     bench.core.run.push(0, Draft::default(), Verdict::Store);
-    assert_eq!(bench.parcel(&[letter("a", "r")]), [r#"r {"stream":"S","seq":1}"#]);
+    assert_eq!(bench.msgs(&[msg("a", "r")]), [r#"r {"stream":"S","seq":1}"#]);
 }

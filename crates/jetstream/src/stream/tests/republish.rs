@@ -1,8 +1,8 @@
 //! Messages that are published again.
 
-use super::{Bench, block, config, letter};
+use super::{Bench, block, config, msg};
 use crate::config::{Discard, Republish, StreamConfig};
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 
 fn republishing(source: &str, destination: &str, headers_only: bool) -> StreamConfig {
     let rule = Republish { source: source.into(), destination: destination.into(), headers_only };
@@ -23,8 +23,8 @@ fn again(subject: &str, own: &str, stored: (&str, u64), nanos: u32, last: u64, e
 fn a_stored_message_is_published_again_before_it_is_acknowledged() {
     let mut bench = Bench::new(republishing("a.>", "again.>", false));
     let headers = block(&["A: b"]);
-    let second = Letter { headers: headers.as_bytes(), ..letter("a.1", "") };
-    let said = bench.parcel(&[letter("a.1", "r"), second, letter("other", "r")]);
+    let second = MessageRef { headers: headers.as_bytes(), ..msg("a.1", "") };
+    let said = bench.msgs(&[msg("a.1", "r"), second, msg("other", "r")]);
     let expected = [
         again("again.1", "", ("a.1", 1), 0, 0, "\r\n hello"),
         r#"r {"stream":"S","seq":1}"#.to_owned(),
@@ -37,7 +37,7 @@ fn a_stored_message_is_published_again_before_it_is_acknowledged() {
 #[test]
 fn of_a_message_only_its_headers_may_be_published() {
     let mut bench = Bench::new(republishing("", "again.>", true));
-    let said = bench.parcel(&[letter("a", "")]);
+    let said = bench.msgs(&[msg("a", "")]);
     assert_eq!(said, [again("again.a", "", ("a", 1), 0, 0, "Nats-Msg-Size: 5\r\n\r\n")]);
 }
 
@@ -50,7 +50,7 @@ fn what_was_refused_is_neither_published_nor_followed() {
         ..republishing(">", "again.>", false)
     };
     let mut bench = Bench::new(config);
-    let said = bench.parcel(&[letter("a", ""), letter("a", ""), letter("b", "")]);
+    let said = bench.msgs(&[msg("a", ""), msg("a", ""), msg("b", "")]);
     let expected = [
         again("again.a", "", ("a", 1), 0, 0, "\r\n hello"),
         // Compat: the message that was refused has used up its time, not its sequence.
@@ -62,8 +62,8 @@ fn what_was_refused_is_neither_published_nor_followed() {
         max_msgs: 1,
         ..republishing(">", "again.>", false)
     });
-    bench.parcel(&[letter("a", "")]);
+    bench.msgs(&[msg("a", "")]);
     bench.core.delete(1, bench.now, &mut bench.effects).unwrap();
-    let said = bench.parcel(&[letter("a", ""), letter("a", "")]);
+    let said = bench.msgs(&[msg("a", ""), msg("a", "")]);
     assert_eq!(said.len(), 1);
 }

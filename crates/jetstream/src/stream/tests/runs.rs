@@ -1,6 +1,6 @@
 //! Messages of one parcel must fare as if each had come alone. The plain twin of runs.
 
-use myelin_broker::{Letter, Parcel};
+use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::Wait;
 use proptest::prelude::*;
 
@@ -88,12 +88,12 @@ fn outcome(config: &StreamConfig, specs: &[Spec], size: usize) -> (Vec<String>, 
     let mut bench = Bench::with(config.clone(), interested(&Consumers::want(&["b"])));
     let mut said = Vec::new();
     for specs in specs.chunks(size) {
-        let mut parcel = Parcel::default();
+        let mut msgs = MessageBuf::default();
         for (subject, reply, lines) in specs {
             let headers = block(&lines.iter().map(|&line| LINES[line]).collect::<Vec<_>>());
             let subject = ["a", "b", "c"][*subject].as_bytes();
             let reply = REPLIES[*reply].as_bytes();
-            parcel.push(Letter {
+            msgs.push(MessageRef {
                 subject,
                 reply,
                 headers: headers.as_bytes(),
@@ -101,7 +101,7 @@ fn outcome(config: &StreamConfig, specs: &[Spec], size: usize) -> (Vec<String>, 
                 ..Default::default()
             });
         }
-        bench.core.publish(&parcel, bench.now, &mut bench.effects);
+        bench.core.publish(&msgs, bench.now, &mut bench.effects);
         said.extend(bench.said());
     }
     let mut stored = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::{Filter, Purge, Stream, Timestamp, Wait};
 
 use super::{Bench, NOW, config, error};
@@ -301,9 +301,12 @@ fn a_batch_may_plan_and_end() {
     let end = ["Nats-Schedule-Next: purge", "Nats-Scheduler: s.a"];
     let first = super::block(&["Nats-Schedule: @every 10s", TO_A, &member(1, false)]);
     let second = super::block(&[&member(2, false), end[0], end[1]]);
-    let letter =
-        |subject: &'static str, headers| Letter { subject: subject.as_bytes(), headers, ..Letter::default() };
-    assert_eq!(bench.parcel(&[letter("s.b", first.as_bytes()), letter("t.x", second.as_bytes())]), [""; 0]);
+    let msg = |subject: &'static str, headers| MessageRef {
+        subject: subject.as_bytes(),
+        headers,
+        ..MessageRef::default()
+    };
+    assert_eq!(bench.msgs(&[msg("s.b", first.as_bytes()), msg("t.x", second.as_bytes())]), [""; 0]);
     // Of the same batch.
     let own = bench.publish("t.x", &[&member(3, true), end[0], "Nats-Scheduler: s.b"], "");
     assert_eq!(own, r#"{"stream":"S","seq":4,"batch":"b","count":3}"#);

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use myelin_broker::Letter;
+use myelin_broker::MessageRef;
 use myelin_store::{Purge, Seq};
 
 use super::interest::{Consumers, interested};
 use super::release::on_disk;
 use super::upkeep::pass;
-use super::{Bench, config, letter};
+use super::{Bench, config, msg};
 use crate::config::{Retention, StreamConfig};
 
 const SECOND: i64 = 1_000_000_000;
@@ -33,8 +33,8 @@ impl Bench {
     }
 
     fn fill(&mut self, subjects: &[&str], rounds: usize) {
-        let letters: Vec<_> = subjects.iter().map(|subject| letter(subject, "")).collect();
-        (0..rounds).for_each(|_| drop(self.parcel(&letters)));
+        let refs: Vec<_> = subjects.iter().map(|subject| msg(subject, "")).collect();
+        (0..rounds).for_each(|_| drop(self.msgs(&refs)));
     }
 }
 
@@ -102,7 +102,7 @@ fn on_a_full_disk_it_is_tried_again() {
     let payload = vec![b'x'; 1 << 20];
     let mut size = payload.len();
     while size > 100 {
-        let said = bench.parcel(&[Letter { payload: &payload[..size], ..letter("b", "r") }]);
+        let said = bench.msgs(&[MessageRef { payload: &payload[..size], ..msg("b", "r") }]);
         size = if said[0].contains("insufficient resources") { size / 2 } else { size };
     }
     let messages = bench.core.state().totals.messages;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use myelin_store::{Filter, Purge, Wait};
 
-use super::{Bench, block, config, letter};
+use super::{Bench, block, config, msg};
 use crate::config::{Republish, StreamConfig};
 
 const SECOND: i64 = 1_000_000_000;
@@ -28,10 +28,10 @@ fn messages_end_with_the_limit_of_age_and_their_own_time() {
     pass(&mut bench, 0);
     bench.publish("a", &[], "x");
     assert_eq!(bench.core.next_due(), Some(bench.now + 10 * SECOND));
-    let mut parcel = myelin_broker::Parcel::default();
+    let mut msgs = myelin_broker::MessageBuf::default();
     let headers = block(&["Nats-TTL: 2"]);
-    parcel.push(myelin_broker::Letter { headers: headers.as_bytes(), ..letter("b", "") });
-    bench.core.publish(&parcel, bench.now, &mut bench.effects);
+    msgs.push(myelin_broker::MessageRef { headers: headers.as_bytes(), ..msg("b", "") });
+    bench.core.publish(&msgs, bench.now, &mut bench.effects);
     assert!(bench.effects.due_changed, "it ends before the first one");
     bench.publish("c", &["Nats-TTL: never"], "x");
     pass(&mut bench, 3 * SECOND);
@@ -46,7 +46,7 @@ fn many_messages_end_in_slices() {
     let mut bench = Bench::new(StreamConfig { max_age: SECOND, ..config() });
     pass(&mut bench, 0);
     for _ in 0..5 {
-        bench.parcel(&[letter("a", ""); 1000]);
+        bench.msgs(&[msg("a", ""); 1000]);
     }
     bench.now += 2 * SECOND;
     bench.core.due(bench.now, &mut bench.effects);
@@ -62,7 +62,7 @@ fn messages_that_come_faster_than_slices_do_end_all_the_same() {
     pass(&mut bench, 0);
     for step in 0..20 {
         for _ in 0..3 {
-            bench.parcel(&[letter("a", ""); 1000]);
+            bench.msgs(&[msg("a", ""); 1000]);
         }
         bench.now += 2 * SECOND;
         bench.core.due(bench.now, &mut bench.effects);
@@ -76,7 +76,7 @@ fn what_ended_while_nobody_served_the_stream_is_gone_at_once() {
     let mut bench = Bench::new(StreamConfig { max_age: SECOND, ..config() });
     pass(&mut bench, 0);
     for _ in 0..5 {
-        bench.parcel(&[letter("a", ""); 1000]);
+        bench.msgs(&[msg("a", ""); 1000]);
     }
     bench.core.catch_up(bench.now);
     assert_eq!(bench.core.state().totals.messages, 5000, "nothing has ended yet");
@@ -95,9 +95,9 @@ fn the_end_of_a_subject_leaves_a_marker() {
         republish: Some(rule),
         ..config()
     });
-    bench.parcel(&[letter("a", ""), letter("a", "")]);
+    bench.msgs(&[msg("a", ""), msg("a", "")]);
     let headers = block(&["KV-Operation: PURGE"]);
-    bench.parcel(&[myelin_broker::Letter { headers: headers.as_bytes(), ..letter("b", "") }]);
+    bench.msgs(&[myelin_broker::MessageRef { headers: headers.as_bytes(), ..msg("b", "") }]);
     pass(&mut bench, 2 * SECOND);
     let said = bench.said();
     let marker = block(&["Nats-Marker-Reason: MaxAge", "Nats-TTL: 1m0s", "Nats-Rollup: sub"]);
@@ -123,20 +123,20 @@ fn the_end_of_a_subject_leaves_a_marker() {
 fn tighter_limits_are_enforced_in_slices() {
     let mut bench = Bench::new(config());
     for _ in 0..5 {
-        bench.parcel(&[letter("a", ""); 1000]);
+        bench.msgs(&[msg("a", ""); 1000]);
     }
     let tighter = Arc::new(StreamConfig { max_msgs: 10, no_ack: true, ..config() });
     bench.core.update(tighter, bench.now, &mut bench.effects).unwrap();
     assert!(bench.effects.due_changed);
     pass(&mut bench, 0);
     assert_eq!(bench.core.state().totals.messages, 10);
-    assert!(bench.parcel(&[letter("a", "r")]).is_empty());
+    assert!(bench.msgs(&[msg("a", "r")]).is_empty());
 }
 
 #[test]
 fn purges_and_deletes() {
     let mut bench = Bench::new(config());
-    bench.parcel(&["a", "b", "a", "b"].map(|subject| letter(subject, "")));
+    bench.msgs(&["a", "b", "a", "b"].map(|subject| msg(subject, "")));
     let mut purge = Purge { filter: Some(Filter::new(b"a")), keep: 1, ..Purge::default() };
     let progress = bench.core.purge(&mut purge, bench.now, &mut bench.effects).unwrap();
     assert_eq!((progress.removed.messages, progress.more), (1, false));

@@ -1,6 +1,6 @@
 //! That no message comes back to where it came from.
 
-use super::{Neighbours, StreamConfig, collide, invalid};
+use super::{Others, StreamConfig, collide, invalid};
 use crate::error::ApiError;
 use hashbrown::HashSet;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const MOST: usize = 10_000;
 
 /// Follows mirrors and sources breadth first. Compat: two ways to one stream can count as a cycle, by their order.
-pub(super) fn check(config: &StreamConfig, all: &dyn Neighbours) -> Result<(), ApiError> {
+pub(super) fn check(config: &StreamConfig, all: &dyn Others) -> Result<(), ApiError> {
     let mut visited = HashSet::new();
     let mut waiting = VecDeque::from([Arc::new(config.clone())]);
     let mut looked = 0;

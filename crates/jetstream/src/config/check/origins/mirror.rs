@@ -1,7 +1,7 @@
 //! A stream that is the copy of one other.
 
 use super::{
-    Neighbours, Seen, StreamConfig, collide, filter_fault, invalid, is_asset_name, is_consumer_sound,
+    Others, Seen, StreamConfig, collide, filter_fault, invalid, is_asset_name, is_consumer_sound,
     is_too_small, pedantic_about,
 };
 use crate::config::{StreamSource, SubjectTransform};
@@ -10,7 +10,7 @@ use myelin_subject::Transform;
 
 pub(super) fn check(
     config: &mut StreamConfig,
-    all: &dyn Neighbours,
+    all: &dyn Others,
     seen: &mut Seen,
     pedantic: bool,
 ) -> Result<(), ApiError> {

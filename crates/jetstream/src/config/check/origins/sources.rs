@@ -1,14 +1,14 @@
 //! A stream that copies from several others.
 
 use super::{
-    Neighbours, Seen, StreamConfig, filter_fault, is_asset_name, is_consumer_sound, is_too_small, is_within,
+    Others, Seen, StreamConfig, filter_fault, is_asset_name, is_consumer_sound, is_too_small, is_within,
 };
 use crate::config::{StreamSource, SubjectTransform};
 use crate::error::ApiError;
 use hashbrown::HashSet;
 use myelin_subject::Transform;
 
-pub(super) fn check(config: &StreamConfig, all: &dyn Neighbours, seen: &mut Seen) -> Result<(), ApiError> {
+pub(super) fn check(config: &StreamConfig, all: &dyn Others, seen: &mut Seen) -> Result<(), ApiError> {
     if !config.sources.is_empty() && config.allow_msg_schedules {
         return Err(ApiError::SOURCE_WITH_MSG_SCHEDULES);
     }
@@ -37,7 +37,7 @@ pub(super) fn check(config: &StreamConfig, all: &dyn Neighbours, seen: &mut Seen
 fn check_origin(
     source: &StreamSource,
     config: &StreamConfig,
-    all: &dyn Neighbours,
+    all: &dyn Others,
     seen: &mut Seen,
 ) -> Result<(), ApiError> {
     if source.external.is_some() {

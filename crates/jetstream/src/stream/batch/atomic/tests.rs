@@ -9,14 +9,14 @@ const NOW: Timestamp = 1_000;
 struct Publisher {
     batches: AtomicBatches,
     in_flight: Arc<InFlight>,
-    voice: Voice,
+    voice: BatchReplies,
 }
 
 impl Publisher {
     fn new(limits: Limits) -> Self {
         let in_flight = Arc::new(InFlight::new(limits));
         let batches = AtomicBatches::new(Arc::clone(&in_flight), true);
-        Self { batches, in_flight, voice: Voice::new("S", "", false) }
+        Self { batches, in_flight, voice: BatchReplies::new("S", "", false) }
     }
 
     fn small() -> Self {
@@ -25,10 +25,10 @@ impl Publisher {
 
     fn take(&mut self, member: Member<'_>, payload: &[u8]) -> (AtomicStep, Vec<String>) {
         let headers = b"NATS/1.0\r\nA: 1\r\n\r\n";
-        let letter = Letter { subject: b"s.x", reply: b"r", headers, payload, ..Letter::default() };
-        let mut out = Parcel::default();
-        let step = self.batches.take(&member, letter, NOW, &mut self.voice, &mut out);
-        (step, out.iter().map(|letter| String::from_utf8(letter.payload.to_vec()).unwrap()).collect())
+        let msg = MessageRef { subject: b"s.x", reply: b"r", headers, payload, ..MessageRef::default() };
+        let mut out = MessageBuf::default();
+        let step = self.batches.take(&member, msg, NOW, &mut self.voice, &mut out);
+        (step, out.iter().map(|msg| String::from_utf8(msg.payload.to_vec()).unwrap()).collect())
     }
 
     /// What the publisher hears of a message, in short: `ack`, an error with the advisory's reason, or a commit with
@@ -133,8 +133,8 @@ fn a_commit_hands_out_what_was_sent() {
     publisher.take(member(b"1", None), b"one");
     let (AtomicStep::Commit(commit), _) = publisher.take(member(b"2", Some(b"1")), b"two") else { panic!() };
     let headers = b"NATS/1.0\r\nA: 1\r\n\r\n";
-    let letter = |payload| Letter { subject: b"s.x", headers, payload, ..Letter::default() };
-    assert_eq!(commit.messages.iter().collect::<Vec<_>>(), [letter(b"one"), letter(b"two")]);
+    let msg = |payload| MessageRef { subject: b"s.x", headers, payload, ..MessageRef::default() };
+    assert_eq!(commit.messages.iter().collect::<Vec<_>>(), [msg(b"one"), msg(b"two")]);
     assert!(publisher.in_flight.held_bytes() > 0, "held until the commit is done");
     let messages = commit.done();
     assert_eq!(publisher.in_flight.held_bytes(), 0);
@@ -143,7 +143,7 @@ fn a_commit_hands_out_what_was_sent() {
     let (AtomicStep::Commit(commit), _) = publisher.take(member(b"2", Some(b"eob")), b"mark") else {
         panic!()
     };
-    assert_eq!(commit.messages.iter().collect::<Vec<_>>(), [letter(b"three")], "nothing of the batch before");
+    assert_eq!(commit.messages.iter().collect::<Vec<_>>(), [msg(b"three")], "nothing of the batch before");
 }
 
 #[test]

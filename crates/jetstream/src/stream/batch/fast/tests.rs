@@ -1,8 +1,8 @@
 //! Publishers of fast batches, answered as the reference answers them.
 
-use super::super::{Limits, Voice};
+use super::super::{BatchReplies, Limits};
 use super::*;
-use myelin_broker::Parcel;
+use myelin_broker::MessageBuf;
 use proptest::prelude::*;
 
 const EXPECTED_STREAM: ApiError = ApiError {
@@ -15,7 +15,7 @@ const EXPECTED_STREAM: ApiError = ApiError {
 struct Stream {
     batches: FastBatches,
     in_flight: Arc<InFlight>,
-    voice: Voice,
+    voice: BatchReplies,
     last: u64,
     now: Timestamp,
 }
@@ -24,15 +24,15 @@ impl Stream {
     fn new() -> Self {
         let in_flight = Arc::new(InFlight::new(Limits::configured(3, 4, 0, 10)));
         let batches = FastBatches::new(Arc::clone(&in_flight), true);
-        Self { batches, in_flight, voice: Voice::new("S", "", false), last: 0, now: 0 }
+        Self { batches, in_flight, voice: BatchReplies::new("S", "", false), last: 0, now: 0 }
     }
 
     /// Sends a message with a ticket like `b.3.ok.1.0`, then maybe ` bad` or ` dup`. What was said, in short.
     fn send(&mut self, message: &str) -> String {
         let (fields, fate) = message.split_once(' ').unwrap_or((message, ""));
         let reply = format!("inb.p.{fields}.$FI");
-        let read = Ticket::read(reply.as_bytes()).expect("it ends like a ticket");
-        let mut out = Parcel::default();
+        let read = FlowSubject::read(reply.as_bytes()).expect("it ends like a ticket");
+        let mut out = MessageBuf::default();
         let mut answer = Answer { reply: reply.as_bytes(), voice: &mut self.voice, out: &mut out };
         let level = (fate == "level").then_some(&b"99"[..]);
         if let FastStep::Store(place) = self.batches.take(read, level, self.now, &mut answer) {
@@ -45,8 +45,8 @@ impl Stream {
                 }
             }
         }
-        assert!(out.iter().all(|letter| letter.subject == reply.as_bytes()));
-        let said = out.iter().map(|letter| short(std::str::from_utf8(letter.payload).unwrap()));
+        assert!(out.iter().all(|msg| msg.subject == reply.as_bytes()));
+        let said = out.iter().map(|msg| short(std::str::from_utf8(msg.payload).unwrap()));
         said.collect::<Vec<_>>().join(", ")
     }
 
@@ -278,25 +278,25 @@ fn without_permission_there_are_no_batches() {
 }
 
 /// Takes the first three messages of a batch, the last of which commits, before any of them is stored.
-fn three_at_once(stream: &mut Stream, gap: &str, out: &mut Parcel) -> Vec<Place> {
+fn three_at_once(stream: &mut Stream, gap: &str, out: &mut MessageBuf) -> Vec<Place> {
     let mut answer = Answer { reply: b"r", voice: &mut stream.voice, out };
     let places = [(1, 0), (2, 1), (3, 2)].map(|(at, operation)| {
         let reply = format!("p.b.5.{gap}.{at}.{operation}.$FI");
-        let step = stream.batches.take(Ticket::read(reply.as_bytes()).unwrap(), None, 0, &mut answer);
+        let step = stream.batches.take(FlowSubject::read(reply.as_bytes()).unwrap(), None, 0, &mut answer);
         let FastStep::Store(place) = step else { panic!("{step:?}") };
         place
     });
     places.into()
 }
 
-fn said(out: &Parcel) -> Vec<String> {
-    out.iter().map(|letter| short(std::str::from_utf8(letter.payload).unwrap())).collect()
+fn said(out: &MessageBuf) -> Vec<String> {
+    out.iter().map(|msg| short(std::str::from_utf8(msg.payload).unwrap())).collect()
 }
 
 /// As it is when messages are stored in runs, or replicated.
 #[test]
 fn a_commit_waits_for_what_is_pending() {
-    let (mut stream, mut out) = (Stream::new(), Parcel::default());
+    let (mut stream, mut out) = (Stream::new(), MessageBuf::default());
     let places = three_at_once(&mut stream, "fail", &mut out);
     assert_eq!(stream.batches.due(100), 0, "what is being committed does not run out of time");
     let mut answer = Answer { reply: b"r", voice: &mut stream.voice, out: &mut out };
@@ -315,7 +315,7 @@ fn the_first_that_fails_late_speaks_for_those_behind_it() {
         ("ok", 1, vec!["ack 0/5", "err 2 10060", "err 3 10060", "done 7/2"]),
     ];
     for (gap, good, expected) in failing {
-        let (mut stream, mut out) = (Stream::new(), Parcel::default());
+        let (mut stream, mut out) = (Stream::new(), MessageBuf::default());
         let places = three_at_once(&mut stream, gap, &mut out);
         let mut answer = Answer { reply: b"r", voice: &mut stream.voice, out: &mut out };
         for (at, place) in places.into_iter().enumerate() {

@@ -1,0 +1,395 @@
+//! What accounts let each other have: exports, imports, and the subject mappings of each.
+//!
+//! An account holds its configuration and what became of it: bindings for the services that it imports, which stand in its
+//! own index of services; shadows of its subscriptions in the indexes of accounts whose streams it imports; the answers that
+//! its own services owe. Nothing here is looked at when a message is published: routes are built from the indexes, and
+//! every change outdates them.
+//!
+//! Locks: `streams` is held while shadows are put into the indexes of other accounts, so that a subscription that comes or
+//! goes during a change has its shadows exactly once. Who watches interest is told after it.
+
+mod claims;
+mod config;
+mod info;
+mod latency;
+mod link;
+mod naming;
+mod replies;
+mod shadow_bindings;
+mod system;
+
+pub(crate) use claims::{is_activated, next_turn};
+pub use config::{
+    Access, AccountConfig, DEFAULT_RESPONSE_THRESHOLD, Export, Import, ResponseType, ServiceExport,
+    ServiceImport, StreamExport, StreamImport,
+};
+pub(crate) use info::{HEADER as INFO_HEADER, RequestInfo, moment};
+pub use latency::Latency;
+pub(crate) use latency::{Cause, Measured, Outcome, report};
+pub(crate) use link::{ServiceLink, StreamLink};
+pub(crate) use replies::{Awaited, Ended, Replies, Ticket, Tracked};
+pub(crate) use system::furnish;
+
+use self::shadow_bindings::ShadowBindings;
+use crate::account::Account;
+use crate::cluster::ClusterName;
+use crate::conn::lock;
+use crate::service::{Binding, Receiver};
+use crate::shard::Shard;
+use crate::subscription::Subscription;
+use arc_swap::ArcSwap;
+use hashbrown::HashMap;
+use myelin_subject::{Subscribed, is_subset};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// See the head of this file.
+#[derive(Default)]
+pub(crate) struct ImportsAndExports {
+    config: ArcSwap<AccountConfig>,
+    /// Of the server.
+    cluster: Arc<ClusterName>,
+    has_mappings: AtomicBool,
+    is_asked: AtomicBool,
+    /// Whether there are stream imports, or shadows of former ones.
+    has_streams: AtomicBool,
+    streams: Mutex<Streams>,
+    /// The account's own services that listen to them.
+    ears: ShadowBindings,
+    /// The services that are imported.
+    services: Mutex<Vec<Arc<Binding>>>,
+    /// What this account's services owe to others.
+    pub(crate) replies: Replies,
+}
+
+/// Imported streams and who listens to them.
+#[derive(Default)]
+struct Streams {
+    links: Vec<Arc<StreamLink>>,
+    /// By the address of the subscription that they are shadows of.
+    shadows: HashMap<usize, Vec<Arc<Subscription>>>,
+}
+
+/// A shadow that came or went, and the account where.
+type Moved = (Arc<Account>, Arc<Subscription>);
+
+impl Streams {
+    /// Gives a subscription of `home` its shadows for those of `links` for which it has none.
+    fn cast(
+        &mut self,
+        home: &Arc<Account>,
+        sub: &Arc<Subscription>,
+        links: &[Arc<StreamLink>],
+        moved: &mut Vec<Moved>,
+    ) {
+        let place = Arc::as_ptr(sub).addr();
+        for link in links {
+            let has_one =
+                |shadow: &Arc<Subscription>| shadow.import().is_some_and(|import| Arc::ptr_eq(import, link));
+            if self.shadows.get(&place).is_some_and(|shadows| shadows.iter().any(has_one)) {
+                continue;
+            }
+            let (Some(exporter), Some(subject)) = (link.exporter.upgrade(), link.reach(sub.subject())) else {
+                continue;
+            };
+            let shadow = Arc::new(Subscription::shadow(sub, home, link, &subject));
+            exporter.insert(&shadow);
+            moved.push((exporter, Arc::clone(&shadow)));
+            self.shadows.entry(place).or_default().push(shadow);
+        }
+    }
+
+    fn take(&mut self, sub: &Arc<Subscription>, moved: &mut Vec<Moved>) {
+        let Some(shadows) = self.shadows.remove(&Arc::as_ptr(sub).addr()) else { return };
+        moved.extend(shadows.into_iter().filter_map(remove));
+    }
+
+    /// Replaces the links, keeping those that are as they were, and answers those that are new.
+    fn relink(&mut self, wanted: Vec<StreamLink>, moved: &mut Vec<Moved>) -> Vec<Arc<StreamLink>> {
+        let (mut links, mut new) = (Vec::new(), Vec::new());
+        for link in wanted {
+            match self.links.iter().position(|old| old.is_like(&link)) {
+                Some(at) => links.push(self.links.swap_remove(at)),
+                None => new.push(Arc::new(link)),
+            }
+        }
+        self.shadows.retain(|_, shadows| {
+            let stays = |shadow: &Arc<Subscription>| {
+                shadow.import().is_some_and(|import| links.iter().any(|link| Arc::ptr_eq(link, import)))
+            };
+            let (kept, gone): (Vec<_>, Vec<_>) = shadows.drain(..).partition(stays);
+            moved.extend(gone.into_iter().filter_map(remove));
+            *shadows = kept;
+            !shadows.is_empty()
+        });
+        links.extend(new.iter().cloned());
+        self.links = links;
+        new
+    }
+}
+
+fn remove(shadow: Arc<Subscription>) -> Option<Moved> {
+    let exporter = shadow.import()?.exporter.upgrade()?;
+    exporter.take_out(&shadow);
+    Some((exporter, shadow))
+}
+
+fn tell(moved: &[Moved], mut shard: Option<&mut Shard>) {
+    for (account, shadow) in moved {
+        account.tell_of(shadow.subject(), shard.as_deref_mut());
+    }
+}
+
+impl ImportsAndExports {
+    /// A service hears imported streams, too.
+    pub(crate) fn listen(&self, binding: &Arc<Binding>) {
+        let streams = lock(&self.streams);
+        let moved = self.ears.listen(binding, &streams.links);
+        drop(streams);
+        shadow_bindings::tell(&moved);
+    }
+
+    /// It has gone.
+    pub(crate) fn unlisten(&self, binding: &Arc<Binding>) {
+        self.ears.unlisten(binding);
+    }
+
+    pub(crate) fn new(config: AccountConfig, cluster: Arc<ClusterName>) -> Self {
+        let exchange = Self { cluster, ..Self::default() };
+        exchange.set_config(config);
+        exchange
+    }
+
+    pub(crate) fn config(&self) -> Arc<AccountConfig> {
+        self.config.load_full()
+    }
+
+    fn set_config(&self, config: AccountConfig) {
+        self.has_mappings.store(!config.mappings.is_empty(), Relaxed);
+        self.is_asked.store(config.is_asked, Relaxed);
+        self.config.store(Arc::new(config));
+    }
+
+    /// Whether what clients publish may go under another subject.
+    #[inline]
+    pub(crate) fn has_mappings(&self) -> bool {
+        self.has_mappings.load(Relaxed)
+    }
+
+    /// Whether services of the account are asked about logins.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_asked.load(Relaxed)
+    }
+
+    /// Maps `subject` into `out`; false when no mapping fits it.
+    pub(crate) fn map(&self, subject: &[u8], random: &mut impl FnMut() -> u32, out: &mut Vec<u8>) -> bool {
+        self.config.load().mappings.map(subject, &self.cluster.look(), random, out)
+    }
+}
+
+/// A request from another account that waits for its answer, for monitoring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AwaitedAnswer {
+    /// Where its answer is expected.
+    pub subject: String,
+    /// The account of whoever asks, and where it waits.
+    pub account: String,
+    /// See `account`.
+    pub reply: String,
+    /// Whether this account learns who asks.
+    pub share: bool,
+}
+
+/// Awaited answers that monitoring lists.
+const LISTED: usize = 10_000;
+
+/// What other rooms call, on the account that the exchange belongs to.
+impl Account {
+    /// What is said about it: exports, imports, mappings.
+    pub fn config(&self) -> Arc<AccountConfig> {
+        self.exchange.config()
+    }
+
+    /// Requests from other accounts that its services have not answered yet.
+    pub fn awaited(&self) -> usize {
+        self.exchange.replies.len()
+    }
+
+    /// The same in detail; of very many not all.
+    pub fn awaiting(&self) -> Vec<AwaitedAnswer> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let list = self.exchange.replies.list(LISTED).into_iter();
+        let answers = list.map(|(subject, awaited)| AwaitedAnswer {
+            subject: text(&subject),
+            account: awaited.requester.name().to_owned(),
+            reply: text(&awaited.reply),
+            share: awaited.link.shares(),
+        });
+        answers.collect()
+    }
+
+    /// Whether it imports a service whose name here covers `subject`.
+    pub fn imports_service(&self, subject: &[u8]) -> bool {
+        let services = lock(&self.exchange.services);
+        services.iter().any(|binding| is_subset(subject, Subscribed::subject(&**binding)))
+    }
+
+    /// Where a request of this account on `subject` goes by an import: the account that answers, and what it is called there.
+    pub fn asks_elsewhere(&self, subject: &[u8]) -> Option<(Arc<Self>, Vec<u8>)> {
+        let services = lock(&self.exchange.services);
+        services.iter().find_map(|binding| match binding.receiver() {
+            Receiver::Import(link) if is_subset(subject, link.here()) => {
+                Some((Arc::clone(&link.exporter), link.naming().name(subject).into_owned()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether what `exporter` publishes reaches a listener here that asks for `subject`.
+    pub fn hears_of(&self, exporter: &Arc<Self>, subject: &[u8]) -> bool {
+        let streams = lock(&self.exchange.streams);
+        let is_from = |link: &Arc<StreamLink>| std::ptr::eq(link.exporter.as_ptr(), Arc::as_ptr(exporter));
+        streams.links.iter().any(|link| is_from(link) && link.reach(subject).is_some())
+    }
+
+    /// Whether an import of its configuration is in force: its exporter is there and allows it.
+    pub fn holds(&self, import: &Import) -> bool {
+        match import {
+            Import::Stream(import) => {
+                lock(&self.exchange.streams).links.iter().any(|link| link.is_of(import))
+            }
+            Import::Service(import) => lock(&self.exchange.services)
+                .iter()
+                .any(|binding| matches!(binding.receiver(), Receiver::Import(link) if link.is_of(import))),
+        }
+    }
+
+    /// Replaces what is said about the account. Imports follow when [`link`](Self::link) is called, on this account and all
+    /// that import from it.
+    pub(crate) fn configure(&self, config: AccountConfig) {
+        let (had_mappings, was_asked) = (self.exchange.has_mappings(), self.exchange.is_asked());
+        self.set_limits(config.limits);
+        self.exchange.set_config(config);
+        if had_mappings || self.exchange.has_mappings() || was_asked != self.exchange.is_asked() {
+            self.outdate();
+        }
+    }
+
+    /// The server's cluster has another name.
+    pub(crate) fn cluster_changed(&self) {
+        if self.exchange.has_mappings() {
+            self.outdate();
+        }
+    }
+
+    /// Makes its imports what its configuration and those of the others say; `find` knows the others. What stays as it is
+    /// is not interrupted.
+    pub(crate) fn link(self: &Arc<Self>, find: &dyn Fn(&str) -> Option<Arc<Self>>) {
+        let config = self.exchange.config();
+        let (mut streams, mut services) = (Vec::new(), Vec::new());
+        for import in &config.imports {
+            match import {
+                Import::Stream(import) => {
+                    let exporter = find(&import.account);
+                    streams.extend(exporter.and_then(|e| StreamLink::new(import, self.name(), &e)));
+                }
+                Import::Service(import) => {
+                    let exporter = find(&import.account);
+                    let link = exporter.and_then(|e| ServiceLink::new(import, self.name(), &e));
+                    services.extend(link.map(Arc::new));
+                }
+            }
+        }
+        self.link_services(services);
+        self.link_streams(streams);
+    }
+
+    /// Ends all imports of an account that is gone, or whose broker is.
+    pub(crate) fn unlink(self: &Arc<Self>) {
+        self.link_services(Vec::new());
+        self.link_streams(Vec::new());
+    }
+
+    fn link_services(&self, wanted: Vec<Arc<ServiceLink>>) {
+        let mut bound = lock(&self.exchange.services);
+        let mut wanted: Vec<_> = wanted.into_iter().map(Some).collect();
+        let mut kept = Vec::with_capacity(wanted.len());
+        for binding in bound.drain(..) {
+            let Receiver::Import(link) = binding.receiver() else { continue };
+            let same = wanted.iter_mut().find(|new| new.as_ref().is_some_and(|new| new.is_like(link)));
+            match same {
+                Some(new) => {
+                    *new = None;
+                    kept.push(binding);
+                }
+                None => self.unbind(&binding),
+            }
+        }
+        for link in wanted.into_iter().flatten() {
+            let subject = link.here().to_vec();
+            kept.push(self.bind_receiver(&subject, Receiver::Import(link)));
+        }
+        *bound = kept;
+    }
+
+    fn link_streams(self: &Arc<Self>, wanted: Vec<StreamLink>) {
+        if wanted.is_empty() && !self.exchange.has_streams.load(Relaxed) {
+            return;
+        }
+        let mut moved = Vec::new();
+        let ears = {
+            let mut streams = lock(&self.exchange.streams);
+            // Before the look at the subscriptions: who goes from now on looks for its shadows, and who has gone is not
+            // among them.
+            self.exchange.has_streams.store(true, Relaxed);
+            let new = streams.relink(wanted, &mut moved);
+            if !new.is_empty() {
+                self.interest.for_each(|sub| {
+                    // Compat: what is imported is not exported any further.
+                    if sub.import().is_none() {
+                        streams.cast(self, sub, &new, &mut moved);
+                    }
+                });
+            }
+            self.exchange.has_streams.store(!streams.links.is_empty(), Relaxed);
+            self.exchange.ears.relink(&streams.links)
+        };
+        tell(&moved, None);
+        shadow_bindings::tell(&ears);
+    }
+
+    /// A subscription has come: it may reach streams of other accounts.
+    #[inline]
+    pub(crate) fn reach_out(self: &Arc<Self>, sub: &Arc<Subscription>, shard: Option<&mut Shard>) {
+        if self.exchange.has_streams.load(Relaxed) {
+            let mut moved = Vec::new();
+            let mut streams = lock(&self.exchange.streams);
+            let links = streams.links.clone();
+            streams.cast(self, sub, &links, &mut moved);
+            drop(streams);
+            tell(&moved, shard);
+        }
+    }
+
+    /// A subscription has gone.
+    #[inline]
+    pub(crate) fn draw_back(&self, sub: &Arc<Subscription>, shard: Option<&mut Shard>) {
+        if self.exchange.has_streams.load(Relaxed) {
+            let mut moved = Vec::new();
+            lock(&self.exchange.streams).take(sub, &mut moved);
+            tell(&moved, shard);
+        }
+    }
+
+    /// Something about a subscription has changed: routes that lead to its shadows are outdated.
+    pub(crate) fn touch_shadows(&self, sub: &Arc<Subscription>) {
+        if !self.exchange.has_streams.load(Relaxed) {
+            return;
+        }
+        let shadows = lock(&self.exchange.streams).shadows.get(&Arc::as_ptr(sub).addr()).cloned();
+        for shadow in shadows.iter().flatten() {
+            let exporter = shadow.import().and_then(|link| link.exporter.upgrade());
+            exporter.iter().for_each(|exporter| exporter.interest.touch(shadow));
+        }
+    }
+}

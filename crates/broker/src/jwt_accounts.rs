@@ -1,0 +1,320 @@
+//! Accounts that come into being with their tokens: found by their public key when they are first needed.
+//!
+//! Owns which tokens of accounts are in force. Where they come from is the [`Resolver`]'s, what they must be like is
+//! `auth`'s, and what comes of a change is told to whoever [observes](JwtAccounts::observe). Time is passed in.
+
+use crate::account::Account;
+use crate::broker::Broker;
+use crate::cluster::ClusterName;
+use crate::conn::lock;
+use crate::imports::{self, AccountConfig};
+use crate::log::Level;
+use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
+use myelin_wire::error::CloseReason;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::time::{Duration, SystemTime};
+
+/// Where tokens of accounts are found.
+pub trait Resolver: Send + Sync {
+    /// The token of the account with this public key. May wait for another machine.
+    ///
+    /// # Errors
+    /// Why there is none, in the reference's words.
+    fn fetch(&self, key: &str) -> Result<String, String>;
+}
+
+/// Told of every account that got a token, the first or another one; of one that is gone without any.
+type Observer = Box<dyn Fn(&Arc<Account>, Option<&TrustedAccount>) + Send + Sync>;
+
+/// See the head of this file.
+pub struct JwtAccounts {
+    trust: Arc<Trust>,
+    resolver: Arc<dyn Resolver>,
+    entries: RwLock<HashMap<String, Entry>>,
+    /// Accounts that are no more, for as long as anybody holds them: one that comes back is the same.
+    gone: Mutex<HashMap<String, Weak<Account>>>,
+    /// By importer, when one of its activations begins or ends next.
+    turns: Mutex<HashMap<String, SystemTime>>,
+    /// Held while a token is read and put into force, so that of two the later wins everywhere.
+    changing: Mutex<()>,
+    observer: OnceLock<Observer>,
+    next_id: AtomicU32,
+}
+
+#[derive(Clone)]
+struct Entry {
+    account: Arc<Account>,
+    trusted: Arc<TrustedAccount>,
+    updated: SystemTime,
+}
+
+/// Ids of accounts are given from here on, far from those of configured ones.
+const FIRST_ID: u32 = 1 << 31;
+/// An expired account is asked for again after this time at the earliest.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+impl JwtAccounts {
+    /// No accounts yet.
+    pub fn new(trust: Arc<Trust>, resolver: Arc<dyn Resolver>) -> Self {
+        Self {
+            trust,
+            resolver,
+            entries: RwLock::default(),
+            gone: Mutex::default(),
+            turns: Mutex::default(),
+            changing: Mutex::default(),
+            observer: OnceLock::new(),
+            next_id: AtomicU32::new(FIRST_ID),
+        }
+    }
+
+    /// Whom the server believes.
+    pub fn trust(&self) -> &Arc<Trust> {
+        &self.trust
+    }
+
+    /// Tells `observer` of every change from now on. There is one.
+    pub fn observe(&self, observer: impl Fn(&Arc<Account>, Option<&TrustedAccount>) + Send + Sync + 'static) {
+        let _ = self.observer.set(Box::new(observer));
+    }
+
+    /// What is in force for the account with this key.
+    pub fn get(&self, key: &str) -> Option<Arc<TrustedAccount>> {
+        Some(self.entry(key)?.trusted)
+    }
+
+    /// When an account last got a token.
+    pub fn updated(&self, key: &str) -> Option<SystemTime> {
+        Some(self.entry(key)?.updated)
+    }
+
+    /// All public keys.
+    pub fn keys(&self) -> Vec<String> {
+        self.read().keys().cloned().collect()
+    }
+
+    pub(crate) fn account(&self, key: &str) -> Option<Arc<Account>> {
+        Some(self.entry(key)?.account)
+    }
+
+    pub(crate) fn accounts(&self) -> Vec<Arc<Account>> {
+        self.read().values().map(|entry| Arc::clone(&entry.account)).collect()
+    }
+
+    fn entry(&self, key: &str) -> Option<Entry> {
+        self.read().get(key).cloned()
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<String, Entry>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<String, Entry>> {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a token into force. Nothing happens if it is already. `seat` is the account as the configuration knows it:
+    /// the system account.
+    fn put(
+        &self,
+        key: &str,
+        trusted: TrustedAccount,
+        (seat, cluster): (Option<Arc<Account>>, &Arc<ClusterName>),
+        now: SystemTime,
+    ) -> Entry {
+        let present = self.entry(key);
+        let known = present.map(|entry| entry.account).or(seat).or_else(|| self.returning(key));
+        let account = known.unwrap_or_else(|| {
+            let id = self.next_id.fetch_add(1, Relaxed);
+            Arc::new(Account::new(id, false, AccountConfig::named(key), cluster))
+        });
+        let entry = Entry { account, trusted: Arc::new(trusted), updated: now };
+        self.write().insert(key.to_owned(), entry.clone());
+        entry
+    }
+}
+
+impl JwtAccounts {
+    /// An account that was taken away and that somebody still holds: its streams, say.
+    fn returning(&self, key: &str) -> Option<Arc<Account>> {
+        lock(&self.gone).remove(key)?.upgrade()
+    }
+
+    fn remove(&self, key: &str) -> Option<Arc<Account>> {
+        let Entry { account, .. } = self.write().remove(key)?;
+        lock(&self.turns).remove(key);
+        let mut gone = lock(&self.gone);
+        gone.retain(|_, account| account.strong_count() > 0);
+        gone.insert(key.to_owned(), Arc::downgrade(&account));
+        Some(account)
+    }
+}
+
+impl Broker {
+    /// The account with this public key comes from its token: accounts are looked up here from now on. Once.
+    pub fn trust(&self, accounts: JwtAccounts) {
+        let _ = self.trusted.set(accounts);
+    }
+
+    /// Accounts that come from tokens, where operators are trusted.
+    pub fn trusted(&self) -> Option<&JwtAccounts> {
+        self.trusted.get()
+    }
+
+    /// Lets an account be there before its token can be had. It stands for itself only.
+    pub fn put_provisional(&self, key: &str, issuer: &str, now: SystemTime) {
+        let Some(trusted) = self.trusted() else { return };
+        let _one = trusted.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (self.configured_account(key), &self.cluster);
+        trusted.put(key, TrustedAccount::provisional(key, issuer), place, now);
+    }
+
+    /// Takes another token of an account into force: its limits hold at once, and its connections are to be looked at
+    /// ([`Session::refresh`](crate::Session::refresh)).
+    ///
+    /// # Errors
+    /// When the token is worth nothing, or of another account.
+    pub fn update_account(&self, key: &str, token: &str, now: SystemTime) -> Result<(), String> {
+        let Some(trusted) = self.trusted() else { return Err("account resolver missing".to_owned()) };
+        let one = trusted.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if trusted.get(key).is_some_and(|present| present.token() == token) {
+            let line = format_args!("Requested account update for [{key}], same claims detected");
+            self.log().write(Level::Debug, line);
+            return Ok(());
+        }
+        let new = TrustedAccount::read(key, token, &trusted.trust, now).map_err(|fault| fault.to_string())?;
+        let name = new.claims().name.clone();
+        self.log().write(Level::Debug, format_args!("Updating account claims: {key}/{name}"));
+        let entry = trusted.put(key, new, (self.configured_account(key), &self.cluster), now);
+        self.apply(&entry, now);
+        drop(one);
+        self.find_exporters(&entry.trusted, now);
+        Ok(())
+    }
+
+    /// Forgets an account. Nobody is let into it any more, and it imports nothing; who is there is to be looked at. What it
+    /// exports stays with those who import it until they are given another token, as in the reference.
+    pub fn remove_account(&self, key: &str) {
+        let Some(trusted) = self.trusted() else { return };
+        let _one = trusted.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(account) = trusted.remove(key) else { return };
+        account.unlink();
+        if let Some(observer) = trusted.observer.get() {
+            observer(&account, None);
+        }
+    }
+
+    /// Sees to it that those from whom an account imports are there. Their imports follow when their tokens come.
+    fn find_exporters(&self, trusted: &TrustedAccount, now: SystemTime) {
+        for import in &trusted.claims().nats.imports {
+            if let Err(error) = self.resolve(&import.account, now) {
+                let (account, subject) = (&import.account, &import.subject);
+                let line =
+                    format_args!("Can't locate account [{account}] for import of {subject} (err={error})");
+                self.log().write(Level::Error, line);
+            }
+        }
+    }
+
+    /// What a token makes of its account, and of those whose imports from it need an activation.
+    fn apply(&self, entry: &Entry, now: SystemTime) {
+        let limits = entry.trusted.limits();
+        self.exchange(entry, now);
+        let depends = |other: &Entry| {
+            let mut imports = other.trusted.claims().nats.imports.iter();
+            imports.any(|import| import.account == entry.trusted.key() && !import.token.is_empty())
+        };
+        let others: Vec<Entry> = self.trusted().map_or_else(Vec::new, |trusted| {
+            trusted.read().values().filter(|other| depends(other)).cloned().collect()
+        });
+        others.iter().for_each(|other| self.exchange(other, now));
+        if let Some(most) = limits.connections.map(|most| most as usize)
+            && entry.account.connections() > most
+        {
+            self.close_newest(entry.account.name(), most);
+        }
+        if let Some(observer) = self.trusted().and_then(|trusted| trusted.observer.get()) {
+            observer(&entry.account, Some(&entry.trusted));
+        }
+    }
+
+    /// Puts what a token says of limits, exports, imports and mappings into force.
+    fn exchange(&self, entry: &Entry, now: SystemTime) {
+        let exporter = |key: &str| self.trusted().and_then(|trusted| trusted.get(key));
+        let mut config = AccountConfig::of_claims(&entry.trusted, &|import| {
+            let exporter = exporter(&import.account);
+            exporter
+                .is_some_and(|exporter| imports::is_activated(import, entry.trusted.key(), &exporter, now))
+        });
+        imports::furnish(&mut config, self.system_name().as_deref());
+        self.configure_account(&entry.account, config);
+        let Some(trusted) = self.trusted() else { return };
+        let key = entry.trusted.key();
+        match imports::next_turn(&entry.trusted, now) {
+            Some(turn) => drop(lock(&trusted.turns).insert(key.to_owned(), turn)),
+            None => drop(lock(&trusted.turns).remove(key)),
+        }
+    }
+
+    /// Has imports begin and end whose activations have done so. To be called about once a second.
+    pub fn heed_activations(&self, now: SystemTime) {
+        let Some(trusted) = self.trusted() else { return };
+        if !lock(&trusted.turns).values().any(|&turn| turn <= now) {
+            return;
+        }
+        let _one = lock(&trusted.changing);
+        let due: Vec<String> = {
+            let mut turns = lock(&trusted.turns);
+            let due = turns.extract_if(|_, turn| *turn <= now);
+            due.map(|(key, _)| key).collect()
+        };
+        let due = due.iter().filter_map(|key| trusted.entry(key));
+        due.for_each(|entry| self.exchange(&entry, now));
+    }
+
+    /// Ends the connections of an account that are too many.
+    pub(crate) fn close_newest(&self, account: &str, most: usize) {
+        let mut conns = self.connections();
+        conns.retain(|conn| conn.with_details(|details| details.account == account));
+        conns.sort_by_key(|conn| conn.cid());
+        conns.iter().skip(most).for_each(|conn| conn.close(CloseReason::MaximumAccountConnections));
+    }
+
+    /// The token that is in force, or one that is asked for where there is none or it has expired.
+    fn resolve(&self, key: &str, now: SystemTime) -> Result<Arc<TrustedAccount>, String> {
+        let missing = || "account missing".to_owned();
+        let trusted = self.trusted().ok_or_else(missing)?;
+        let expired = match trusted.entry(key) {
+            Some(entry) if !entry.trusted.is_expired(now) => return Ok(entry.trusted),
+            Some(entry) => Some(entry),
+            None => None,
+        };
+        if let Some(entry) = &expired {
+            self.log().write(Level::Debug, format_args!("Requested account [{key}] has expired"));
+            if now.duration_since(entry.updated).unwrap_or_default() < ASK_AGAIN {
+                let line = format_args!("Requested account update for [{key}] ignored, too soon");
+                self.log().write(Level::Debug, line);
+                return Err("account expired".to_owned());
+            }
+        }
+        let token = trusted.resolver.fetch(key);
+        let updated = token.and_then(|token| self.update_account(key, &token, now));
+        match (updated, expired) {
+            (Ok(()), _) => trusted.get(key).ok_or_else(missing),
+            (Err(_), Some(_)) => Err("account expired".to_owned()),
+            (Err(error), None) => Err(error),
+        }
+    }
+}
+
+impl Accounts for Broker {
+    fn account(&self, key: &str, now: SystemTime) -> Result<Arc<TrustedAccount>, String> {
+        self.resolve(key, now)
+    }
+
+    fn is_configured(&self, name: &str) -> bool {
+        self.configured_account(name).is_some()
+    }
+}

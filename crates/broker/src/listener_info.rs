@@ -1,0 +1,104 @@
+//! How a connection came in, where that is not by the clients' own listener: what it is told of the server then, how it
+//! is called, and what it need not say in CONNECT.
+
+use crate::conn::TlsDetails;
+use myelin_auth::ConnectionType;
+use myelin_wire::connect::Connect;
+use myelin_wire::info::Info;
+use myelin_wire::websocket::upgrade::Cookies;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A listener that is not the clients' own, for the sessions behind it.
+#[derive(Debug)]
+pub struct ListenerInfo {
+    /// Which kind of connection it takes.
+    pub via: ConnectionType,
+    /// What INFO says instead of the clients' listener.
+    pub host: String,
+    /// The same.
+    pub port: u16,
+    /// Whether it encrypts.
+    pub is_secure: bool,
+    /// Quiet time after which the server sends PING, if not as usual.
+    pub ping_interval: Option<Duration>,
+    /// Time for a client to authenticate, if not as usual.
+    pub auth_timeout: Option<Duration>,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct WebSocketOrigin {
+    /// The listener.
+    pub door: Arc<ListenerInfo>,
+    /// Credentials that came with the upgrade.
+    pub cookies: Cookies,
+    /// Who is behind a proxy, as that says. For the log only.
+    pub client_ip: Option<IpAddr>,
+    /// What the TLS handshake agreed on, which is over.
+    pub tls: Option<TlsDetails>,
+}
+
+impl WebSocketOrigin {
+    /// Says in INFO where the client is.
+    pub(crate) fn show(&self, info: &mut Info) {
+        info.host.clone_from(&self.door.host);
+        info.port = self.door.port;
+        (info.tls_required, info.tls_available) = (self.door.is_secure, self.door.is_secure);
+        info.connect_urls = Vec::new();
+    }
+
+    /// Puts cookies where CONNECT says nothing.
+    pub(crate) fn complete(&self, connect: &mut Connect) {
+        let Cookies { jwt, user, pass, token } = &self.cookies;
+        let fields = [
+            (&mut connect.jwt, jwt),
+            (&mut connect.user, user),
+            (&mut connect.pass, pass),
+            (&mut connect.auth_token, token),
+        ];
+        for (field, cookie) in fields {
+            if let Some(cookie) = cookie.as_ref().filter(|_| field.is_empty()) {
+                field.clone_from(cookie);
+            }
+        }
+    }
+
+    /// What the log calls the connection.
+    pub(crate) fn name(&self, peer: SocketAddr, cid: u64) -> String {
+        let client = match self.client_ip {
+            Some(IpAddr::V6(ip)) => format!("[{ip}]/"),
+            Some(ip) => format!("{ip}/"),
+            None => String::new(),
+        };
+        format!("{client}{peer} - wid:{cid}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_stand_for_what_is_left_out() {
+        let cookie = |text: &str| Some(text.to_owned());
+        let entrance = WebSocketOrigin {
+            door: Arc::new(ListenerInfo {
+                via: ConnectionType::Websocket,
+                host: String::new(),
+                port: 0,
+                is_secure: true,
+                ping_interval: None,
+                auth_timeout: None,
+            }),
+            cookies: Cookies { jwt: cookie("j"), user: cookie("u"), pass: cookie("p"), token: None },
+            client_ip: None,
+            tls: None,
+        };
+        let mut connect = Connect { pass: "own".to_owned(), ..Connect::default() };
+        entrance.complete(&mut connect);
+        assert_eq!((connect.jwt.as_str(), connect.user.as_str()), ("j", "u"));
+        assert_eq!((connect.pass.as_str(), connect.auth_token.as_str()), ("own", ""));
+    }
+}

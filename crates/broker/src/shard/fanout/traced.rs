@@ -1,0 +1,229 @@
+//! Fan-out of a message that is traced: the same receivers in the same order, and a word on each of them.
+//!
+//! Cold. A message that is only traced goes the same way and reaches nobody.
+
+use super::{Delivery, Fanout, Message, Published, Publisher, Route, Target};
+use crate::account::Account;
+use crate::message_trace::{MessageTrace, Withheld};
+use crate::service::{Role, Service};
+use crate::shard::Shard;
+use crate::shard::rules::is_denied;
+use crate::subscription::Subscription;
+use myelin_stdx::rng::Rng;
+use myelin_subject::Matched;
+use myelin_wire::{encode, message_trace};
+use std::sync::Arc;
+
+/// A message whose headers are not those with which it came.
+#[derive(Default)]
+pub(in crate::shard) struct Marked {
+    body: Vec<u8>,
+    header_len: usize,
+    tail: Vec<u8>,
+}
+
+impl Marked {
+    /// `message` with another destination for traces, or with the word that there is none. `set` writes the header.
+    pub(in crate::shard) fn new(
+        message: &Message<'_>,
+        destination: &[u8],
+        set: impl FnOnce(&mut Vec<u8>, &[u8], &[u8]),
+    ) -> Self {
+        let (headers, payload) = message.body.split_at(message.header_len);
+        let mut body = Vec::with_capacity(message.body.len() + 64);
+        set(&mut body, headers, destination);
+        let header_len = body.len();
+        body.extend_from_slice(payload);
+        let (mut digits, mut size, mut tail) = (Vec::new(), Vec::new(), Vec::new());
+        encode::number(&mut digits, header_len);
+        encode::number(&mut size, body.len());
+        encode::tail(&mut tail, message.reply, &digits, &size, &body);
+        Self { body, header_len, tail }
+    }
+
+    /// For clients and other accounts: at the end of the headers.
+    pub(in crate::shard) fn untraced(message: &Message<'_>) -> Self {
+        Self::toward(message, message_trace::DISABLED)
+    }
+
+    /// The same with a destination.
+    pub(in crate::shard) fn toward(message: &Message<'_>, destination: &[u8]) -> Self {
+        Self::new(message, destination, |out, headers, destination| {
+            myelin_wire::header::replace(out, headers, message_trace::DESTINATION, destination);
+        })
+    }
+
+    /// The message with these headers.
+    pub(in crate::shard) fn of<'a>(&'a self, message: &Message<'a>) -> Message<'a> {
+        let (header_len, body, tail) = (self.header_len, &self.body[..], &self.tail[..]);
+        Message { header_len, body, tail, shared_tail: None, ..*message }
+    }
+}
+
+impl Fanout<'_> {
+    /// The loop over a route.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn run_followed(&mut self, trace: &MessageTrace, route: &Route, rng: &mut Rng) {
+        for target in &route.targets {
+            match target {
+                Target::Client(delivery) => {
+                    let head = self.head_of(&delivery.sub, route.head(delivery));
+                    self.follow(trace, route, (&delivery.sub, &head), delivery.careful);
+                }
+                Target::Cohort(shared) => {
+                    for sub in &shared.subs {
+                        let head = self.head_of(sub, route.shared_head(shared));
+                        self.follow(trace, route, (sub, &head), false);
+                    }
+                }
+            }
+        }
+        for group in &route.groups {
+            self.follow_group(trace, route, group, rng);
+        }
+    }
+
+    fn follow_group(&mut self, trace: &MessageTrace, route: &Route, group: &[Delivery], rng: &mut Rng) {
+        let start = if group.len() == 1 { 0 } else { rng.below(group.len() as u64) as usize };
+        for delivery in group[start..].iter().chain(&group[..start]) {
+            let head = self.head_of(&delivery.sub, route.head(delivery));
+            // What is not counted when the route is settled is counted here.
+            if self.follow(trace, route, (&delivery.sub, &head), true) {
+                if !trace.is_only() && !delivery.careful {
+                    delivery.sub.count(1);
+                }
+                return;
+            }
+        }
+    }
+
+    /// What stands in front of the message for one subscription.
+    fn head_of(&self, sub: &Subscription, cached: &[u8]) -> Vec<u8> {
+        if self.message.to.is_empty() {
+            return cached.to_vec();
+        }
+        let mut head = Vec::new();
+        encode::head(&mut head, self.message.subject, sub.sid());
+        head
+    }
+
+    /// One subscription; whether it gets the message, or would. `is_counted_here`: it counts for itself what it gets.
+    fn follow(
+        &mut self,
+        trace: &MessageTrace,
+        route: &Route,
+        (sub, head): (&Arc<Subscription>, &[u8]),
+        is_counted_here: bool,
+    ) -> bool {
+        let is_shown = sub.import().is_none_or(|import| import.allows_trace());
+        if let Some(import) = sub.import() {
+            trace.exported(sub, &import.naming().name(route.subject()));
+        }
+        let tell = |error| {
+            if is_shown {
+                trace.reached(sub, error);
+            }
+        };
+        if trace.is_only() && !is_shown {
+            self.outcome.delivered = true;
+            return true;
+        }
+        if let Some(why) = self.withholds(sub) {
+            tell(Some(why));
+            if !trace.is_only() && !is_counted_here {
+                sub.uncount();
+            }
+            return false;
+        }
+        if trace.is_only() {
+            self.outcome.delivered = true;
+            tell(None);
+            return true;
+        }
+        let is_careful = super::super::route::is_careful(sub);
+        if is_careful && !self.admit(sub) {
+            tell(Some(Withheld::Exhausted));
+            return false;
+        }
+        let staged = if self.from.tracing {
+            self.stage::<true>(sub.conn(), head)
+        } else {
+            self.stage::<false>(sub.conn(), head)
+        };
+        tell((!staged).then_some(Withheld::Slow));
+        if self.from.tracing {
+            self.end_finished();
+        }
+        staged
+    }
+
+    /// Why a subscription of the route does not get this message.
+    fn withholds(&self, sub: &Subscription) -> Option<Withheld> {
+        if self.is_own_echo(sub.conn()) {
+            Some(Withheld::Echo)
+        } else if self.is_withheld(sub) {
+            Some(Withheld::Denied)
+        } else if sub.conn().close_requested().is_some() {
+            Some(Withheld::Closed)
+        } else {
+            None
+        }
+    }
+}
+
+/// Tells of those who listen to `subject` and must not hear it: routes do not lead to them.
+pub(super) fn follow_denied(trace: &MessageTrace, account: &Account, subject: &[u8], is_imported: bool) {
+    let mut matched = Matched::<Arc<Subscription>>::new();
+    account.interest.collect(subject, &mut matched);
+    let grouped = matched.queues.iter().filter(|group| {
+        // Where a member may hear it, that one does.
+        group.members.iter().all(|sub| is_denied(sub, subject, is_imported))
+    });
+    let denied = matched.plain.iter().filter(|sub| is_denied(sub, subject, is_imported));
+    for sub in denied.chain(grouped.flat_map(|group| &group.members)) {
+        if let Some(import) = sub.import() {
+            trace.exported(sub, &import.naming().name(subject));
+        }
+        if sub.import().is_none_or(|import| import.allows_trace()) {
+            trace.reached(sub, Some(Withheld::Denied));
+        }
+    }
+}
+
+impl Shard {
+    /// Hands a service a message that is traced.
+    pub(in crate::shard) fn hand_followed(
+        &mut self,
+        from: &Publisher<'_>,
+        message: &Message<'_>,
+        (service, trace): (&Arc<dyn Service>, &Arc<MessageTrace>),
+    ) -> Option<Published> {
+        let done = Published::Done { delivered: true, stalled: false };
+        match service.role() {
+            Role::Hidden => self.queue.put(service, message.msg(), from.conn),
+            role @ (Role::System | Role::Abroad) => {
+                if role == Role::System {
+                    let system = self.broker.system_account_name();
+                    trace.imported(&system, message.address(), message.address());
+                }
+                if trace.is_only() {
+                    return None;
+                }
+                let marked = Marked::untraced(message);
+                self.queue.put(service, marked.of(message).msg(), from.conn);
+            }
+            Role::Stream(name) => {
+                let traced = trace.handed_to(name);
+                if trace.is_only() {
+                    self.queue.put_traced(service, message.msg(), &traced);
+                    return Some(done);
+                }
+                // What is stored is not traced again when it is delivered.
+                let marked = Marked::new(message, message_trace::DISABLED, message_trace::set_destination);
+                self.queue.put_traced(service, marked.of(message).msg(), &traced);
+            }
+        }
+        Some(done)
+    }
+}

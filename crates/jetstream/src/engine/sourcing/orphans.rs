@@ -1,0 +1,118 @@
+//! Consumers that have stood for a mirror or source that is no more: the origin would keep messages for them for ever.
+//!
+//! One goes when its stream is gone or copies something else. It is found by what is written about it at the origin, so it does
+//! not matter what had become of the feed by then, nor whether there was a crash in between. One that somebody else has made
+//! stays: a client, or another server that reads from here. All of this is for the thread that answers the API.
+
+use super::find::{self, Origin};
+use super::source_consumer::{Name, owner};
+use crate::config::{Retention, StreamConfig};
+use crate::consumer::config::ConsumerConfig;
+use crate::engine::{JetStream, LiveStream};
+use myelin_broker::{Account, MessageBuf};
+use std::sync::{Arc, Weak};
+
+/// A stream of this configuration is gone, or has another one: sees to what it had at its origins.
+pub(in crate::engine) fn settle(jetstream: &JetStream, account: &Arc<Account>, before: &StreamConfig) {
+    let mirror = before.mirror.iter().map(|mirror| (mirror, true));
+    let all = mirror.chain(before.sources.iter().map(|source| (source, false)));
+    for (source, is_mirror) in all.filter(|(source, _)| source.consumer.is_none()) {
+        if let Origin::Here(origin) = find::find(jetstream, account, source, is_mirror) {
+            end_unneeded(jetstream, &origin, Some((&**account, before)));
+        }
+    }
+}
+
+/// The same for what was found in files, of whomever: answers those origins of which that is not known yet.
+pub(in crate::engine) fn settle_found(
+    jetstream: &JetStream,
+    mut found: Vec<Weak<LiveStream>>,
+) -> Vec<Weak<LiveStream>> {
+    found.retain(|origin| origin.upgrade().is_some_and(|origin| !sweep(jetstream, &origin)));
+    found
+}
+
+/// Whether a stream has such consumers, whoever needs them.
+pub(in crate::engine) fn has_links(origin: &LiveStream) -> bool {
+    let mut has = false;
+    each(origin, |_| has = true);
+    has
+}
+
+/// Ends those at this origin that are needed no more. Answers whether it is known of all of them.
+pub(in crate::engine) fn sweep(jetstream: &JetStream, origin: &Arc<LiveStream>) -> bool {
+    end_unneeded(jetstream, origin, None)
+}
+
+/// A stream that was seen to go, or to change.
+type Settled<'a> = Option<(&'a Account, &'a StreamConfig)>;
+
+fn end_unneeded(jetstream: &JetStream, origin: &Arc<LiveStream>, settled: Settled<'_>) -> bool {
+    let (mut unneeded, mut is_known) = (Vec::new(), true);
+    each(origin, |consumer| match is_needed(jetstream, origin, consumer, settled) {
+        Some(true) => {}
+        Some(false) => unneeded.push(consumer.name.clone()),
+        None => is_known = false,
+    });
+    let mut out = MessageBuf::default();
+    for name in unneeded {
+        if let Some(live) = origin.consumers().find(&name) {
+            origin.consumers().delete(&live, &mut out);
+        }
+    }
+    origin.host().publish(origin.account(), out);
+    is_known
+}
+
+fn each(origin: &LiveStream, mut visit: impl FnMut(&ConsumerConfig)) {
+    crate::consumer::config::Others::each(&**origin.consumers(), &mut |consumer| {
+        if consumer.is_own {
+            visit(consumer);
+        }
+        true
+    });
+}
+
+/// Whether somebody copies by this consumer; `None`: nobody knows at the moment.
+fn is_needed(
+    jetstream: &JetStream,
+    origin: &Arc<LiveStream>,
+    consumer: &ConsumerConfig,
+    settled: Settled<'_>,
+) -> Option<bool> {
+    if origin.config().retention == Retention::Limits {
+        return Some(false);
+    }
+    let (account, stream, is_mirror) = owner(consumer)?;
+    let account = jetstream.account(account).filter(|account| account.limits().is_some())?;
+    if account.unrestored().iter().any(|unrestored| unrestored == stream) {
+        return None;
+    }
+    let Some(stream) = account.stream(stream) else {
+        let was_seen = settled
+            .is_some_and(|(of, config)| of.name() == account.account().name() && config.name == stream);
+        // The store may have it under a name that cannot be read, and an operator may bring it back.
+        return if jetstream.has_unreadable && !was_seen { None } else { Some(false) };
+    };
+    let config = stream.config();
+    let sources = if is_mirror { config.mirror.as_slice() } else { config.sources.as_slice() };
+    let mut is_any_missing = false;
+    for source in sources.iter().filter(|source| source.consumer.is_none()) {
+        let is_here = match find::find(jetstream, account.account(), source, is_mirror) {
+            Origin::Here(found) => Arc::ptr_eq(&found, origin),
+            // By another way it may be. One of the same account is where it is.
+            _ => source.external.is_some(),
+        };
+        if !is_here {
+            continue;
+        }
+        let name = Name { account: account.account().name(), config: &config, source, is_mirror };
+        let name = name.consumer_name(&jetstream.settings.domain);
+        if name == consumer.name {
+            return Some(true);
+        }
+        is_any_missing |= origin.consumers().find(&name).is_none();
+    }
+    // It goes when those of other names are there that take its place: what it keeps would be lost.
+    if is_any_missing { None } else { Some(false) }
+}

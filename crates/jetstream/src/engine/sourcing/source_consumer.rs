@@ -1,0 +1,259 @@
+//! The consumer that stands for a mirror or source where a message goes when its consumers have it (work-queue and interest
+//! retention): the origin keeps for it what is not stored here yet.
+//!
+//! It is what the reference makes, shown in lists like it: durable, acknowledged by flow control. Messages do not go through
+//! it: the feed reads the log, and tells it what was stored.
+
+use super::find::sign;
+use super::render::index_name;
+use crate::config::{StreamConfig, StreamSource};
+use crate::consumer::account_hash as hash;
+use crate::consumer::config::{
+    self as consumers, AckPolicy, Action, ConsumerConfig, Created, DeliverPolicy, Limits, Wanted, World,
+};
+use crate::engine::consumers::{CreateContext, LiveConsumer};
+use crate::engine::{JetStream, LiveStream};
+use crate::error::ApiError;
+use myelin_broker::{MessageBuf, Shard};
+use myelin_store::{Filter, Seq, Timestamp, Wait};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+/// Messages that are settled at once.
+const MANY: usize = 1000;
+
+/// See the head of this file.
+#[derive(Clone)]
+pub(super) struct Durable {
+    origin: Weak<LiveStream>,
+    consumer: Arc<LiveConsumer>,
+    /// Whether it is a client's, which stays when it is not needed any more.
+    is_given: bool,
+}
+
+/// What a mirror or source of a stream is called where its consumer is.
+pub(super) struct Name<'a> {
+    pub(super) account: &'a str,
+    /// Of the stream that copies.
+    pub(super) config: &'a StreamConfig,
+    pub(super) source: &'a StreamSource,
+    pub(super) is_mirror: bool,
+}
+
+impl Name<'_> {
+    /// The name of its consumer: the same after a restart.
+    pub(super) fn consumer_name(&self, domain: &str) -> String {
+        let mut id = format!("{} {}", self.config.name, self.account);
+        if !domain.is_empty() {
+            id = format!("{id} {domain}");
+        }
+        let id = hash(&id);
+        if self.is_mirror {
+            return format!("JS_MIRROR_{id}");
+        }
+        // Compat: two sources of one stream need names of their own.
+        let is_one_of_many =
+            self.config.sources.iter().filter(|other| other.name == self.source.name).count() > 1;
+        let id = if is_one_of_many { format!("{id} {}", index_name(self.source)) } else { id };
+        format!("JS_SRC_{}", hash(&id))
+    }
+
+    fn metadata(&self, domain: &str) -> BTreeMap<String, String> {
+        let all = [(STREAM, self.config.name.as_str()), (ACCOUNT, self.account), (DOMAIN, domain)];
+        let said = all.into_iter().filter(|(_, value)| !value.is_empty());
+        said.map(|(key, value)| (label(self.is_mirror, key), value.to_owned())).collect()
+    }
+}
+
+const STREAM: &str = "stream";
+const ACCOUNT: &str = "acc";
+const DOMAIN: &str = "domain";
+
+fn label(is_mirror: bool, key: &str) -> String {
+    format!("_nats.{}.{key}", if is_mirror { "mirror" } else { "src" })
+}
+
+/// For whom a consumer was made that stands for a mirror or source: the account, the stream, and whether it is its mirror.
+pub(super) fn owner(consumer: &ConsumerConfig) -> Option<(&str, &str, bool)> {
+    let of = |is_mirror: bool| {
+        let said = |key| consumer.metadata.get(&label(is_mirror, key)).map(String::as_str);
+        Some((said(ACCOUNT)?, said(STREAM)?, is_mirror))
+    };
+    of(true).or_else(|| of(false))
+}
+
+impl Durable {
+    /// The consumer that a client has made for the source.
+    ///
+    /// # Errors
+    /// It cannot be used. `None`: it is not there, and nobody says so.
+    pub(super) fn given(
+        origin: &Arc<LiveStream>,
+        name: &str,
+        is_mirror: bool,
+    ) -> Result<Self, Option<ApiError>> {
+        let all = origin.consumers();
+        let (Some(consumer), Some(config)) = (all.find(name), all.config(name)) else {
+            return Err(None);
+        };
+        if config.ack_policy != AckPolicy::FlowControl {
+            let [mirror, source] =
+                [ApiError::MIRROR_CONSUMER_REQUIRES_ACK_FC, ApiError::SOURCE_CONSUMER_REQUIRES_ACK_FC];
+            return Err(Some(if is_mirror { mirror } else { source }));
+        }
+        Ok(Self { origin: Arc::downgrade(origin), consumer, is_given: true })
+    }
+
+    /// Makes the consumer, or finds it as it was left, where the origin is or is about to be as `stream` says. Only on the thread
+    /// that answers the API.
+    ///
+    /// # Errors
+    /// The origin may have no more, or it cannot be written.
+    pub(super) fn make(
+        jetstream: &JetStream,
+        origin: &Arc<LiveStream>,
+        stream: &StreamConfig,
+        name: &Name<'_>,
+        start: Seq,
+    ) -> Result<Self, ApiError> {
+        let (consumers, source) = (origin.consumers(), name.source);
+        let domain = &jetstream.settings.domain;
+        let limits = Limits {
+            account: jetstream
+                .account(origin.account_name())
+                .and_then(|account| account.limits())
+                .unwrap_or_default(),
+            server: jetstream.limits().consumers,
+        };
+        let deliver = match &source.external {
+            Some(external) if !external.deliver.is_empty() => external.deliver.as_str(),
+            _ => "$JS",
+        };
+        let sign = sign(name.is_mirror);
+        let token: String = jetstream.host.unique_id().chars().rev().take(8).collect();
+        let subject = format!("{deliver}.{sign}.{token}").replace("..", ".");
+        let filters: Vec<String> = match source.subject_transforms.as_slice() {
+            [] => {
+                Some(source.filter_subject.clone()).filter(|filter| !filter.is_empty()).into_iter().collect()
+            }
+            pairs => pairs.iter().map(|pair| pair.source.clone()).collect(),
+        };
+        let one = filters.len() == 1;
+        let config = ConsumerConfig {
+            name: name.consumer_name(domain),
+            deliver_subject: subject,
+            deliver_policy: if start > 1 { DeliverPolicy::ByStartSequence } else { DeliverPolicy::All },
+            opt_start_seq: if start > 1 { start } else { 0 },
+            ack_policy: AckPolicy::None,
+            flow_control: true,
+            idle_heartbeat: 1_000_000_000,
+            direct: true,
+            sourcing: true,
+            filter_subject: if one { filters[0].clone() } else { String::new() },
+            filter_subjects: if one { Vec::new() } else { filters },
+            metadata: name.metadata(domain),
+            is_own: true,
+            ..ConsumerConfig::default()
+        };
+        let mut out = MessageBuf::default();
+        // Nobody listens there: the log is read instead.
+        let has_interest = |_: &str| false;
+        let world = World { stream, consumers: &**consumers, limits: &limits, has_interest: &has_interest };
+        let name = config.name.clone();
+        let config = match consumers.config(&name) {
+            // Where it begins is not for a second request to say.
+            Some(known) => ConsumerConfig {
+                deliver_policy: known.deliver_policy,
+                opt_start_seq: known.opt_start_seq,
+                opt_start_time: known.opt_start_time,
+                deliver_subject: known.deliver_subject.clone(),
+                // What somebody else has made under this name is not this stream's to end.
+                is_own: known.is_own,
+                ..config
+            },
+            None => config,
+        };
+        let wanted = Wanted { config, action: Action::CreateOrUpdate, pedantic: false };
+        match consumers::create(wanted, &world, &mut || jetstream.host.unique_id())? {
+            Created::New(config) => {
+                let around = CreateContext::new(stream, jetstream);
+                consumers.create(*config, &around, &mut out)?;
+            }
+            Created::Changed(config) => {
+                let live = consumers.find(&name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+                if consumers.config(&name).is_none_or(|known| *known != *config) {
+                    consumers.update(&live, *config)?;
+                }
+            }
+        }
+        jetstream.host.publish(origin.account(), out);
+        if jetstream.settings.sync_always && origin.is_stored() {
+            // After a loss of power the origin must know that somebody wants its messages.
+            let round = jetstream.journal().round_now(&|| jetstream.host.now().unsigned_abs());
+            round.map_err(ApiError::consumer_create)?;
+        }
+        let consumer = consumers.find(&name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+        Ok(Self { origin: Arc::downgrade(origin), consumer, is_given: false })
+    }
+
+    /// What it has had, and what it wants. From now on nothing is pushed. Waits for its turn.
+    pub(super) fn place(&self) -> Option<(Seq, Filter)> {
+        self.consumer.ask(|core, turn| {
+            core.set_read(true, turn);
+            (core.acknowledged_through(), core.filter().clone())
+        })
+    }
+
+    /// Messages up to `through` were stored here before; the consumer may not know. Only for threads that may wait.
+    pub(super) fn catch_up(&self, from: Seq, through: Seq, filter: &Filter) {
+        let Some(origin) = self.origin.upgrade() else { return };
+        let mut cursor = origin.reader().cursor(filter.clone(), from);
+        let mut had = Vec::new();
+        while let Ok(Some(message)) = cursor.next(Wait::Allowed)
+            && message.seq <= through
+        {
+            had.push(message.seq);
+            if had.len() == MANY {
+                self.settle(std::mem::take(&mut had), None);
+            }
+        }
+        self.settle(had, None);
+    }
+
+    /// These messages are stored here: the origin needs not keep them for this consumer. Not inside a turn.
+    pub(super) fn settle(&self, seqs: Vec<Seq>, shard: Option<&mut Shard>) {
+        match shard {
+            _ if seqs.is_empty() => {}
+            Some(shard) => self.consumer.tell(move |core, turn| core.sourced(seqs, turn), shard),
+            None => {
+                self.consumer.act(move |core, turn| core.sourced(seqs, turn));
+            }
+        }
+    }
+
+    /// Until when a client has paused it. Compat: nothing is copied meanwhile.
+    pub(super) fn paused(&self, now: Timestamp) -> Option<Timestamp> {
+        let config = self.origin.upgrade()?.consumers().config(self.name())?;
+        config.pause_until.map(|until| until.timestamp()).filter(|until| *until > now)
+    }
+
+    pub(super) fn is(&self, consumer: &Arc<LiveConsumer>) -> bool {
+        Arc::ptr_eq(&self.consumer, consumer)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.consumer.name()
+    }
+
+    /// Whether a client has made it.
+    pub(super) fn is_given(&self) -> bool {
+        self.is_given
+    }
+
+    /// The log is not read for it any more: what a client made pushes again.
+    pub(super) fn release(&self) {
+        if self.is_given {
+            self.consumer.act(|core, turn| core.set_read(false, turn));
+        }
+    }
+}

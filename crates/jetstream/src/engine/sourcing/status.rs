@@ -1,0 +1,69 @@
+//! How a feed stands, as `STREAM.INFO` shows it.
+
+use crate::error::ApiError;
+use myelin_store::{Seq, Timestamp};
+
+/// How often the reference's consumers give a sign of life: while an origin is there, `active` is never older.
+const HEARTBEAT: i64 = 1_000_000_000;
+
+const SECOND: Timestamp = 1_000_000_000;
+/// How often the time until it is looked for again doubles. One that is made is noticed at once.
+const DOUBLED: u32 = 4;
+
+/// See the head of this file.
+#[derive(Default)]
+pub(super) struct SourceStatus {
+    /// Whether the origin was asked for. Compat: a mirror tells its filter only from then on.
+    pub(super) was_tried: bool,
+    /// Whether the origin is there.
+    pub(super) is_connected: bool,
+    /// When something came of it.
+    pub(super) heard: Option<Timestamp>,
+    /// Why nothing comes.
+    pub(super) error: Option<ApiError>,
+    /// The last sequence of the origin that was stored, or need not be.
+    pub(super) seq: Seq,
+    /// Messages that were still to come when the origin was there last.
+    pub(super) lag: u64,
+    /// How often it was not there.
+    pub(super) failures: u32,
+}
+
+impl SourceStatus {
+    /// Nanoseconds since the origin was heard; -1: never.
+    pub(super) fn active(&self, now: Timestamp) -> i64 {
+        match self.heard {
+            None => -1,
+            Some(heard) if self.is_connected => now.saturating_sub(heard).max(0) % HEARTBEAT,
+            Some(heard) => now.saturating_sub(heard).max(0),
+        }
+    }
+
+    /// The origin is there.
+    pub(super) fn connected(&mut self, now: Timestamp) {
+        (self.is_connected, self.heard, self.error, self.failures) = (true, Some(now), None, 0);
+    }
+
+    /// It is not, or cannot be read. Answers after how long to look again: later each time.
+    pub(super) fn failed(&mut self, why: Option<ApiError>) -> Timestamp {
+        (self.is_connected, self.error) = (false, why);
+        let pause = SECOND << self.failures.min(DOUBLED);
+        self.failures = self.failures.saturating_add(1);
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_that_is_there_was_heard_a_moment_ago() {
+        let mut standing = SourceStatus::default();
+        assert_eq!(standing.active(5), -1);
+        standing.connected(10);
+        assert_eq!(standing.active(10 + 5 * HEARTBEAT + 7), 7);
+        standing.failed(None);
+        assert_eq!(standing.active(10 + 5 * HEARTBEAT + 7), 5 * HEARTBEAT + 7);
+    }
+}

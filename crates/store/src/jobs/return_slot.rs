@@ -1,0 +1,49 @@
+//! Where a stream finds the task of a job that did not come back: its thread panicked, or somebody dropped it.
+//!
+//! Without it the stream would wait for that job for ever, and would have lost what only the task knew.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Task;
+
+/// A stream's own; jobs have a share of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReturnSlot(Arc<Mutex<Option<Task>>>);
+
+/// A task that is out. Dropped, it leaves the task on the desk.
+#[derive(Debug)]
+pub(crate) struct TaskGuard {
+    /// There until it ends.
+    task: Option<Task>,
+    desk: ReturnSlot,
+}
+
+impl ReturnSlot {
+    pub(crate) fn send(&self, task: Task) -> TaskGuard {
+        TaskGuard { task: Some(task), desk: self.clone() }
+    }
+
+    /// What was left here.
+    pub(crate) fn take(&self) -> Option<Task> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl TaskGuard {
+    pub(crate) fn task(&self) -> &Task {
+        self.task.as_ref().expect("an errand has its task until it ends")
+    }
+
+    /// It came back.
+    pub(crate) fn end(mut self) -> Task {
+        self.task.take().expect("an errand has its task until it ends")
+    }
+}
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            *self.desk.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        }
+    }
+}
