@@ -1,7 +1,7 @@
 //! Measures what it costs to route acknowledgements, none of whose subjects comes twice, to the service that takes them:
 //! `cargo run --release -p myelin-broker --example acknowledgements`.
 //!
-//! Prints nanoseconds per message, from the bytes of a client to the parcel of the service, and the same for one subject.
+//! Prints nanoseconds per message, from the bytes of a client to the buffer of the service, and the same for one subject.
 
 mod parts;
 

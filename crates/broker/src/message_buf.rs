@@ -1,4 +1,4 @@
-//! Parcels: messages on their way between connections and services, many in two allocations.
+//! Buffers: messages on their way between connections and services, many in two allocations.
 //!
 //! What a service delivers may lie here as the frame that its receiver gets, but for the sid: nothing of it is rendered again
 //! when it is sent. Where messages go is remembered once for all that go to the same place.
@@ -11,10 +11,10 @@ use myelin_wire::encode;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Buffers beyond this are given back when a parcel is emptied.
+/// Buffers beyond this are given back when a buffer is emptied.
 const SPARE_BYTES: usize = 1024 * 1024;
 
-/// Messages in order. What they mean depends on who holds the parcel: what a service gets, or what it sends.
+/// Messages in order. What they mean depends on who holds the buffer: what a service gets, or what it sends.
 #[derive(Default)]
 pub struct MessageBuf {
     bytes: Vec<u8>,
@@ -63,7 +63,7 @@ pub(crate) struct Framed<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// A message in a parcel.
+/// A message in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MessageRef<'a> {
     /// The subject by which it is routed, where that is not the one that receivers see: a delivery goes to an inbox and
@@ -156,7 +156,7 @@ impl MessageBuf {
         self.addresses.len() as u32
     }
 
-    /// Adds a message with who sent it. Either all messages of a parcel have an origin or none.
+    /// Adds a message with who sent it. Either all messages of a buffer have an origin or none.
     pub(crate) fn push_from(&mut self, msg: MessageRef<'_>, origin: &Arc<Conn>) {
         self.push(msg);
         self.origins.push(Arc::clone(origin));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Takes messages and answers by [`Shard::send`].
 pub trait Service: Send + Sync {
-    /// Works off what was published since the last time on this shard, in order; an empty parcel is a wake-up
+    /// Works off what was published since the last time on this shard, in order; an empty buffer is a wake-up
     /// ([`Shard::wake`]). Runs on shards' threads, on several at once, and holds up everything else there: it must not
     /// wait, nor read from a disk.
     fn serve(&self, msgs: &mut MessageBuf, shard: &mut Shard);
@@ -28,7 +28,7 @@ pub trait Service: Send + Sync {
         Role::Hidden
     }
 
-    /// Whether parcels should say who sent each message.
+    /// Whether buffers should say who sent each message.
     fn wants_origin(&self) -> bool {
         false
     }

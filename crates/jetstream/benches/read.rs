@@ -1,6 +1,6 @@
 //! Measures direct gets among many subjects: `cargo bench -p myelin-jetstream --bench read [subjects]`.
 //!
-//! Prints nanoseconds for each request, the best of some rounds, from the letter that asks to the letters in the parcel.
+//! Prints nanoseconds for each request, the best of some rounds, from the message that asks to the messages in the buffer.
 //! It is no test: numbers depend on the machine.
 
 use std::sync::Arc;

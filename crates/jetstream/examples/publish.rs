@@ -1,6 +1,6 @@
 //! What a published message costs inside a stream's turn: nanoseconds of the processor for each, without sockets and threads.
 //!
-//! `cargo run --release -p myelin-jetstream --example publish [PARCELS [CASE]]`: medians of five, parcels of 256 messages of
+//! `cargo run --release -p myelin-jetstream --example publish [PARCELS [CASE]]`: medians of five, buffers of 256 messages of
 //! 128 bytes. Streams keep 100,000 messages, so that evictions are part of it.
 
 use std::sync::Arc;

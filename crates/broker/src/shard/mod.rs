@@ -49,7 +49,7 @@ const DELIVERIES: usize = 256 * 1024;
 /// Bytes for services at which a batch should be broken off, so that they are worked on while they are near.
 const SERVE_AT: usize = 256 * 1024;
 
-/// Parcels handed over in one flush beyond those that were there at its beginning: services that publish to each other
+/// Buffers handed over in one flush beyond those that were there at its beginning: services that publish to each other
 /// may never come to an end.
 const SERVED_PER_FLUSH: usize = 1024;
 

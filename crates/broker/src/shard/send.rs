@@ -1,7 +1,7 @@
 //! What services publish: acknowledgements, answers, republished messages, deliveries.
 //!
-//! Perf: deliveries, of which there are thousands in a parcel, mostly go to one client each time: who that is, is found once
-//! for each address of the parcel (`Receivers`), and the frames that the parcel holds are staged as they are. Rows
+//! Perf: deliveries, of which there are thousands in a buffer, mostly go to one client each time: who that is, is found once
+//! for each address of the buffer (`Receivers`), and the frames that the buffer holds are staged as they are. Rows
 //! `c-ordered-*`, `c-fetch-none`.
 
 use super::route::{Scope, Target};
@@ -49,7 +49,7 @@ impl Rendering {
     }
 }
 
-/// Who gets what goes to each address of a parcel, as far as that was asked.
+/// Who gets what goes to each address of a buffer, as far as that was asked.
 struct Receivers(SmallVec<[Option<Receiver>; 4]>);
 
 /// What an address stands for.
@@ -94,17 +94,17 @@ impl Shard {
         access(scope, subject) == Access::Allowed
     }
 
-    /// An empty parcel for what a service has to say, with the memory of those before.
+    /// An empty buffer for what a service has to say, with the memory of those before.
     pub fn spare_buf(&mut self) -> MessageBuf {
         self.queue.spare()
     }
 
-    /// Takes the memory of a parcel back.
+    /// Takes the memory of a buffer back.
     pub fn keep_buf(&mut self, msgs: MessageBuf) {
         self.queue.give_back(msgs);
     }
 
-    /// Publishes messages of a service in `account`, in order, and empties the parcel. What subscribers get is staged.
+    /// Publishes messages of a service in `account`, in order, and empties the buffer. What subscribers get is staged.
     pub fn send(&mut self, account: &Arc<Account>, msgs: &mut MessageBuf, now: Instant) {
         self.send_with(None, account, msgs, now);
     }

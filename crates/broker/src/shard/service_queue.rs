@@ -7,12 +7,12 @@ use crate::service::Service;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Emptied parcels kept for their memory.
+/// Emptied buffers kept for their memory.
 const SPARES: usize = 8;
-/// How far back a parcel of the same service is looked for before a new one begins.
+/// How far back a buffer of the same service is looked for before a new one begins.
 const LOOK_BACK: usize = 16;
 
-/// Parcels in the order in which they were begun.
+/// Buffers in the order in which they were begun.
 #[derive(Default)]
 pub(super) struct ServiceQueue {
     waiting: VecDeque<(Arc<dyn Service>, MessageBuf)>,
@@ -25,7 +25,7 @@ impl ServiceQueue {
         self.waiting.is_empty()
     }
 
-    /// Parcels that wait.
+    /// Buffers that wait.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -64,7 +64,7 @@ impl ServiceQueue {
         self.msgs(service);
     }
 
-    /// The parcel of a service. Services keep the order of their own messages only, so an older one will do.
+    /// The buffer of a service. Services keep the order of their own messages only, so an older one will do.
     #[inline]
     fn msgs(&mut self, service: &Arc<dyn Service>) -> &mut MessageBuf {
         let first = self.waiting.len().saturating_sub(LOOK_BACK);
@@ -80,7 +80,7 @@ impl ServiceQueue {
         &mut self.waiting[at].1
     }
 
-    /// The next parcel to be handed over.
+    /// The next buffer to be handed over.
     pub(super) fn take(&mut self) -> Option<(Arc<dyn Service>, MessageBuf)> {
         let next = self.waiting.pop_front()?;
         self.bytes -= next.1.bytes();
@@ -93,12 +93,12 @@ impl ServiceQueue {
         self.waiting.push_back((service, msgs));
     }
 
-    /// An empty parcel, perhaps with memory.
+    /// An empty buffer, perhaps with memory.
     pub(super) fn spare(&mut self) -> MessageBuf {
         self.spares.pop().unwrap_or_default()
     }
 
-    /// Gives the memory of a parcel back.
+    /// Gives the memory of a buffer back.
     pub(super) fn give_back(&mut self, mut msgs: MessageBuf) {
         msgs.clear();
         if self.spares.len() < SPARES && msgs.has_memory() {

@@ -1,4 +1,4 @@
-//! Letters that are routed by another subject than the one that receivers see: deliveries of consumers.
+//! Messages that are routed by another subject than the one that receivers see: deliveries of consumers.
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::message_buf::{MessageBuf, MessageRef};
@@ -6,7 +6,7 @@ use crate::service::Service;
 use crate::shard::Shard;
 use std::sync::{Arc, Mutex};
 
-/// Sends letters on shard 0, each as `to`, `subject`, `payload`, and flushes both shards.
+/// Sends messages on shard 0, each as `to`, `subject`, `payload`, and flushes both shards.
 fn deliver(net: &Net, refs: &[(&str, &str, &str)]) {
     let mut msgs = MessageBuf::default();
     for (to, subject, payload) in refs {

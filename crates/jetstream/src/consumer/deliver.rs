@@ -1,6 +1,6 @@
 //! Delivering: the loop that brings messages and those who want them together.
 //!
-//! Budget per message: one copy into the parcel, one change for the record, no allocation, no system call. The loop ends when
+//! Budget per message: one copy into the buffer, one change for the record, no allocation, no system call. The loop ends when
 //! a slice is full, so that the shard can write what it has.
 
 use super::ack_subject::Named;

@@ -33,7 +33,7 @@ pub(super) struct Buffers {
 
 impl Requests {
     /// Answers a request to `$JS.API.DIRECT.GET.<stream>` or `$JS.API.DIRECT.GET.<stream>.<subject>`, whichever the
-    /// letter's subject is. What is more than one message, or would wait, is given back to be gone on with.
+    /// message's subject is. What is more than one message, or would wait, is given back to be gone on with.
     pub fn ask(&mut self, stream: &Readable, msg: &MessageRef<'_>, out: &mut MessageBuf) -> Option<Batch> {
         if msg.reply.is_empty() {
             return None;

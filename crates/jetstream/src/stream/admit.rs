@@ -29,12 +29,12 @@ pub(super) const DEPENDENT: [Key; 7] = [
 /// What another account attached to a request.
 pub(super) const REQUEST_INFO: &[u8] = b"Nats-Request-Info";
 
-/// One parcel on its way into a stream.
+/// One buffer on its way into a stream.
 pub(super) struct Ingest<'a> {
     pub(super) msgs: &'a MessageBuf,
     pub(super) now: Timestamp,
     pub(super) effects: &'a mut Effects,
-    /// If the parcel is an atomic batch.
+    /// If the buffer is an atomic batch.
     pub(super) closing: Option<Closing<'a>>,
     /// Whether the messages come from another stream: nobody waits to hear of them.
     pub(super) is_copy: bool,

@@ -1,6 +1,6 @@
-//! Messages of a parcel that were admitted and wait to be stored together, with the answers that stand between them.
+//! Messages of a buffer that were admitted and wait to be stored together, with the answers that stand between them.
 //!
-//! Nothing here borrows the parcel: an entry names its message by number, and what had to be written anew (a transformed
+//! Nothing here borrows the buffer: an entry names its message by number, and what had to be written anew (a transformed
 //! subject, changed headers) stands in a buffer that is kept.
 
 use std::collections::HashMap;
@@ -49,9 +49,9 @@ pub(super) struct AppendRun {
     pub(super) bytes: u64,
 }
 
-/// A message of the parcel and what becomes of it.
+/// A message of the buffer and what becomes of it.
 pub(super) struct Entry {
-    /// Its number in the parcel.
+    /// Its number in the buffer.
     pub(super) msg: usize,
     pub(super) draft: Draft,
     pub(super) verdict: Verdict,
@@ -252,7 +252,7 @@ impl AppendRun {
         self.counters.get(subject)
     }
 
-    /// Keeps bytes that are not in the parcel.
+    /// Keeps bytes that are not in the buffer.
     pub(super) fn keep(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
         let start = self.scratch.len();
         write(&mut self.scratch);
@@ -263,7 +263,7 @@ impl AppendRun {
         &self.scratch[range.clone()]
     }
 
-    /// A message of the parcel as it is to be stored.
+    /// A message of the buffer as it is to be stored.
     pub(super) fn apply<'a>(&'a self, draft: &Draft, msg: MessageRef<'a>) -> MessageRef<'a> {
         MessageRef {
             subject: draft.subject.as_ref().map_or(msg.subject, |range| self.kept(range)),
@@ -327,7 +327,7 @@ impl AppendRun {
         self.bytes = 0;
     }
 
-    /// Forgets what was kept, with the parcel.
+    /// Forgets what was kept, with the buffer.
     pub(super) fn end(&mut self) {
         self.subjects = None;
         self.counters.shrink_to(SPARE_MESSAGES);

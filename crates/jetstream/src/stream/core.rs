@@ -1,6 +1,6 @@
-//! A stream inside its turn: parcels in, effects out.
+//! A stream inside its turn: buffers in, effects out.
 //!
-//! Owns the log's writer, the message ids, and what waits to be said. A parcel becomes runs of messages, each stored by one
+//! Owns the log's writer, the message ids, and what waits to be said. A buffer becomes runs of messages, each stored by one
 //! append; nothing is answered before the store has released what it answers (house.md 3.1).
 //!
 //! Perf: no allocation per message; headers are read once; an acknowledgement is one copy. Measured by
@@ -31,7 +31,7 @@ use super::ttl::SECOND;
 use crate::ApiError;
 use crate::config::StreamConfig;
 
-/// Message ids that have ended, or for which there is no memory, leave with one parcel: so many, and one for each that may
+/// Message ids that have ended, or for which there is no memory, leave with one buffer: so many, and one for each that may
 /// come with it.
 const IDS_PER_PARCEL: usize = 1024;
 /// A clock that goes back so far is waited for: times of messages do not decrease. One that was set back farther is followed.
@@ -121,7 +121,7 @@ impl StreamCore {
         core
     }
 
-    /// Stores the messages of a parcel, in order, and answers each that asks for it.
+    /// Stores the messages of a buffer, in order, and answers each that asks for it.
     pub fn publish(&mut self, msgs: &MessageBuf, now: Timestamp, effects: &mut Effects) {
         let due = self.next_due();
         // Unless a panic left something.

@@ -1,6 +1,6 @@
 //! Messages of counters on their way into the log: each gets the total of its subject as its payload.
 //!
-//! What the total was is read from the last message of the subject, or known from the run; so messages of one parcel are one
+//! What the total was is read from the last message of the subject, or known from the run; so messages of one buffer are one
 //! append, however many are for the same counter.
 
 use myelin_broker::{MessageBuf, MessageRef};
@@ -101,7 +101,7 @@ impl StreamCore {
         }
     }
 
-    /// What messages of a parcel count on from, as far as it is not in memory: to be read first, by a thread that may wait.
+    /// What messages of a buffer count on from, as far as it is not in memory: to be read first, by a thread that may wait.
     pub fn cold(&mut self, msgs: &MessageBuf) -> Option<Cold> {
         if !self.rules.allows_counters {
             return None;

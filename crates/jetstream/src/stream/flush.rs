@@ -308,7 +308,7 @@ fn fault_of(error: &StoreError) -> ApiError {
     }
 }
 
-/// The memory of a list for messages of another parcel. Perf: the standard library collects in place.
+/// The memory of a list for messages of another buffer. Perf: the standard library collects in place.
 fn recycle<'a>(mut messages: Vec<NewMessage<'_>>) -> Vec<NewMessage<'a>> {
     messages.clear();
     messages.into_iter().map(|_| NewMessage::default()).collect()

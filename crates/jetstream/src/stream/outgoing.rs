@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use myelin_broker::MessageBuf;
 use myelin_store::{Release, Ticket};
 
-/// Emptied parcels that are kept.
+/// Emptied buffers that are kept.
 const SPARE: usize = 4;
 
 /// See the module.
@@ -20,12 +20,12 @@ impl Outgoing {
         self.waiting.is_empty()
     }
 
-    /// An empty parcel.
+    /// An empty buffer.
     pub(super) fn msgs(&mut self) -> MessageBuf {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Holds a parcel back until `ticket` is released.
+    /// Holds a buffer back until `ticket` is released.
     pub(super) fn wait(&mut self, ticket: Ticket, msgs: MessageBuf) {
         self.waiting.push_back((ticket, msgs));
     }

@@ -1,4 +1,4 @@
-//! Streams in memory, spoken to in parcels.
+//! Streams in memory, spoken to in buffers.
 
 mod batches;
 mod copies;
@@ -60,7 +60,7 @@ impl Bench {
         Self { core, now: NOW, effects: Effects::default() }
     }
 
-    /// Publishes messages as one parcel; answers what came out, as `subject payload`.
+    /// Publishes messages as one buffer; answers what came out, as `subject payload`.
     pub(super) fn msgs(&mut self, refs: &[MessageRef<'_>]) -> Vec<String> {
         let mut msgs = MessageBuf::default();
         refs.iter().for_each(|&msg| msgs.push(msg));

@@ -12,7 +12,7 @@ use myelin_wire::error::Quoted;
 use std::sync::Arc;
 
 impl StreamCore {
-    /// Takes message number `at` of a parcel with traced ones.
+    /// Takes message number `at` of a buffer with traced ones.
     #[cold]
     #[inline(never)]
     pub(super) fn take_traced(&mut self, at: usize, msg: MessageRef<'_>, intake: &mut Ingest<'_>) {

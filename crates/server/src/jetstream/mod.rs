@@ -1,8 +1,9 @@
 //! JetStream's threads, and what it needs from outside: time, the disk, the shards.
 //!
-//! Seven threads, none of which delivers a message: *disk* runs the journal's rounds, *upkeep* runs the store's jobs, *api*
+//! Eight threads, none of which delivers a message: *disk* runs the journal's rounds, *upkeep* runs the store's jobs, *api*
 //! answers requests, *reads* gets what is not in memory, *backups* makes and takes in backups, *alarms* knows when something
-//! is due and *due* works on it where that may wait. What they have for clients they post to a shard.
+//! is due, *due* works on it where that may wait, and *marks* states how far the streams have come. What they have for clients
+//! they post to a shard.
 
 mod alarms;
 mod capacity;

@@ -79,7 +79,7 @@ pub(super) struct Marked {
 }
 
 /// What has to be done about marks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Asked {
     streams: Vec<StreamId>,
     /// Whether somebody waits.
@@ -88,12 +88,6 @@ pub(super) struct Asked {
     not_before: u64,
     /// When to look for streams that rest; `None`: all do.
     look_at: Option<u64>,
-}
-
-impl Default for Asked {
-    fn default() -> Self {
-        Self { streams: Vec::new(), is_urgent: false, not_before: 0, look_at: None }
-    }
 }
 
 impl Asked {

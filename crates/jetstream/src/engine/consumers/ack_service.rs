@@ -19,7 +19,7 @@ impl AckService {
     }
 }
 
-/// Whose letter it is, and whether it is an answer to flow control.
+/// Whose message it is, and whether it is an answer to flow control.
 fn address(subject: &[u8]) -> Option<(&[u8], bool)> {
     if let Some(rest) = subject.strip_prefix(b"$JS.FC.") {
         return rest.split(|byte| *byte == b'.').nth(1).map(|name| (name, true));
@@ -80,7 +80,7 @@ impl StreamConsumers {
     }
 }
 
-/// The letters of each consumer, in order. Those to nobody are dropped, as if nobody had received them.
+/// The messages of each consumer, in order. Those to nobody are dropped, as if nobody had received them.
 fn sort(consumers: &StreamConsumers, msgs: &MessageBuf) -> Vec<(Arc<super::LiveConsumer>, bool, MessageBuf)> {
     let mut sorted: Vec<(Arc<super::LiveConsumer>, bool, MessageBuf)> = Vec::new();
     for msg in msgs.iter() {

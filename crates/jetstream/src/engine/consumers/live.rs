@@ -534,7 +534,7 @@ impl LiveConsumer {
         }
     }
 
-    /// Answers the parcel that was worked off, for its memory.
+    /// Answers the buffer that was worked off, for its memory.
     fn work(&self, core: &mut ConsumerCore, work: Work, turn: &mut Turn<'_>) -> MessageBuf {
         match work {
             Work::Requests(msgs) => {

@@ -1,6 +1,6 @@
 //! A stream that is open: its core inside a turn, and how work gets there.
 //!
-//! Publishing shards bring parcels and work them off themselves if the turn is free (house.md 3.2). What a thread that may
+//! Publishing shards bring buffers and work them off themselves if the turn is free (house.md 3.2). What a thread that may
 //! wait wants of the core (delete, update, purge: anything that touches files for long), it does with the core in its own
 //! hands: [`LiveStream::borrow`]. Meanwhile publishes gather in the inbox. What a turn wants from others are effects,
 //! which happen after it (3.3).

@@ -15,7 +15,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
 
 /// Bytes of publishes that one hold of the turn works off before others get their chance. What is no publish counts as
-/// much as a small parcel.
+/// much as a small buffer.
 const HOLD_BYTES: usize = 256 * 1024;
 const OTHER_WORK: usize = 16 * 1024;
 /// What a run of another stream counts.
@@ -67,7 +67,7 @@ pub(super) struct TurnResult {
     pub(super) losses: Vec<(u16, u64)>,
     /// Streams that were copied from, and what is to be done about each.
     pub(super) feeds: Vec<(Arc<SourceReader>, Next)>,
-    /// The parcel that was worked off, for its memory.
+    /// The buffer that was worked off, for its memory.
     pub(super) spare: MessageBuf,
     /// Whether the messages have to be sent by whoever held the turn.
     pub(super) has_letters: bool,
@@ -262,7 +262,7 @@ impl LiveStream {
         after.spare = msgs;
     }
 
-    /// Keeps a parcel that has to wait, because of what it counts on from or because others before it do. The core stays in
+    /// Keeps a buffer that has to wait, because of what it counts on from or because others before it do. The core stays in
     /// its seat meanwhile: nobody but publishers to this stream waits for its disk.
     fn hold_up(&self, core: &mut StreamCore, msgs: MessageBuf) -> Option<MessageBuf> {
         if !core.config().allow_msg_counter {
@@ -286,7 +286,7 @@ impl LiveStream {
         }));
     }
 
-    /// Publishes the first parcel that was held up, and those behind it that need not wait.
+    /// Publishes the first buffer that was held up, and those behind it that need not wait.
     fn publish_held_up(&self, core: &mut StreamCore, now: Timestamp, after: &mut TurnResult) {
         let mut next = lock(&self.held_up).pop_front();
         while let Some(msgs) = next {
@@ -342,7 +342,7 @@ impl LiveStream {
         }
     }
 
-    /// Does what a turn wants, and answers its spare parcel.
+    /// Does what a turn wants, and answers its spare buffer.
     pub(super) fn deliver(&self, mut after: TurnResult, shard: &mut Shard) -> MessageBuf {
         self.heed(&mut after);
         self.tell_consumers(Some(&mut *shard));

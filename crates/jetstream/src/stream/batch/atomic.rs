@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// What a held message takes beside its bytes.
 const MESSAGE_OVERHEAD: usize = 32;
-/// Emptied parcels that are kept for the next batches.
+/// Emptied buffers that are kept for the next batches.
 const SPARE: usize = 4;
 
 /// The open batches of a stream.
@@ -230,7 +230,7 @@ impl AtomicBatches {
         self.shelf.remove_due(now).into_iter().map(|id| Abandoned { id, reason: Reason::Timeout })
     }
 
-    /// Takes back the parcel of a commit that is done: the next batch finds its memory warm.
+    /// Takes back the buffer of a commit that is done: the next batch finds its memory warm.
     pub fn recycle(&mut self, mut messages: MessageBuf) {
         if self.spare.len() < SPARE {
             messages.clear();

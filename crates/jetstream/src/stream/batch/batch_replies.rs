@@ -5,7 +5,7 @@ use crate::stream::reply::Replies;
 use myelin_broker::{MessageBuf, MessageRef};
 use std::io::Write;
 
-/// Renders the replies of one stream into whatever parcel goes out.
+/// Renders the replies of one stream into whatever buffer goes out.
 pub struct BatchReplies {
     replies: Replies,
     /// Whether the stream is configured to acknowledge nothing.
@@ -90,7 +90,7 @@ impl BatchReplies {
 
 /// Appends a batch's id.
 ///
-/// Compat: the reference quotes it in Go's manner (`%q`), which is not JSON for ids that have unprintable letters.
+/// Compat: the reference quotes it in Go's manner (`%q`), which is not JSON for ids that have unprintable characters.
 fn go_quote(id: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for chunk in id.utf8_chunks() {

@@ -38,7 +38,7 @@ pub(in crate::stream) struct Again {
     pub(in crate::stream) next: Option<Timestamp>,
 }
 
-/// What a schedule wants stored, as number `at` of a parcel.
+/// What a schedule wants stored, as number `at` of a buffer.
 struct Aimed {
     at: usize,
     again: Again,
@@ -161,7 +161,7 @@ impl StreamCore {
         }
     }
 
-    /// What a schedule that is due has to say, put into the parcel.
+    /// What a schedule that is due has to say, put into the buffer.
     fn aim(&self, due: Timestamp, seq: Seq, now: Timestamp, msgs: &mut MessageBuf) -> Result<Aim, ReadError> {
         let mut buffer = Vec::new();
         let Some(message) = self.store.read(seq, &mut buffer)? else { return Ok(Aim::Nothing) };

@@ -32,7 +32,7 @@ impl Bench {
         said[0].strip_prefix('r').expect("replies go to the reply subject").trim_start().to_owned()
     }
 
-    /// Publishes messages of a fast batch as one parcel: place, operation and headers of each. Answers are shown behind the
+    /// Publishes messages of a fast batch as one buffer: place, operation and headers of each. Answers are shown behind the
     /// place and the operation of the message to whose reply subject they went.
     fn fast(&mut self, id: &str, flow: u16, gap: &str, members: &[(u64, u8, &str)]) -> Vec<String> {
         let replies: Vec<_> =

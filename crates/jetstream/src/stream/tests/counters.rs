@@ -34,7 +34,7 @@ fn limited(config: StreamConfig, bytes: i64) -> Bench {
     Bench::with(config, Settings { account: Arc::new(Budget::new(bytes)), ..Settings::default() })
 }
 
-/// Publishes messages on one subject as one parcel, one for each of these header lists; answers what was said of each.
+/// Publishes messages on one subject as one buffer, one for each of these header lists; answers what was said of each.
 fn together(bench: &mut Bench, messages: &[&[&str]]) -> Vec<String> {
     let blocks: Vec<String> = messages.iter().map(|headers| block(headers)).collect();
     let refs: Vec<MessageRef<'_>> = blocks

@@ -1,4 +1,4 @@
-//! Messages of one parcel must fare as if each had come alone. The plain twin of runs.
+//! Messages of one buffer must fare as if each had come alone. The plain twin of runs.
 
 use myelin_broker::{MessageBuf, MessageRef};
 use myelin_store::Wait;
@@ -83,7 +83,7 @@ fn configs() -> Vec<StreamConfig> {
     ]
 }
 
-/// What was said, and what is stored, after these messages in parcels of so many.
+/// What was said, and what is stored, after these messages in buffers of so many.
 fn outcome(config: &StreamConfig, specs: &[Spec], size: usize) -> (Vec<String>, Vec<String>) {
     let mut bench = Bench::with(config.clone(), interested(&Consumers::want(&["b"])));
     let mut said = Vec::new();
