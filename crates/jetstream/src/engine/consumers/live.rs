@@ -400,9 +400,7 @@ impl LiveConsumer {
                 self.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Alarmed>);
             }
         }
-        if is_told
-            && let (Some(owner), Some(me)) = (self.owner.upgrade(), self.me.upgrade())
-        {
+        if is_told && let (Some(owner), Some(me)) = (self.owner.upgrade(), self.me.upgrade()) {
             owner.end_unused(me);
         }
     }

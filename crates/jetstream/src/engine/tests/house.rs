@@ -341,7 +341,8 @@ impl House {
                 None => break,
             }
         }
-        let is_due = |(at, sleeper): &&(Timestamp, Weak<dyn Alarmed>)| *at <= now && sleeper.strong_count() > 0;
+        let is_due =
+            |(at, sleeper): &&(Timestamp, Weak<dyn Alarmed>)| *at <= now && sleeper.strong_count() > 0;
         (lock(&self.host.tasks).len(), lock(&self.host.alarms).iter().filter(is_due).count())
     }
 }
