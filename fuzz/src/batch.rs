@@ -7,8 +7,8 @@
 use myelin_broker::{MessageBuf, MessageRef};
 use myelin_jetstream::ApiError;
 use myelin_jetstream::stream::batch::{
-    Answer, AtomicBatches, AtomicStep, BatchReplies, FastBatches, FastStep, InFlight, Limits, Member,
-    Operation, Refusal, Ticket,
+    Answer, AtomicBatches, AtomicStep, BatchReplies, FastBatches, FastStep, FlowSubject, InFlight, Limits,
+    Member, Operation, Refusal,
 };
 use myelin_wire::header;
 use std::collections::HashMap;
@@ -44,12 +44,12 @@ fn read_headers(block: &[u8]) {
 }
 
 fn read_ticket(reply: &[u8]) {
-    let Some(Ok(ticket)) = Ticket::read(reply) else { return };
+    let Some(Ok(ticket)) = FlowSubject::read(reply) else { return };
     let gap = if ticket.gap_ok { "ok" } else { "fail" };
     let mut again = [b"p.", ticket.id].concat();
     let operation = ticket.operation as u8;
     again.extend_from_slice(format!(".{}.{gap}.{}.{operation}.$FI", ticket.flow, ticket.sequence).as_bytes());
-    assert_eq!(Ticket::read(&again), Some(Ok(ticket)));
+    assert_eq!(FlowSubject::read(&again), Some(Ok(ticket)));
 }
 
 struct Stream {
@@ -107,7 +107,7 @@ impl Stream {
 
     /// A reply subject. What becomes of the message is the first byte's to say.
     fn fast(&mut self, fate: u8, reply: &[u8], now: i64) {
-        let Some(read) = Ticket::read(reply) else { return };
+        let Some(read) = FlowSubject::read(reply) else { return };
         let mut out = MessageBuf::default();
         let mut answer = Answer { reply, voice: &mut self.voice, out: &mut out };
         let FastStep::Store(place) = self.fast.take(read, None, now, &mut answer) else { return };
@@ -124,7 +124,7 @@ impl Stream {
         self.note(&ticket);
     }
 
-    fn note(&mut self, ticket: &Ticket<'_>) {
+    fn note(&mut self, ticket: &FlowSubject<'_>) {
         let first = (!ticket.gap_ok, 0);
         let (minds, last) = self.stored.entry(ticket.id.to_vec()).or_insert(first);
         if ticket.sequence == 1 {

@@ -3,7 +3,7 @@
 //! Promised for any bytes: judging does not panic; nobody is let in by what the issuer has not signed; a reason is one line;
 //! who is let in is in an account that there is, and may not ask in the server's stead.
 
-use myelin_auth::callout::{Caller, Callout, Question, SUBJECT, ServerKeys};
+use myelin_auth::callout::{AuthRequest, Caller, Callout, SUBJECT, ServerKeys};
 use myelin_auth::operator::{Accounts, TrustedAccount};
 use myelin_auth::{
     AccountName, Attempt, AuthConfig, ConnectionType, Credentials, Decision, Identity, KeyPair, Method,
@@ -50,7 +50,7 @@ struct Asked {
     stranger: KeyPair,
     keys: ServerKeys,
     service: XKey,
-    question: Box<Question>,
+    question: Box<AuthRequest>,
     /// For whom the service is asked to decide.
     user: Value,
 }
@@ -114,7 +114,7 @@ impl Asked {
 }
 
 /// Who is not known yet.
-fn ask(issuer: &KeyPair, service: &XKey) -> Box<Question> {
+fn ask(issuer: &KeyPair, service: &XKey) -> Box<AuthRequest> {
     let callout = Callout {
         issuer: issuer.public(),
         account: AccountName::new("AUTH"),

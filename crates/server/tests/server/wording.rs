@@ -86,7 +86,7 @@ const LOOKED_THROUGH: &[(&str, usize)] = &[
 
 /// Files that are not part of what runs.
 fn is_for_tests(path: &str) -> bool {
-    let ends = ["/tests.rs", "/twin.rs", "origins/power.rs"];
+    let ends = ["/tests.rs", "/twin.rs", "sourcing/power.rs"];
     path.contains("/tests/") || ends.iter().any(|end| path.ends_with(end))
 }
 

@@ -251,11 +251,22 @@ impl Cursor {
                 Found::Elsewhere => self.segment = None,
                 Found::More(bytes) => {
                     if !self.read_on(bytes, wait)? {
+                        self.check_end()?;
                         self.leave_segment();
                     }
                 }
             }
         }
+    }
+
+    /// The bytes of a segment end in the middle of an entry. If that is the message that comes next, nobody would find another
+    /// one for it.
+    fn check_end(&self) -> Result<(), ReadError> {
+        let Some(segment) = &self.segment else { return Ok(()) };
+        let is_next = !self.is_named_elsewhere(self.offset)?;
+        // Asked last: a message that has just been appended has its bytes here.
+        let is_all = self.offset + self.piece.len() as u64 >= segment.records_end();
+        if is_next && is_all { Err(invalid(segment, self.offset, Invalid::Cut)) } else { Ok(()) }
     }
 
     /// A sealed segment has shown all it has, whatever else its table names.
